@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.location import settling_descent
+from dpconvex.algorithms.location import noisy_descent
 from dpconvex.algorithms.location.geometric_median import plan
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
@@ -84,11 +84,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=6)
     options = parser.parse_args()
     clouds = CHECKING if options.validate else CHOOSING
-    usual = {name: getattr(settling_descent, name) for change in CHANGES for name in change}
+    usual = {name: getattr(noisy_descent, name) for change in CHANGES for name in change}
     trials = [({}, 60)] if options.validate else [({}, s) for s in STEPS] + [(c, 60) for c in CHANGES[1:]]
     for change, steps in trials:
         for name, value in {**usual, **change}.items():
-            setattr(settling_descent, name, value)
+            setattr(noisy_descent, name, value)
         for n, d, epsilon in ((1000, 10, 1.0), (1000, 50, 1.0), (4000, 10, 2.0), (10_000, 50, 1.0)):
             cells = []
             for name, draw in clouds.items():

@@ -769,7 +769,7 @@ MUTANTS = (
     ),
     Mutant(
         "settling descent: steps are halved by what was not released",
-        "algorithms/location/settling_descent.py",
+        "algorithms/location/noisy_descent.py",
         "if before @ gradient < -self.quiet:",
         "if before @ (points[0] - z) < -self.quiet:",
         "",
@@ -777,7 +777,7 @@ MUTANTS = (
     ),
     Mutant(
         "clipped mean: a record is taken to move it by R / n",
-        "algorithms/location/clipped_mean.py",
+        "algorithms/location/baselines.py",
         "_rounding.ratio_up(2 * R, n)",
         "_rounding.ratio_up(R, n)",
         "clipped_mean",
@@ -785,7 +785,7 @@ MUTANTS = (
     ),
     Mutant(
         "coordinate median: every coordinate spends the whole budget",
-        "algorithms/location/coordinate_median.py",
+        "algorithms/location/baselines.py",
         "* (1 - 1e-12) / math.sqrt(d)",
         "* (1 - 1e-12)",
         "coordinate_median",

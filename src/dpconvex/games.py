@@ -108,7 +108,11 @@ def plan_game(
 ) -> tuple[SaddlePlan, ...]:
     """Return all plans for `n` records, the one that `private_game` takes first. Sees no data."""
     _validate.choice("form", form, FORMS)
-    problem = _problem(form, n, *_sides(shape), bound)
+    rows, columns = _sides(shape)
+    if form == "rank_one":
+        problem: SimplexSaddle = RankOneGame(n, rows, columns)
+    else:
+        problem = (PlayLog if form == "plays" else MatrixGame)(n, rows, columns, bound)
     return plan_saddle(problem, privacy, algorithm, constants=constants)
 
 
@@ -117,14 +121,5 @@ def _sides(shape: Any) -> tuple[int, int]:
         rows, columns = shape
     except (TypeError, ValueError):
         rows = columns = 0
-    name = "shape"
     remedy = "Give the numbers of rows and columns of the game, as in shape=(10, 5)"
-    return _validate.integer(name, rows, at_least=2, remedy=remedy), _validate.integer(name, columns, at_least=2)
-
-
-def _problem(form: str, n: int, rows: int, columns: int, bound: float) -> SimplexSaddle:
-    if form == "rank_one":
-        return RankOneGame(n, rows, columns)
-    if form == "plays":
-        return PlayLog(n, rows, columns, bound)
-    return MatrixGame(n, rows, columns, bound)
+    return _validate.integer("shape", rows, at_least=2, remedy=remedy), _validate.integer("shape", columns, at_least=2)

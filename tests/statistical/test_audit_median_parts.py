@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.location import clipped_mean, coordinate_median
+from dpconvex.algorithms.location import baselines
 from dpconvex.algorithms.location.base import WarmStart
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
@@ -74,9 +74,9 @@ MU = largest_mu(EPSILON, DELTA) * (1 - 1e-9)
 CASES = {
     "descent": (descended(NoisyGradients.of_mu("gradient", N, 1, MU, 1)), (HIGH, LOW)),
     "walk, last iterate": (boosted(plan_stable_sgd(N, 1, MU, phases=1, travel=1e-9, tail=0.1), 1e9), (HIGH, LOW)),
-    "clipped mean": (located(clipped_mean.plan(PointDomain(1, 5.0, 1.0), N, PROMISE)), (HIGH, LOW)),
+    "clipped mean": (located(baselines.plan_mean(PointDomain(1, 5.0, 1.0), N, PROMISE)), (HIGH, LOW)),
     "coordinate median": (
-        located(coordinate_median.plan(PointDomain(1, 5.0, 1.0), N, PROMISE)),
+        located(baselines.plan_medians(PointDomain(1, 5.0, 1.0), N, PROMISE)),
         (BALANCED, TIPPED),
     ),
 }

@@ -407,8 +407,7 @@ def check_average(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
 def require(solved: SolverResult, radius: float) -> FloatArray:
     """Return the solver's point if its certificate reaches `radius`; otherwise release nothing.
 
-    The planned pair of solvers reaches every radius in exact arithmetic, for every data set; a refusal can come only
-    from rounding at scales that plans avoid. It would be a data-dependent event outside the guarantee.
+    The planned solvers reach it in exact arithmetic for every data set; only rounding at scales plans avoid can refuse.
     """
     if solved.accuracy.kind != "distance" or not solved.accuracy.bound <= radius:
         raise AccuracyError("the solver could not certify the planned accuracy; nothing was released")

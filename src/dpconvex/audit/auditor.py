@@ -1,16 +1,8 @@
-r"""The auditor: tries to refute a promise of privacy, and says what it could prove.
+r"""The auditor: tries to refute a promise of privacy, and says what it could prove (docs, Audits).
 
-Two attacks, on every pair of neighboring data sets that is tried:
-
-1. The `exact` privacy loss where the laws of the releases are known: `replay` of transcripts, all of them where they
-   are few, or the density of the minimizer. This chooses the pair.
-2. Counting the outputs of whole runs with the real noise (`bounds.prove`): nothing about the mechanism is assumed.
-
-A promise *passes* if no attack proves more than was promised. Passing is no proof of privacy; a refutation is one of
-its failure, but for the stated probability.
-
-`audit_grid` audits many targets at many promises and scales, one cell after another, kept in a file from which it
-resumes.
+Two attacks on neighboring data sets: the `exact` privacy loss where laws are known, which chooses the pair, and counts
+of the outputs of whole runs (`bounds.prove`), which assume nothing. A promise *passes* if neither proves more than was
+promised: no proof of privacy, while a refutation is one of its failure, but for the stated probability.
 """
 
 from __future__ import annotations

@@ -1,21 +1,14 @@
-r"""Lower bounds on epsilon: from the exact privacy losses of sampled runs, and from outputs alone.
+r"""Lower bounds on epsilon: from the exact privacy losses of sampled runs, and from outputs alone (docs, Audits).
 
-From losses
------------
-A pure promise is refuted by one loss. Under (epsilon, delta) the least delta at epsilon is the mean of
-``x = max(0, 1 - e^(epsilon - loss))`` over runs on the first data set. Three ways, the best of which counts (docs,
-Audits): the *formula* of Gaussian releases whose shifts are the same in all transcripts; for shifts that depend on
-earlier releases the least sum of squares s, below which a transcript falls with ``b <= 1 - error^(1/n)`` (append a
-release that makes up for it: delta falls by at most b); and a *bet*, ``prod (1 + l (x_i - delta)) >= 1/error`` with
-probability at most `error` (Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting"),
-of an epsilon and a stake l that other transcripts chose.
-
-From outputs (`prove`)
-----------------------
-For every event E and every mechanism that is (epsilon, delta)-DP, ``P(E) <= e^epsilon Q(E) + delta``. So with
-Clopper-Pearson bounds ``p <= P(E)`` and ``Q(E) <= q``, each wrong with probability at most ``error/2``, the mechanism
-costs at least ``log((p - delta) / q)``, but for probability `error`. The event is chosen on half of the runs and tested
-on the other half. Nothing is assumed about the mechanism, and a bad choice makes the bound small, never wrong.
+Losses
+    A pure promise is refuted by one. Under (epsilon, delta) the best counts of the formula of Gaussian releases with
+    fixed shifts; of the least sum of squares s for other shifts, below which a transcript falls with ``b <= 1 -
+    error^(1/n)`` (append a release that makes up for it: delta falls by at most b); and of a bet on the mean of ``x =
+    max(0, 1 - e^(epsilon - loss))``, ``prod (1 + l (x_i - delta)) >= 1/error`` with probability at most `error`
+    (Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting").
+Outputs (`prove`)
+    With Clopper-Pearson bounds ``p <= P(E)``, ``Q(E) <= q``, each wrong with probability at most ``error/2``, of an
+    event chosen on half of the runs and tested on the other half, epsilon is at least ``log((p - delta) / q)``.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
 r"""The attack on exact losses: the density of a minimizer, all transcripts where they are few, else a sample of them.
 
 Density (`minimizer_epsilon`)
-    Objective perturbation with one parameter. The minimizer w of ``F_D(w) + b w / n`` satisfies ``b = -n F_D'(w)``, so
-    its density is that of b there times ``n F_D''(w)`` (docs, Objective perturbation, Theorem 1). Nothing is sampled.
-    The noise that hides the solver's inaccuracy comes on top in the release and is left out here, so for pure noise the
-    bound is on the minimizer's share of epsilon.
+    Objective perturbation with one parameter: the minimizer w has the density of the noise at ``-n F_D'(w)`` times ``n
+    F_D''(w)`` (docs, Objective perturbation, Theorem 1). The noise that hides the solver's inaccuracy is left out, so
+    for pure noise the bound is on the minimizer's share of epsilon.
 All transcripts (`enumerated_pair`)
-    Of a run that draws from finitely many outcomes. The real listing runs once for every transcript: a script answers
-    every draw, and the exact log-probabilities of the answers (`laws`) are added up. From the laws on two neighbors
-    follow the least delta at every epsilon, the largest loss and all Renyi divergences. Public coins are held fixed,
-    which can only reveal more than the claim covers.
-A sample of transcripts
-    The losses of `replay`, and what they prove by `bounds`.
+    A script answers every draw of the real listing, once for every transcript, and log-probabilities (`laws`) add up.
+    Public coins are held fixed, which can only reveal more than the claim covers.
 """
 
 from __future__ import annotations

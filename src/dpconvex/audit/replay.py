@@ -1,35 +1,16 @@
-r"""The exact privacy loss of runs: what was released on one data set is replayed on its neighbor.
+r"""The exact privacy loss of runs: what was released on one data set is replayed on its neighbor (docs, Audits).
 
-A run turns private values into releases, one mechanism after another, and each value may depend on earlier releases. A
-`Transcript` is everything that was released. Run the real listing on the first data set, note every value and release;
-run it on the neighbor with *the same releases* and the same public coins, and note the values again. Then
-
-    loss = sum over releases of log p(release | value) - log p(release | neighbor's value)
-
-is the exact privacy loss of that transcript (the chain rule; `laws` gives the densities). A pure promise is refuted by
-one transcript whose loss exceeds epsilon; what losses prove about (epsilon, delta) is in `bounds`.
-
-This sees sensitivities, scales, clipping, what is released and how often, at any epsilon and in any dimension. It
-trusts the samplers, which `counting` does not. Public coins are held fixed: that can only reveal more than the claim
-covers, so plans whose proof needs secret coins are left to `counting`, but for steps on secret samples.
+The real listing runs on the first data set, then on the neighbor with the same releases and public coins; losses of the
+releases add up (chain rule; `laws` has the densities, `bounds` says what losses prove). Samplers are trusted. Public
+coins are held fixed, which can only reveal more than the claim covers; plans whose proof needs secret coins are left
+to counting, but for steps on secret samples.
 
 Steps on secret samples (`sampled_losses`)
-------------------------------------------
-Each step draws K of n users afresh, in secret, and releases a function of those drawn. If the users that do not change
-have equal records, what is released depends on the sample only through whether the changed user is in it. So, given
-the earlier releases, a step's outcome has the law
-
-    (1 - q) p(outcome | changed user out) + q p(outcome | changed user in),    q = K/n,
-
-and the losses add up over the steps as above. The auditor runs the listing once with coins as they fall, and
-then, with the same releases, twice on each data set: with the changed user, the last one, drawn never and always. What
-the first run computed must be one of the two, or the pair is refused.
-
-In Poisson samples the law is the same, with the rate q, given the others' coins, whatever the others hold: nothing is
-refused. To know them can only reveal more than the claim covers, and the claim's proof grants it.
-
-These losses take the rate q from the ledger. Whether units are drawn at that rate is seen in the first runs: in how
-many steps the changed unit took part, compared with q by the bound of Clopper and Pearson (`participation`).
+    Let the units that do not change be alike, and q = K/n. Given the earlier releases a step's outcome has the law
+    ``(1 - q) p(outcome | changed unit out) + q p(outcome | changed unit in)``. The listing runs with coins as they
+    fall, then with the same releases twice on each data set, the changed unit, the last one, drawn never and always;
+    what the first run computed must be one of the two, or the pair is refused. In Poisson samples the law is the same
+    given the others' coins, which the claim's proof grants. `participation` checks the rate.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, Protocol, final
+from typing import Any, Concatenate, ParamSpec, Protocol, final
 
 import numpy as np
 
@@ -116,6 +116,13 @@ class Subject:
 
 Builder = Callable[[PrivacyParams, float], Subject]
 """From a promise and a bound on the domain to a subject; raises `InvalidParameterError` where nothing applies."""
+
+P = ParamSpec("P")
+
+
+def builder(build: Callable[Concatenate[PrivacyParams, float, P], Subject]) -> Callable[P, Builder]:
+    """Decorator: call a function by its further arguments to get a builder of its first two."""
+    return lambda *args, **options: lambda privacy, bound: build(privacy, bound, *args, **options)
 
 
 @final

@@ -94,8 +94,3 @@ app.add_typer(schema.app, name="schema")
 app.add_typer(budget.app, name="budget")
 app.command("demo")(demo.demo)
 app.command("reproduce")(reproduce.reproduce)
-
-
-def main() -> None:
-    """Run the command line."""
-    app()

@@ -1,22 +1,14 @@
 r"""Robust means of any number of points: cohorts of them, each behind a test of its own, and one noise for all.
 
-Comparing all pairs of n points takes n^2 steps; comparing those of a cohort of C takes n C.
-
 Mechanism, for G cohorts of public sizes n_g, with integers ``s_g, A_g, B_g`` as in `RobustMean`
     Draw a uniform partition of the points, afresh, by coins that nobody sees. In each cohort ``b_g = [H_g - s_g +
     N(0, sigma_H^2) >= theta]``, with noise of its own, and m_g is the weighted mean. Release the bits, and ``M = sum_g
-    b_g n_g m_g / n + N(0, sigma^2 I)``: *one* noise. Used is M over the share of users whose cohort passed; where that
-    is below one half nothing is.
+    b_g n_g m_g / n + N(0, sigma^2 I)``: *one* noise. Used is M over the share of users whose cohort passed, divided
+    after noise is added; where that is below one half nothing is.
 Theorem (cohorts)
     With ``Delta = rho max_g n_g kappa_g / n`` and ``delta_t = Phi(-theta/sigma_H)`` one use costs what one
-    `RobustMean` does: `GuardedGaussianNoise` with score sensitivity 1, margin theta, sensitivity Delta. (docs,
-    User-level privacy, Theorem 3'.) Who sits in which place of which cohort is uniform, so the runs on neighbors can be
-    coupled to differ in one place of one cohort; where that cohort fails the laws agree.
-Secrecy
-    The partition must be secret and must not follow labels, sizes or the order of points: a replaced user may bear
-    another label, which moves all that stand between. It is drawn here, so no caller's order matters.
-Release the sum, divide afterwards
-    Divided by the number of users that passed before noise is added, its sensitivity would depend on the bits.
+    `RobustMean` does: `GuardedGaussianNoise` with score sensitivity 1, margin theta, sensitivity Delta (docs,
+    User-level privacy, Theorem 3'). The partition must be secret, and not follow labels, sizes or the order of points.
 Rounding
     Means of other cohorts are the same bits on both sides; the sum over cohorts is exact but for one rounding, relative
     to the total. `unit_length` charges ``2^-49`` times the largest length, of which 7/8 are used.

@@ -54,6 +54,10 @@ class LaplaceMechanism(Mechanism[FloatArray]):
     def exact_bits(self, source: BitSource) -> bool:
         return source.exact
 
+    def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
+        """Return `size` vectors of about the noise's law, (size, dim): for intervals, not for a run."""
+        return generator.laplace(scale=self.scale, size=(size, self.dim))
+
     def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
         check_shape(value, self.dim)
         noisy = exact.discrete_laplace(exact.to_units(value, self.step), self.scale / self.step, source)

@@ -2,20 +2,12 @@
 
 Guarantee
     Whatever runs were paid from one file, together they are (epsilon, delta)-differentially private with the totals in
-    the file's first line, however each was chosen after seeing the results of those before (basic composition: a run
-    is let through only if all promises, this one included, add up to at most the totals).
+    the file's first line, however each was chosen after seeing the results of those before (basic composition; no
+    tighter sum holds for promises that are not fixed in advance). Amounts are exact decimals.
 How it is kept
-    Amounts are the decimals that the caller wrote, added exactly; a float is within one part in 2^53 of its decimal,
-    so the totals hold up to that factor. A run is paid *before* its data are read: under an exclusive lock the file is
-    read, the sum is checked, one line is appended and forced to the disk. Only then does `Budget.spend` return. So a
-    process that is killed at any moment has either not begun, or is counted.
-A line that cannot be read
-    is never dropped. If it was cut off after the two amounts at its beginning they count, otherwise all that was left
-    counts as spent; so it does where a name occurs twice, for readers differ in which value they take. Nothing is ever
-    given back: whether a run failed may depend on its data.
-Why no tighter composition
-    Tighter sums need all releases, and these depend on the number of records, which is not known before the data are
-    read; and formulas for a list of promises fixed in advance do not hold for promises chosen one after another.
+    Docs, A budget for one data set. A run is paid before its data are read: under an exclusive lock the sum is checked,
+    and one line appended and forced to the disk. A line that cannot be read counts as all that was left, unless it was
+    cut off after its two amounts. Nothing is ever given back: whether a run failed may depend on its data.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
 r"""Accounts of a process: budgets that every fit inside a ``with`` block is paid from, and counts of the fits outside.
 
-What a fit is charged
-    Its whole promise, before its data are read, with every budget that is open in the process, whichever thread it
-    runs in. A budget is a `Budget` file, the caller's or a temporary one, so all guarantees of files hold: sums are
-    exact, locks keep threads and processes apart, nothing is given back.
-Worker processes
-    A forked process has the budgets of its parent. A child that was started anew (joblib's) learns of them from the
-    estimators that its parent sends, as these are unpickled, and pays from the same files; a worker that outlives the
-    block has no file to pay from, so that its fits raise. Processes that this one did not start, on other machines
-    say, are not charged, nor functions that are sent to a worker without an estimator.
-Counts
-    Without a budget, fits of the same public form (names or number of columns, number of units, unit) are counted, and
-    from the second on a `RepeatedFitWarning` says what they cost together. The content of data has no part in it.
+A fit is charged its whole promise, before its data are read, with every budget that is open in the process, whichever
+thread it runs in; a budget is a `Budget` file, so all guarantees of files hold. A forked process has the budgets of its
+parent; a child that was started anew (joblib's) learns of them from the estimators that its parent sends, as these are
+unpickled. Processes that this one did not start are not charged, nor functions sent to a worker without an estimator.
+
+Without a budget, fits of the same public form (names or number of columns, number of units, unit) are counted, and from
+the second on a `RepeatedFitWarning` says what they cost together. The content of data has no part in it.
 """
 
 from __future__ import annotations

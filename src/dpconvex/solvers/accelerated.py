@@ -15,7 +15,7 @@ from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Accuracy, Solver, SolverResult
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start
 
 _SHARE = 0.25  # of the radius, for the solver of a smoothed loss; the rest is the cost of smoothing
 
@@ -56,9 +56,7 @@ class AcceleratedGradient(Solver):
         ratio = math.log(4 * initial_gap / strong_convexity) - 2 * math.log(radius)  # a tiny radius squared vanishes
         return max(1, math.ceil(ratio / -math.log1p(-math.sqrt(strong_convexity / smoothness)) * (1 + 1e-12)))
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         mu, beta = objective.strong_convexity, objective.smoothness
         root = math.sqrt(beta / mu)
         theta = (root - 1) / (root + 1)
@@ -127,9 +125,7 @@ class SmoothedAcceleratedGradient(Solver):
         smoothness = feature_l2**2 / width + strong_convexity
         return AcceleratedGradient.steps_for(smoothness, strong_convexity, initial_gap, _SHARE * radius)
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         assert isinstance(objective.loss, PiecewiseLinearLoss)  # `refusal`; tells the type checker
         width = self.width_for(objective.loss.slope_bound, objective.l2, radius)

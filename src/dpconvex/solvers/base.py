@@ -44,6 +44,10 @@ class SolverResult:
     gradient_calls: int  #: Full passes over the data. They depend on the data: not for release.
 
 
+Start = FloatArray | None
+"""Where a solver begins, (dim,); None: at 0, or nothing is known."""
+
+
 class Solver(ABC):
     """A deterministic method with its settings; `solve` never raises because of what the data hold.
 
@@ -104,9 +108,7 @@ class Solver(ABC):
         """
 
     @abstractmethod
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         """As `solve`, after its checks."""
 
     @classmethod

@@ -8,14 +8,14 @@ from typing import Self, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray, Status
+from dpconvex._types import Status
 from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems import Objective
 from dpconvex.problems.minimax.adversarial import SaddleBounds
 from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
 from dpconvex.solvers.accelerated import AcceleratedGradient, SmoothedAcceleratedGradient
-from dpconvex.solvers.base import Solver, SolverResult, needs_whole_space
+from dpconvex.solvers.base import Solver, SolverResult, Start, needs_whole_space
 from dpconvex.solvers.coordinate import DualCoordinateAscent
 from dpconvex.solvers.extragradient import ExtraGradient
 from dpconvex.solvers.lbfgs import LBFGS
@@ -53,9 +53,7 @@ class Guaranteed(Solver):
         free = self._free(loss, constraint, dim)
         return self.fast.refusal(loss, free, dim) or self.guaranteed.refusal(loss, constraint, dim)
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         free = self._free(objective.bounds, constraint, objective.dim)
         first = self.fast.solve(objective, radius, free, start)
         reach = float(np.linalg.norm(first.point)) * (1 + 1e-12) + first.accuracy.bound

@@ -14,7 +14,7 @@ from dpconvex.problems import Objective, RegularizedRisk
 from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet, SecondOrderCones
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_space
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space
 
 
 @final
@@ -43,9 +43,7 @@ class DualCoordinateAscent(Solver):
             return None
         return needs_whole_space(constraint)
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         assert isinstance(objective, RegularizedRisk)  # `refusal`, no tilt; tells the type checker
         assert isinstance(objective.loss, PiecewiseLinearLoss)  # `refusal`; tells the type checker
         scale = _scale(objective)

@@ -7,13 +7,13 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import FloatArray, Status
+from dpconvex._types import Status
 from dpconvex.problems import Objective
 from dpconvex.problems.minimax.adversarial import SaddleBounds, SaddleObjective, saddle_constants, saddle_steps
 from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet, L2Ball
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Accuracy, Solver, SolverResult
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start
 
 
 @final
@@ -40,9 +40,7 @@ class ExtraGradient(Solver):
             return "needs a saddle objective"
         return None if isinstance(constraint, L2Ball) else "needs an l2 ball as constraint"
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         assert isinstance(objective, SaddleObjective)  # `refusal`; tells the type checker
         loss, mu = objective.loss, objective.l2
         enough = saddle_steps(loss, mu, constraint.radius, radius)

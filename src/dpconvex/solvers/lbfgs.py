@@ -15,7 +15,7 @@ from dpconvex.problems import Objective
 from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Solver, SolverResult, needs_whole_space
+from dpconvex.solvers.base import Solver, SolverResult, Start, needs_whole_space
 
 
 @final
@@ -37,9 +37,7 @@ class LBFGS(Solver):
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         return needs_whole_space(constraint) if math.isfinite(loss.curvature_bound) else "needs a smooth loss"
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         w = np.zeros(objective.dim) if start is None else start
         # A maximum norm that implies the l2 norm.
         tolerance = objective.strong_convexity * radius / np.sqrt(objective.dim) / 2

@@ -19,7 +19,7 @@ from dpconvex.problems.objective import Bounds
 from dpconvex.sets import BallSection, ConvexSet, L2Ball
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.accelerated import SmoothedAcceleratedGradient
-from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_space
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space
 
 _SLOW = 0.3  # a step that leaves more than this share of the gradient norm makes the Hessian be renewed
 _HALVINGS = 40  # of a step, at most
@@ -49,9 +49,7 @@ class NewtonCholesky(Solver):
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         return needs_whole_space(constraint) if isinstance(loss, SmoothLoss) else "needs a smooth linear-model loss"
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         w = np.zeros(objective.dim) if start is None else start
         metric: FloatArray | None = None
@@ -157,9 +155,7 @@ class SmoothedNewton(Solver):
             return "needs a piecewise linear loss of a linear model"
         return needs_whole_space(constraint)
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         loss, mu = objective.loss, objective.l2
         assert isinstance(loss, PiecewiseLinearLoss)  # `refusal`; tells the type checker
@@ -199,9 +195,7 @@ class BallNewton(Solver):
             return "needs a smooth loss of a linear model"
         return None if isinstance(constraint, L2Ball | BallSection) else needs_whole_space(constraint)
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         assert isinstance(objective, LinearModelObjective | TruncatedRisk)  # `refusal`; tells the type checker
         if isinstance(constraint, BallSection):
             return self._in_section(objective, radius, constraint, start)

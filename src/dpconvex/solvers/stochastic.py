@@ -15,7 +15,7 @@ from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet
 from dpconvex.solvers import _certificates as certificates, _components as components
-from dpconvex.solvers.base import Accuracy, Solver, SolverResult, needs_whole_space
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space
 
 _STAGE = 4096  # least component steps of a stage: certificates must not cost more than steps
 
@@ -61,9 +61,7 @@ class StochasticSubgradient(Solver):
         """
         return max(1, math.ceil(4 * (lipschitz / (strong_convexity * radius)) ** 2 * (1 + 1e-12)) - 1)
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         path = _Path(objective, np.zeros(objective.dim) if start is None else start)
         order = np.random.default_rng(0)  # a fixed sequence: neither private nor secret
@@ -167,9 +165,7 @@ class Katyusha(Solver):
         rate = math.log(1.5) if well else m * math.log1p(math.sqrt(strong_convexity / (3 * smoothness * m)))
         return max(1, math.ceil(fall / rate))
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         snapshot = np.zeros(objective.dim) if start is None else start.copy()
         slopes, g = _snapshot(objective, snapshot)

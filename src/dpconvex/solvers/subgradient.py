@@ -16,7 +16,7 @@ from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet, L2Ball
 from dpconvex.sets.box import project_onto_simplex
 from dpconvex.solvers import _certificates as certificates
-from dpconvex.solvers.base import Accuracy, Solver, SolverResult
+from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start
 
 _PLANES = 150  # planes kept; beyond, the ones that matter least are merged into one
 _ASCENT = 3000  # steps on the weights between two planes; any number keeps the certificate and the step bound
@@ -57,9 +57,7 @@ class Subgradient(Solver):
         """
         return max(1, math.ceil(4 * (lipschitz / (strong_convexity * radius)) ** 2 * (1 + 1e-12)) - 1)
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         mu = objective.strong_convexity
         if math.isinf(constraint.radius):
             constraint = L2Ball(objective.minimiser_norm)
@@ -142,9 +140,7 @@ class CuttingPlane(Solver):
         share = 1 - 4 * oracle_error / (strong_convexity * radius**2)
         return math.ceil(16 / share * (lipschitz / (strong_convexity * radius)) ** 2 * (1 + 1e-12)) + 64
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         mu, error = objective.strong_convexity, objective.oracle_error
         if 8 * error > mu * radius**2:  # 4 B <= alpha: the certificate fires before rounding does
             least = math.sqrt(8 * error / mu)

@@ -1,19 +1,14 @@
 r"""The geometric median, not private, with a proof of its accuracy: what private medians are measured against.
 
-Method
-    Weiszfeld's step with the correction of Vardi and Zhang (2000). With g the sum of the unit vectors from z to the
-    points, W the sum of the inverse distances and k points at z: stop if ``||g|| <= k``, else move by
-    ``max(0, 1 - k / ||g||) g / W``. It never increases the objective. Where it is slow (few dimensions, points near a
-    line) a Newton step is tried, and kept only if it lowers both objective and gradient. A point of the data to which
-    the iterates come close is tried as a candidate, for there the steps would converge arbitrarily slowly.
+Weiszfeld's step with the correction of Vardi and Zhang (2000), Newton's where that is slow and it lowers objective and
+gradient; a nearby point of the data is tried as a candidate (docs, Solvers).
+
 Certificate
-    ``f(z) - min f <= ||gradient|| ||z - z*||`` and ``||z - z*|| <= f(z) + f(z*) <= 2 f(z)``, so
-    ``min f >= f(z) (1 - 2 ||gradient||)``; at a point of the data ``max(0, ||g|| - k) / n`` takes the gradient's place
-    (the shortest subgradient). Rounding is charged (`rounding`).
+    ``min f >= f(z) (1 - 2 ||gradient||)``, as ``f(z) - min f <= ||gradient|| ||z - z*||`` and ``||z - z*|| <= 2 f(z)``;
+    at a point of the data ``max(0, ||g|| - k) / n`` takes the gradient's place. Rounding is charged (`rounding`).
 Precision
-    A position is held as ``anchor + offset``, so that distances far below the spacing of floats at the points' distance
-    from the origin come out right: ``(x - anchor) - offset`` is exact to the last place when the anchor is near x. Sums
-    run over portions of 256 rows, one thread, always in the same order.
+    A position is held as ``anchor + offset``: ``(x - anchor) - offset`` is exact to the last place near the anchor.
+    Sums run over portions of 256 rows, one thread, always in the same order.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from scipy.stats import f as f_distribution
 
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.location.base import Booster, WarmStart
-from dpconvex.algorithms.location.noisy_descent import plan_descent
-from dpconvex.algorithms.location.settling_descent import plan_settling
+from dpconvex.algorithms.location.noisy_descent import plan_descent, plan_settling
 from dpconvex.algorithms.location.stable_sgd import Order, Phase, StableSgd, plan_printed, plan_stable_sgd
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.problems.data.points import mean_distance

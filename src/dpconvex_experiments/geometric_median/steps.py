@@ -10,9 +10,8 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.location.base import Booster, WarmStart
-from dpconvex.algorithms.location.noisy_descent import plan_descent
+from dpconvex.algorithms.location.noisy_descent import plan_descent, plan_settling
 from dpconvex.algorithms.location.registry import plan_location
-from dpconvex.algorithms.location.settling_descent import plan_settling
 from dpconvex.algorithms.location.stable_sgd import Order, plan_printed
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu

@@ -103,20 +103,12 @@ def mechanisms(setting: Setting) -> Outcome:
         excess, worst, _ = worst_excess(point, runs, setting.seed, METHODS[method])
         found[method, point], proven = excess, bound(point, method)
         rows.append((method, point.n, worst, *excess[:2], excess.value / point.unit, proven))
-        checks.append(
-            mean(
-                f"{method}, n = {point.n}: below its bound, above a hundredth of the rate",
-                excess,
-                0.01 * point.unit,
-                proven,
-            )
-        )
+        name = f"{method}, n = {point.n}: below its bound, above a hundredth of the rate"
+        checks.append(mean(name, excess, 0.01 * point.unit, proven))
     for method in METHODS:
         slopes[method] = exponent(sizes, [found[method, point] for point in points])
         ends = [bound(point, method) for point in (points[0], points[-1])]
-        logarithms = math.log(ends[1] / ends[0]) / math.log(
-            sizes[-1] / sizes[0]
-        )  # of the bound: -1/2 but for logarithms
+        logarithms = math.log(ends[1] / ends[0]) / math.log(sizes[-1] / sizes[0])  # of the bound: -1/2 but for these
         low, high = -(1 - 1 / K) - 0.2, max(logarithms, -(1 - 1 / K)) + off
         checks.append(mean(f"exponent of n, {method}", slopes[method], low, high))
     anchors = Anchors("heavy-tails/mechanisms", setting.quick)

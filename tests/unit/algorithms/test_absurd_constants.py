@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 
 from dpconvex.algorithms import within_floats
-from dpconvex.algorithms.minimax import (
-    anytime,
-    bias_reduced,
-    boosted,
-    frank_wolfe,
-    gaussian,
-    multiplicative_weights,
-    vertex_descent,
-)
+from dpconvex.algorithms.minimax import anytime, bias_reduced, boosted, frank_wolfe, gaussian, vertex_descent
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -28,7 +20,7 @@ GAMES: dict[str, Callable[..., Any]] = {
     "boosted": boosted.plan,
     "mirror descent": gaussian.plan_mirror_descent,
     "sgda": gaussian.plan_sgda,
-    "multiplicative weights": multiplicative_weights.plan_multiplicative_weights,
+    "multiplicative weights": gaussian.plan_multiplicative_weights,
 }
 SINGLE: dict[str, Callable[..., Any]] = {
     "vertex descent": vertex_descent.plan,

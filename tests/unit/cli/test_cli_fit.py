@@ -176,7 +176,7 @@ def test_a_parquet_column_of_the_wrong_type_is_refused(run: Any, toml: Path, tmp
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.table({"x": ["a"], "colour": ["red"], "y": ["no"]}), tmp_path / "t.parquet")
+    pq.write_table(pa.table({"x": [[1.0, 2.0]], "colour": ["red"], "y": ["no"]}), tmp_path / "t.parquet")
     refused(run("fit", "t.parquet", "--schema", "s.toml", "--epsilon", 1), tmp_path, {"t.parquet"})
 
 

@@ -1,19 +1,9 @@
 r"""Accelerated stochastic approximation (AC-SA, Ghadimi and Lan 2012, 2013), one stage or many, for noisy gradients.
 
-For a convex, L-smooth objective over a convex set, and gradients whose error has mean 0 and mean square V^2:
-
-one stage of N steps with ``Gamma >= 2 L``
-    excess at most ``2 Gamma D^2 / (N (N+1)) + (2 N + 1) V^2 / (6 Gamma)``, D the distance of start and minimiser.
-    (Ghadimi and Lan's Theorem 1 has four times the second term, for losses with kinks: docs, User gradients, Lemma 3.)
-one stage for mu-strongly convex objectives, ``Gamma = L``
-    excess at most ``2 L D^2 / (N (N+1)) + 8 V^2 / (mu (N+1))``.
-short stages, then a long one (mu > 0)
-    each of ``N0 = ceil(4 sqrt(L/mu))`` steps starts where the last one ended, at mean square distance ``2 g/mu`` of the
-    minimiser, g its excess: ``g' <= 4 L/(mu N0 (N0+1)) g + 8 V^2 / (mu (N0+1))``, the first term at most g/4. The long
-    one then divides the noise. Steps grow with the logarithm of the accuracy, and its noise is that of one stage.
-many stages (Ghadimi and Lan 2013; the paper's Remark C.5)
-    stage k starts where the last one ended, with ``N_k = ceil(max(4 sqrt(2 L/mu), 128 V^2 / (3 mu G 2^-(k+1))))`` and
-    ``Gamma_k = max(2 L, sqrt(mu V^2 N_k (N_k+1) (N_k+2) / (3 G 2^-(k-1))))``, and halves the excess, G at first.
+For a convex, L-smooth objective over a convex set, and gradients whose error has mean 0 and mean square V^2. The excess
+of N steps from distance D is at most ``2 Gamma D^2 / (N (N+1)) + (2 N + 1) V^2 / (6 Gamma)``, ``Gamma >= 2 L``; of
+mu-strongly convex objectives, ``Gamma = L``, at most ``2 L D^2 / (N (N+1)) + 8 V^2 / (mu (N+1))``. Short stages and a
+long one: docs, User gradients, after Lemma 3. Many stages, each of which halves the excess: Ghadimi and Lan 2013.
 
 All numbers are fixed before the first step: the noise of a step depends on how many there are.
 """

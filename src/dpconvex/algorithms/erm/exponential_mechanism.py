@@ -6,9 +6,8 @@ Lemma
     The score of a point w of the ball of radius rho around a public c is ``J(c) - J(w)``, J the mean loss plus
     ``l2/2 |.|^2``. The ridge does not depend on data, and each of two replaced records' losses changes by at most
     ``L |w - c|`` between c and w, so a score moves by at most ``2 L |w - c| / n <= 2 L rho / n``. The grid is public
-    and finite, so selecting from it by permute-and-flip is exactly epsilon-DP: no sampler has to converge, which is
-    what makes the continuous Algorithm 9 unusable for pure privacy in more than a few dimensions. Users: the same with
-    n users and their weighted sums of losses (`problems.data.users`), which are L-Lipschitz.
+    and finite, so selecting from it by permute-and-flip is exactly epsilon-DP: no sampler has to converge. Users: the
+    same with n users and their weighted sums of losses (`problems.data.users`), which are L-Lipschitz.
 Localized
     Otherwise c = 0, rho = R and `l2` = 0. Localized, c is released first: the minimizer w* of J moves by at most
     ``2L/(l2 n)``, the solver's point by ``2r`` more (Proposition 2.2 with a sure accuracy); it gets noise z of density
@@ -17,13 +16,8 @@ Assumptions
     Records are clipped into the domain; the loss has a bounded slope and bounded targets; computed scores are within
     the rounding slack of exact ones, which the sensitivity includes; the solver is certified.
 Error
-    ``(2/epsilon) (2LR/n) log N + L h sqrt(d)`` for N grid points of spacing h (McKenna and Sheldon 2020); the spacing
-    minimizes it. Localized: the theorem of the docs, Exponential mechanism; where `l2` is chosen, ``l2 R^2/2`` on top.
-Symbols
-    c: released by `center`; rho: `radius`; M: `reach_of_minimizers`; r: `solver_radius`.
-Deviations
-    Mean losses (the paper bounds the variation by ``2 L rho``); rho, grid and `l2` minimize the bound above instead of
-    ``xi = log(epsilon^2 mu R / (d L))``; a finite grid, sampled exactly, instead of a density.
+    ``(2/epsilon) (2LR/n) log N + L h sqrt(d)`` for N grid points of spacing h (McKenna and Sheldon 2020); rho, grid and
+    `l2` minimize it, or the bound of the docs, Exponential mechanism, Localized.
 """
 
 from __future__ import annotations
@@ -106,10 +100,9 @@ class GridPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Spread (dim,) of ``exp(-epsilon J / (2 sensitivity))`` at half the loss's largest curvature.
+        """Spread (dim,) of ``exp(-epsilon J / (2 sensitivity))`` at half the largest curvature, within the ball.
 
-        Approximate, and never beyond the ball. Curvatures above ``L / R`` cannot last over the problem's radius, so
-        kinks count as that much.
+        Curvatures above ``L / R`` cannot last over the problem's radius, so kinks count as that much.
         """
         problem = self.problem
         curvature = min(problem.smoothness, problem.lipschitz / problem.radius) / 2 + self.l2
@@ -224,10 +217,7 @@ def relative_risk(
     origin: FloatArray | None = None,
     weights: FloatArray | None = None,
 ) -> FloatArray:
-    """Return ``F(w) - F(origin)`` for every row w of `points`, shape (N,); the origin is 0 unless given.
-
-    Records count as `weights` say (n,), or ``1/n`` each.
-    """
+    """Return ``F(w) - F(origin)`` for every row w of `points`, (N,); default: origin 0, weights ``1/n``."""
     total = np.zeros(len(points))
     start_from = np.zeros_like(points[:1]) if origin is None else origin[None]
     for block in records.blocks():
@@ -309,10 +299,9 @@ def plan_localized(
 
 
 def _applies(problem: LinearModelProblem, privacy: PrivacyParams) -> bool:
-    """Return whether the mechanism's lemma and its arithmetic hold for a problem.
+    """Return whether the lemma and its arithmetic hold: one prediction, bounded slope and targets.
 
-    The loss needs one prediction, a bounded slope and bounded targets: a target of 1e20 would absorb every other
-    record's loss in floating point, which moves scores by far more than the sensitivity.
+    A target of 1e20 would absorb every other record's loss in floating point, and move scores by far more.
     """
     check_average(problem, privacy)
     bounded = math.isfinite(problem.lipschitz) and math.isfinite(problem.loss.value_at_zero)

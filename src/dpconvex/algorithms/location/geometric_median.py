@@ -4,14 +4,12 @@ Guarantee
     (epsilon, delta)-DP for neighbors that replace one record (or, with one point a user, all points of one user); the
     radius alone is pure epsilon_1-DP. The bound R on the data serves accuracy only: no sensitivity depends on it, but
     for the rounding of floats.
-Calibrated constants
-    Radius, test and center: `radius_and_center`, pure epsilon_1, then mu_t- and mu_c-GDP given the radius, outside
-    events of probability delta_1 + delta_2. Refinement: mu_b-GDP given the center (`noisy_descent`, `stable_sgd`).
+Lemma
+    Radius, test and center (`radius_and_center`) are pure epsilon_1, then mu_t- and mu_c-GDP given the radius, outside
+    events of probability delta_1 + delta_2; refinement is mu_b-GDP given the center (`noisy_descent`, `stable_sgd`).
     Domination is preserved by adaptive composition, so the whole has the profile of randomized response with epsilon_1
     composed with one Gaussian of ``mu^2 = mu_t^2 + mu_c^2 + mu_b^2``, plus ``delta_1 + delta_2``: mu is the largest
-    that fits.
-Printed constants
-    `printed` and Algorithm 4 with the shares of Theorem 4: (1/4, 1/4, 1/2) of epsilon and of delta. For epsilon <= 1.
+    that fits. Printed constants (`printed`, for epsilon <= 1): shares (1/4, 1/4, 1/2) of epsilon and of delta.
 Assumptions
     n is public. Groups and orders of visits are functions of positions and fresh coins (a generator of their own from
     the source of bits), never of values; records are sanitized one by one and never dropped. As the coins are uniform
@@ -42,28 +40,19 @@ from dpconvex.algorithms.location.base import (
     Stage,
     WarmStart,
 )
+from dpconvex.algorithms.location.noisy_descent import plan_settling
 from dpconvex.algorithms.location.printed import plan_printed_center, plan_printed_radius
 from dpconvex.algorithms.location.radius_and_center import plan_center, plan_radius
-from dpconvex.algorithms.location.settling_descent import plan_settling
-from dpconvex.algorithms.location.stable_sgd import plan_printed, plan_stable_sgd
+from dpconvex.algorithms.location.stable_sgd import Order, plan_printed, plan_stable_sgd
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 
-__all__ = [
-    "BOOSTS",
-    "Booster",
-    "GeometricMedianPlan",
-    "MedianStatus",
-    "Shares",
-    "WarmStart",
-    "plan",
-]
-
 BOOSTS = ("descent", "stable_sgd", "fixed_order", "none")
 """Ways to refine the center."""
+_ORDERS: dict[str, Order] = {"stable_sgd": "random", "fixed_order": "fixed"}
 EXACT_UP_TO = 5000
 """Largest n whose near points are all counted by the center stage."""
 SCORED_RECORDS = 20_000
@@ -83,7 +72,6 @@ FAILURE = 0.1
 """Share of delta for the lemmas of the center that may fail."""
 MOST_RECORDS = 2**26
 """Largest n that is planned for."""
-
 
 THEOREM = (
     "Private geometric median in nearly-linear time (Kumar, Liu, Tian and Yang 2025): groups for random indices, tight "
@@ -245,21 +233,8 @@ def plan(
         raise InvalidParameterError("delta", privacy.delta, "must be positive for the geometric median", remedy)
     if constants == "paper":
         return _paper(domain, n, privacy, boost)
-    return _calibrated(domain, n, privacy, boost, shares or shares_for(n, domain.dim, privacy), steps, passes, level)
-
-
-def _calibrated(
-    domain: PointDomain,
-    n: int,
-    privacy: PrivacyParams,
-    boost: str,
-    shares: Shares,
-    steps: int,
-    passes: int,
-    level: float,
-) -> GeometricMedianPlan:
-    unit, failure = privacy.unit, FAILURE * privacy.delta
-    pure = shares.radius * privacy.epsilon
+    shares, d, unit = shares or shares_for(n, domain.dim, privacy), domain.dim, privacy.unit
+    pure, failure = shares.radius * privacy.epsilon, FAILURE * privacy.delta
     # Down by 1e-9: squares and roots of the parts are rounded up again when the ledger adds them.
     mu = largest_mu(privacy.epsilon, privacy.delta * (1 - FAILURE), pure) * (1 - 1e-9)
     whole = shares.test + shares.center + (0.0 if boost == "none" else shares.boost)
@@ -267,30 +242,18 @@ def _calibrated(
     # Samples are so large that the noise of a score is below a hundredth of the sample, the margin of the test about a
     # tenth of it, and the noise of the center about half a radius.
     scored = max(SCORED_RECORDS, math.ceil(1000 / pure))
-    rough = max(CENTER_RECORDS, math.ceil(300 / mu_test), math.ceil(60 * math.sqrt(domain.dim) / mu_center))
+    rough = max(CENTER_RECORDS, math.ceil(300 / mu_test), math.ceil(60 * math.sqrt(d) / mu_center))
     sample = n if boost == "none" else min(n, rough)
     exact_up_to = EXACT_UP_TO if n <= EXACT_UP_TO else 0
-    return GeometricMedianPlan(
-        domain,
-        n,
-        privacy,
-        "calibrated",
-        plan_radius(domain, n, pure, level=level, sample=scored, unit=unit),
-        plan_center(domain, sample, mu_test, mu_center, failure, level=level, exact_up_to=exact_up_to, unit=unit),
-        _booster(boost, n, domain.dim, mu_boost, steps, passes, privacy),
-        fallback(domain, boost == "descent"),
-    )
-
-
-def _booster(
-    boost: str, n: int, dim: int, mu: float, steps: int, passes: int, privacy: PrivacyParams
-) -> Booster | None:
-    if boost == "none":
-        return None
+    radius = plan_radius(domain, n, pure, level=level, sample=scored, unit=unit)
+    center = plan_center(domain, sample, mu_test, mu_center, failure, level=level, exact_up_to=exact_up_to, unit=unit)
+    booster = None
     if boost == "descent":
-        return plan_settling(n, dim, mu, steps=steps, unit=privacy.unit)
-    order = "fixed" if boost == "fixed_order" else "random"
-    return plan_stable_sgd(n, dim, mu, order=order, passes=passes, unit=privacy.unit)
+        booster = plan_settling(n, d, mu_boost, steps=steps, unit=unit)
+    elif boost != "none":
+        booster = plan_stable_sgd(n, d, mu_boost, order=_ORDERS[boost], passes=passes, unit=unit)
+    end = fallback(domain, boost == "descent")
+    return GeometricMedianPlan(domain, n, privacy, "calibrated", radius, center, booster, end)
 
 
 def _paper(domain: PointDomain, n: int, privacy: PrivacyParams, boost: str) -> GeometricMedianPlan:
@@ -305,19 +268,12 @@ def _paper(domain: PointDomain, n: int, privacy: PrivacyParams, boost: str) -> G
         raise InvalidParameterError(
             "min_radius", domain.min_radius, "is too small with constants='paper'", "Use constants='calibrated'"
         )
-    order = "fixed" if boost == "fixed_order" else "random"
-    booster = None if boost == "none" else plan_printed(n, domain.dim, epsilon / 2, delta / 2, order=order, unit=unit)
-    return GeometricMedianPlan(
-        domain,
-        n,
-        privacy,
-        "paper",
-        plan_printed_radius(domain, n, epsilon / 4, delta / 4, unit),
-        plan_printed_center(domain, n, epsilon / 4, delta / 4, unit),
-        booster,
-        fallback(domain, False),
-        PRINTED,
-    )
+    radius = plan_printed_radius(domain, n, epsilon / 4, delta / 4, unit)
+    center = plan_printed_center(domain, n, epsilon / 4, delta / 4, unit)
+    booster = None
+    if boost != "none":
+        booster = plan_printed(n, domain.dim, epsilon / 2, delta / 2, order=_ORDERS[boost], unit=unit)
+    return GeometricMedianPlan(domain, n, privacy, "paper", radius, center, booster, fallback(domain, False), PRINTED)
 
 
 def fallback(domain: PointDomain, refined: bool) -> WarmStart:

@@ -1,12 +1,9 @@
 r"""The earlier private geometric median: search over all pairs (RadiusFinder), halving balls, noisy gradient descent.
 
-Listing (Haghifam, Steinke and Ullman 2024; constants of their reference implementation)
-    1. Radii ``r 2^i`` up to 2 R; ``M = ceil(gamma n)``; the query at a radius is the mean of the M largest numbers of
-       neighbors (self included). Above-threshold with threshold ``M + (18 / epsilon) log(2 T / beta)``, noise
-       Laplace(6 / epsilon) on it and Laplace(12 / epsilon) on each query. A random radius if none passes.
-    2. From 0 with ``R' = R``: ``ceil(log2(R / r))`` rounds of noisy descent inside the ball of radius R' about the
-       current point, step ``R' sqrt(2 d / (3 rho_j n^2))``, average of all iterates; then ``R' <- R' / 2 + 12 r``.
-    3. Noisy descent inside the ball of radius 25 r, step ``50 r sqrt(d / (6 rho n^2))``, average of all iterates.
+Haghifam, Steinke and Ullman 2024, with the constants of their reference implementation. Ours: a tenth of epsilon for
+stage 1; a third of mu^2 for stage 2; 1000 gradients in stage 2 and at most 1000 in stage 3 (they have 1000 a round, and
+``n^2 rho / (256 d)``). All pairs cost ``n^2 d / 2`` operations, once for all radii.
+
 Guarantee
     (epsilon, delta) for neighbors that replace one record (or user); stage 1 alone is pure.
 Lemma
@@ -15,11 +12,6 @@ Lemma
     pair is near depends on that pair alone, so rounding joins nothing else. Stages 2 and 3 release gradients of
     sensitivity ``2 / n`` (`noisy_descent`). The number of rounds depends on the released radius, so the *total* number
     of gradients of stage 2 is fixed and shared by the rounds.
-Choices of ours
-    A tenth of epsilon for stage 1; a third of mu^2 for stage 2; 1000 gradients in stage 2, at most 1000 in stage 3
-    (they have 1000 a round, and ``n^2 rho / (256 d)``).
-Cost
-    All pairs: ``n^2 d / 2`` operations, once for all radii.
 """
 
 from __future__ import annotations
@@ -35,9 +27,9 @@ from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart, check
+from dpconvex.algorithms.location.baselines import MOST_STEPS
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, fallback
 from dpconvex.algorithms.location.noisy_descent import GradientStage, NoisyGradients, plan_descent
-from dpconvex.algorithms.location.origin_descent import MOST_STEPS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, Planned
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
@@ -146,15 +138,7 @@ def plan(domain: PointDomain, n: int, privacy: PrivacyParams) -> GeometricMedian
     # No round has fewer than one gradient.
     start_steps = max(START_STEPS, math.ceil(math.log2(domain.radius_bound / domain.min_radius)) + 1)
     warm = NoisyGradients.of_mu("gradient of a halving round", n, d, warm_mu, start_steps, unit)
-    return GeometricMedianPlan(
-        domain,
-        n,
-        privacy,
-        "calibrated",
-        plan_radius(domain, n, pure, unit=unit),
-        HalvingCenter(domain, n, warm, warm_mu),
-        plan_descent(n, d, fine_mu, steps=steps, step=50 * math.sqrt(d / 3) / (fine_mu * n), unit=unit),
-        fallback(domain, False),
-        THEOREM,
-        "halving",
-    )
+    radius, center = plan_radius(domain, n, pure, unit=unit), HalvingCenter(domain, n, warm, warm_mu)
+    booster = plan_descent(n, d, fine_mu, steps=steps, step=50 * math.sqrt(d / 3) / (fine_mu * n), unit=unit)
+    end = fallback(domain, False)
+    return GeometricMedianPlan(domain, n, privacy, "calibrated", radius, center, booster, end, THEOREM, "halving")

@@ -1,15 +1,16 @@
-r"""Noisy gradient descent with constant steps on the mean distance to points.
+r"""Noisy gradient descent on the mean distance to points: constant steps, and steps that settle (the default).
 
-Listing (Haghifam, Steinke and Ullman 2024, Algorithm 3)
-    ``z <- project(z - step (g(z) + N(0, sigma^2 I)))`` onto the ball about the center, T times, with
-    ``g(z) = (1/n) sum_i (z - x_i) / ||z - x_i||`` and 0 for points at z; the answer is the average of the last
-    iterates, or of all.
+Constant steps are those of Haghifam, Steinke and Ullman 2024. Settling steps fall from a quarter of the ball to
+released radii, then by 3, and are halved, with the average begun anew, when a released gradient points against the one
+before by more than noise explains: Kesten's rule (1958) with a threshold (docs, Geometric median, Steps that settle).
+
 Guarantee
     mu-GDP (hence (epsilon, delta)) for neighbors that replace one record, given the warm start.
 Lemma
-    Replacing a record changes one summand of n in ``g(z)``, a vector of length at most 1 before and after. So the mean
-    gradient has l2 sensitivity ``2 / n`` at every z, whatever z depends on. T releases of ``mu / sqrt(T)`` each compose
-    adaptively to mu; step, projection and the choice of iterates to average are post-processing.
+    Replacing a record changes one summand of n in ``g(z) = (1/n) sum_i (z - x_i) / ||z - x_i||`` (0 for points at z),
+    a vector of length at most 1 before and after. So the mean gradient has l2 sensitivity ``2 / n`` at every z,
+    whatever z depends on. T releases of ``mu / sqrt(T)`` each compose adaptively to mu; projection, step sizes and the
+    choice of iterates to average are functions of *released* gradients, hence post-processing.
 Rounding
     A computed gradient differs from the exact one by at most `weiszfeld.rounding`, on both data sets: a unit vector
     errs by ``(d + 6) 2^-53``, their exact sum by less (`summation`, S L = 1). The sensitivity includes both. Where
@@ -37,6 +38,18 @@ from dpconvex.solvers import weiszfeld
 
 LEMMA = "a mean of n vectors of length at most 1 changes by at most 2/n when one is replaced, plus rounding"
 LABEL = "gradient of the mean distance"
+
+# Of `SettlingDescent`:
+REACH = 15.0
+"""T first steps are so many balls long."""
+APPROACH = 0.15
+"""Share of the steps that fall from there to the released radius; they are not averaged."""
+DECAY = 3.0
+"""Ratio of the steps' sizes from there to the end."""
+LARGEST, SPREAD = 0.5, 0.05
+"""Steps are at most so many released radii, and so small that noise moves iterates by a fraction of a radius."""
+SURPRISE = 4.0
+"""Standard deviations of a product of two gradients of noise beyond which steps are halved."""
 
 
 @final
@@ -162,3 +175,46 @@ def plan_descent(
     _validate.real("step", step, above=0.0)
     _validate.real("tail", tail, above=0.0, at_most=1.0)
     return Descent(NoisyGradients.of_mu(LABEL, n, dim, mu, steps, unit), step, tail)
+
+
+@final
+@dataclass(frozen=True)
+class SettlingDescent(GradientStage, Booster):
+    """Public constants of T noisy steps from a private warm start."""
+
+    gradients: NoisyGradients  #: T of them
+    step: float  #: released radii, at the end of the approach
+    quiet: float  #: what the product of consecutive gradients must fall below, negative, to halve the steps
+    name: ClassVar[str] = "descent"
+
+    @property
+    def deviation(self) -> float:
+        return 1.25 * self.gradients.mechanism.sigma / math.sqrt(self.gradients.times)  # noise seen through curvature
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"boost": self.name, "steps": self.gradients.times, "step_in_radii": self.step}
+
+    def refine(self, points: Points, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:
+        T, last = self.gradients.times, self.step * start.radius
+        approach = math.ceil(APPROACH * T)
+        fall = np.geomspace(max(last, REACH * start.ball / T), last, approach, endpoint=False)
+        z, kept, count, factor = np.zeros_like(start.center), np.zeros_like(start.center), 0, 1.0
+        before = np.zeros_like(z)
+        for t, size in enumerate((*fall, *np.geomspace(last, last / DECAY, T - approach))):
+            gradient = self.gradients.ask(points, start.center, z, source, ledger)
+            if before @ gradient < -self.quiet:  # of released values, like all that follows
+                factor, kept, count = factor / 2, np.zeros_like(z), 0
+            before = gradient
+            z = into_ball(z - factor * size * gradient, start.ball)
+            if t >= approach or T == 1:
+                kept, count = kept + z, count + 1
+        return Refined(start.center + kept / count, factor)
+
+
+def plan_settling(n: int, dim: int, mu: float, *, steps: int = 60, unit: Unit = Unit.RECORD) -> SettlingDescent:
+    """Plan descent whose steps together spend `mu`; 60 steps are as good as 200."""
+    _validate.integer("n", n, at_least=1)
+    gradients = NoisyGradients.of_mu(LABEL, n, dim, mu, _validate.integer("steps", steps, at_least=1), unit)
+    variance = gradients.mechanism.sigma**2
+    quiet = (dim + SURPRISE * math.sqrt(dim)) * variance
+    return SettlingDescent(gradients, min(LARGEST, SPREAD / (dim * variance)), quiet)

@@ -5,15 +5,12 @@ Guarantee
 Lemmas
     FastRadius (Lemma 5): unless an index is drawn more than ``2k`` times in a round (probability at most ``delta/4``
     over all rounds, `FailureAllowance`), scores change by at most 3. FastCenter (Lemmas 8 and 9): unless indices repeat
-    too often or a score is far from its mean on either data set, the sum of weights changes by at most 12 and the mean
-    by at most ``400 radius / n``.
+    too often or a score is far from its mean on either data set (``5 delta/18``), the sum of weights changes by at most
+    12 and the mean by at most ``400 radius / n``.
 Repairs
-    Numbers of draws are rounded up to integers. Failing draws are charged additively (``delta/4``, ``5 delta/18``): the
-    event that the printed proof of FastCenter conditions on depends on the data, so it must be bounded for both data
-    sets. The radius is handed on as it is. A failed test is reported, not answered by the origin.
-Draws
-    Up to twice as many records as draws, a score is drawn from its exact law given the counts of all near records,
-    ``Bin(k, N_i / n)``: indices of different records are independent. No array of n times k indices is ever made.
+    Numbers of draws are rounded up to integers. Failing draws are charged additively: the event that the printed proof
+    of FastCenter conditions on depends on the data, so it must be bounded for both data sets. The radius is handed on
+    as it is. A failed test is reported, not answered by the origin.
 """
 
 from __future__ import annotations
@@ -116,7 +113,7 @@ class PrintedCenter(CenterFinder):
         if self.n > 2 * self.draws:
             return near_draws(points, radius, self.draws, coins)
         near = near_counts(points, Groups.random(self.n, self.n, coins), radius)
-        return coins.binomial(self.draws, near / self.n)
+        return coins.binomial(self.draws, near / self.n)  # the exact law: indices of different records are independent
 
 
 def plan_printed_radius(domain: PointDomain, n: int, epsilon: float, delta: float, unit: Unit) -> PrintedRadius:

@@ -1,26 +1,21 @@
 r"""Stages 1 and 2, calibrated: the effective radius, and a private center of the crowd.
 
+Kumar, Liu, Tian and Yang 2025, Algorithms 2 and 3, Lemmas 5, 8 and 9, with groups by position and public coins in place
+of random indices, and tight constants. Proofs: docs, Geometric median. Neighbors replace one record.
+
 Stage 1: the radius, the scale at which most points have most others near (FastRadius)
-    Pure epsilon-DP for neighbors that replace one record. Records are partitioned into groups by position and public
-    coins. The score of a radius rho is ``q(rho) = sum_i |{j in group(i), j != i: ||x_i - x_j|| <= rho}| / (s_i - 1)``
-    with group sizes ``s_i``. Replacing record h changes its own term by at most 1, and each of the other ``s-1`` terms
-    of its group by at most ``1/(s-1)``: together by at most 2, for *every* partition, known or not, and for all radii
-    at once. So AboveThreshold with sensitivity 2 over the radii is pure epsilon-DP (Kumar, Liu, Tian and Yang 2025,
-    Algorithm 2 and Lemma 5, with groups in place of random indices, and a record not its own neighbor). The noise is
-    that of general, not monotone, queries: the changes may have either sign. All scores come from one pass. The last
-    radius of the grid covers the diameter, so it is never asked about: it is the answer when none passed. With one
-    group of all records the scores are exact.
+    Pure epsilon-DP. The score of a radius rho is ``q(rho) = sum_i |{j in group(i), j != i: ||x_i - x_j|| <= rho}| /
+    (s_i - 1)`` with group sizes ``s_i``. Replacing record h changes its own term by at most 1, and each of the other
+    ``s-1`` terms of its group by at most ``1/(s-1)``: together by at most 2, for *every* partition, known or not, and
+    for all radii at once. So AboveThreshold with sensitivity 2 over the radii is pure. The noise is that of general,
+    not monotone, queries: the changes may have either sign.
 Stage 2: the center, the weighted mean of the points that have most others near (FastCenter)
-    Given a released radius rho, the test is mu_t-GDP and the center mu_c-GDP for neighbors that replace one record,
-    except with probability delta_1 (the test errs by more than its margin) plus delta_2 (groups mislead; 0 for exact
-    counts). Kumar, Liu, Tian and Yang 2025, Algorithm 3 and Lemmas 8 and 9, with tight constants.
-Symbols
-    ``f_i`` members of i's group within 2 rho, itself included; ``p_i = clip((f_i - floor_s) / width_s, 0, 1)``, where
-    ``floor_s`` and ``width_s`` depend on the group's size s only; ``Z = sum p_i``; ``S`` a bound on
-    ``sum_{i != h} |p_i - p_i'|`` when record h is replaced.
+    Given a released radius rho, the test is mu_t-GDP and the center mu_c-GDP, except with probability delta_1 (the test
+    errs by more than its margin) plus delta_2 (groups mislead; 0 for exact counts). With ``f_i`` members of i's group
+    within 2 rho, itself included, and weights ``p_i = clip((f_i - floor_s) / width_s, 0, 1)`` by the group's size s:
 Lemma 1 (weights)
-    The own weight changes by at most 1, each other weight of the group by at most ``1 / width_s``. So ``S = (s-1) /
-    width_s <= 1 / (high - low)``, and ``|Z - Z'| <= S + 1``.
+    The own weight changes by at most 1, each other weight of the group by at most ``1 / width_s``. So these change
+    together by at most ``S = (s-1) / width_s <= 1 / (high - low)``, and ``Z = sum p_i`` by at most ``S + 1``.
 Lemma 2 (geometry)
     A record of positive weight has more than ``n/2 + 1`` points within 2 rho: with exact counts because
     ``floor = n/2 + 1``; with groups except with probability delta_2 (Lemma 4). Two such records, even one from each of
@@ -32,11 +27,10 @@ Lemma 3 (mean)
 Lemma 4 (groups)
     `least_group` makes it improbable, ``delta_2 / (2 n)`` at most, that a record with few near points has many in its
     group: one union over both data sets. The coins must be fresh: independent of the data and of the radius. Every
-    group must have that size. Proofs: docs, Geometric median.
+    group must have that size.
 Samples
-    With many records, or where a rough center will do, a stage reads a random sample of records, chosen by position
-    and coins. For fixed coins a replaced record is in it or not, so all lemmas hold with n the size of the sample. No
-    amplification is claimed.
+    A stage may read a random sample of records, chosen by position and coins. For fixed coins a replaced record is in
+    it or not, so all lemmas hold with n the size of the sample. No amplification is claimed.
 Rounding
     Distances err by a factor ``1 + (d + 8) 2^-52``, the mean by `WEIGHTED_MEAN_ROUNDING` times R on either data set:
     both are in the unit. Where R is so many units that the grid of the noise does not reach, the same mean with 2^25

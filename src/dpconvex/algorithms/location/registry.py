@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from dpconvex import _validate
-from dpconvex.algorithms.location import clipped_mean, coordinate_median, geometric_median, halving, origin_descent
+from dpconvex.algorithms.location import baselines, geometric_median, halving
 from dpconvex.algorithms.location.base import LocationPlan
 from dpconvex.algorithms.select import Method, Registry
 from dpconvex.errors import InvalidParameterError
@@ -22,9 +22,9 @@ LOCATION_METHODS = Registry(
     Method("fixed_order", partial(geometric_median.plan, boost="fixed_order"), _PIPELINE),
     Method("center_only", partial(geometric_median.plan, boost="none"), _PIPELINE),
     Method("halving", halving.plan),
-    Method("origin_descent", origin_descent.plan),
-    Method("coordinate_median", coordinate_median.plan),
-    Method("clipped_mean", clipped_mean.plan),
+    Method("origin_descent", baselines.plan_descent),
+    Method("coordinate_median", baselines.plan_medians),
+    Method("clipped_mean", baselines.plan_mean),
 )
 """``planner(domain, n, privacy, **options) -> LocationPlan``; options: constants and level, where `takes` has them."""
 

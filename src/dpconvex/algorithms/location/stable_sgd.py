@@ -1,22 +1,19 @@
 r"""Stable stochastic gradient descent from a private warm start: Algorithm 4 of the private-median paper, in phases.
 
-Listing
-    Phase k walks from a released point z: ``z <- project(z + eta_k (x_i - z) / ||x_i - z||)`` for the visited records
-    i (no move where ``x_i = z``), and releases the average of some of its iterates plus Gaussian noise.
+Phase k walks from a released point z, ``z <- project(z + eta_k (x_i - z) / ||x_i - z||)`` for the visited records i,
+and releases the average of some of its iterates plus Gaussian noise.
+
 Guarantee
     mu-GDP (hence (epsilon, delta)) for neighbors that replace one record, given the warm start.
 Lemma
     Two walks of a phase from the same start over the same visits, in data sets that differ in one record, stay within
-    ``2 m eta`` of each other after m visits of that record; so do their averages. (The paper: ``(2m+1) eta``.)
-    Proof: docs, Geometric median, Stage 3. A walk that counts as standing at x and does not move (``a <= c``, c =
-    1e-145 for squares that underflow) ends at most ``2 eta`` from the other, or at most the old distance, when ``eta >=
-    2 c``. The bound is attained (tests).
+    ``2 m eta`` of each other after m visits of that record; so do their averages. (The paper: ``(2m+1) eta``. Proof:
+    docs, Geometric median, Stage 3.) A walk that counts as standing at x and does not move (``a <= c``, c = 1e-145 for
+    squares that underflow) ends at most ``2 eta`` from the other, or at most the old distance, when ``eta >= 2 c``.
     Visits may not depend on the data: they come from coins drawn apart from all noise, and may be published. The ball
     and its center are released values. Any fixed choice of iterates may be averaged, but only one average is released.
-Budget
-    Every phase is a Gaussian release whose sensitivity is its own bound; phases compose to the root of the sum of
-    squares. In a single pass every record is visited in one phase only, so each phase may spend the whole budget:
-    under replace-one the two data sets differ in one position of the public order.
+    Phases compose to the root of the sum of squares; in a single pass every record is visited in one phase only, so
+    each phase may spend the whole budget.
 Rounding
     Iterates are kept relative to the ball's center, which is subtracted from each record by itself. A step errs by at
     most ``u (d + 20)(ball + 2 eta)``, u = 2^-53, on either data set, and errors do not grow on the way, as every step

@@ -3,23 +3,19 @@ r"""Anytime mirror descent with stale sparsified averages, for one simplex (Algo
 Guarantee
     (epsilon, delta), or pure epsilon, for neighbors that replace one record, n public.
 Lemma
-    The query point at time t averages K draws from ``w^t``, the mean of the iterates ``x^1 .. x^t``: pick i uniformly
-    in 1..t, then draw a vertex of ``x^i``. The picks are public coins, drawn *before* the run; so a vertex of ``x^i``
-    can be drawn at time i and used at time t, with the same joint law. Each draw then is an exponential mechanism on
-    the score of one iterate, which a record of batch r moves, for ``i > r`` only, by a vector of range ``tau
-    spread/|B_r|``: bounded range, ``eta^2/8``-zCDP. (The paper prices draws of the mixture ``w^t`` as they stand,
-    where the range can be twice that, and all draws after batch r; erratum E5.) Keeping a stale point draws nothing.
+    A query point at time t averages K vertices, each of an iterate ``x^i`` with i uniform in 1..t. These picks are
+    public coins, drawn *before* the run, so the vertex is drawn at time i and used at time t, with the same joint law:
+    an exponential mechanism on the score of one iterate, which a record of batch r moves, for ``i > r`` only, by a
+    vector of range ``tau spread/|B_r|``: ``eta^2/8``-zCDP (docs, Anytime averages). The paper prices draws of the mean
+    of the iterates, whose range can be twice that (erratum E5). Keeping a stale point draws nothing.
 Assumptions
     As in `vertex_descent`: per-record clipping, planned disjoint batches, gradients at drawn points only, public coins.
 Bound
-    With ``l = log d`` and constants L0, L1, L2 of the problem, for q > 1 and ``tau <= 1/(8 q L0)`` (specification, 3.5,
-    an explicit form of Theorem 4.2, with the doubled second moments of erratum E6):
+    With ``l = log d``, for q > 1 and ``tau <= 1/(8 q L0)`` (an explicit form of Theorem 4.2, with erratum E6):
 
         l/(tau T) + tau L0^2/2 + 2 bias(K) + 8 tau q V(K) + 4 L1 q (1 + log(T/q))/T + 2 L1/K_out
 
-    ``bias(K) = 2 L2/K`` and ``V = 8 L2^2/K^2 + 8 L1^2 (4 + l)/K`` if second-order-smooth; else ``4 L1/sqrt(K)`` and
-    Corollary 2.14. For q = 1 the terms with q are 0, and the step is free: every gradient is taken at a fresh point,
-    drawn after x^t is fixed.
+    with `_moments` for bias and V. For q = 1 the terms with q are 0 and the step is free: no point is stale.
 """
 
 from __future__ import annotations

@@ -3,19 +3,15 @@ r"""Mirror descent with bias-reduced gradients and a randomized budget (Algorith
 Guarantee
     (epsilon, delta), or pure epsilon, for neighbors that replace one record, n public.
 Lemma
-    Levels ``N_1, N_2, ...`` are public coins, ``P[N = k] = 2^-k/C_M`` on ``0..M`` with ``C_M = 2 - 2^-M``; the whole
-    schedule is drawn before the run, and every realized schedule satisfies the promise (so its mixture does, published
-    or not). At step r three (antithetic: four) gradients of each record, each clipped, are combined with coefficients
-    ``C_M 2^N, -C_M 2^N, 1`` (antithetic: the second split in two; at N = 0 the last two are taken at the same point)
-    that sum to ``kappa(N)`` in magnitude. All later scores move by one vector, of range at most
+    The whole schedule of levels ``N_1, N_2, ...`` is drawn by public coins before the run, and every schedule satisfies
+    the promise. At step r three (antithetic: four) gradients of each record, each clipped, are combined with
+    coefficients that sum to ``kappa(N)`` in magnitude (`kappa`). All later scores move by one vector, of range at most
     ``step_b kappa spread_b/|B_r|``; each later draw is ``eta^2/8``-zCDP, and ``sum_{t > r} (2^(N_t + 1) + 1)`` draws a
     block follow batch r (the last step draws for the output only).
 Repairs
-    E1: y ascends. E2: the weight of the difference is ``1/P[N] = (2 - 2^-M) 2^N``. E3: the printed sensitivity is
-    too small by 1.6 to 2 (``kappa`` here is exact); the printed *condition* on the budget is private all the same, by
-    zCDP. The output averages the iterates whose gradients were taken, and the last.
-Prediction
-    The order of Theorem 3.14 with constant 1: no usable bound is known (its proven constant is about 10^4).
+    E1: y ascends. E2: the weight of the difference is ``1/P[N]``. E3: the printed sensitivity is too small by 1.6 to 2
+    (``kappa`` here is exact). The output averages the iterates whose gradients were taken, and the last. The prediction
+    is the order of Theorem 3.14 with constant 1 (docs, Saddle points: the other methods).
 """
 
 from __future__ import annotations

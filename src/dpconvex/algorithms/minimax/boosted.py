@@ -1,23 +1,15 @@
 r"""Boosting to high probability with private selection (Algorithm 4), repaired and calibrated.
 
-Listing
-    Four equal parts of the records. The first, in I pieces: candidates ``(x_i, y_i)``. The second and third, in I J
-    pieces each: near-best answers to each candidate's y and x. The fourth: estimated gaps
-    ``G_i = max_j F(x_i, y_ij) - min_j F(x_ij, y_i)``; one candidate is drawn with probability falling in ``G_i``.
 Guarantee
     (epsilon, delta) for neighbors that replace one record.
 Lemma
     Pieces are fixed disjoint ranges of records, and each is read by one mechanism that keeps the whole promise; later
     ones see earlier ones through what those released: adaptive parallel composition. Values of a record are clipped to
-    an interval of length r, so each of the two extremes of ``G_i`` moves by at most ``r/m`` on m records either way,
-    and the score ``-c G_i`` by a vector of range at most ``4 c r/m``: that is epsilon for ``c = m epsilon/(4 r)``.
-Constants
-    Paper: I and J rounded up, Algorithm 3 for candidates and the cited one-pass Frank-Wolfe for answers, both with
-    their own printed constants. The printed exponent ``n epsilon/(32 B)`` is this c for ``m = n/4`` and ``r = 2 B``.
-Bound (Theorem 3.20, explicit; docs, Saddle points: the other methods)
-    With probability ``1 - beta`` the gap is at most ``(4/beta)^(1/I) E + (8 I/beta)^(1/J) (E_x + E_y) + 4 h + s``.
-    ``tuning="bound"`` has the printed I and J, with which this is nearly as small as with the best ones, and candidates
-    with a proved E. With the printed Algorithm 3 no usable E is known, and the prediction is an order.
+    an interval of length r, so each of the two extremes of an estimated gap ``G_i`` moves by at most ``r/m`` on m
+    records either way, and the score ``-c G_i`` by a vector of range at most ``4 c r/m``: epsilon for
+    ``c = m epsilon/(4 r)``, which the printed exponent ``n epsilon/(32 B)`` is for ``m = n/4`` and ``r = 2 B``.
+
+Parts of the run, constants and the bound (Theorem 3.20, explicit): docs, Saddle points: the other methods.
 """
 
 from __future__ import annotations
@@ -25,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast, final
 
 import numpy as np
@@ -207,7 +199,10 @@ def plan(
     _validate.choice("tuning", tuning, ("measured", "bound"))
     _validate.real("failure", failure, above=0.0, below=1.0)
     paper = constants == "paper"
-    planners = (base or _BASES[constants, tuning], responder or (_printed_answer if paper else _respond))
+    planners = (
+        base or (_PRINTED_BASE if paper else _BASES[tuning]),
+        responder or (_PRINTED_ANSWER if paper else _respond),
+    )
     for name, value in (("candidates", candidates), ("answers", answers)):
         if value is not None:
             _validate.integer(name, value, at_least=1)
@@ -225,14 +220,6 @@ def plan(
     return found
 
 
-def _printed_base(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
-    return bias_reduced.plan(problem, privacy, constants="paper")
-
-
-def _printed_answer(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
-    return frank_wolfe.plan_variance_reduced(problem, privacy, constants="paper")
-
-
 def _bounded_base(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
     output = "reuse" if problem.bilinear else "fresh"  # of which bounds are proved
     return vertex_descent.plan(problem, privacy, output=output, tuning="bound")
@@ -245,9 +232,6 @@ def _respond(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
         return vertex_descent.plan(problem, privacy)
 
 
-_BASES: dict[tuple[str, str], Planner] = {
-    ("calibrated", "measured"): vertex_descent.plan,
-    ("calibrated", "bound"): _bounded_base,
-    ("paper", "measured"): _printed_base,
-    ("paper", "bound"): _printed_base,
-}
+_BASES: dict[str, Planner] = {"measured": vertex_descent.plan, "bound": _bounded_base}
+_PRINTED_BASE: Planner = partial(bias_reduced.plan, constants="paper")
+_PRINTED_ANSWER: Planner = partial(frank_wolfe.plan_variance_reduced, constants="paper")

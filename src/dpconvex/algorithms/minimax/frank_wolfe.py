@@ -1,17 +1,14 @@
 r"""Private Frank-Wolfe over a simplex or polytope: with full gradients, and in one pass with variance reduction.
 
-Full gradients (Talwar, Thakurta and Zhang 2015; exponential mechanism, zCDP)
-    From the center: for t = 0 .. T-1 draw a vertex with probability proportional to ``exp(-c (mean gradient at x)_j)``;
-    ``x <- (1 - 2/(t+2)) x + 2/(t+2) e_j``. The last x is returned.
 One pass over binary trees (Asi, Feldman, Koren and Talwar 2021)
-    Phases t = 1 .. P. Phase t walks a binary tree of depth t in depth-first order. The root estimates the gradient at
-    the present point from a fresh batch; a left child copies its parent's point and estimate; a right child takes the
-    present point and adds the *difference* of gradients there and at its parent's point, from a fresh batch. At each
-    of the ``2^t`` leaves a vertex is drawn by the exponential mechanism on the leaf's estimate, and a Frank-Wolfe
-    step is taken.
+    Phase t walks a binary tree of depth t in depth-first order. The root estimates the gradient at the present point
+    from a fresh batch; a left child copies its parent's point and estimate; a right child takes the present point and
+    adds the *difference* of gradients there and at its parent's point, from a fresh batch. At each of the ``2^t``
+    leaves a vertex is drawn by the exponential mechanism, and a Frank-Wolfe step is taken. Reconstructed: the
+    saddle-point paper only cites the method.
 Guarantee
     (epsilon, delta), or pure epsilon, for neighbors that replace one record.
-Lemma, full gradients
+Lemma, full gradients (Talwar, Thakurta and Zhang 2015)
     x is a function of the vertices drawn so far, so at the same x a mean of n clipped gradients moves by a vector of
     range at most ``spread/n``: every draw has range ``c spread/n``; T of them are charged together (`VertexDraws`).
 Lemma, one pass
@@ -19,19 +16,12 @@ Lemma, one pass
     leaves below by one vector of range ``spread/b``, b the node's batch; a difference of two gradients by one of range
     ``kappa spread/b``, where ``kappa spread`` is the smaller of ``2 spread`` (both are clipped) and of ``drift`` times
     the way between the two points. That way is public: the steps of the left subtree, each at most ``2 * 2/(k + 2)``
-    in l1. So ``2^(t-s)`` draws have range ``c kappa spread/b``: zCDP ``2^(t-s) (c kappa spread/b)^2/8``.
-Constants, one pass
-    Calibrated: batches sized to make all nodes cost the same. Paper: what Theorem 3.22 of the saddle-point paper fixes,
-    ``b = n/log(n)^2`` at a root and ``2^-s b`` at depth s, noise ``2 L0 2^(t/2) log(n/delta)/(b epsilon)`` in phase t
-    (2 is the diameter), ``2^(3P/2) = L1 b epsilon/(L0 log(1/delta) log d)``; never less noise than the lemma allows.
-Deviations, one pass
-    Reconstructed: the saddle-point paper only cites the method. The noise of the printed order needs steps of bounded
-    drift, erratum E10: where a problem has no drift that clipping enforces, privacy rests on clipping alone, and the
-    excess falls like ``sqrt(log(d)/(n epsilon))`` (docs, Saddle points: the other methods).
+    in l1. So ``2^(t-s)`` draws have range ``c kappa spread/b``: zCDP ``2^(t-s) (c kappa spread/b)^2/8``. The theorem's
+    constants rest on such a bound silently (erratum E10); there is never less noise than the lemma allows.
 Bounds
-    Full gradients, with f L1-smooth in the l1 norm: ``E excess <= 8 L1/(T + 2) + log(d)/c`` on the data, ``c =
-    (n/spread) sqrt(8 rho/T)``; T balances the two. One pass, for the distribution of the records:
-    ``4 L1 2/(S + 2) + log(d)/c + 4 L sqrt(2 log(2 d) (1/b_0 + sum_s kappa_s^2/b_s))`` for S leaves (Hoeffding).
+    Full gradients, with f L1-smooth in the l1 norm: ``E excess <= 8 L1/(T + 2) + log(d)/c`` on the data. One pass, for
+    the distribution of the records: ``8 L1/(S + 2) + log(d)/c + 4 L sqrt(2 log(2 d) (1/b_0 + sum_s kappa_s^2/b_s))``
+    for S leaves (Hoeffding).
 """
 
 from __future__ import annotations

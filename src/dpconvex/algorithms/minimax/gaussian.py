@@ -1,26 +1,26 @@
-r"""Gradient descent-ascent with Gaussian noise: noisy entropic mirror descent, and DP-SGDA in the Euclidean geometry.
+r"""Gradients with Gaussian noise: entropic mirror descent, DP-SGDA (Euclidean steps), private multiplicative weights.
 
-Listing
-    From the center, T times: mean gradients in x and y at the present pair, of all records or of the next batch; add
-    Gaussian noise; descend in x and ascend in y (multiplicatively, or with a Euclidean projection). The average of the
-    pairs where gradients were taken is returned.
 Guarantee
-    (epsilon, delta) for neighbors that replace one record; exact Gaussian accounting.
-Lemma
+    (epsilon, delta) for neighbors that replace one record; exact Gaussian accounting, zCDP for multiplicative weights.
+Lemma, descent
     Gradients are centered (their mean over coordinates is subtracted, which changes nothing on a simplex). The
     difference of two records' gradients in block b has range at most ``spread_b``, so after centering its l2 norm is at
     most ``sqrt(d_b) spread_b/2`` (Popoviciu), and a mean of m records moves by at most
     ``sqrt(d_x spread_x^2 + d_y spread_y^2)/(2 m)``. T full gradients compose to ``mu``, each with ``mu/sqrt(T)``;
     gradients of disjoint batches spend ``mu`` each, on different records. All pairs are functions of released
     gradients.
-Bound
+Bound, descent
     ``sum_b [A_b/(tau_b T) + tau_b/2 (L_b^2 + v_b)]`` on the expected gap on the data (full gradients), with
     ``A = log d``, ``v = E max_j b_j^2 <= 2 sigma^2 log(2 e d)`` (entropic) or ``A = 1/2``, L, v in the l2 norm
     (Euclidean). One pass: for the distribution of the records, with twice these (the pair depends on the gradients'
-    noise).
-    Minimization (``dy = 1``) of an L1-smooth function with full gradients and ``tau <= 1/(2 L1)``:
-    ``A/(tau T) + tau v`` for the average of the points after each step, without the slope (the step's decrease pays
-    for it).
+    noise). Smooth minimization: docs, Saddle points: the other methods.
+Lemma, multiplicative weights: one player of a matrix game learns, the other answers with private best responses
+    Both points are functions of earlier releases. The responder's scores ``c * mean gradient`` move by a vector of
+    range ``c spread/n``: ``eta^2/8``-zCDP (Cesar and Rogers 2021). The learner's centered mean gradient moves by at
+    most ``sqrt(d) spread/(2 n)`` in l2: ``mu^2/2``-zCDP.
+Bound, multiplicative weights
+    For bilinear games ``E gap <= log(d)/(tau T) + tau/2 (L^2 + 2 sigma^2 log(2 e d)) + log(d')/c`` on the data: the
+    learner's regret and the responder's expected loss.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, check_relation, recorded, require_delta, within_floats
-from dpconvex.algorithms.minimax.base import SaddlePlan, SaddleResult, require_records
+from dpconvex.algorithms.minimax.base import SIGNS, SaddlePlan, SaddleResult, require_records
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import GaussianMechanism, Planned
+from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
+from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.privacy.profiles import largest_mu
+from dpconvex.privacy.profiles import largest_mu, largest_rho
 from dpconvex.problems import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 from dpconvex.sets import Simplex
@@ -50,7 +51,10 @@ LEMMA = (
     "a mean of m gradients, clipped record by record and centred, moves by at most "
     "sqrt(dx spread_x^2 + dy spread_y^2)/(2m) in l2 (a vector of range s has deviation at most s/2)"
 )
-MOST_STEPS, MOST_BATCHES = 300, 400
+DRAWN, MOVED = "best responses", "gradients at the best responses"
+DRAW_LEMMA = "a mean of n gradients, clipped record by record, moves by a vector of range at most spread/n"
+MOVE_LEMMA = "a mean of n gradients, clipped record by record and centred, moves by at most sqrt(d) spread/(2n) in l2"
+MOST_STEPS, MOST_BATCHES, MOST_ROUNDS = 300, 400, 300
 # Measured on simulated games and regressions (docs, Saddle points).
 SLOPE_SHARE = 0.25
 """Of the worst slope, that steps are chosen for unless the game is bilinear (losses on data are rarely near it)."""
@@ -196,7 +200,6 @@ def _plan(
         _validate.real("steps", step, at_least=0.0)
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # accountants round up
     most = min(MOST_BATCHES, problem.n) if one_pass else MOST_STEPS
-    grid = sorted({min(most, round(2 ** (i / 4))) for i in range(4 * most.bit_length() + 1)})
 
     def regret(T: int) -> tuple[float, tuple[float, float], bool]:
         records = problem.n // T if one_pass else problem.n
@@ -204,11 +207,16 @@ def _plan(
         return _regret(problem, geometry, sigma, T, one_pass)
 
     with within_floats(problem.name):
-        T = iterations or min(grid, key=lambda count: regret(count)[0])
+        T = iterations or min(_counts(most), key=lambda count: regret(count)[0])
         bound, chosen, smooth = regret(T)
         if steps is not None:
             bound, chosen = math.inf, (float(steps[0]), float(steps[1]))
         return GaussianDescentPlan(problem, privacy, geometry, one_pass, T, chosen, mu, bound, smooth)
+
+
+def _counts(most: int) -> list[int]:
+    """Numbers of steps to try, by factors of about 2^(1/4)."""
+    return sorted({min(most, round(2 ** (i / 4))) for i in range(4 * most.bit_length() + 1)})
 
 
 @recorded("gaussian_mirror_descent")
@@ -239,3 +247,124 @@ def plan_sgda(
 ) -> GaussianDescentPlan:
     """Plan DP-SGDA: Euclidean steps with projection; arguments as `plan_mirror_descent`, one pass by default."""
     return _plan(problem, privacy, "euclidean", one_pass, iterations, steps)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MultiplicativeWeightsPlan(SaddlePlan):
+    """Constants of one run."""
+
+    learner: int  #: 0 if x learns, 1 if y does
+    rounds: int  #: T
+    step: float  #: tau of the learner
+    rho: float  #: zCDP budget; half of it for each player
+    bound: float  #: on the expected gap
+    algorithm = "multiplicative_weights"
+    constants = "calibrated"
+    noise_name = "gaussian"
+    error_share = 0.25
+    theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition."
+
+    @property
+    def score_scale(self) -> float:
+        """Score c of a unit of gradient."""
+        return _scale(self.problem, 1 - self.learner, self.rounds, self.rho)
+
+    @cached_property
+    def sampling(self) -> VertexSampling:
+        spread = self.problem.spread[1 - self.learner] * (1 + self.problem.sum_rounding)
+        eta = _rounding.product_up(self.score_scale, spread, 1 / self.problem.n, 1 + 1e-12)
+        squares = _rounding.product_up(eta, eta, float(self.rounds))
+        return VertexSampling(Sensitivity(eta, "range", DRAW_LEMMA), self.rounds, squares, self.rounds)
+
+    @cached_property
+    def mechanism(self) -> GaussianMechanism:
+        sensitivity = Sensitivity(_largest_mean_move(self.problem, self.learner), "l2", MOVE_LEMMA)
+        return GaussianMechanism.of_mu(sensitivity, math.sqrt(self.rho / self.rounds) * (1 - 1e-9), self._dims[0])
+
+    @property
+    def _dims(self) -> tuple[int, int]:
+        dims = (self.problem.dx, self.problem.dy)
+        return dims[self.learner], dims[1 - self.learner]
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        what = "regret of the learner and loss of the responder"
+        return PredictedError(self.bound, self.problem.trivial_gap, what)
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {DRAWN: self.sampling, MOVED: self.mechanism}
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (self.sampling.planned(DRAWN), replace(self.mechanism.planned(MOVED), times=self.rounds))
+
+    def describe(self) -> Mapping[str, Any]:
+        facts = {"learner": "xy"[self.learner], "rounds": self.rounds, "step": self.step}
+        return {**facts, "score_scale": self.score_scale, "sigma": self.mechanism.sigma}
+
+    def _run(self, records: Any, source: BitSource) -> SaddleResult:
+        problem, ledger, me = self.problem, Ledger(self.privacy, self.releases), self.learner
+        session, everyone = self.sampling.start(DRAWN, source, ledger), slice(0, problem.n)
+        logs = np.zeros(self._dims[0])
+        totals = [np.zeros(problem.dx), np.zeros(problem.dy)]
+        for _ in range(self.rounds):
+            weights = np.exp(logs - logs.max())
+            point = SimplexPoint.full(weights / weights.sum())
+            pair = [point, point]
+            pair[1 - me] = SimplexPoint.uniform(self._dims[1])  # the game is bilinear: its own point does not matter
+            gradient = problem.gradient_sums(records, everyone, pair[0], pair[1])[1 - me]
+            drawn = session.draw(SIGNS[1 - me] * self.score_scale / problem.n * gradient)
+            pair[1 - me] = SimplexPoint.average(drawn, self._dims[1])
+            totals[me] += point.weights
+            totals[1 - me][drawn] += 1.0
+            answer = problem.gradient_sums(records, everyone, pair[0], pair[1])[me] / problem.n
+            noisy = self.mechanism.release(answer - answer.mean(), MOVED, source, ledger)
+            logs = logs + SIGNS[me] * self.step * noisy
+        return self.finish(totals[0] / self.rounds, totals[1] / self.rounds, source)
+
+
+def _scale(problem: SimplexSaddle, block: int, rounds: int, rho: float) -> float:
+    """Score of a unit of gradient for which the draws of all rounds cost half of rho."""
+    eta = math.sqrt(8 * rho / 2 / rounds) * (1 - 1e-9) / ENLARGEMENT
+    return eta * problem.n / (problem.spread[block] * (1 + 2 * problem.sum_rounding))
+
+
+def _largest_mean_move(problem: SimplexSaddle, block: int) -> float:
+    """How far one record moves the centered mean gradient of a block, in l2, rounding included."""
+    d = (problem.dx, problem.dy)[block]
+    return _rounding.widen_up(math.sqrt(d) * problem.spread[block] / (2 * problem.n) * (1 + problem.sum_rounding))
+
+
+@recorded("multiplicative_weights")
+def plan_multiplicative_weights(
+    problem: SimplexSaddle, privacy: PrivacyParams, *, rounds: int | None = None, learner: str | None = None
+) -> MultiplicativeWeightsPlan:
+    """Plan private multiplicative weights for a matrix game with both gradients dependent on the records.
+
+    `rounds` is T; default: what minimizes the bound. The `learner` is "x" or "y"; default: who has fewer vertices.
+    """
+    check_relation(privacy)
+    require_delta(privacy)
+    if not problem.bilinear or problem.dy == 1 or not all(problem.spread):
+        raise InvalidParameterError("problem", problem.name, "must be a matrix game of private records", "Use 'sgda'")
+    if rounds is not None:
+        _validate.integer("rounds", rounds, at_least=1)
+    if learner is not None:
+        _validate.choice("learner", learner, ("x", "y"))
+    me = int(problem.dx > problem.dy) if learner is None else "xy".index(learner)
+    dims = (problem.dx, problem.dy)
+    ell, L = math.log(dims[me]), problem.lipschitz[me]
+    rho = largest_rho(privacy.epsilon, privacy.delta) * (1 - 1e-9)
+
+    def tuned(T: int) -> tuple[float, float]:
+        sigma = _largest_mean_move(problem, me) / math.sqrt(rho / T)
+        square = L**2 + 2 * sigma**2 * math.log(2 * math.e * dims[me])
+        step = math.sqrt(2 * ell / (T * square))
+        return ell / (step * T) + step / 2 * square + math.log(dims[1 - me]) / _scale(problem, 1 - me, T, rho), step
+
+    with within_floats(problem.name):
+        T = rounds or min(_counts(MOST_ROUNDS), key=lambda count: tuned(count)[0])
+        bound, step = tuned(T)
+        return MultiplicativeWeightsPlan(problem, privacy, me, T, step, rho, bound)

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpconvex.algorithms.minimax import (
-    anytime,
-    bias_reduced,
-    boosted,
-    frank_wolfe,
-    gaussian,
-    multiplicative_weights,
-    vertex_descent,
-)
+from dpconvex.algorithms.minimax import anytime, bias_reduced, boosted, frank_wolfe, gaussian, vertex_descent
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.select import Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
@@ -27,7 +19,7 @@ SADDLE_METHODS = Registry(
     VERTEX_DESCENT,
     MIRROR_DESCENT,
     Method("sgda", gaussian.plan_sgda),
-    Method("multiplicative_weights", multiplicative_weights.plan_multiplicative_weights),
+    Method("multiplicative_weights", gaussian.plan_multiplicative_weights),
     Method("bias_reduced_mirror_descent", bias_reduced.plan, ("constants",)),
     Method("boosted_mirror_descent", boosted.plan, ("constants",)),
 )

@@ -7,15 +7,12 @@ Lemma
     are functions of earlier draws. So *given the earlier draws* the scores of every later draw move by one vector, of
     range at most ``step_b spread_b/|B_r|`` in block b. Each draw then costs that range squared over 8 in zCDP, and zCDP
     adds up over adaptive draws; draws before the batch cost nothing. The charge is the worst r (`vertex_schedule`).
+    Nothing is claimed for sampling: batches are disjoint and the state keeps every past gradient.
 Assumptions, each enforced
     Gradients are clipped record by record (`SimplexSaddle`), sums are divided by the planned batch size, batches are
     disjoint slices of a fixed order, gradients are taken at drawn points only and never at the iterates, every draw is
     charged (query points, and fresh output draws), the schedule sees public facts only, scores are kept exactly on a
     grid and drawn from exactly (`VertexSampling`), non-finite numbers become 0.
-Printed constants
-    Theorem 3.1's T and K and Proposition 3.3's step; their privacy follows from the same lemma with room to spare.
-Not claimed
-    Amplification by sampling: batches are disjoint and the state keeps every past gradient.
 """
 
 from __future__ import annotations

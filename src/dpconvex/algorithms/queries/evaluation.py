@@ -91,10 +91,6 @@ class EvaluationPlan(Plan):
     def deviation(self) -> float:
         """Standard deviation of the noise in the accuracy, or in a mean on the scale from 0 to 1."""
 
-    @abstractmethod
-    def draw(self, size: int, generator: np.random.Generator) -> FloatArray:
-        """Return `size` noises of the law, (size, cells): for intervals, not for a run."""
-
     @property
     def size(self) -> int:
         """Number of cells of all tables."""
@@ -160,17 +156,13 @@ class CountsPlan(EvaluationPlan):
     @property
     def bins(self) -> int:
         """Bins of the score, an even number, from public facts: finer ones hold more noise than they say."""
-        share = self.n * self.privacy.epsilon / (self.groups * len(self.shapes_of(2)))
+        share = self.n * self.privacy.epsilon / (self.groups * (1 if self.classes == 2 else 2))
         return 8 if share < 2000 else 12 if share <= 1e5 else 24
-
-    def shapes_of(self, bins: int) -> tuple[tuple[int, ...], ...]:
-        """Return the shapes with so many bins."""
-        table = (self.groups, bins, 2)
-        return (table,) if self.classes == 2 else ((self.groups, self.classes, self.classes), table)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        return self.shapes_of(self.bins)
+        table = (self.groups, self.bins, 2)
+        return (table,) if self.classes == 2 else ((self.groups, self.classes, self.classes), table)
 
     @cached_property
     def mechanism(self) -> LaplaceMechanism:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -183,9 +175,6 @@ class CountsPlan(EvaluationPlan):
     @property
     def deviation(self) -> float:
         return self.mechanism.scale * math.sqrt(math.prod(self.shapes[0]) / 2) / self.n
-
-    def draw(self, size: int, generator: np.random.Generator) -> FloatArray:
-        return generator.laplace(scale=self.mechanism.scale, size=(size, self.size))
 
     def _sums(self, where: AnyArray, values: FloatArray | None, weights: AnyArray) -> AnyArray:
         total, start = np.zeros(self.size, dtype=np.int64), 0
@@ -223,9 +212,6 @@ class NumbersPlan(EvaluationPlan):
     @property
     def deviation(self) -> float:
         return self.mechanism.scale * math.sqrt(float(self.mechanism.norm.coordinate_variances[0])) / self.n
-
-    def draw(self, size: int, generator: np.random.Generator) -> FloatArray:
-        return self.mechanism.simulate(size, generator)
 
     def _sums(self, where: AnyArray, values: FloatArray | None, weights: AnyArray) -> AnyArray:
         assert values is not None  # the plan sums them

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.queries.evaluation import RANGE, EvaluationResult
+from dpconvex.algorithms.queries.evaluation import NUMBERS, RANGE, EvaluationResult
 
 DRAWS, SEED = 1000, 0x6576616C
 """Simulated tables of an interval, and the public seed of their stream, apart from any run's noise."""
@@ -28,7 +28,7 @@ NORMAL = 1.959963984540054
 
 Metrics = dict[str, FloatArray]
 Estimates = Mapping[str, "Estimate"]
-Table = Callable[[FloatArray], Metrics]
+Table = Callable[[FloatArray, int], Metrics]
 
 
 @final
@@ -59,9 +59,6 @@ class Found(NamedTuple):
     roc: FloatArray
 
 
-NOTHING = np.empty((0, 5)), np.empty((0, 2))
-"""Calibration and curve where there are none."""
-
 
 def centers(bins: int) -> FloatArray:
     """Return the middles of the bins, in log-odds."""
@@ -77,16 +74,20 @@ def of_scores(result: EvaluationResult, link: Callable[[FloatArray], FloatArray]
     """Return the metrics of two classes; `link` turns middles of bins into log-odds, None: scores are no log-odds."""
     plan: Any = result.plan
     (shape,) = plan.shapes
+    groups, bins, _ = shape
     variance = 2 * plan.mechanism.scale**2
     tables, draws = _tables(result, shape)
     covariance = -variance / math.prod(shape)  # that centering gives two cells
-    bins, groups = shape[1], shape[0]
-
-    def of(pooled: int) -> Table:
-        return lambda T: _score_metrics(T, link, pooled**2 * covariance)
-
     count = SURE * math.sqrt(bins * variance)
-    found = _each_group(tables, draws, of, lambda T, pooled: _too_few(T, count * math.sqrt(pooled)), groups, count)
+
+    def table(T: FloatArray, pooled: int) -> Metrics:
+        return _score_metrics(T, link, pooled**2 * covariance)
+
+    def unknown(T: FloatArray, pooled: int) -> set[str]:
+        poor = T.sum(0) < count * math.sqrt(pooled)
+        return {name for name, classes in DIVISORS.items() if poor[classes].any()}
+
+    found = _found(table, unknown, lambda T: T.sum() < math.sqrt(2) * count, tables, draws)
     whole, roc = tables.sum(0), np.empty((0, 2))
     least, middles = SURE * math.sqrt(groups) * plan.mechanism.scale, None if link is None else link(centers(bins))
     calibration = _calibration(whole, draws.sum(1), least, middles)
@@ -136,15 +137,8 @@ def _score_metrics(T: FloatArray, link: Callable[[FloatArray], FloatArray] | Non
 SHARES = ("accuracy", "auc", "rate", "recall", "specificity", "precision", "brier")
 RANGES: dict[str, tuple[float, float]] = {name: (0.0, 1.0) for name in SHARES}  # noqa: C420
 RANGES |= {"log_loss": (0.0, math.inf), "r2": (-math.inf, 1.0), "rmse": (0.0, math.inf), "mae": (0.0, math.inf)}
-BY_CLASS = {"auc": 2, "recall": 1, "specificity": 0, "precision": 1}
-"""Metrics that need a count of positives (1), of negatives (0), or of both (2)."""
-
-
-def _too_few(T: FloatArray, least: float) -> frozenset[str]:
-    """Return the metrics that say nothing in a table (bins, 2): they divide by a count that may be noise alone."""
-    counts = T.sum(0)
-    poor = {2: bool((counts < least).any()), 1: bool(counts[1] < least), 0: bool(counts[0] < least)}
-    return frozenset(name for name, needs in BY_CLASS.items() if poor[needs])
+DIVISORS = {"auc": [0, 1], "recall": [1], "specificity": [0], "precision": [1]}
+"""Metrics that say nothing where counts of these classes, by which they divide, may be noise alone."""
 
 
 def of_classes(result: EvaluationResult) -> Found:
@@ -156,7 +150,7 @@ def of_classes(result: EvaluationResult) -> Found:
     classes, groups = confusion[1], confusion[0]
     least = SURE * math.sqrt(classes * 2 * scale**2)
 
-    def table(T: FloatArray) -> Metrics:
+    def table(T: FloatArray, pooled: int) -> Metrics:
         right, n = np.diagonal(T, axis1=-2, axis2=-1), T.sum((-1, -2))
         found = {"accuracy": right.sum(-1) / n}
         for k in range(classes):
@@ -164,12 +158,12 @@ def of_classes(result: EvaluationResult) -> Found:
             found[f"precision[{k}]"] = right[..., k] / T[..., :, k].sum(-1)
         return found
 
-    def unknown(T: FloatArray, pooled: int) -> frozenset[str]:
+    def unknown(T: FloatArray, pooled: int) -> set[str]:
+        divisors = (("recall", T.sum(1)), ("precision", T.sum(0)))
         limit = least * math.sqrt(pooled)
-        poor = [f"recall[{k}]" for k in np.flatnonzero(T.sum(1) < limit)]
-        return frozenset(poor + [f"precision[{k}]" for k in np.flatnonzero(T.sum(0) < limit)])
+        return {f"{name}[{k}]" for name, counts in divisors for k in np.flatnonzero(counts < limit)}
 
-    found = _each_group(tables, draws, lambda pooled: table, unknown, groups, least * math.sqrt(classes))
+    found = _found(table, unknown, lambda T: T.sum() < math.sqrt(2 * classes) * least, tables, draws)
     top, simulated = (values.sum(-3) for values in _tables(result, bins, slice(cells, None)))
     calibration = _calibration(top, simulated, SURE * math.sqrt(groups) * scale, centers(bins[1]))
     return found._replace(calibration=calibration)
@@ -196,40 +190,32 @@ def of_numbers(result: EvaluationResult, lower: float, upper: float) -> Found:
     groups, width = plan.shapes[0]
     generator = np.random.default_rng(SEED)
     sums = result.cells.reshape(groups, width)
-    noise = plan.draw(DRAWS, generator).reshape(DRAWS, groups, width)
-    deviation = math.sqrt(float(plan.mechanism.norm.coordinate_variances[0])) * plan.mechanism.scale
-    if groups == 1:
-        sums, noise = np.column_stack([[plan.n], sums]), np.concatenate([np.zeros((DRAWS, 1, 1)), noise], axis=2)
-    means = np.clip(sums[:, 1:] / np.maximum(sums[:, :1], 1), 0, 1)
-    sampling = np.sqrt(np.maximum(sums[:, :1], 0) * means * (1 - means))  # at most, for numbers in [0, 1]
-    draws = sums + noise
-    draws[..., 1:] += sampling * generator.standard_normal(draws[..., 1:].shape)
+    counts = sums[:, :1] if groups > 1 else np.array([[plan.n]])
+    means = np.clip(sums[:, -NUMBERS:] / np.maximum(counts, 1), 0, 1)
+    sampling = np.sqrt(np.maximum(counts, 0) * means * (1 - means))  # at most, for numbers in [0, 1]
+    draws = sums + plan.mechanism.simulate(DRAWS, generator).reshape(DRAWS, groups, width)
+    draws[..., -NUMBERS:] += sampling * generator.standard_normal((DRAWS, groups, NUMBERS))
 
-    def table(S: FloatArray) -> Metrics:
-        square, absolute, mean, second = (S[..., k] / S[..., 0] for k in range(1, 5))
+    def table(S: FloatArray, pooled: int) -> Metrics:
+        n = plan.n if pooled == groups else S[..., 0]  # the number of all is public
+        square, absolute, mean, second = (S[..., k] / n for k in range(-NUMBERS, 0))
         spread = np.maximum(second - mean**2, 1e-300)
         unit = upper - lower
         rmse = unit * np.sqrt(np.maximum(square, 0))
         return {"r2": 1 - square / spread, "rmse": rmse, "mae": unit * absolute, "mean_target": lower + unit * mean}
 
-    spreads = draws.sum(1)[..., 4] / plan.n - (draws.sum(1)[..., 3] / plan.n) ** 2
-    flat = frozenset(["r2"] if np.quantile(spreads, 0.025) <= 0 else [])
-
-    def total(S: FloatArray) -> FloatArray:
-        S[..., 0] = plan.n  # public
-        return S
-
-    everything = _estimates(table, total(sums.sum(0)), total(draws.sum(1)), flat)
-    parts = _by_group(table, sums, draws, lambda S: flat, lambda S: bool(S[0] < 2 * SURE * deviation))
-    return Found(everything, *parts, *NOTHING)
+    mean, second = (draws.sum(1)[..., k] / plan.n for k in (-2, -1))
+    flat = {"r2"} if np.quantile(second - mean**2, 0.025) <= 0 else set[str]()
+    least = 2 * SURE * plan.deviation * plan.n
+    return _found(table, lambda S, pooled: flat, lambda S: S[0] < least, sums, draws)
 
 
 def _tables(
     result: EvaluationResult, shape: tuple[int, ...], part: slice = slice(None)
 ) -> tuple[FloatArray, FloatArray]:
     """Return a table whose cells add up to n, and draws of it (draws, ...): multinomial, with fresh noise."""
-    plan, generator = result.plan, np.random.default_rng(SEED)
-    cells = result.cells[part]
+    plan: Any = result.plan
+    generator, cells = np.random.default_rng(SEED), result.cells[part]
 
     def centered(values: FloatArray) -> FloatArray:  # the number of units is public
         return values + (plan.n - values.sum(-1, keepdims=True)) / len(cells)
@@ -237,57 +223,48 @@ def _tables(
     table = centered(cells)
     shares = np.maximum(table, 0)
     sampled = generator.multinomial(plan.n, shares / shares.sum(), size=DRAWS)
-    noisy = centered(sampled + plan.draw(DRAWS, generator)[:, part])
+    noisy = centered(sampled + plan.mechanism.simulate(DRAWS, generator)[:, part])
     return table.reshape(shape), noisy.reshape(DRAWS, *shape)
 
 
-def _each_group(
-    tables: FloatArray,
-    draws: FloatArray,
-    of: Callable[[int], Table],
-    unknown: Callable[[FloatArray, int], frozenset[str]],
-    groups: int,
-    least: float,
-) -> Found:
-    """Return the estimates of all groups together and of each; groups smaller than `least` root 2 are not known."""
-    whole = _estimates(of(groups), tables.sum(0), draws.sum(1), unknown(tables.sum(0), groups))
-    small = math.sqrt(2) * least
-    parts = _by_group(of(1), tables, draws, lambda T: unknown(T, 1), lambda T: bool(T.sum() < small))
-    return Found(whole, *parts, *NOTHING)
-
-
-def _by_group(
+def _found(
     table: Table,
+    unknown: Callable[[FloatArray, int], set[str]],
+    small: Callable[[FloatArray], Any],
     tables: FloatArray,
     draws: FloatArray,
-    unknown: Callable[[FloatArray], frozenset[str]],
-    small: Callable[[FloatArray], bool],
-) -> tuple[tuple[Estimates, ...], tuple[Estimates, ...]]:
-    if len(tables) == 1:
-        return (), ()
-    found = [(table(T), table(draws[:, g]), set(table(T)) if small(T) else unknown(T)) for g, T in enumerate(tables)]
-    first, each, differences = found[0], list[Estimates](), list[Estimates]()
+) -> Found:
+    """Return the estimates of all groups together and, if there are several, of each; of small ones none is known.
+
+    `table` and `unknown` take a table and the number of groups that are added up in it.
+    """
+    groups, found = len(tables), list[tuple[Metrics, Metrics, set[str]]]()
+    for T, drawn in ((T, draws[:, g]) for g, T in enumerate(tables) if groups > 1):
+        values = table(T, 1)
+        found.append((values, table(drawn, 1), set(values) if small(T) else unknown(T, 1)))
+    whole = tables.sum(0)
+    everything = _estimates(table(whole, groups), table(draws.sum(1), groups), unknown(whole, groups), RANGES)
+    differences = []
     for values, drawn, poor in found:
-        less = {name: (values[name] - first[0][name], drawn[name] - first[1][name]) for name in values}
-        each.append({name: _estimate(name, values[name], drawn[name], poor) for name in values})
-        differences.append({name: _estimate(name, *parts, poor | first[2], True) for name, parts in less.items()})
-    return tuple(each), tuple(differences)
+        pairs = zip((values, drawn), found[0], strict=False)
+        less = [{name: part[name] - base[name] for name in part} for part, base in pairs]
+        differences.append(_estimates(less[0], less[1], poor | found[0][2], {}))
+    each = tuple(_estimates(*parts, RANGES) for parts in found)
+    return Found(everything, each, tuple(differences), np.empty((0, 5)), np.empty((0, 2)))
 
 
-def _estimates(table: Table, value: FloatArray, draws: FloatArray, poor: frozenset[str]) -> Estimates:
-    values, drawn = table(value), table(draws)
-    return {name: _estimate(name, values[name], drawn[name], poor) for name in values}
-
-
-def _estimate(
-    name: str, value: FloatArray, draws: FloatArray, poor: frozenset[str] | set[str], difference: bool = False
-) -> Estimate:
-    """Return the value plus and minus 1.96 robust deviations of the draws, cut to the range of the metric."""
-    if name in poor or not math.isfinite(value):
-        return Estimate(math.nan, math.nan, math.nan)
-    low, high = (-math.inf, math.inf) if difference else RANGES.get(name.split("[")[0], (-math.inf, math.inf))
-    center, reach = float(value), float(_spread(draws))
-    return Estimate(*(min(max(x, low), high) for x in (center, center - reach, center + reach)))
+def _estimates(
+    values: Metrics, draws: Metrics, poor: set[str], ranges: Mapping[str, tuple[float, float]]
+) -> dict[str, Estimate]:
+    """Return the values plus and minus 1.96 robust deviations of the draws, cut to the range of the metric."""
+    found = {}
+    for name, value in values.items():
+        ends = np.full(3, math.nan)
+        if name not in poor and math.isfinite(value):
+            low, high = ranges.get(name.split("[")[0], (-math.inf, math.inf))
+            ends = np.clip(value + _spread(draws[name]) * np.array([0, -1, 1]), low, high)
+        found[name] = Estimate(*ends.tolist())
+    return found
 
 
 def _spread(draws: FloatArray) -> Any:

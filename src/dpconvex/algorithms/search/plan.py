@@ -1,17 +1,13 @@
 r"""Plans of a search: which budget every candidate gets, how one is chosen, what it costs. Sees no data.
 
 Records (or users) are split by public coins into a training and a held-out part. Candidates are fitted on the first and
-scored on the second, so that a record is in one of them only, and costs are those of the dearer part, not their sum.
+scored on the second, so that a record is in one of them only: costs are those of the dearer part, not their sum.
 
 ``composition``
-    Every candidate is fitted once; all fits together spend the promise on the training part. Permute-and-flip over the
-    held-out losses spends it on the held-out part. The chosen fit is released.
+    All fits together spend the promise on the training part, permute-and-flip over the held-out losses on the other.
 ``repeats``
     A secret random number of runs, each a candidate drawn uniformly, its fit, and its held-out loss with noise. Only
-    the best run is released: `privacy.events.private_selection`. A fit may spend far more than its share of
-    a composition, but candidates are missed by chance.
-
-`SearchPlan.price`, `cost` and `stake` compare both, from public facts, with fits to all records and the whole budget.
+    the best run is released: `privacy.events.private_selection`.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, final
 
 from dpconvex import _rounding
@@ -318,39 +314,27 @@ def assembled(
 
 def _composed(make: Maker, base: SearchPlan) -> Iterator[SearchPlan | None]:
     """All candidates at equal shares, pure or Gaussian."""
-    privacy, count, n = base.privacy, len(base.whole), base.n - base.held_out
-
-    def plan(each: PrivacyParams, kind: str) -> SearchPlan | None:
-        return _payable(assembled(privacy, base.n, base.held_out, base.score, base.whole, make(each, n, kind)))
-
+    privacy, count = base.privacy, len(base.whole)
     each = dataclasses.replace(privacy, epsilon=_rounding.ratio_down(privacy.epsilon, count), delta=0.0)
-    yield _attempt(lambda: plan(each, PURE))
+    yield _attempt(lambda: _payable(make, base, each, PURE))
     if privacy.delta:
         mu = largest_mu(privacy.epsilon, privacy.delta) / math.sqrt(count)
-        yield _shrunk(privacy, mu, privacy.delta / count, lambda each, _: plan(each, GAUSSIAN))
+        yield _shrunk(privacy, mu, privacy.delta / count, lambda each, _: _payable(make, base, each, GAUSSIAN))
 
 
 def _repeated(make: Maker, base: SearchPlan) -> Iterator[SearchPlan | None]:
     """Random repeats, for every law of their number, pure or Gaussian."""
-    privacy, n = base.privacy, base.n - base.held_out
-    most = RUNS_A_CANDIDATE * len(base.whole)
-
-    def plan(each: PrivacyParams, repeats: Repeats, kind: str) -> SearchPlan | None:
-        candidates = make(each, n, kind)
-        return _payable(assembled(privacy, base.n, base.held_out, base.score, base.whole, candidates, repeats))
+    privacy, most = base.privacy, RUNS_A_CANDIDATE * len(base.whole)
 
     def pure(shape: float, gamma: float) -> SearchPlan | None:
         epsilon = _rounding.difference_down(privacy.epsilon, float(LAW_SLACK))
         each = dataclasses.replace(privacy, epsilon=_rounding.ratio_down(epsilon, 2 + shape), delta=0.0)
-        return plan(each, Repeats(shape, gamma, epsilon=each.epsilon), PURE)
+        return _payable(make, base, each, PURE, Repeats(shape, gamma, epsilon=each.epsilon))
 
     def gaussian(shape: float, gamma: float) -> SearchPlan | None:
         mu, delta = _largest_run(privacy, shape, gamma, most)
-
-        def at(each: PrivacyParams, mu: float) -> SearchPlan | None:
-            return plan(each, Repeats(shape, gamma, mu=mu), GAUSSIAN)
-
-        return _shrunk(privacy, mu, delta, at)
+        repeats = partial(Repeats, shape, gamma)
+        return _shrunk(privacy, mu, delta, lambda each, mu: _payable(make, base, each, GAUSSIAN, repeats(mu=mu)))
 
     yield from [_attempt(lambda law=law: pure(*law)) for law in LAWS]
     if privacy.delta:
@@ -383,7 +367,12 @@ def _shrunk(
     return None
 
 
-def _payable(plan: SearchPlan) -> SearchPlan | None:
+def _payable(
+    make: Maker, base: SearchPlan, each: PrivacyParams, kind: str, repeats: Repeats | None = None
+) -> SearchPlan | None:
+    """Return the plan of candidates with that budget, or None where the promise does not cover it."""
+    candidates = make(each, base.n - base.held_out, kind)
+    plan = assembled(base.privacy, base.n, base.held_out, base.score, base.whole, candidates, repeats)
     return plan if fits(plan.releases, plan.privacy) else None
 
 

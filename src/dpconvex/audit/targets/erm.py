@@ -27,7 +27,7 @@ from dpconvex.algorithms.erm.two_stage import centering, projection
 from dpconvex.algorithms.search import run as search
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import record_pairs, user_pairs
-from dpconvex.audit.target import Builder, Pair, Subject, Use, targets
+from dpconvex.audit.target import Pair, Subject, Use, builder, targets
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
 from dpconvex.losses import (
     AbsoluteLoss,
@@ -44,6 +44,7 @@ from dpconvex.problems.objective import Bounds
 from dpconvex.randomness import BitSource
 from dpconvex.sets import Box, ConvexSet
 from dpconvex.solvers import LBFGS, Solver, SolverResult
+from dpconvex.solvers.base import Start
 
 N = 3
 """Records: few, so that one of them moves the result far."""
@@ -69,13 +70,13 @@ def linear_subject(plan: LinearModelPlan) -> Subject:
     return Subject(plan, user_pairs(problem) if problem.grouped else record_pairs(problem))
 
 
-def _output(noise: str, loss: LinearModelLoss, ridge: float | None = RIDGE) -> Builder:
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        l2 = None if ridge is None else ridge * bound**2
-        problem = linear_problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
-        return linear_subject(plans(problem, privacy, "output_perturbation", Options(l2=l2, noise=noise))[0])
-
-    return build
+@builder
+def _output(
+    privacy: PrivacyParams, bound: float, noise: str, loss: LinearModelLoss, ridge: float | None = RIDGE
+) -> Subject:
+    l2 = None if ridge is None else ridge * bound**2
+    problem = linear_problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
+    return linear_subject(plans(problem, privacy, "output_perturbation", Options(l2=l2, noise=noise))[0])
 
 
 @final
@@ -91,9 +92,7 @@ class WorstSolver(Solver):
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         return self.inner.refusal(loss, constraint, dim)
 
-    def _solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet, start: FloatArray | None
-    ) -> SolverResult:
+    def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         found = self.inner.solve(objective, SHARE * radius, constraint, start)
         length = float(np.linalg.norm(found.point))
         away = found.point / length if length else np.ones_like(found.point) / np.sqrt(objective.dim)
@@ -105,22 +104,20 @@ class WorstSolver(Solver):
         return (cls(LBFGS()),)
 
 
-def _worst_solver(noise: str, constants: str = "calibrated") -> Builder:
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem, l2 = linear_problem(HingeLoss(), bound), RIDGE * bound**2
-        plan = output_perturbation.plan(problem, privacy, constants=constants, l2=l2, noise=noise)[0]
-        return linear_subject(replace(plan, solver=WorstSolver(plan.solver)))
-
-    return build
+@builder
+def _worst_solver(privacy: PrivacyParams, bound: float, noise: str, constants: str = "calibrated") -> Subject:
+    problem, l2 = linear_problem(HingeLoss(), bound), RIDGE * bound**2
+    plan = output_perturbation.plan(problem, privacy, constants=constants, l2=l2, noise=noise)[0]
+    return linear_subject(replace(plan, solver=WorstSolver(plan.solver)))
 
 
-def _objective(noise: str, loss: LinearModelLoss, ridge: float = 100.0) -> Builder:
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem = linear_problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
-        l2 = ridge * loss.curvature_bound * bound**2 / (N * privacy.epsilon)
-        return linear_subject(plans(problem, privacy, "objective_perturbation", Options(l2=l2, noise=noise))[0])
-
-    return build
+@builder
+def _objective(
+    privacy: PrivacyParams, bound: float, noise: str, loss: LinearModelLoss, ridge: float = 100.0
+) -> Subject:
+    problem = linear_problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
+    l2 = ridge * loss.curvature_bound * bound**2 / (N * privacy.epsilon)
+    return linear_subject(plans(problem, privacy, "objective_perturbation", Options(l2=l2, noise=noise))[0])
 
 
 def _grid(privacy: PrivacyParams, bound: float) -> Subject:
@@ -170,24 +167,22 @@ def _squares(privacy: PrivacyParams, bound: float) -> LinearModelProblem:
 
 def _recentred(privacy: PrivacyParams, bound: float) -> Subject:
     """So many records that the length is counted well enough; a method whose release has a known law."""
-
-    def planner(problem: LinearModelProblem, rest: PrivacyParams) -> tuple[LinearModelPlan, ...]:
-        return plans(problem, rest, "output_perturbation", Options(l2=RIDGE * bound**2))
-
     n = math.ceil(1.01 * centering.TUNING.miscount / (max(centering.TUNING.length_shares) * privacy.epsilon))
     domain = DataDomain((Block(1, "linf", bound),), bound)
     problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound)
-    return linear_subject(centering.plan(problem, privacy, planner)[0])
+    options = Options(l2=RIDGE * bound**2)
+    return linear_subject(
+        centering.plan(problem, privacy, lambda *rest: plans(*rest, "output_perturbation", options))[0]
+    )
 
 
 def _projected(privacy: PrivacyParams, bound: float) -> Subject:
     """Eight columns to four, then a method whose release has a known law."""
-
-    def planner(problem: LinearModelProblem, promise: PrivacyParams) -> tuple[LinearModelPlan, ...]:
-        return plans(problem, promise, "output_perturbation", Options(l2=RIDGE * bound**2, noise="l2"))
-
     problem = LinearModelProblem(HingeLoss(), DataDomain.l2_ball(8, bound), N, 1.0 / bound)
-    return linear_subject(projection.plan(problem, privacy, planner)[0])
+    options = Options(l2=RIDGE * bound**2, noise="l2")
+    return linear_subject(
+        projection.plan(problem, privacy, lambda *rest: plans(*rest, "output_perturbation", options))[0]
+    )
 
 
 def _heavy(privacy: PrivacyParams, bound: float) -> Subject:
@@ -212,14 +207,11 @@ def _clipped(privacy: PrivacyParams, bound: float) -> Subject:
     return linear_subject(clipped_gradient.plan(problem, privacy, moments, steps=3, level=bound))
 
 
-def _selected(algorithm: str, known: bool) -> Builder:
+@builder
+def _selected(privacy: PrivacyParams, bound: float, algorithm: str, known: bool) -> Subject:
     """Methods for heavy tails, with a moment bound that is given, or a level that the run finds on other records."""
-
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem = linear_problem(HuberLoss(1.0, 2.0), bound, n=20 if known else 21)
-        return linear_subject(registry.heavy_plans(problem, privacy, 2.0, bound if known else None, algorithm)[0])
-
-    return build
+    problem = linear_problem(HuberLoss(1.0, 2.0), bound, n=20 if known else 21)
+    return linear_subject(registry.heavy_plans(problem, privacy, 2.0, bound if known else None, algorithm)[0])
 
 
 def _level(privacy: PrivacyParams, bound: float) -> Subject:
@@ -243,42 +235,37 @@ def _custom(privacy: PrivacyParams, bound: float) -> Subject:
     return Subject(plan, pairs)
 
 
-def _phased(aggregate: str, users: int = 20) -> Builder:
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem = linear_problem(AbsoluteLoss(), bound, n=users, records=4)
-        plan = user_level.plan_phased(problem, privacy, groups=users, phases=1, aggregate=aggregate)
-        phases = tuple(replace(phase, step_size=10 / bound**2) for phase in plan.phases)  # accuracy only
-        return linear_subject(replace(plan, schedule=replace(plan.schedule, phases=phases)))
-
-    return build
+@builder
+def _phased(privacy: PrivacyParams, bound: float, aggregate: str, users: int = 20) -> Subject:
+    problem = linear_problem(AbsoluteLoss(), bound, n=users, records=4)
+    plan = user_level.plan_phased(problem, privacy, groups=users, phases=1, aggregate=aggregate)
+    phases = tuple(replace(phase, step_size=10 / bound**2) for phase in plan.phases)  # accuracy only
+    return linear_subject(replace(plan, schedule=replace(plan.schedule, phases=phases)))
 
 
-def _accelerated(test: str, n: int = 200, sample: int | None = None, cohort: int | None = None) -> Builder:
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        problem = linear_problem(LogisticLoss(), bound, n=n, records=4)
-        return linear_subject(user_level.plan_accelerated(problem, privacy, test=test, sample=sample, cohort=cohort))
+@builder
+def _accelerated(
+    privacy: PrivacyParams, bound: float, test: str, n: int = 200, sample: int | None = None, cohort: int | None = None
+) -> Subject:
+    problem = linear_problem(LogisticLoss(), bound, n=n, records=4)
+    return linear_subject(user_level.plan_accelerated(problem, privacy, test=test, sample=sample, cohort=cohort))
 
-    return build
 
-
-def _search(method: str, ratio: float = 9.0) -> Builder:
+@builder
+def _search(privacy: PrivacyParams, bound: float, method: str, ratio: float = 9.0) -> Subject:
     """Two strengths of the ridge, `ratio` apart, a fit whose law is known: output perturbation in one dimension."""
+    domain = DataDomain((Block(1, "linf", bound),))
+    fixed: dict[str, Any] = {"classes": [-1.0, 1.0], "fit_intercept": False, "noise": "l2"}
+    base = PrivateLinearSVC(privacy.epsilon, domain=domain, algorithm="output_perturbation", **fixed)
+    grid = {"l2": [4 * bound**2, 4 * ratio * bound**2]}
+    plan = PrivateSearchCV(base, grid, method=method, holdout=1 / 3).plan(SEARCHED)[0]
 
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        domain = DataDomain((Block(1, "linf", bound),))
-        fixed: dict[str, Any] = {"classes": [-1.0, 1.0], "fit_intercept": False, "noise": "l2"}
-        base = PrivateLinearSVC(privacy.epsilon, domain=domain, algorithm="output_perturbation", **fixed)
-        grid = {"l2": [4 * bound**2, 4 * ratio * bound**2]}
-        plan = PrivateSearchCV(base, grid, method=method, holdout=1 / 3).plan(SEARCHED)[0]
+    def run(X: Any, y: Any, source: BitSource) -> FloatArray:
+        chosen, model = search.run(plan, base, search.Part(X, y, None), source)
+        return np.array([chosen, *np.ravel(model.coef_)])
 
-        def run(X: Any, y: Any, source: BitSource) -> FloatArray:
-            chosen, model = search.run(plan, base, search.Part(X, y, None), source)
-            return np.array([chosen, *np.ravel(model.coef_)])
-
-        use = Use(plan.privacy, plan.algorithm, plan.releases, run)
-        return Subject(use, record_pairs(plan.whole[0].plan.problem), output=np.asarray)
-
-    return build
+    use = Use(plan.privacy, plan.algorithm, plan.releases, run)
+    return Subject(use, record_pairs(plan.whole[0].plan.problem), output=np.asarray)
 
 
 TARGETS = (

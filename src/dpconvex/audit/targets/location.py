@@ -9,7 +9,7 @@ from dpconvex.algorithms.location import halving
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.audit.neighbors import point_pairs
-from dpconvex.audit.target import Builder, Subject, targets
+from dpconvex.audit.target import Builder, Subject, builder, targets
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 
@@ -23,12 +23,10 @@ def point_domain(bound: float) -> PointDomain:
     return PointDomain(1, bound, bound / 8)  # few radii to try, so that runs are short
 
 
-def _located(name: str, n: int) -> Builder:
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        plan = plan_location(point_domain(bound), n, privacy, name)
-        return Subject(plan, point_pairs(plan.domain, n))
-
-    return build
+@builder
+def _located(privacy: PrivacyParams, bound: float, name: str, n: int) -> Subject:
+    plan = plan_location(point_domain(bound), n, privacy, name)
+    return Subject(plan, point_pairs(plan.domain, n))
 
 
 def _halving(privacy: PrivacyParams, bound: float) -> Subject:

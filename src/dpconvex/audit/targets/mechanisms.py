@@ -9,7 +9,7 @@ import numpy as np
 
 from dpconvex import mechanisms
 from dpconvex.audit.neighbors import array_pairs
-from dpconvex.audit.target import Builder, Pair, Pairs, Subject, Use, targets
+from dpconvex.audit.target import Pair, Pairs, Subject, Use, builder, targets
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms.robust_mean import budget
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
@@ -100,30 +100,27 @@ def _vertices(privacy: PrivacyParams, bound: float) -> Subject:
     return _one_use(mechanism, privacy, pairs, use)
 
 
-def _robust(cohorts: int) -> Builder:
+@builder
+def _robust(privacy: PrivacyParams, bound: float, cohorts: int) -> Subject:
     """Points of a crowd, and one that moves across or leaves."""
+    mu, wrong = budget(privacy.epsilon, privacy.delta)
+    sizes = (26, 60, 200, 800, 3000, 12_000)
+    plans = (mechanisms.plan_cohorts(size * cohorts, cohorts, 1, mu, wrong) for size in sizes)
+    mean: Any = next(plan for plan in plans if plan is not None)
 
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        mu, wrong = budget(privacy.epsilon, privacy.delta)
-        sizes = (26, 60, 200, 800, 3000, 12_000)
-        plans = (mechanisms.plan_cohorts(size * cohorts, cohorts, 1, mu, wrong) for size in sizes)
-        mean: Any = next(plan for plan in plans if plan is not None)
+    def use(value: Any, source: BitSource, ledger: Ledger) -> Any:
+        return mean.release(value, bound, 100 * bound, _LABEL, source, ledger)
 
-        def use(value: Any, source: BitSource, ledger: Ledger) -> Any:
-            return mean.release(value, bound, 100 * bound, _LABEL, source, ledger)
-
-        crowd = np.zeros((mean.count, 1))
-        away = mean.count - mean.passing
-        edge = np.concatenate([np.zeros(mean.passing), 10 * np.arange(5, 5 + away)])[:, None] * bound
-        found = {}
-        for name, points in (("a crowd", crowd), ("a crowd at the threshold", edge)):
-            for what, ends in (("moves across", (-bound, bound)), ("leaves", (0.0, 30 * bound))):
-                tables = (points.copy(), points.copy())
-                tables[0][0], tables[1][0] = ends
-                found[f"{name}, one {what}"] = tables
-        return _one_use(mean, privacy, array_pairs(found), use)
-
-    return build
+    crowd = np.zeros((mean.count, 1))
+    away = mean.count - mean.passing
+    edge = np.concatenate([np.zeros(mean.passing), 10 * np.arange(5, 5 + away)])[:, None] * bound
+    found = {}
+    for name, points in (("a crowd", crowd), ("a crowd at the threshold", edge)):
+        for what, ends in (("moves across", (-bound, bound)), ("leaves", (0.0, 30 * bound))):
+            tables = (points.copy(), points.copy())
+            tables[0][0], tables[1][0] = ends
+            found[f"{name}, one {what}"] = tables
+    return _one_use(mean, privacy, array_pairs(found), use)
 
 
 TARGETS = (

@@ -17,7 +17,7 @@ from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import FAR, Pair, array_pairs
-from dpconvex.audit.target import Builder, Subject, Use, smallest, targets
+from dpconvex.audit.target import Subject, Use, builder, smallest, targets
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import MatrixGame, PolytopeSaddle, QuadraticGame, SimplexPoint, UserGroups
 from dpconvex.problems.minimax.base import SaddleSection
@@ -52,14 +52,9 @@ class _SignTable:
         return np.sin(_KEYS[0] * records[:, 0] + u[0])
 
 
-def _game(name: str) -> Builder:
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        def planned(n: int) -> Subject:
-            return Subject(_game_plan(name, MatrixGame(n, 2, 2, bound), privacy), _game_pairs(n, bound))
-
-        return smallest(planned)
-
-    return build
+@builder
+def _game(privacy: PrivacyParams, bound: float, name: str) -> Subject:
+    return smallest(lambda n: Subject(_game_plan(name, MatrixGame(n, 2, 2, bound), privacy), _game_pairs(n, bound)))
 
 
 def _game_plan(name: str, problem: MatrixGame, privacy: PrivacyParams) -> SaddlePlan:
@@ -88,28 +83,18 @@ def _game_pairs(n: int, bound: float) -> dict[str, Pair]:
     return array_pairs(found)
 
 
-def _sparse(name: str) -> Builder:
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        table = _SignTable(bound)
+@builder
+def _sparse(privacy: PrivacyParams, bound: float, name: str) -> Subject:
+    table = _SignTable(bound)
 
-        def planned(n: int) -> Subject:
-            problem = PolytopeSaddle(
-                n,
-                table.gradients,
-                table.values,
-                np.eye(2),
-                np.zeros((1, 1)),
-                (bound, bound),
-                (-1.0, 1.0),
-                bound,
-                bound,
-                title="signs",
-            )
-            return Subject(_sparse_plan(name, problem, privacy), _table_pairs(n))
+    def planned(n: int) -> Subject:
+        ends, zero = (bound, bound), np.zeros((1, 1))
+        problem = PolytopeSaddle(
+            n, table.gradients, table.values, np.eye(2), zero, ends, (-1.0, 1.0), bound, bound, title="signs"
+        )
+        return Subject(_sparse_plan(name, problem, privacy), _table_pairs(n))
 
-        return smallest(planned)
-
-    return build
+    return smallest(planned)
 
 
 def _smooth(privacy: PrivacyParams, bound: float) -> Subject:
@@ -156,23 +141,21 @@ def _table_pairs(n: int) -> dict[str, Pair]:
     return array_pairs(found)
 
 
-def _queries(name: str) -> Builder:
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        queries = DenseQueries(bound * np.array([[0.0, 1.0, 0.5]]), 0.0, bound)
+@builder
+def _queries(privacy: PrivacyParams, bound: float, name: str) -> Subject:
+    queries = DenseQueries(bound * np.array([[0.0, 1.0, 0.5]]), 0.0, bound)
 
-        def planned(n: int) -> Subject:
-            plan = QUERY_METHODS[name].plans(Options(), queries, n, privacy)[0]
-            rests = {"zeros": np.zeros(n, int), "ones": np.ones(n, int), "mixed": np.arange(n) % 2}
-            found = {}
-            for what, rest in rests.items():
-                first, second = rest.copy(), rest.copy()
-                first[0], second[0] = 0, 1
-                found[f"others {what}"] = (first, second)
-            return Subject(plan, array_pairs(found))
+    def planned(n: int) -> Subject:
+        plan = QUERY_METHODS[name].plans(Options(), queries, n, privacy)[0]
+        rests = {"zeros": np.zeros(n, int), "ones": np.ones(n, int), "mixed": np.arange(n) % 2}
+        found = {}
+        for what, rest in rests.items():
+            first, second = rest.copy(), rest.copy()
+            first[0], second[0] = 0, 1
+            found[f"others {what}"] = (first, second)
+        return Subject(plan, array_pairs(found))
 
-        return smallest(planned)
-
-    return build
+    return smallest(planned)
 
 
 def _tables(privacy: PrivacyParams, bound: float) -> Subject:
@@ -193,24 +176,21 @@ def _tables(privacy: PrivacyParams, bound: float) -> Subject:
     return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(found))
 
 
-def _evaluation(classes: int, groups: int, users: bool) -> Builder:
+@builder
+def _evaluation(privacy: PrivacyParams, bound: float, classes: int, groups: int, users: bool) -> Subject:
     """A unit that leaves one end of every table for the other, or one group for another."""
+    n = 3
+    plan = plan_evaluation(n, privacy, classes=classes, groups=groups)
+    owners = [np.array([0, 1, 2]), np.array([0, 1, 2, 2, 2])] if users else [np.arange(3)] * 2
 
-    def build(privacy: PrivacyParams, bound: float) -> Subject:
-        n = 3
-        plan = plan_evaluation(n, privacy, classes=classes, groups=groups)
-        owners = [np.array([0, 1, 2]), np.array([0, 1, 2, 2, 2])] if users else [np.arange(3)] * 2
+    def data(unit: np.ndarray, end: int) -> tuple[object, ...]:
+        mine = np.where(unit == 2, end, 0)
+        where = np.column_stack([mine * 10**6] * len(plan.shapes))
+        values = None if classes else np.column_stack([mine.astype(np.float64)] * 4)
+        return where, values, UserGroups.of(unit) if users else None
 
-        def data(unit: np.ndarray, end: int) -> tuple[object, ...]:
-            mine = np.where(unit == 2, end, 0)
-            where = np.column_stack([mine * 10**6] * len(plan.shapes))
-            values = None if classes else np.column_stack([mine.astype(np.float64)] * 4)
-            return where, values, UserGroups.of(unit) if users else None
-
-        pairs = {"one end, the other": Pair(data(owners[0], 0), data(owners[1], 1))}
-        return Subject(plan, pairs, lambda result: result.cells)
-
-    return build
+    pairs = {"one end, the other": Pair(data(owners[0], 0), data(owners[1], 1))}
+    return Subject(plan, pairs, lambda result: result.cells)
 
 
 _BOTH = set(SADDLE_METHODS) & set(SPARSE_METHODS)

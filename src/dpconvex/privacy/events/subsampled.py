@@ -1,26 +1,20 @@
 r"""Steps on secret random samples of the units: subsets of a fixed size behind a test, and Poisson samples.
 
-Subsets (`SampledSteps`): test and release are amplified together. Each step draws K of n units without replacement,
-uniformly and afresh, and runs a whole mechanism on them: the test as well as the release, so that nothing is
-conditioned on having passed (the repair of erratum E6 of the user-level paper). If the mechanism on K units has, for
-every pair that differs in one unit, the profile ``t + (1 - t) delta_mu(epsilon)`` for ``epsilon >= 0``
-(`GuardedGaussianNoise`), then the step has, with ``g = K/n``,
+Subsets (`SampledSteps`): each step draws K of n units without replacement, uniformly and afresh, and runs test and
+release on them, so nothing is conditioned on having passed (erratum E6). If the mechanism on K units has, for every
+pair that differs in one unit, the profile ``t + (1 - t) delta_mu(epsilon)`` (`GuardedGaussianNoise`), the step has,
+with ``g = K/n`` (Balle, Barthe and Gaboardi 2018, Theorem 9; docs, User gradients),
 
     h(e) = g [t + (1 - t) delta_mu(log(1 + (exp(e) - 1)/g))],    h(-e) = 1 - exp(-e) + exp(-e) h(e),    e >= 0
 
-(Balle, Barthe and Gaboardi 2018, Theorem 9 for replace-one and subsets; the second half is the symmetry of the
-relation). h is a privacy profile, so a dominating pair exists, and T adaptive steps are dominated by its T-fold
-product, which is computed on a pessimistic grid.
-
 Poisson samples (`PoissonSteps`): every unit takes part with probability q, independently, and the sum over those that
-do gets Gaussian noise. One replaced unit, present in both data sets: given the other units' coins, the outcomes are
-``P = (1-q) N(c) + q N(c+u)`` and ``Q = (1-q) N(c) + q N(c+v)`` with ``|u|, |v| <= r`` in standard deviations.
+do gets Gaussian noise; a unit adds at most r standard deviations of it.
 
-**Lemma.** ``P* = (1-q) N(0, 1) + q N(r, 1)`` and ``Q* = (1-q) N(0, 1) + q N(-r, 1)`` dominate every such pair.
+**Lemma** (docs, Noisy gradient descent). ``P* = (1-q) N(0, 1) + q N(r, 1)`` and ``Q* = (1-q) N(0, 1) + q N(-r, 1)``
+dominate every pair of outcomes on data sets with one unit replaced, given the coins of all others.
 
-Proof: docs, Noisy gradient descent. The other units' coins have the same law on both data sets. T adaptive steps
-are dominated by the T-fold product (Zhu, Dong and Wang 2022, "Optimal accounting of differential privacy via
-characteristic function", Theorem 10).
+T adaptive steps are dominated by the T-fold product (Zhu, Dong and Wang 2022, "Optimal accounting of differential
+privacy via characteristic function", Theorem 10), on a pessimistic grid.
 """
 
 from __future__ import annotations

@@ -6,13 +6,9 @@ Lemma
 
         f_C(u) >= hbar + <pbar, u> - R |gbar - pbar|  for all u in the ball,   |pbar| <= C,
 
-    where ``h_t = f(y_t) - <g_t, y_t>``: f is above its mean tangent, C |u - y| above ``<pbar, u - y>``. At w it is
-    below ``sum theta_t phi(y_t) >= f_C(w)``, ``phi(y) = f(y) + C |w - y|``, by ``max over y of sum theta_t <g_t - p_t,
-    y_t - y>``. Valid for any weights and points: only the bracket depends on how they were found.
-Steps
-    `ellipsoid` is the method of that name on phi, with an accuracy certificate (Nemirovski, Onn and Rothblum 2010;
-    docs, Heavy tails). `steps_for` is the public count that closes the bracket to half of B for every record; the
-    other half is for what rounds.
+    where ``h_t = f(y_t) - <g_t, y_t>``: f is above its mean tangent, C |u - y| above ``<pbar, u - y>``. Valid for any
+    weights and points: only the bracket depends on how they were found, here by the ellipsoid method with an accuracy
+    certificate (Nemirovski, Onn and Rothblum 2010; docs, Heavy tails), in a public number of steps.
 Sensitivity
     ``f_C`` is a function of one record, convex and C-Lipschitz. Which points were visited leaves no trace in it.
 """

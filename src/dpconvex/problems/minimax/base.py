@@ -18,6 +18,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
@@ -353,25 +354,21 @@ def check_sizes(n: int, dx: int, dy: int, least_dy: int = 1) -> None:
     _validate.integer("dy", dy, at_least=least_dy)
 
 
-def check_array(name: str, array: Any, shape: tuple[int, ...]) -> None:
-    """Raise `InvalidDataError` unless `array` is a real or integer NumPy array of this shape (public facts)."""
-    if not isinstance(array, np.ndarray):
+def check_array(name: str, array: Any, shape: tuple[int, ...], sparse: tuple[int, int] | None = None) -> None:
+    """Raise `InvalidDataError` unless `array` is a real or integer NumPy array of this shape (public facts).
+
+    With `sparse`, a SciPy CSR array or matrix of that shape will do as well.
+    """
+    if sparse is not None and issparse(array):
+        shape = sparse
+        if array.format != "csr":
+            raise InvalidDataError(f"{name} has sparse format {array.format!r}; 'csr' is needed. Use {name}.tocsr()")
+    elif not isinstance(array, np.ndarray):
         raise InvalidDataError(f"{name} is a {type(array).__name__}; a NumPy array is needed")
-    _check_form(name, array.shape, array.dtype, shape)
-
-
-def check_sparse(name: str, array: Any, shape: tuple[int, int]) -> None:
-    """Raise `InvalidDataError` unless `array` is a real or integer SciPy CSR array or matrix of this shape."""
-    if array.format != "csr":
-        raise InvalidDataError(f"{name} has sparse format {array.format!r}; 'csr' is needed. Use {name}.tocsr()")
-    _check_form(name, array.shape, array.dtype, shape)
-
-
-def _check_form(name: str, found: tuple[int, ...], dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    if tuple(found) != shape:
-        raise InvalidDataError(f"{name} has shape {found}; {shape} is needed")
-    if dtype.kind not in "fiub":
-        raise InvalidDataError(f"{name} has dtype {dtype}; a real numeric dtype is needed")
+    if tuple(array.shape) != shape:
+        raise InvalidDataError(f"{name} has shape {array.shape}; {shape} is needed")
+    if array.dtype.kind not in "fiub":
+        raise InvalidDataError(f"{name} has dtype {array.dtype}; a real numeric dtype is needed")
 
 
 def finite_or_text(value: float) -> float | str:

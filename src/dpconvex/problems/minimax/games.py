@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
-from scipy.sparse import issparse
 
 from dpconvex import _validate
 from dpconvex._types import FloatArray
@@ -21,7 +20,6 @@ from dpconvex.problems.minimax.base import (
     check_array,
     check_bound,
     check_sizes,
-    check_sparse,
     clamped,
     sums_by,
 )
@@ -75,10 +73,7 @@ class MatrixGame(_Game):
         return self.dx * self.dy
 
     def check(self, records: Any) -> None:
-        if issparse(records):
-            check_sparse("records", records, (self.n, self.dx * self.dy))
-        else:
-            check_array("records", records, (self.n, self.dx, self.dy))
+        check_array("records", records, (self.n, self.dx, self.dy), sparse=(self.n, self.dx * self.dy))
 
     def _total(self, records: Any, rows: slice) -> FloatArray:
         part = records[rows]

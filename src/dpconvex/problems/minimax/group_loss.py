@@ -178,7 +178,7 @@ class WorstGroupLoss(base.SimplexSaddle):
         if not isinstance(records, tuple) or len(records) != 3:
             raise InvalidDataError("records must be a tuple (X, targets, groups)")
         X, targets, groups = records
-        (base.check_sparse if issparse(X) else base.check_array)("X", X, (self.n, self.n_features))
+        base.check_array("X", X, (self.n, self.n_features), sparse=(self.n, self.n_features))
         base.check_array("targets", targets, (self.n,))
         base.check_array("groups", groups, (self.n,))
 

@@ -10,8 +10,13 @@ from hypothesis import given, strategies as st
 
 from dpconvex.algorithms.location import noisy_descent
 from dpconvex.algorithms.location.base import WarmStart
-from dpconvex.algorithms.location.noisy_descent import NoisyGradients, gradient_sensitivity, mean_gradient, plan_descent
-from dpconvex.algorithms.location.settling_descent import plan_settling
+from dpconvex.algorithms.location.noisy_descent import (
+    NoisyGradients,
+    gradient_sensitivity,
+    mean_gradient,
+    plan_descent,
+    plan_settling,
+)
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.randomness import SeededSource, SystemSource

@@ -149,7 +149,7 @@ def test_boosted_results_verify() -> None:
     rng = np.random.default_rng(0)
     problem = RankOneGame(6000, 3, 3)
     records = rng.choice([-1, 1], (6000, 6)).astype(np.int8)
-    for options in ({}, {"candidates": 2, "answers": 3, "responder": boosted._printed_answer}):
+    for options in ({}, {"candidates": 2, "answers": 3, "responder": boosted._PRINTED_ANSWER}):
         result = boosted.plan(problem, PRIVACY, **options).run(records, SystemSource())
         assert verify(result.certificate.to_json()).passed
         assert result.x.sum() == pytest.approx(1)

@@ -53,10 +53,9 @@ class Clipping:
 def mean_gradients(
     clipping: Clipping, batches: int, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource
 ) -> list[Gradient]:
-    """Return, for every batch, the mean over its units of their clipped gradients, a function of parameters (dim,).
+    """Return the mean clipped gradient of every batch's units, functions of parameters (dim,).
 
-    Without groups every record is a unit, and batches are records at equal distances. Users are put into batches by
-    coins of `source`.
+    Records are put into batches at equal distances, users by coins of `source`.
     """
     if groups is None:
         parts = [slice(j, None, batches) for j in range(batches)] if batches > 1 else []
@@ -117,10 +116,7 @@ def clipped_sum(
     clip: float,
     w: FloatArray,
 ) -> FloatArray:
-    """Return the sum over records of their gradients, each scaled down to length `clip`, shape (dim,).
-
-    `targets` (n,) are in the loss's declared range; `lengths` are in the norm in which gradients are measured.
-    """
+    """Return the sum over records of gradients, each scaled down to `clip` in the norm of `lengths`, (dim,)."""
     outputs, domain = problem.loss.n_outputs, problem.domain
     W = w if outputs == 1 else w.reshape(outputs, records.dim)
     # Where gradients are divided by something, lengths are not those of the features.

@@ -15,22 +15,10 @@ Samples (records, rate q < 1)
 Assumptions
     The number of units is public; C, steps and step size are functions of public numbers. Records are put into batches
     by position, users by a uniform permutation (coins of their own): its law does not change when a user's label does.
-Typical steps (records, no batches, no step size given)
-    Momentum and all other constants are what does best on typical data (`typical_steps`). Gradients are measured in
-    coordinates divided by D, `gaussian_block_weights`: a record's vector ``D^-1 g``, cut to C, gets noise of deviation
-    sigma in every coordinate, so g gets noise of deviation ``sigma D``. The lemma is about ``D^-1 g``. Points stay in a
-    ball of `FAR` times the comparator's norm. The bound is an estimate: for quadratic risks of at most half the largest
-    curvature it holds but for what clipping costs.
-Bound (all others)
-    Smooth losses take accelerated steps, with the bound of `accelerated_sgd` for ``V^2 = d sigma^2``, with batches plus
-    ``L^2/K``.
-    Plain steps (losses with kinks, or on request), ``eta <= 1/(2 beta)``: the average of the last half of the points
-    has expected excess at most ``R^2/(eta T) + 2 eta V^2`` (kinks: ``+ eta (L^2 + V^2)``), R the comparator's norm.
-    Bounds are on the data for one batch, else on the population.
-    Levels C < L: for every data set plus ``2 R (L - C)``.
-Users of smooth losses
-    An estimate in which a short level C cancels (docs, Clipped users): short levels (``t/6``, ``t = L/sqrt(M)`` for M
-    records a user) are taken, and step sizes that let noise cost no more than 0.02 of the zero vector's largest loss.
+Steps and bounds (docs, Noisy gradient descent and Clipped users)
+    Typical steps measure gradients divided by D, `gaussian_block_weights`: the lemma is about ``D^-1 g``, and g gets
+    noise of deviation ``sigma D``. Others have the bound of `accelerated_sgd`, or, plain, ``eta <= 1/(2 beta)``, of at
+    most ``R^2/(eta T) + 2 eta V^2`` (kinks: ``+ eta (L^2 + V^2)``) for the average of the last half of the points.
 """
 
 from __future__ import annotations

@@ -1,17 +1,8 @@
 r"""Steps with constant momentum, and the constants that do best on typical data. Pure arithmetic on public facts.
 
-Steps
-    ``v <- m v - eta (g(w + m v) + noise)``, ``w <- w + v`` from 0 (Nesterov's momentum, m constant); the mean of the
-    last points, or the last one, is released.
-Model of the error
-    That of the docs, Noisy gradient descent: along a direction of curvature c an error of 1 in a gradient moves the
-    point j steps later by ``a_j``, which depends on ``x = eta c`` and m only, so sums are tabulated. `TypicalData` says
-    which curvatures there are; the sum over them is the expected excess.
-Model of the cost
-    `step_work`: what a step takes, in entries of the data that are read in order.
-Choice
-    Number of steps, eta, m, last point or mean, and the clipping level, by the least expected excess. A short level
-    takes proportionally less noise and costs some excess. Fewer passes where they gain little.
+From 0, ``v <- m v - eta (g(w + m v) + noise)``, ``w <- w + v`` (Nesterov's momentum, m constant); the mean of the last
+points, or the last one, is released. Along a direction of curvature c an error of 1 in a gradient moves the point j
+steps later by ``a_j``, which depends on ``x = eta c`` and m only, so sums are tabulated (docs, Noisy gradient descent).
 """
 
 from __future__ import annotations
@@ -170,10 +161,7 @@ def _effects(
 
 
 def dearer(mu: float, steps: int, rate: float) -> float:
-    """Return how much larger the noise variance of sampled steps is than that of as many steps on all records.
-
-    By the variance of one step's losses, ``4 q^2 sinh(r^2)`` for a record that adds r deviations; close to exact.
-    """
+    """Return how much larger the noise variance of sampled steps is, by that of one step's losses: close to exact."""
     if rate == 1:
         return 1.0
     share = mu**2 / (4 * rate**2 * steps)
@@ -196,10 +184,7 @@ def unit_curvature(problem: LinearModelProblem) -> float:
 
 
 def quadratic_bound(steps: Steps, problem: LinearModelProblem, variance: float, l2: float) -> float:
-    """Return the largest expected excess on quadratic risks of at most half the largest curvature, without clipping.
-
-    The minimizer has at most the norm `problem.radius`; `variance` is the mean squared length of a gradient's error.
-    """
+    """Return the largest expected excess on quadratic risks of at most half the largest curvature, without clipping."""
     curvature = l2 + np.concatenate([[0.0], np.geomspace(1e-9, 0.5, 100)]) * unit_curvature(problem)
     missed, spread = steps.response(curvature)
     bias = float(np.max(curvature * np.square(missed))) * problem.radius**2 / 2
@@ -220,10 +205,7 @@ def typical_levels(problem: LinearModelProblem, weights: FloatArray) -> tuple[tu
 
 
 def typical_length(domain: DataDomain, weights: FloatArray) -> float:
-    """Return a typical record's length over the largest, numeric columns being uniform.
-
-    `weights` (dim,) are what each squared feature counts; equal inside a block.
-    """
+    """Return a typical record's length over the largest; `weights` (dim,), equal in a block, count squares."""
     blocks = domain.all_blocks
     size = np.array([block.size for block in blocks])
     square = np.array([block.l2**2 for block in blocks]) * weights[np.cumsum(size) - size]
@@ -273,10 +255,7 @@ def _counts(problem: LinearModelProblem, rate: float) -> tuple[int, ...]:
 @final
 @dataclass(frozen=True)
 class Choice:
-    """Steps, clipping level and what typical data are expected to lose with them.
-
-    `level` is in units of the slope bound times the largest record; `rate` is the probability of joining a step.
-    """
+    """Steps, level (in slope bounds times the largest record), expected loss on typical data, chance to join a step."""
 
     steps: Steps
     level: float
@@ -296,9 +275,8 @@ def choose(
 ) -> Choice:
     """Return what does best on typical data; samples only where they gain enough.
 
-    `noise` (dim,) are standard deviations of one gradient of all records with the whole budget `mu` and level 1.
-    `levels` are pairs of a level and what it costs; `steps` is T, if given; `rates` are probabilities to choose from
-    with which a record takes part in a step (1: all do).
+    `noise` (dim,) are deviations of one gradient of all records with the whole budget `mu` and level 1. `levels` are
+    pairs of a level and its cost; `steps` is T, if given; `rates` are chances to join a step (1: all do).
     """
     counts = {rate: (steps,) if steps else _counts(problem, rate) for rate in rates}
     effects = _effects(problem, noise, max(counts.values(), key=len), l2)

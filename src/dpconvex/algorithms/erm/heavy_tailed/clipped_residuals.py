@@ -7,14 +7,8 @@ Lemma
     slope at most W, whatever the target is. The ordinary method runs on it, with the sensitivity that it states there.
     The level W is a function of public facts or of a released level. Losses of bounded slope stay as they are.
 Assumptions
-    Those of the ordinary method. Moments are for accuracy: privacy holds with any.
-Error
-    Let ``s = |phi'(0, y)|`` have the k-th moment M, and c bound the curvature. Over predictions in the range [-P, P]
-    the slopes of ``phi`` and ``phi_W`` differ by at most ``(s - T)_+``, ``T = W - c P``. So for two models whose
-    predictions lie in the range the difference of their mean losses changes in expectation by at most
-    ``2 P E(s - T)_+ <= 2 P M^k / ((k - 1) T^(k-1))`` (Markov, integrated). Added to the ordinary method's bound, it is
-    the bound stated here: on the data at hand, in expectation over them and the noise. The choice
-    ``T = a M (n epsilon / d)^(1/k)`` balances bias and noise as in localization (`schedule.Tuning.level`).
+    Those of the ordinary method. Moments are for accuracy: privacy holds with any. The bound, for predictions within
+    the range [-P, P], adds the bias ``2 P M^k / ((k - 1) T^(k-1))``, ``T = W - c P`` (docs, Clipped residuals).
 """
 
 from __future__ import annotations
@@ -127,10 +121,7 @@ def plan(
 
 
 def slope_moments(problem: LinearModelProblem, moments: Moments) -> Moments:
-    """Return moments of slopes from those of gradients: no record is shorter than the constant feature.
-
-    Without such a feature slopes of short records are unknown, which raises `InvalidParameterError`.
-    """
+    """Return moments of slopes from those of gradients; raise without a constant feature, the shortest record."""
     check_moments(moments)
     unit = problem.domain.intercept
     if unit == 0:

@@ -8,16 +8,13 @@ Lemma
     m)``. Certified points come from cutting planes on planes of Lemma 8.3 (`problems.custom.extension`).
 Sensitivity
     ``2C/(lambda m) + 2 tau`` in l2. The declared largest slope A decides step counts and the rounding floor alone.
-Certified for every data set
-    The oracle's error ``B + rounding <= alpha/4``, ``alpha = lambda tau^2 / 2``, is planned: tau is ``kappa
-    C/(lambda m)`` or what 16 roundings need, and noise follows. Then cutting planes end with a certificate (Lemma 8.0).
+    The oracle's error and rounding are planned to be below ``alpha/4``, ``alpha = lambda tau^2 / 2``, so cutting planes
+    end with a certificate on every data set (docs, Losses of your own).
 Assumptions
     Declared, not enforced: every record's loss is finite and convex, its subgradients are true and at most A long. A
     record is clipped into the domain before anything is solved, and never replaced for what the function returned.
     A function that breaks its promise ends the run with an error, a violated assumption. Without convexity the
     sensitivity is the diameter, so there is no such mode for ``trusted=False``.
-Bias
-    ``f - f_C`` has slope at most ``2 A(z) 1{A(z) > C}`` (A.2), twice that of truncated losses.
 """
 
 from __future__ import annotations

@@ -11,19 +11,10 @@ Sensitivity
     ``2C/m`` in linf, plus what rounding moves two computed scores by. Every record is read by one part of one phase.
 Assumptions
     Level, step, net and assignment of records are public. At most two parameters: nets grow like ``(1/spacing)^d``.
-Utility
-    With ``gamma = 1/(H + lambda)``, ``s(w)/lambda`` bounds the distance from the minimizer u, and s has slope ``2 (H +
-    lambda)`` and is 0 at u, which is within ``C/lambda`` of c, as is a point of the net within eta of it. The choice
-    is off by at most the largest of N exponential variables of scale ``b = 4C/(m epsilon)``:
-
-        ``lambda (E|w - u|^2)^(1/2) <= b ((1 + log N)^2 + pi^2/6)^(1/2) + 2 (H + lambda) eta``,
-
-    which takes the place of the noise in the bound of `schedule`. Kinks have ``H = 1/sigma``, which moves u by
-    ``C (sigma/lambda)^(1/2)``; side of the net and sigma minimize the sum.
 Deviations
-    The paper's step for kinks depends on the data (erratum E7), and so do its score, its net and its privacy; a Moreau
-    envelope in the place of ball smoothing has a public curvature. Nets of the ball of radius ``C/lambda`` around c in
-    the place of W; permute-and-flip in the place of the exponential mechanism; slopes are cut, not gradients.
+    The paper's step for kinks depends on the data (erratum E7), and so does its privacy. Kinks are smoothed by public
+    Moreau envelopes, the net is one of the ball of radius ``C/lambda`` around c, slopes are cut, not gradients (docs,
+    Heavy tails, The exponential mechanism, which also has the error).
 """
 
 from __future__ import annotations

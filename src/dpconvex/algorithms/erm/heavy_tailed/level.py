@@ -5,14 +5,10 @@ Guarantee
 Lemma (sensitivity)
     ``T_b``, the number of records whose bound A exceeds the public edge ``e_b``, moves by at most 1, so each score
     ``-max(0, T_b - t, t - T_(b+1))`` does. Given the released level C, a sum of ``min(A/C, 1)^2`` moves by at most 1.
-Theorem (docs, "No moment known"), but for the failure probability beta
-    For *every* k and G with ``E A^k <= G^k`` the level is at most ``max(e_B, sqrt(2) G q^(-1/k))`` and what lies beyond
-    it ``E (A - C)_+ <= G p^(1-1/k)``, p and q being about ``d/(n epsilon)``. A localization on *other* records with C
-    in all phases is one for the cut losses: its bound, at released numbers, plus ``D E (A - C)_+``, once, bounds the
-    excess risk. Cut residuals, on the same records: the bias is at most ``2 P M_k ((t + s)/n)^(1-1/k)``.
-Deviations
-    Calibrated: ``M = 2 (d + L)/epsilon + L``; constants="paper": that of a proof by Chernoff's bounds,
-    ``(d + 8 L)/epsilon + 32 L`` (specification, 8.7). Its V has factors 2 where ours has Bernstein's inequality.
+Theorem (docs, "No moment known", with its proof), but for the failure probability beta
+    For *every* k and G with ``E A^k <= G^k``: what lies beyond the level costs ``E (A - C)_+ <= G p^(1-1/k)``, p being
+    about ``d/(n epsilon)``. Cut residuals, on the same records: the bias is at most ``2 P M_k ((t + s)/n)^(1-1/k)``.
+    constants="paper": ``M = (d + 8 L)/epsilon + 32 L``, of a proof by Chernoff's bounds (specification, 8.7).
 """
 
 from __future__ import annotations

@@ -12,24 +12,9 @@ Sensitivity
     In l2, for one replaced record, n and the assignment of records to phases by their position being public.
 Assumptions
     Levels, weights and sizes are functions of public numbers. Moments are declared; privacy does not use them.
-Utility
-    The bound of `schedule.py`, on the *population* risk; from a bounded k-th moment of the gradients, its rate is
-    ``G_k D (d/(n epsilon))^(1-1/k) + G_2 D / sqrt(n)``.
 Deviations
     Truncation in the place of the Lipschitz extension, and records interleaved in phases by position. Calibrated: one
     stage in the place of two (erratum E1: the second is not needed for the rate), free constants of the docs.
-
-========= ===================== ====================================================
-Letter    Name in the listing   Meaning
-========= ===================== ====================================================
-w_t       ``center``            center of the phase's ridge; the last one is released
-lambda_t  ``phase.l2``          ridge weight
-C_t       ``truncation.level``  largest gradient of one record
-Z^(t,j)   ``rows``              part j of the records of phase t
-tau       ``stage.radius``      certified distance to the exact minimizer over W or W_0
-W_0       ``region``            where the second stage minimizes: near the first release
-b         inside ``release``    noise of the planned mechanism
-========= ===================== ====================================================
 """
 
 from __future__ import annotations

@@ -13,15 +13,8 @@ Sensitivity
     As stated, of scores up to a constant; c as in `localization`. Scores are taken off a multiple of the grid that they
     are rounded to, which for neighbors costs half a step more: a factor ``1 + 2^-20``.
 Assumptions
-    Those of `localization`; at most two parameters. For more, the net would grow like ``(1/spacing)^d``, and Algorithm
-    7's sampler of a density is open (specification, section 9): ordinary Markov chains are not pure DP.
-Utility
-    Of N points, one is within g of any point of ``W cap B(c, r_0)``. With noise z of c and ``T = (|z| + tau - r_0)_+``,
-    ``(lambda/2) E|w - w*|^2 <= (4/epsilon) (2 C r_0/m + B) log N + 2 C E(g + T) + (lambda/2) E(g + T)^2``; radius and
-    net minimize it. It takes the place of the noise in the bound of `schedule`.
-Deviations
-    A net and an exact choice in the place of a log-concave sampler and its slack; radius, net and shares of epsilon are
-    ours, as is one evaluation of the objective a point (Algorithm 6) by certified planes.
+    Those of `localization`; at most two parameters: for more, a net is too large, and ordinary Markov chains for the
+    density of Algorithm 7 are not pure DP (docs, A net around each release, which also has the error).
 """
 
 from __future__ import annotations

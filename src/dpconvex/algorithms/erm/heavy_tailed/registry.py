@@ -207,8 +207,7 @@ class LeveledPlan(TwoStagePlan):
     def error(self, released: tuple[float, ...], moments: Moments) -> float:
         """Return the theorem's bound, for a released scale, under any law with these moments of what is cut.
 
-        The run uses neither the moments nor their order. Before it, for what the scale releases at most under such a
-        law: ``error(scale.worst(moments), moments)``. In expectation, or but for the failure probability.
+        Before a run, for what it releases at most under such a law: ``error(scale.worst(moments), moments)``.
         """
         share = 1 if self.shape is None or self.shape.surrogate == "truncated" else 2  # a slope less its extension's
         bias = share * min(moments.bound * self.scale.tail[1] ** (1 - 1 / moments.k), moments.g1)

@@ -1,23 +1,12 @@
 r"""Phases of population localization with output perturbation, and the bound that they prove: ours, and as printed.
 
 Symbols: m records and level C in a phase, ``lambda`` its ridge weight, tau the solver's radius, beta the noise scale.
-All of it is utility: whatever these numbers are, a stage that spends ``e`` has ``beta >= (2C/(lambda m) + 2 tau)/e``.
-
-Error of a phase, times lambda (docs, Heavy tails), in root mean square:
-
-    Delta = lambda sqrt(d (d+1)) beta  (+)  [lambda tau + lambda shift + bias + G_2 / sqrt(m)]
-
-where ``(+)`` adds independent zero-mean noise in squares, ``bias^2 = E[mean (A - C)_+]^2 + Var`` and the shift is that
-of smoothing kinks. With s = 1 in expectation, ``sqrt(10)`` but for a failure probability (Markov), three times that
-with repetitions, and ``F`` being ``G_1``-Lipschitz,
-
-    E F(w) - F(w*) <= lambda_1 R^2/2 + s^2 sum_{i<T} lambda_{i+1} (Delta_i / lambda_i)^2 / 2 + s G_1 Delta_T / lambda_T
+All of it is utility (docs, Heavy tails): whatever these numbers are, a stage that spends ``e`` has
+``beta >= (2C/(lambda m) + 2 tau)/e``. `Phase.error` times lambda, ``Delta``, adds noise and bias in root mean square.
 
 `paper` returns the constants as printed: localization with *double* output perturbation (Algorithms 1, 2 and 4). The
 paper leaves open ``lambda_1`` (here: minimizes the bound), the constant of J (``50 log(T/delta)``, what Hoeffding's
-inequality needs) and where to stop (errata E8 to E10). All else is as printed; the noise is 1.9 times larger than
-privacy asks for. The bound is that of the docs with the bias repaired (erratum E1) and exact quantiles of the noise
-(erratum E3). It is vacuous unless n is in the millions.
+inequality needs) and where to stop (errata E8 to E10). The bound has the bias repaired (E1) and exact quantiles (E3).
 """
 
 from __future__ import annotations
@@ -102,21 +91,14 @@ class Phase:
 @final
 @dataclass(frozen=True)
 class Schedule:
-    """All phases, and what they prove.
-
-    The bound is on the expected excess population risk; with repetitions, on the risk itself but for the failure
-    probability.
-    """
+    """All phases, and the bound on the population risk: in expectation, or with repetitions but for the failure."""
 
     phases: tuple[Phase, ...]
     bound: float
     price: float = 1.0  #: of repetitions: the bound over that in expectation, without them; printed: 1
 
     def check(self, n: int) -> None:
-        """Raise `InvalidParameterError` unless no two phases share one of the `n` records and none lacks any.
-
-        Parallel composition and the ``m`` of the sensitivity rest on it.
-        """
+        """Raise `InvalidParameterError` unless phases read disjoint records of the `n`; privacy rests on it."""
         for a, b in itertools.combinations(self.phases, 2):
             if (a.first - b.first) % math.gcd(a.step, b.step) == 0:
                 raise InvalidParameterError("phases", (a, b), "must read disjoint records: other remainders")
@@ -194,9 +176,8 @@ def calibrated(
 ) -> Schedule:
     """Return the default schedule of the specification's section 4.3, each release at `epsilon`.
 
-    `scaling` has the constants of a phase of so many records; default: one output perturbation.
-
-    `failure` in (0, 1/2): a bound that fails with this probability at most, through repetitions; None: in expectation.
+    `scaling` has a phase's constants (default: one output perturbation). `failure` in (0, 1/2): a bound that fails with
+    this probability at most, through repetitions; None: in expectation.
     """
     n, moments = setting.problem.n, setting.moments
     scaling = scaling or _OneRelease.of

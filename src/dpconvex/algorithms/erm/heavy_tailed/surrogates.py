@@ -10,9 +10,8 @@ Lemma
     docs), so an oracle can be slow, never wrong; cutting planes end with a certificate (Lemma 8).
 Accuracy for every data set
     With ``alpha = lambda/2 tau^2`` oracles are asked for ``alpha/16``, and `finest` plans tau so that rounding stays
-    below ``alpha/16`` for every record under the cap: ``tau >= sqrt(32 rho / lambda)``. So neither the step limit nor
-    rounding ends a run. Fixed steps and Algorithm 3 need a number of steps that grows like ``1/tau^2`` to
-    ``1/tau^4``: tau is planned so that it fits a public limit, noise follows, and too large plans are refused.
+    below ``alpha/16`` for every record under the cap. Fixed steps and Algorithm 3: tau is planned so that their number
+    fits a public limit, noise follows, and too large plans are refused.
 Assumptions
     Cap, level, set and counts are functions of public numbers.
 """

@@ -4,33 +4,18 @@ Guarantee
     Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbors that replace one record;
     epsilon-DP also for neighbors that replace one user.
 Lemma
-    Theorems 1 to 4 and formulas (1.1) to (5.2) of the docs, "Objective perturbation", which prove them (background
-    Chaudhuri, Monteleoni and Sarwate 2011, Awan and Slavkovic 2020, Redberg, Koskela and Wang
-    2023). Gradients of two records differ by at most ``2 A X_K`` in the noise's norm; the determinant of the change of
-    variables costs ``r log(1 + t tau / r)``, or nothing for losses whose curvature vanishes as the slope saturates; for
-    the logistic loss with slopes capped at A, which leave curvature ``A (1 - A)``, it costs what (1.4) and (3.4) say.
-    The solver's point is within ``gamma / l2`` of the exact minimiser for every data set and every ``b``; output noise
-    of sensitivity ``2 gamma / l2`` hides which.
+    Theorems 1 to 4 and formulas (1.1) to (5.2) of the docs, "Objective perturbation", which prove them. Gradients of
+    two records differ by at most ``2 A X_K`` in the noise's norm; the determinant of the change of variables costs
+    ``r log(1 + t tau / r)``, ``tau = X_2^2 / (n l2)``, nothing for losses whose curvature vanishes as the slope
+    saturates, and for the logistic loss what (1.4) and (3.4) say. The solver's point is within ``gamma / l2`` of the
+    exact minimiser for every data set and every ``b``; output noise of sensitivity ``2 gamma / l2`` hides which.
 Users
-    n counts users and a user's loss is a weighted sum (`problems.data.users`). Its gradient is within ``A X_K`` and the
-    trace of its Hessian within that of one record, but its rank is not 1: the determinant then costs
-    ``dim log(1 + t tau / dim)``, is free under the same condition as for records, and (1.4) holds with
-    ``dim log(1 + tau a (1 - a) / dim)`` in it (docs, Users, which proves all three).
-    The union over vertices of Theorem 4 needs records, so there is no Gaussian ``b`` for users.
+    A user's gradient is within ``A X_K`` and the trace of its Hessian within that of one record, but its rank is not 1:
+    ``dim`` takes the place of r (docs, Users). The union over vertices of Theorem 4 needs records, so there is no
+    Gaussian ``b`` for users.
 Assumptions
     Records are clipped into the domain; the intercept is a constant feature inside the bounds and is regularized;
     `l2`, the norm, `gamma` and the comparator norm come from public facts.
-
-====== =========================== ==================================================
-Letter Name here                   Meaning
-====== =========================== ==================================================
-b      ``noise.draw``              random linear term, enters as ``<b, w>/n``
-lambda ``l2``                      regularization
-gamma  ``gradient_tolerance``      certified gradient norm
-r      ``solver_radius``           ``gamma / lambda``
-tau    ``problem.tau(l2)``         ``X_2^2 / (n lambda)``
-K      ``noise.norm``              norm of the noise density
-====== =========================== ==================================================
 """
 
 from __future__ import annotations
@@ -198,10 +183,8 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     def coefficient_deviation(self) -> FloatArray:
         """Guess the noise of ``b`` through a curvature that public facts suggest. Only for pictures.
 
-        The exact law of the release depends on the data. Guess: columns independent, numeric ones uniform, levels of a
-        one-hot block equally frequent, half the loss's largest curvature. Rarer levels have more noise than it says.
-        Means of blocks that are not centered and the constant are collinear but for the regulariser, so their small
-        system is solved exactly; the rest of each block is diagonal.
+        Columns count as independent, numeric ones as uniform, levels as equally frequent; half the largest curvature.
+        Means of blocks and the constant are collinear but for the ridge: their small system is solved exactly.
         """
         factor = self.problem.factor
         assert factor is not None  # the planner sees to it
@@ -278,11 +261,10 @@ def output_part(problem: LinearModelProblem, l2: float, energy: float) -> float:
 
 
 def gradient_tolerance(problem: LinearModelProblem, l2: float, energy: float, output_energy: float) -> float:
-    """Return the gradient norm to certify: formula (2.3), or the smallest that rounding allows where that is larger.
+    """Return the gradient norm to certify: formula (2.3), or the smallest that rounding allows if larger.
 
-    (2.3) makes the output noise's effect on the gradient a tenth of that of ``b``. The smallest certifiable norm holds
-    for every data set and every ``b`` of at most `LONGEST` root mean squares, so that no data set is refused. `energy`
-    is ``E||b||_2^2``, `output_energy` that of the output noise per unit of squared solver radius.
+    So every data set and every ``b`` of at most `LONGEST` root mean squares is served. `energy` is ``E||b||_2^2``,
+    `output_energy` that of the output noise per unit of squared solver radius.
     """
     root = math.sqrt(energy)
     wanted = 0.1 * l2 * root / (problem.n * (problem.smoothness + l2) * math.sqrt(output_energy))  # (2.3)

@@ -109,12 +109,10 @@ def user_rank(problem: LinearModelProblem) -> int | None:
 def planned_error(
     problem: LinearModelProblem, deviations: FloatArray, output: Callable[[Any], Any]
 ) -> Callable[[Any, Any], Any]:
-    """Return what the regularization keeps small, of `l2` and the noise ``b``: the expected error, or bound (5.1).
+    """Return what the regularization keeps small, of `l2` and the noise ``b``: expected error, for users bound (5.1).
 
-    Both may be arrays of shape (k,). The bound is for users, whose plans rank by it. `deviations` (dim,) are those of
-    ``b`` in the unit of the noise. `output` gives, for noise in that unit, the output noise's deviation in each
-    coordinate over the solver radius. The radius is counted as the smallest that rounding allows: where it is larger,
-    it is planned not to matter.
+    Both may be arrays (k,). `deviations` (dim,) are those of ``b`` in the unit of the noise, `output` the output's over
+    the solver radius, which counts as the smallest that rounding allows.
     """
     n, typical, length = problem.n, problem.typical, float(np.linalg.norm(deviations))
     certifiable = np.frompyfunc(problem.certifiable_radius, 2, 1)
@@ -142,8 +140,7 @@ def pure_regularization(
 ) -> tuple[float, NoiseShare]:
     """Minimize the planned error over the regularization, with the noise share that each value leaves.
 
-    (5.2), where the bound (5.1) has its minimum if curvature is free, is one of the values tried. `deviations` are
-    those of ``b`` (dim,) at ``epsilon_1 = 1``; `output` as in `planned_error`.
+    `deviations` are those of ``b`` (dim,) at ``epsilon_1 = 1``; `output` as in `planned_error`.
     """
     loss, unit_tau, error = problem.loss, problem.tau(1.0), planned_error(problem, deviations, output)
     q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
@@ -169,10 +166,7 @@ def pure_regularization(
 def gaussian_regularization(
     problem: LinearModelProblem, gradient_bound: float, deviations: FloatArray, epsilon: float, delta: float
 ) -> tuple[float, GaussianObjectivePerturbation]:
-    """Return the regularization, and the event of the smallest Gaussian ``b`` that it allows, with ``rho = 0``.
-
-    `deviations` are those of ``b`` (dim,) at ``sigma = 1``.
-    """
+    """Return the regularization, and the event of the smallest Gaussian ``b`` that it allows, with ``rho = 0``."""
     unit_tau, (rule, curvature) = problem.tau(1.0), gaussian_rule(problem.loss)
     error = planned_error(problem, deviations, lambda noise: 2 * noise / (OUTPUT_RATIO * gradient_bound))
 
@@ -232,10 +226,9 @@ def calibrate_gaussian(
 def least_error(
     error: Callable[[Any, Any], Any], noise: Callable[[float], float], low: float, high: float, *others: float
 ) -> float:
-    """Return the regularization of the smallest error in [low, high], or one of `others` if it does better.
+    """Return the regularization of the least `error` (as from `planned_error`) in [low, high], or one of `others`.
 
-    A logarithmic grid, then a bounded search around its best point. `error` is as from `planned_error`; `noise` of the
-    regularization is infinite where curvature takes too much.
+    A logarithmic grid, then a bounded search; `noise` is infinite where curvature takes too much.
     """
 
     def cost(l2: float) -> float:

@@ -3,10 +3,9 @@ r"""Black-box output perturbation (Lowy and Razaviyayn, Algorithms 1 and 6, repa
 Guarantee
     Epsilon-DP (delta = 0) or (epsilon, delta)-DP for neighbors that replace one record, or one user.
 Lemma
-    The regularized empirical risk is ``l2``-strongly convex and two neighbors differ by ``(f(., x) - f(., x'))/n``,
-    which is ``2L/n``-Lipschitz, so exact minimizers differ by at most ``2L/(l2 n)`` in l2 (Proposition 2.2, with only
-    the data-dependent part of the loss counted). The solver's point is within ``r`` of the exact minimizer *for every
-    data set*, by a certificate, so it moves by at most ``2L/(l2 n) + 2r``. Tilted losses: ``1/n`` becomes the largest
+    The regularized empirical risk is ``l2``-strongly convex and two neighbors differ by a ``2L/n``-Lipschitz part, so
+    exact minimizers differ by at most ``2L/(l2 n)`` in l2 (Proposition 2.2), and the solver's point, within ``r`` of
+    the exact minimizer *for every data set*, by at most ``2L/(l2 n) + 2r``. Tilted losses: ``1/n`` becomes the largest
     weight of one record, ``C/(C + n - 1)``; objectives that are no average: 1. Points of a ball of radius R are at most
     2R apart (`schedules`). Users: the same with n users and f a user's weighted sum of losses
     (`problems.data.users`), which is convex and L-Lipschitz; the proofs use no more.
@@ -16,21 +15,8 @@ Assumptions
     ``L`` is the loss's slope bound times the largest feature norm of the domain; every record is clipped into the
     domain. ``r`` and ``l2`` come from public facts.
 Deviations
-    ``constants="paper"``: repaired forms only (errata P1, P2, U1). The released vector is not projected: the losses
-    here are globally Lipschitz, and smooth globally where smoothness is used. Tilted problems are solved in a ball.
-    Problems whose constants hold in a ball only (`Problem.local`) are solved there, and projected to it wherever a
-    bound needs that.
-
-====== ====================== ==============================================================
-Letter Name here              Meaning
-====== ====================== ==============================================================
-w_T    ``solved``             solver output, within r of the exact minimizer
-r      ``solver_radius``      certified distance, ``sqrt(2 alpha / lambda)``
-lambda ``l2``                 regularization
-Delta  ``schedule.reach``     how far w_T moves between neighbors
-B(0,R) ``ball``               holds the minimizer; everything for averages of linear-model losses
-z      inside ``release``     noise of the planned mechanism
-====== ====================== ==============================================================
+    ``constants="paper"``: repaired forms only (errata P1, P2, U1). The released vector is not projected, but where the
+    constants hold in a ball only (tilted problems, `Problem.local`): those are solved there.
 """
 
 from __future__ import annotations

@@ -9,15 +9,9 @@ Average (Proposition 2.2, data-dependent part only)
     ``K / (l2 n)``, K the largest distance of two records' gradients at the same parameters (`Problem.contrast`): 2L in
     general, and with ``L = A X_2`` also for losses under attack (docs, Adversarial training).
 Tilted (Lemma 5.2, with the repaired proof)
-    Let W be a closed convex set that holds the minimizers ``w, w'`` of ``J = F_tau + l2/2 |.|^2`` on two data sets that
-    differ in record n, either because the minimization is over W or because W is a ball that holds every minimizer.
-    With ``C = exp(tau D)``, D the largest difference of two records' losses at the same point of W,
-
-        ``|w - w'| <= (K / l2) C / (C + n - 1)``.
-
-    Proof: docs, Output perturbation, Tilted losses. Over W take the subgradients ``g_i = g'_i`` at ``w'`` for i < n
-    that optimality allows there, any ``g_n``: the gradients differ by ``v_n (g_n - a weighted mean of the others and
-    g'_n)``, of length at most ``K v_n``, if ``v_n >= v'_n``, else likewise with ``v'_n``.
+    ``(K / l2) C / (C + n - 1)``, ``C = exp(tau D)``, D the largest difference of two records' losses at the same point
+    of a closed convex W that holds the minimizers: the minimization is over W, or W is a ball that holds every
+    minimizer (proof: docs, Output perturbation, Tilted losses; over W with the subgradients that optimality allows).
 Any objective
     If every ``F(., X)`` is L-Lipschitz where the minimizers are, the difference of two of them is 2L-Lipschitz, and
     minimizers are at most ``2 L / l2`` apart: the weight of one record may be 1. With no assumption at all, points of a
@@ -67,10 +61,7 @@ class Schedule:
 
 
 def minimizer_sensitivity(problem: Problem, l2: float, radius: float) -> float:
-    """Return how far exact minimizers move between neighbors, rounded up.
-
-    They have a norm of at most `radius`, which is not used for averages.
-    """
+    """Return how far exact minimizers of norm at most `radius` (not used for averages) move, rounded up."""
     return problem.contrast / l2 * largest_weight(problem, radius) * (1 + 1e-14)
 
 
@@ -83,22 +74,13 @@ def largest_weight(problem: Problem, radius: float) -> float:
 
 
 def calibrated(problem: Problem, l2: float | None, e1: float, e2: float, target: str = "empirical") -> Schedule:
-    """Return the sharp schedule (ours): data-dependent part only in the sensitivity, exact noise moments.
+    """Return the sharp schedule (ours): data-dependent part only in the sensitivity, exact noise moments (docs).
 
-    Derivation: docs, Output perturbation, Choosing the regularization.
+    Without `l2`, it minimizes the smaller bound, Lipschitz (class G) or smooth (J); with it (F, H) the bound is for the
+    regularized objective. A population target adds the stability term ``L reach`` (Lemmas 4.1, 4.2, repaired).
 
-    Without `l2`, regularization minimizes ``l2 R^2/2`` plus the noise term, Lipschitz (class G) or smooth (class J),
-    whichever bound is smaller. With `l2` given (classes F and H) the bound is for the regularized objective.
-
-    A population target adds the stability term ``L reach``: replacing a record moves the release by at most `reach`,
-    and every record's loss is L-Lipschitz on the whole space (Lemmas 4.1 and 4.2, repaired).
-
-    Tilted losses: the sensitivity needs a ball that holds the minimizers. It is the one of
-    `Problem.minimiser_norm`, or the comparator's where that is smaller and `l2` is not given.
-
-    Problems whose Lipschitz constant is known in a ball only (`Problem.local`) are solved in it. Their release is
-    projected to it where the bound is the Lipschitz one; curvature is known everywhere, so the smooth bound is for the
-    release as it is. `_diameter` competes with both.
+    Tilted losses need a ball that holds the minimizers: of `Problem.minimiser_norm`, or the comparator's if smaller
+    and `l2` is not given. `Problem.local` ones are solved in theirs; the Lipschitz bound is for a projected release.
     """
     smooth = math.isfinite(problem.curvature)
     kinds = [_lipschitz_bound]
@@ -138,8 +120,7 @@ def calibrated(problem: Problem, l2: float | None, e1: float, e2: float, target:
 def _diameter(problem: Problem, l2: float | None, e1: float, target: str) -> Schedule:
     """Return noise that covers the whole ball of the comparator: the sensitivity 2R needs no assumption whatever.
 
-    The excess is at most ``L E||z||`` after a projection to the ball, the solver's error and the shrinkage. Minima of
-    objectives that are not smooth are certified by values, so the error of their value is at most ``l2 r^2 / 2``.
+    The excess is at most ``L E||z||``, the shrinkage and the solver's error, with kinks ``l2 r^2 / 2``.
     """
     L, R = problem.lipschitz, problem.radius
 
@@ -174,10 +155,9 @@ _Bound = Callable[[_Setting], float]
 
 
 def _lipschitz_bound(s: _Setting) -> float:
-    """Return ``L (E||z|| + r)`` plus the shrinkage, or plus the ridge's own growth where it is part of the target.
+    """Return ``L (E||z|| + r)`` plus the shrinkage; where the ridge is part of the target, its own growth instead:
 
-    The latter is ``l2/2 E||w_T + z||^2 - l2/2 ||w*||^2``: the cross term with the centered noise vanishes, the one with
-    ``w_T - w*`` is at most ``l2 ||w*|| r <= L r``.
+    ``l2/2 E||w_T + z||^2 - l2/2 ||w*||^2``, of centered noise and with ``l2 ||w*|| r <= L r``.
     """
     L = s.problem.lipschitz
     if s.regularized:
@@ -188,8 +168,7 @@ def _lipschitz_bound(s: _Setting) -> float:
 def _smooth_bound(s: _Setting) -> float:
     """Return ``beta/2 E||z||^2`` of centered noise, the solver's gap, and the shrinkage or the ridge's noise.
 
-    Kinks add their Lipschitz constant times ``E||z||``, and to the gap twice their largest one, at most ``pi/2 kink``,
-    times r (docs, Adversarial training, Theorem 3).
+    Kinks add ``kink E||z||`` and to the gap ``pi kink r`` (docs, Adversarial training, Theorem 3).
     """
     beta, lam, ball, kink = s.problem.curvature, s.lam, s.ball, s.problem.kink
     gap = (beta + lam) / 2 * s.r**2 + math.pi * kink * s.r
@@ -250,9 +229,8 @@ def privacy_ratio(d: int, epsilon: float, delta: float) -> float:
 def paper(problem: Problem, l2: float | None, epsilon: float, delta: float, target: str = "empirical") -> Schedule:
     """Return the repaired printed schedule: Theorems 3.4 and 3.5 for classes G and J, 3.1.2 and 3.2.2 for F and H.
 
-    The Lipschitz constant includes the regulariser, ``L + l2 R``, as the paper has it. Tilted losses: Theorems 5.1 and
-    5.2 with Lemma 5.2's sensitivity; they need `l2`. Population targets: Propositions 4.1 to 4.4 with the stability
-    term ``(L + l2 R) reach`` in full.
+    The Lipschitz constant includes the regulariser, ``L + l2 R``. Tilted losses: Theorems 5.1, 5.2 with Lemma 5.2's
+    sensitivity; they need `l2`. Population: Propositions 4.1 to 4.4, stability term ``(L + l2 R) reach`` in full.
     """
     L, beta, R, n, d = problem.lipschitz, problem.smoothness, problem.radius, problem.n, problem.dim
     smooth, population = math.isfinite(beta), target == "population"

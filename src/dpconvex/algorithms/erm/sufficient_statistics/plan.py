@@ -18,18 +18,6 @@ Assumptions
     Records are clipped into the domain and targets into their bounds. The number of units, all noise and all numbers of
     steps are functions of public numbers. The level of residuals, the ridge and the steps' preconditioner are functions
     of what was released.
-Estimate
-    ``R sqrt(d) sigma + R^2 s / (2 K)`` for residuals within the target bound, sigma the deviation of the last stage's
-    gradients there, R the comparator's norm: no bound, as residuals beyond the level are cut (docs, What the plan
-    states).
-
-====== ============================ ===============================================================
-Letter Name here                    Meaning
-====== ============================ ===============================================================
-X      ``record_length``            largest length of a record in `units`, the constant included
-s      ``Curvature.resolution``     curvature that noise in the moments hides
-K      ``Stage.rounds``             gradients of a stage
-====== ============================ ===============================================================
 """
 
 from __future__ import annotations

@@ -78,10 +78,7 @@ class Statistics:
         return summation.weighted_vector(self.records.total(work)[0]) / self.units
 
     def residual_shares(self, w: FloatArray, thresholds: FloatArray) -> FloatArray:
-        """Return the share of records by the size of their residual, shape (len(thresholds) + 1,).
-
-        Thresholds ascend; the first share is that of residuals below all of them.
-        """
+        """Return the share of records by size of residual, between ascending thresholds, (len(thresholds) + 1,)."""
         bins = len(thresholds) + 1
 
         size = 1 / self.problem.n
@@ -125,10 +122,8 @@ def unpacked(vector: FloatArray, dim: int) -> FloatArray:
 class Curvature:
     """Noisy second moments by eigenvalues: a first fit and preconditioned steps.
 
-    Noise in second moments hides curvature below about ``2 sqrt(d)`` of its deviations: the *resolution* s. With the
-    noisy moments ``A = V diag(a) V^T``, negative a raised to 0, steps are taken with the inverse of
-    ``A + (s + lambda) I``, which is at least the true curvature except in extreme draws: steps neither diverge nor
-    stall where A is right, and where it is not they are those of gradient descent.
+    Noise hides curvature below the *resolution* s. Steps take the inverse of ``A + (s + lambda) I``, A the moments with
+    negative eigenvalues raised to 0: they do not diverge, and where A is wrong they are plain descent.
     """
 
     values: FloatArray  #: at least 0
@@ -145,9 +140,8 @@ class Curvature:
     def first_fit(self, products: FloatArray, deviation: float, expected: float) -> tuple[FloatArray, float]:
         """Return the posterior mean of the parameters given the noisy mean of ``x y``, and their estimated energy.
 
-        A priori they are independent normal numbers; what noise in the moments does to them counts as further noise of
-        the products, beside that of their own `deviation`. The energy, the sum of their variances, is that of the
-        largest posterior density; `expected` is what public facts let one expect.
+        A priori they are independent normal; noise in the moments counts as further noise of the products. The energy,
+        the sum of their variances, has the largest posterior density.
         """
         d, a, seen = len(self.values), self.values, self.basis.T @ products
         energies = expected * _ENERGIES
@@ -166,8 +160,7 @@ class Curvature:
     def settled(self, points: FloatArray, gradients: FloatArray, ridge: float) -> FloatArray:
         """Return what points and gradients, both (rounds, dim) in their order, say together; shape (dim,).
 
-        A step from the mean point with the mean gradient: of all of them where the curvature is known, for the first
-        points are then as good as the last; of the last half in other directions.
+        A step from the mean point with the mean gradient: of all where curvature is known, else of the last half.
         """
         late = slice(len(points) // 2, None)
         last, whole = (points[part].mean(0) + self.step(gradients[part].mean(0), ridge) for part in (late, slice(None)))

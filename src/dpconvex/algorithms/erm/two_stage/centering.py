@@ -14,11 +14,6 @@ Sensitivity
     Of each release its own, above and in the method's plan.
 Assumptions
     Those of the method. That the columns are concentrated is for accuracy: privacy holds whatever they are.
-Why
-    Around their center records are often 3 to 6 times shorter, and noise is in proportion to the longest. Only the
-    intercept changes: ``w0 + <w, x - c> = (w0 - <w, c>) + <w, x>``.
-Memory
-    Two copies of the features.
 """
 
 from __future__ import annotations
@@ -182,10 +177,7 @@ class CenteredPlan(TwoStagePlan):
         return plan(self.problem, privacy, self.planner)[0]
 
     def informed(self, center: FloatArray, length: float) -> CenteredPlan:
-        """Return the plan for a released center, shape (p,), and length, with the same budgets.
-
-        Where the length is not clearly shorter than what the ranges allow, the columns stay as they are.
-        """
+        """Return the plan for a released center (p,) and length; columns stay if it is not clearly shorter."""
         moved = length <= TUNING.worth * float(np.linalg.norm(self.half_widths))
         problem = centered(self.problem, length) if moved else self.problem
         then = self.planner(problem, self.then.privacy)[0]
@@ -236,10 +228,7 @@ class CenteredPlan(TwoStagePlan):
 
 @algorithms.recorded("recentring")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[CenteredPlan, ...]:
-    """Return the plan, or nothing where the method does not apply: no numeric columns, no constant, too few records.
-
-    The `planner` plans the ordinary methods.
-    """
+    """Return the plan, or nothing without numeric columns, without a constant, and for too few records."""
     algorithms.check_relation(privacy)
     algorithms.require_average(problem)
     widths = numeric_half_widths(problem.domain)
@@ -267,9 +256,8 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
 def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     """Return the problem over moved records: numeric columns first, of that length; then the other blocks.
 
-    Coefficients of shorter records are larger: the comparator norm's share of the numeric columns is for predictions
-    that spread as those of typical records do, that of the constant for the same intercepts. The constant feature is no
-    longer than the numeric columns: the intercept need not carry their means any more.
+    Coefficients of shorter records are larger: the comparator norm is for predictions that spread as before. The
+    constant feature is no longer than the numeric columns: the intercept need not carry their means any more.
     """
     domain = problem.domain
     widths = numeric_half_widths(domain)

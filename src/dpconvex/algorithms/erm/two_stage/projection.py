@@ -6,20 +6,11 @@ Lemma
     The projection P is drawn without looking at the data, from a stream that is independent of the noise, and moves
     each record by itself. So neighbors stay neighbors; given P the method protects them; and P together with what the
     method releases is as private as the release. The parameters in the columns as they were, ``P^T v``, are a function
-    of both.
+    of both (docs, Random projection; Kasiviswanathan and Jin 2016).
 Sensitivity
     The method's. A projected record is shortened to the length of the ball it was in.
 Assumptions
     Those of the method. That predictions survive a projection is for accuracy: privacy holds for any P.
-Why
-    Pure noise of an l2 sensitivity is as many times longer as there are columns; the best fit in m random directions
-    loses what `TypicalData.projection_bias` says (Johnson and Lindenstrauss 1984).
-Memory
-    One copy of the projected records, n rows of m and the other columns.
-
-References
-----------
-Kasiviswanathan and Jin (2016), "Efficient private empirical risk minimization for high-dimensional learning".
 """
 
 from __future__ import annotations
@@ -177,9 +168,6 @@ def projected(problem: LinearModelProblem, columns: int) -> LinearModelProblem:
 
 
 def projection(columns: int, kept: int, source: BitSource) -> FloatArray:
-    """Return the projection onto a uniformly random subspace, (kept, columns), times ``sqrt(columns / kept)``.
-
-    So the mean squared length of a projected vector is its own. Rows are orthogonal.
-    """
+    """Return the projection onto a uniformly random subspace, (kept, columns), scaled to keep mean squares."""
     normal = source.generator().standard_normal((columns, kept))
     return np.linalg.qr(normal)[0].T * np.sqrt(columns / kept)

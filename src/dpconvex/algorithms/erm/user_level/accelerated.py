@@ -15,16 +15,6 @@ Deviations (errata of the paper in brackets)
     Threshold noise once a phase (E3), deterministic weights (E4), subsets without replacement (E5), tests amplified
     together with their release, or not at all (E6), K at most n_i (E8), the last point instead of 0 on failure (E16),
     projections (E17), AC-SA in full (E18). A user counts the same whatever the number of records.
-
-======== ============================= ================================================
-Letter   Name here                     Meaning
-======== ============================= ================================================
-x_i      ``center``                    end of phase i; the last one is released
-D_i      ``slots``                     users of phase i
-q_t(Z)   ``batches[j](w)``             users' mean gradients at the point of step t
-g_t      ``mean``                      their robust mean with noise
-lambda_i ``phase.l2``                  weight of the phase's ridge around ``x_{i-1}``
-======== ============================= ================================================
 """
 
 from __future__ import annotations

@@ -2,32 +2,12 @@ r"""Phases of the accelerated method, and the bounds that choose them. All of it
 
 Phase i minimizes, over the ball of radius R and from ``x_{i-1}``, the mean of n_i fresh users' mean losses plus
 ``l2/2 |x|^2 + lambda_i/2 |x - x_{i-1}|^2``; its excess at the end is at most ``g_i`` (`accelerated_sgd`), with noise of
-mean square ``V^2 = d s^2`` (and ``L^2/(K m)`` where a step sees K users only).
+mean square ``V^2 = d s^2`` (and ``L^2/(K m)`` where a step sees K users only). One phase of all users has
+``lambda = 0``: ``g_1`` bounds the excess on the data (target "empirical"); what the population adds, one phase or
+several (``localized``), with restarts for strongly convex losses: docs, User gradients, Theorem 4 and after it.
 
-One phase of all users, ``lambda = 0``: ``g_1`` on the data (target "empirical"). On the population, for N = n m records
-drawn alike, the mean loss of a linear model is uniformly close to its expectation (`uniform`; docs, Theorem 4):
-
-    E F(x) - F(w) <= g_1 + 2 c L R/sqrt(N),    and <= (sqrt(k) + sqrt(k + g_1))^2,  k = 2 c^2 L^2/(l2 N), if l2 > 0,
-
-c = 1 for one output, ``sqrt(2 outputs)`` for several. With l2 the square of the noise counts, not the noise.
-
-Several (``localized``; the paper's localization with its constants made explicit): docs, User gradients, after Theorem
-4.
-
-Strongly convex losses (l2 > 0): the same again on a growing block of further users, from a point within ``sqrt(2
-bound/l2)`` of the minimizer (the reduction of Feldman, Koren and Talwar 2020, Section 5.1): each begins nearer.
-
-Printed constants of Algorithm 3, real-valued, and why it is never run with them. With ``l = floor(log2 n)`` phases, for
-``i = 1, ..., l``
-
-    n_i = (1 - 2^-q) n 2^(-iq),  lambda_i = lambda 2^(pi),  T_i = (1 + sqrt(beta/lambda_i)) log(ndm),
-    K_i = 500 log(n_i^2 m^2 e^epsilon/delta) (1/epsilon + n_i epsilon / sqrt(T_i log(1/delta))),
-    sigma_i = 1000 tau sqrt(T_i) log(n d e^epsilon/delta) / (epsilon n_i),
-
-``tau = L log(ndm)/sqrt(m)`` (the paper gives no constant), ``lambda = L/D (1/sqrt(nm) + sqrt(d)/(epsilon n sqrt(m)))``,
-``p = 3q + 2.5 + log_n sqrt(m)``, D the diameter. A minibatch needs ``K_i <= n_i``. The proof says that its conditions
-ensure that; they do not (erratum E8): ``T_i`` tends to ``log(ndm)``, so that in late phases ``K_i`` exceeds ``n_i`` for
-every n and every epsilon above about a tenth. And for ``K_i < n_i`` the proof of privacy has a gap (E6).
+`printed` has the constants of Algorithm 3, which are never run: a minibatch needs ``K_i <= n_i``, and the proof's
+conditions do not ensure it (erratum E8); for ``K_i < n_i`` the proof of privacy has a gap (E6).
 """
 
 from __future__ import annotations
@@ -165,10 +145,7 @@ def require_steps(bound: float) -> None:
 
 
 def population(facts: Facts, localized: bool | None) -> Schedule:
-    """Plan for the population: one phase, or several on disjoint users, with l2 in restarts.
-
-    None: the lesser bound; for one output that is one phase, whose generalization costs less than the first of several.
-    """
+    """Plan for the population: one phase, or several on disjoint users, with l2 in restarts; None: the lesser bound."""
     found = [] if localized else [uniform(facts)]
     if localized or (localized is None and facts.outputs > 1):
         found += [_restarted(facts, count) for count in (RESTARTS if facts.l2 else (1,))]
@@ -193,18 +170,13 @@ def _restarted(facts: Facts, restarts: int) -> tuple[float, list[Draft]]:
     """Return phases on so many blocks of users, each from within what the one before leaves."""
     drafts: list[Draft] = []
     radius, first, bound = facts.radius, 0, math.inf
-    for block in _growing(facts.n, restarts):
+    sizes = [facts.n * 2**k // (2**restarts - 1) for k in range(restarts - 1)]  # they double; the last has the rest
+    for block in (*sizes, facts.n - sum(sizes)):
         bound, part = _localized(facts, first, block, radius)
         drafts += part
         first += block
         radius = min(radius, math.sqrt(2 * bound / facts.l2)) if facts.l2 else radius
     return bound, drafts
-
-
-def _growing(n: int, blocks: int) -> list[int]:
-    """Return block sizes that double; the last block takes the rest."""
-    sizes = [n * 2**k // (2**blocks - 1) for k in range(blocks - 1)]
-    return [*sizes, n - sum(sizes)]
 
 
 def halves(first: int, n: int, phases: int) -> list[tuple[int, int]]:

@@ -2,15 +2,10 @@ r"""How the results of the parts of a phase become one released point: three way
 
 All take displacements from a point that is already released, one a part; one user moves one of them.
 
-`Guarded`
-    A mean that is released only if most displacements are close to one another (`mechanisms.RobustMean`, or the printed
-    `OutlierRemoval`). The radius is public and may be wrong: then the test fails.
-`Plain` ("sample and aggregate")
-    Displacements, or the points themselves, are cut to a public length c, so their mean moves by at most ``2 c / C``.
-    No test, no failure; better where the radius is not much smaller than c.
-`Searched` (private radius)
-    Above-threshold finds the first radius of a public grid at which the h-index is high, then the weighted mean is
-    released with noise for that radius; if none passes, the plain mean (docs, User-level privacy, Private radius).
+`Guarded`: a mean that is released only if most displacements are within a public radius of one another, which may be
+wrong: then the test fails. `Plain` ("sample and aggregate"): all are cut to a public length c: their mean moves by at
+most ``2 c / C``. `Searched`: above-threshold finds the first radius of a public grid at which the h-index is high, for
+the weighted mean; if none passes, the plain one (docs, User-level privacy, Private radius).
 """
 
 from __future__ import annotations
@@ -70,10 +65,7 @@ class Aggregate(ABC):
 @final
 @dataclass(frozen=True)
 class Guarded(Aggregate):
-    """Test whether most displacements are within `radius` of one another, then release their weighted mean.
-
-    Longer displacements than `clip` are shortened.
-    """
+    """Release the weighted mean of displacements cut to `clip`, if most are within `radius` of one another."""
 
     mean: GuardedMean
     radius: float

@@ -1,13 +1,8 @@
 r"""Users' mean gradients, of losses with kinks those of smooth stand-ins: vectors whose mean a step releases.
 
-Randomized (the paper, Section 4)
-    ``f_r(w) = E f(w + y)``, y uniform in the ball of radius r: L-Lipschitz, ``L sqrt(d)/r``-smooth, and ``f <= f_r <=
-    f + L r`` (the paper prints it the wrong way round, E12). A linear model sees y only through ``<y, x>``, which is
-    ``r |x| U`` with ``(1 + U)/2 ~ Beta((d+1)/2, (d+1)/2)``: one draw a record, fresh at every step. One draw a user
-    would keep a user's mean gradient from concentrating, one a step would leave an error that no mean reduces.
-Envelope (calibrated)
-    The Moreau envelope of the loss in its prediction, of width s: L-Lipschitz, ``X_2^2/s``-smooth, ``f - s A^2/2 <= f_s
-    <= f``, nothing random. The same error with a curvature smaller by ``2 sqrt(d)``.
+`Randomized` is the paper's (Section 4, E12), by one draw a record, fresh at every step: one draw a user would keep a
+user's mean gradient from concentrating, one a step would leave an error that no mean reduces. `Envelope` has the same
+error with a curvature smaller by ``2 sqrt(d)`` (docs, User gradients, Losses with kinks). Neither matters to privacy.
 """
 
 from __future__ import annotations

@@ -13,11 +13,9 @@ r"""Private means of user gradients, step after step on the same users: four way
     No test: vectors of length at most L have a mean of sensitivity ``2L/C``. Taken where its noise is the least.
 
 With disjoint batches of users in turn (Lemma B-8) each batch has a guard of its own, for its share of the steps.
-
-More users than can be compared with one another are put into cohorts (`mechanisms.cohorts`), by coins of their own at
-every step, whatever the order of the vectors. A step costs the same. AboveThreshold asks for the smallest excess of
-``H_g`` over ``s_g`` among cohorts: it moves by at most 1 when one user is replaced, and a step is bad if it is negative
-on either side, so that on both it is at most 0.
+Cohorts (`mechanisms.cohorts`) are drawn anew by coins at every step. AboveThreshold asks for the smallest excess of
+``H_g`` over ``s_g``: it moves by at most 1 when one user is replaced, and a step is bad if it is negative on either
+side, so that on both it is at most 0.
 """
 
 from __future__ import annotations
@@ -239,10 +237,7 @@ def sampled(
     clip: float,
     outliers: float,
 ) -> Guard:
-    """Plan `SampledGuard`: the dearest step that fits, found by bisection on its own epsilon.
-
-    Half of delta, as amplified, pays for tests that pass wrongly.
-    """
+    """Plan `SampledGuard`, the dearest step that fits; half of delta pays for tests that pass wrongly."""
     if privacy.delta < 1e-11:
         raise InvalidParameterError(
             "delta", privacy.delta, "must be at least 1e-11 for sampled steps", "Use all users in every step"

@@ -14,21 +14,9 @@ Sensitivity
 Failure
     The test is part of the release. A run whose test fails stops and returns what it released last (erratum E16), at
     first the origin, with a status. Privacy does not rest on L, on smoothness or on how records are distributed.
-Bound
-    `phased_schedule`: expected excess population risk of a model whose users have M records each.
 Deviations
     Calibrated: h-index test, deterministic weights, exact accounting; sample-and-aggregate where its noise is smaller;
     C, step sizes and number of phases minimize the bound. Radius 0 does not fail: `radius="private"` searches it.
-
-======== ================= =====================================================
-Letter   Name here         Meaning
-======== ================= =====================================================
-x_i      ``x``             what phase i released, projected
-D_{i,j}  ``users[j]``      users of part j (the paper's group j)
-eta_i    ``step_size``     step size
-x~_{i,j} ``walked[j]``     average iterate of part j, relative to x_{i-1}
-tau, C   ``aggregate``     constants of test and mean
-======== ================= =====================================================
 """
 
 from __future__ import annotations
@@ -161,10 +149,8 @@ def _names(phase: int) -> tuple[str, str]:
 class Pooled:
     """One pass of projected SGD, in the l2 ball of `radius`, over the pooled records of each of several parts.
 
-    A part's result is a function of the records of its own users, of a public start and of coins of its own: one user
-    moves one result. Of a user with more than `cap` records a random `cap` are taken, so a part of N users takes at
-    most ``N cap`` steps, a public number; a user with k records counts like ``min(k, cap)``, as in
-    `problems.data.users`.
+    A part's result is a function of its own users' records, a public start and coins of its own: one user moves one
+    result. Of a user at most `cap` random records are taken, so a part of N users takes at most ``N cap`` steps.
     """
 
     loss: LinearModelLoss

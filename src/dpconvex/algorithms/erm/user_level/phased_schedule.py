@@ -2,22 +2,15 @@ r"""Sizes, step sizes and releases of phased one-pass SGD: those that minimize i
 
 Bound
     Theorem 5 of the docs (User-level privacy), on the expected excess *population* risk over the ball of radius R, for
-    users with M records each, all drawn independently from one distribution: phase i has n_i users in C parts and
-    ``T_i = M floor(n_i / C)`` steps of size ``eta_i`` a part. A test that fails costs at most ``2 L R``.
+    users with M records each, all drawn independently from one distribution. A test that fails costs at most ``2 L R``.
 Radius
-    Lemma 4 of the docs: two parts' averages differ by more than ``b(l) eta L sqrt(T)``, ``b(l) = 2 (sqrt(l) + sqrt(l +
-    1))``, with probability at most ``e^-l``. In 200000 measured pairs the ratio stayed below 2.1; `PRACTICAL_SPREAD` is
-    the default, and the bound then presumes that it holds.
+    Lemma 4 of the docs: two parts' averages differ by more than ``b(l) eta L sqrt(T)`` with probability at most
+    ``e^-l``. In 200000 measured pairs the ratio stayed below 2.1; `PRACTICAL_SPREAD` is the default, and the bound then
+    presumes that it holds.
 Printed constants
-    With l = floor(log2 n) phases, ``C = 100 log(20 n m e^epsilon / delta) / epsilon``, and for ``i = 1, ..., l``
-
-        n_i = (1 - 2^-q) n 2^(-iq),  eta_i = eta 2^(-pi),  N_i = n_i / C,  T_i = N_i m,
-        tau_i = 1000 eta_i L sqrt(T_i) log(ndm),  sigma_i = 100 tau_i log^2(n/delta) / (epsilon C),
-
-    ``eta = D / (L sqrt(d m n epsilon))``, ``p = J + 3/2`` with ``m <= n^J``, D the diameter. To be run: C is raised to
-    ``150 log(20 e^epsilon / delta) / epsilon`` (erratum E2) and to an even integer (the proof needs it, see
-    `mechanisms.OutlierRemoval`), the other sizes are rounded down (E19). ``N_l >= 1`` is not implied by the theorem's
-    condition (E1): checked here, it takes more than 100000 users.
+    Those of `printed`. To be run: C is raised to ``150 log(20 e^epsilon / delta) / epsilon`` (erratum E2) and to an
+    even integer (the proof needs it, see `mechanisms.OutlierRemoval`), the other sizes are rounded down (E19).
+    ``N_l >= 1`` is not implied by the theorem's condition (E1): checked here, it takes more than 100000 users.
 """
 
 from __future__ import annotations
@@ -64,10 +57,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Schedule:
-    """All phases, a bound on the expected excess population risk, and what it rests on.
-
-    Releases are projected onto the ball, the last one where `projected` says so.
-    """
+    """All phases, a bound on the expected excess population risk, its source, whether the last is projected."""
 
     phases: tuple[Phase, ...]
     bound: float
@@ -129,10 +119,7 @@ def phase_sizes(n: int, phases: int) -> tuple[int, ...]:
 
 
 def calibrated(facts: Facts, groups: int | None = None, phases: int | None = None) -> Schedule:
-    """Return the schedule of least bound, among those with the given number of groups (C) and of phases.
-
-    Raises `InvalidParameterError` if there are fewer users than groups, or too few for the promise.
-    """
+    """Return the schedule of least bound for these numbers of groups (C) and phases; raise for too few users."""
     kinds = ("auto", "plain") if facts.kind == "auto" else (facts.kind,)  # a test also costs what its failure loses
     found = [_best_shape(replace(facts, kind=kind), groups, phases) for kind in kinds]
     _, shape, step, kind = min(found, key=lambda choice: choice[0])
@@ -147,7 +134,9 @@ def _best_shape(facts: Facts, groups: int | None, phases: int | None) -> tuple[f
     best, chosen, step = math.inf, None, 0.0
     counts = range(1, MOST_PHASES + 1) if phases is None else [phases]
     for sizes in (phase_sizes(facts.n, count) for count in counts):
-        for C in _part_counts(facts, sizes[-1]) if groups is None else [groups]:
+        most = max(sizes[-1], 1)
+        grid = {round(2 ** (k / 2)) for k in range(2 * int(math.log2(most)) + 1)} | {sizes[-1]}  # of ratio sqrt(2)
+        for C in sorted(grid & set(range(1, min(sizes[-1], 20_000) + 1))) if groups is None else [groups]:
             if min(sizes) < C:
                 continue
             for decay in STEP_DECAYS if len(sizes) > 1 else STEP_DECAYS[:1]:
@@ -158,12 +147,6 @@ def _best_shape(facts: Facts, groups: int | None, phases: int | None) -> tuple[f
                 if bounds[at] < best:
                     best, chosen, step = float(bounds[at]), shape, float(etas[at])
     return best, chosen, step, facts.kind
-
-
-def _part_counts(facts: Facts, most: int) -> list[int]:
-    """Return the candidates for C: a grid of ratio ``sqrt(2)``."""
-    grid = {round(2 ** (k / 2)) for k in range(2 * int(math.log2(max(most, 1))) + 1)} | {most}
-    return sorted(grid & set(range(1, min(most, 20_000) + 1)))
 
 
 def _steps(facts: Facts, shape: _Shape) -> list[int]:
@@ -287,10 +270,7 @@ def printed(
     q: float | None = None,
     groups: float | None = None,
 ) -> Printed:
-    """Return the printed constants, or those with another number of groups C.
-
-    By default ``q = 1 / log n``, which nearly maximizes the last phase.
-    """
+    """Return the printed constants, or with another C; ``q = 1 / log n`` nearly maximizes the last phase."""
     q = 1 / math.log(n) if q is None else q
     C = 100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon if groups is None else groups
     p, eta = math.log(m) / math.log(n) + 1.5, diameter / (lipschitz * math.sqrt(dim * m * n * epsilon))
@@ -307,11 +287,7 @@ def printed(
 
 
 def paper(facts: Facts) -> Schedule:
-    """Return the printed algorithm as it can be run.
-
-    Raises `InvalidParameterError` if a group of the last phase would have no user, or the exact cost of the printed
-    noise exceeds the promise.
-    """
+    """Return the printed algorithm as it can be run; raise for an empty group and for a cost above the promise."""
     privacy, n, m, d = facts.privacy, facts.n, facts.records, facts.dim
     epsilon, delta = privacy.epsilon, privacy.delta
     if epsilon > 10:

@@ -1,0 +1,174 @@
+"""What most people would try first: the clipped mean, the median of every coordinate, and descent from the origin.
+
+Guarantee
+    (epsilon, delta) for neighbors that replace one record (or user, of one point); with ``delta = 0`` the coordinate
+    medians are pure.
+Lemma, clipped mean
+    The mean of n points of norm at most R has l2 sensitivity ``2 R / n``. Rounding of the sums, at most ``n 2^-53``
+    of R on either data set, is added. It is not robust: it is at most ``f(median)`` from the median, so it loses at
+    most R on the objective, and noise adds its length.
+Lemma, coordinate medians
+    Each coordinate's median is ``epsilon_0``-DP (`MedianMechanism`). With ``delta = 0``, ``epsilon_0 = epsilon / d``.
+    Otherwise each is charged as the Gaussian that covers it (`BoundedRange`), and ``d mu_0^2 <= mu^2``, which grants
+    each coordinate about ``1.6 mu / sqrt(d)``. Strong on symmetric data, biased on skewed ones.
+Lemma, descent from the origin (DP-GD; Haghifam, Steinke and Ullman 2024, the plain baseline of their implementation)
+    T gradients of sensitivity ``2 / n`` (`noisy_descent`). Their length is at most 1 and a minimizer lies in the ball,
+    so the expected excess of the average is at most ``R^2 / (2 T eta) + eta (1 + d sigma^2) / 2``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from dpconvex import _rounding
+from dpconvex._types import FloatArray
+from dpconvex.algorithms import PredictedError, recorded
+from dpconvex.algorithms.location.base import LocationResult, OneStagePlan, Points, check
+from dpconvex.algorithms.location.noisy_descent import NoisyGradients
+from dpconvex.mechanisms import GaussianMechanism, MedianMechanism, Planned
+from dpconvex.mechanisms.selection import RANK
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy.events.basic import covered_range
+from dpconvex.privacy.profiles import largest_mu
+from dpconvex.problems import PointDomain
+from dpconvex.problems.data import summation
+from dpconvex.problems.data.sources import totals
+from dpconvex.randomness import BitSource
+
+MEAN, COORDINATE = "mean", "median of a coordinate"
+LEMMA = "the mean of n points of a ball moves by at most 2 R / n, plus rounding"
+MOST_STEPS = 1000
+
+
+@final
+@dataclass(frozen=True)
+class ClippedMeanPlan(OneStagePlan):
+    """Constants of one noisy mean."""
+
+    mechanism: GaussianMechanism
+    algorithm: ClassVar[str] = "clipped_mean"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    theorem = "Gaussian mechanism on the mean of clipped points, exact profile (Balle and Wang 2018)"
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {MEAN: self.mechanism}
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        R, noise = self.domain.radius_bound, self.mechanism.sigma * math.sqrt(self.domain.dim)
+        return PredictedError(min(2 * R, R + noise), R, "the mean loses at most R, and noise its root mean square")
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"sigma": self.mechanism.sigma}
+
+    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
+        size = self.domain.radius_bound * (1 + 1e-9)
+        parts = totals(points, points, lambda X, _: (_sums(X, size),))[0]
+        location = self.mechanism.release(summation.vector(parts) / self.n, MEAN, source, ledger)
+        return LocationResult(location, self.certificate(source), self)
+
+
+def _sums(X: FloatArray, size: float) -> FloatArray:
+    """Return the parts (3, dim) of the sum of some points (`summation`)."""
+    panels = (X[i : i + summation.MOST_ROWS] for i in range(0, len(X), summation.MOST_ROWS))
+    found = [summation.vector_parts(rows, np.ones(len(rows)), size) for rows in panels]
+    return np.sum([np.zeros((3, X.shape[1])), *found], axis=0)
+
+
+@recorded("clipped_mean")
+def plan_mean(domain: PointDomain, n: int, privacy: PrivacyParams) -> ClippedMeanPlan:
+    """Plan a noisy mean; it needs ``delta > 0``."""
+    check(n, privacy)
+    R = domain.radius_bound
+    reach = _rounding.sum_up((_rounding.ratio_up(2 * R, n), _rounding.product_up(2.0**-51, n, R)))
+    moved = Sensitivity(reach, "l2", LEMMA, unit=privacy.unit)
+    mechanism = GaussianMechanism.calibrate(moved, privacy.epsilon, privacy.delta, domain.dim)
+    return ClippedMeanPlan(domain, n, privacy, mechanism)
+
+
+@final
+@dataclass(frozen=True)
+class CoordinateMedianPlan(OneStagePlan):
+    """Constants of d medians."""
+
+    mechanism: MedianMechanism  #: for one coordinate
+    algorithm: ClassVar[str] = "coordinate_median"
+    noise_name = "exponential mechanism"
+    theorem = "Exponential mechanism with rank utility for every coordinate (McSherry and Talwar 2007)"
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (replace(self.mechanism.planned(COORDINATE), times=self.domain.dim),)
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"epsilon_of_a_coordinate": self.mechanism.epsilon}
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return self.mechanism.exact_bits(source)
+
+    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
+        columns = points.T  # one release a coordinate
+        location = np.array([self.mechanism.release(column, COORDINATE, source, ledger) for column in columns])
+        return LocationResult(location, self.certificate(source), self)
+
+
+@recorded("coordinate_median")
+def plan_medians(domain: PointDomain, n: int, privacy: PrivacyParams) -> CoordinateMedianPlan:
+    """Plan a median for each coordinate."""
+    check(n, privacy, pure=True)
+    R, d, rank = domain.radius_bound, domain.dim, replace(RANK, unit=privacy.unit)
+    if privacy.pure:
+        each = MedianMechanism(_rounding.ratio_down(privacy.epsilon, d), -R, R, n, sensitivity=rank)
+        return CoordinateMedianPlan(domain, n, privacy, each)
+    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12) / math.sqrt(d)  # accountants round up
+    return CoordinateMedianPlan(domain, n, privacy, MedianMechanism(covered_range(mu), -R, R, n, "gaussian", rank))
+
+
+@final
+@dataclass(frozen=True)
+class OriginDescentPlan(OneStagePlan):
+    """Constants of one descent."""
+
+    gradients: NoisyGradients
+    step: float  #: step size
+    algorithm: ClassVar[str] = "origin_descent"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    theorem = "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (self.gradients.release,)
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        R, squares = self.domain.radius_bound, 1 + self.domain.dim * self.gradients.mechanism.sigma**2
+        bound = R**2 / (2 * self.gradients.times * self.step) + self.step * squares / 2
+        return PredictedError(min(2 * R, bound), R, "projected subgradient descent, in expectation")
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"steps": self.gradients.times, "step": self.step}
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return self.gradients.mechanism.exact_bits(source)
+
+    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
+        origin, ball = np.zeros(self.domain.dim), self.domain.radius_bound
+        location = self.gradients.descend(points, origin, ball, self.step, source, ledger)
+        return LocationResult(location, self.certificate(source), self)
+
+
+@recorded("origin_descent")
+def plan_descent(domain: PointDomain, n: int, privacy: PrivacyParams) -> OriginDescentPlan:
+    """Plan a descent from the origin; it needs ``delta > 0``."""
+    check(n, privacy)
+    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # accountants round up; rho = mu^2 / 2
+    steps = min(MOST_STEPS, max(1, round(n**2 * mu**2 / (256 * domain.dim))))
+    step = 2 * domain.radius_bound * math.sqrt(domain.dim / 6) / (mu * n)
+    gradients = NoisyGradients.of_mu("gradient from the origin", n, domain.dim, mu, steps, privacy.unit)
+    return OriginDescentPlan(domain, n, privacy, gradients, step)
