@@ -72,6 +72,7 @@ class Pieces:
         return self.derivatives(z) * self.offsets
 
     def take(self, rows: NDArray[np.intp]) -> Pieces:
+        """Return some of the functions."""
         return Pieces(self.slopes[rows], self.offsets[rows], self.lower[rows], self.upper[rows])
 
 
@@ -85,22 +86,28 @@ class Curves:
     targets: FloatArray
 
     def values(self, points: FloatArray) -> FloatArray:
+        """As for `Pieces`."""
         return self.loss.value(_inner(self.slopes, points), self.targets)
 
     def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
+        """As for `Pieces`."""
         reach = radius * np.linalg.norm(self.slopes, axis=1) * UP
         return self.loss.derivative(-reach, self.targets), self.loss.derivative(reach, self.targets)
 
     def derivatives(self, z: FloatArray) -> FloatArray:
+        """As for `Pieces`."""
         return self.loss.derivative(z, self.targets)
 
     def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
+        """As for `Pieces`."""
         return self.derivatives(z) - t
 
     def constants(self, z: FloatArray) -> FloatArray:
+        """As for `Pieces`."""
         return self.loss.value(z, self.targets) - self.derivatives(z) * z
 
     def take(self, rows: NDArray[np.intp]) -> Curves:
+        """Return some of the functions."""
         return Curves(self.loss, self.slopes[rows], self.targets[rows])
 
 
