@@ -24,7 +24,7 @@ from dpconvex.data.frames import codes, numbers, open_table, require_columns
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem
-from dpconvex.problems.linear.shapes import ExpectedShapes
+from dpconvex.problems.linear.expected_risk import ExpectedShapes
 
 OWN = "(missing)"
 """Name of the vertex of missing cells."""

@@ -13,9 +13,8 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.queries.base import QueryReleasePlan
-from dpconvex.algorithms.queries.models import ReleasedModel
 from dpconvex.algorithms.queries.registry import plan_queries
-from dpconvex.algorithms.queries.released_tables import Marginal, ReleasedTables
+from dpconvex.algorithms.queries.released_tables import Marginal, ReleasedModel, ReleasedTables
 from dpconvex.data import Schema
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -43,7 +43,6 @@ class LinearQueries(ABC):
     blocks: tuple[slice, ...]
     block_l2: float  #: largest l2 distance between two records' values of the queries of one block
     block_l1: float  #: the same in l1
-    block_square: float  #: largest sum of the squared values of one block's queries on one cell
 
     @abstractmethod
     def answers(self, weights: FloatArray) -> FloatArray:
@@ -72,16 +71,11 @@ class LinearQueries(ABC):
             total += self.block_combine(block, values[self.blocks[block]])
         return total
 
-    @abstractmethod
-    def describe(self) -> Mapping[str, Any]:
-        """JSON-ready public facts."""
-
     @final
     def clip_records(self, records: AnyArray) -> AnyArray:
-        """Return cells as int64, (n,), of cells (n,) or of the values of all columns (n, columns).
+        """Return cells as int64, (n,), of cells (n,) or of all columns' values (n, columns); of others cell or value 0.
 
-        What is no cell counts as cell 0, what is no value as value 0, so no record is dropped. `InvalidDataError`
-        unless `records` are integers of such a shape (public facts).
+        `InvalidDataError` unless `records` are integers of such a shape (public facts).
         """
         if records.ndim == 2:
             return np.asarray(np.ravel_multi_index(tuple(self.codes(records).T), self.shape))
@@ -148,10 +142,6 @@ class DenseQueries(LinearQueries):
     def block_l1(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.block_l2  # of one query
 
-    @property
-    def block_square(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return max(self.low**2, self.high**2)
-
     def answers(self, weights: FloatArray) -> FloatArray:
         return self.matrix @ weights
 
@@ -173,9 +163,6 @@ class DenseQueries(LinearQueries):
     def declared(self) -> DenseQueries:
         """Return queries of the same sizes and range: plans read no more of the matrix."""
         return replace(self, matrix=np.broadcast_to(np.float64(self.low), self.matrix.shape))
-
-    def describe(self) -> Mapping[str, Any]:
-        return {"queries": self.count, "cells": self.cells, "range": [self.low, self.high]}
 
 
 @final
@@ -202,7 +189,6 @@ class Marginals(LinearQueries):
     high: float = 1.0
     #: Root of 2: a record is in one cell of a table, and its replacement perhaps in another.
     block_l2 = _rounding.widen_up(math.sqrt(2.0))
-    block_square = 1.0  #: a cell is in one cell of a table
     center: int | None = None
     impossible: tuple[Zero, ...] = ()
     block_l1 = 2.0
@@ -298,17 +284,6 @@ class Marginals(LinearQueries):
         subset = self.subsets[table]
         categories = np.unravel_index(int(index) - int(self.offsets[table]), [self.shape[a] for a in subset])
         return subset, tuple(int(c) for c in categories)
-
-    def describe(self) -> Mapping[str, Any]:
-        stated = {} if self.center is None else {"center": self.center}
-        stated |= {"impossible": [list(map(list, pair)) for pair in self.impossible]} if self.impossible else {}
-        return stated | {
-            "queries": self.count,
-            "cells": self.cells,
-            "shape": list(self.shape),
-            "tables": [list(subset) for subset in self.subsets],
-            "range": [self.low, self.high],
-        }
 
 
 def _zeros(shape: tuple[int, ...], impossible: tuple[Any, ...]) -> tuple[Zero, ...]:

@@ -14,7 +14,7 @@ from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Fi
 from dpconvex.losses import AbsoluteLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
-from dpconvex.problems.linear.extension_risk import ExtensionRisk
+from dpconvex.problems.linear.truncated import ExtensionRisk
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Check, Estimate, exact, mean
 from dpconvex_experiments.heavy_tails.rates import PAPER

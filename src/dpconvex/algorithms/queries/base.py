@@ -3,10 +3,8 @@ r"""Private answers to many counting or averaging queries about one table: what 
 A record is a cell of a public domain; the data are n cells; a query is the mean of a bounded public function over the
 records. Every method here returns a histogram over the domain, from which every query, and records, follow for free.
 
-Guarantee
-    Of the methods. What they share reads the records once, clips them into the domain, and releases nothing itself.
-Fit
-    `fit_histogram` turns released (noisy) answers into a histogram: post-processing.
+What methods share reads the records once, clips them into the domain, and releases nothing itself. `fit_histogram`
+turns released answers into a histogram: post-processing.
 """
 
 from __future__ import annotations
@@ -22,12 +20,10 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import Plan, check_relation
-from dpconvex.algorithms.queries.models import Histogram, ReleasedModel
-from dpconvex.algorithms.queries.released_tables import ReleasedTables
+from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel, ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity
 from dpconvex.problems.data.sources import EncodedRows, totals
-from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.queries import LARGEST, LinearQueries
 from dpconvex.randomness import BitSource
 
@@ -107,11 +103,8 @@ class QueryReleasePlan(Plan):
     @final
     def record_sums(self, records: Any) -> FloatArray:
         """Return the sums of all queries over the records; those of marginals are whole numbers, and exact."""
-
-        def work(cells: AnyArray, _: AnyArray) -> Parts:
-            return (self.queries.record_sums(self.queries.clip_records(cells)),)
-
-        return totals(records, records, work)[0]
+        queries = self.queries
+        return totals(records, records, lambda cells, _: (queries.record_sums(queries.clip_records(cells)),))[0]
 
     @final
     def run(self, records: AnyArray | EncodedRows, source: BitSource) -> QueryResult:
@@ -120,20 +113,16 @@ class QueryReleasePlan(Plan):
         What lies outside the domain counts as cell or value 0. Plans that need `only_sums` also take rows whose
         features are values. Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
         """
-        if self.only_sums and isinstance(records, EncodedRows) and len(records) == self.n:
-            return self._ran(records, source)
-        cells = np.asarray(records)
-        if cells.shape not in ((self.n,), (self.n, len(self.queries.shape))) or cells.dtype.kind not in "iu":
-            raise InvalidDataError(
-                f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},) are planned, "
-                f"or ({self.n}, {len(self.queries.shape)})"
-            )
-        return self._ran(self.clip_records(cells), source)
-
-    def _ran(self, records: Any, source: BitSource) -> QueryResult:
+        read: Any = records
+        if not (self.only_sums and isinstance(records, EncodedRows) and len(records) == self.n):
+            cells, columns = np.asarray(records), len(self.queries.shape)
+            if cells.shape not in ((self.n,), (self.n, columns)) or cells.dtype.kind not in "iu":
+                what = f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},)"
+                raise InvalidDataError(f"{what} are planned, or ({self.n}, {columns})")
+            read = self.clip_records(cells)
         ledger = Ledger(self.privacy, self.releases)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            model, answers, tables = self._run(records, source, ledger)
+            model, answers, tables = self._run(read, source, ledger)
         return QueryResult(model, answers, tables, self.certificate(source), self)
 
 
@@ -153,10 +142,7 @@ def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:
 
 
 def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int, norm: str = "l2") -> Sensitivity:
-    """How far one replaced record of n moves the mean answers of `blocks` blocks with `count` queries in all.
-
-    Rounding of the computed means is included.
-    """
+    """How far one replaced record of n moves the computed mean answers of `blocks` blocks, `count` queries in all."""
     one, power = (queries.block_l2, 0.5) if norm == "l2" else (queries.block_l1, 1.0)
     exact = _rounding.product_up(one / n, blocks**power, 1 + 1e-12)
     return Sensitivity(_rounding.sum_up((exact, 2 * rounding(queries) * count**power * (1 + 1e-12))), norm, LEMMA)
@@ -170,8 +156,8 @@ def rounding(queries: LinearQueries) -> float:
 def planned_steps(queries: LinearQueries, sigma: float, tables: int) -> int:
     """Return the steps of `fit_histogram` after which its own error is below that of the noise, a public number.
 
-    After k steps the objective is within ``4 L log Z / k^2`` of its least value, ``L = blocks block_l2^2 / 4``. What
-    noise of deviation `sigma` leaves of it after the fit is ``count e^2 / 2``, with e of `noise_left`.
+    After k steps the objective is within ``4 L log Z / k^2`` of its least value, ``L = blocks block_l2^2 / 4``; noise
+    leaves ``count e^2 / 2`` of it, with e of `noise_left`.
     """
     smooth = 8 * tables * queries.block_l2**2 / 4 * math.log(queries.cells + 1)
     wanted = math.sqrt(smooth / queries.count) / max(noise_left(queries, sigma), 1e-9)
@@ -182,8 +168,7 @@ def noise_left(queries: LinearQueries, sigma: float) -> float:
     """Return a bound on the root mean square error of fitted answers, sigma that of the noise in them.
 
     The fit is at most as far from the noisy answers as the data are, so its squared errors sum to at most twice
-    ``max_z <noise, q(z)>``, in expectation at most ``sigma sqrt(2 block_square blocks log Z)`` (Nikolov, Talwar and
-    Zhang 2013). In experiments the *largest* error was at most that.
+    ``max_z <noise, q(z)>``, in expectation ``sigma block_l2 sqrt(blocks log Z)`` (Nikolov, Talwar and Zhang 2013).
     """
     width = queries.block_l2 / math.sqrt(2) * math.sqrt(2 * len(queries.blocks) * math.log(queries.cells + 1))
     return math.sqrt(2 * sigma * width / queries.count)
@@ -201,10 +186,8 @@ def fit_histogram(
     r"""Return weights over the cells whose answers are near `targets`: least squares over the simplex.
 
     Accelerated entropic mirror descent (Tseng 2008) on ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` from `start`
-    (cells,), near which the result stays where the answers leave a choice. Along directions within the simplex the
-    objective is ``sum_b times_b block_l2^2/4``-smooth in the l1 norm. Post-processing of whatever was released:
-    `targets` are the measured answers of each measured block, `times` how often it was measured, its weight. All
-    `steps` are taken.
+    (cells,), near which the result stays where answers leave a choice; ``sum_b times_b block_l2^2/4``-smooth in l1.
+    `targets` are the answers of each measured block, `times` how often it was measured, its weight.
     """
     curvature = sum(times.values()) * queries.block_l2**2 / 4
     everything = len(targets) == len(queries.blocks)

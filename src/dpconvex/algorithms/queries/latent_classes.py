@@ -8,12 +8,9 @@ Guarantee
     Post-processing: `fit` is handed `ReleasedTables` and public constants, and imports nothing that could hold records.
 Listing
     Weighted least squares by Adam, from the product of the one-way tables with random logits (a public seed). Every
-    fold of the cells is left out once; each fit keeps the model that predicts its left-out noisy cells best, and the
-    product itself is one candidate; the fits are averaged. With little noise, a public rule, left-out cells cost more
-    than they tell: the best numbers of steps are found with a tenth left out, then all cells are fitted with them.
-Mistake
-    Cells that the user declared impossible are fitted, with a large weight, and belong to no fold: else their weight,
-    and no noise, would say when to stop.
+    fold of the cells is left out once; each fit keeps the model that predicts its left-out noisy cells best, or the
+    product itself; the fits are averaged. With little noise, a public rule, left-out cells only say how many steps to
+    take. Impossible cells are fitted, with a large weight, and belong to no fold: else that would say when to stop.
 """
 
 from __future__ import annotations
@@ -25,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.queries.models import ReleasedModel, systematic
-from dpconvex.algorithms.queries.released_tables import ReleasedTables
+from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, systematic
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.queries import Zero
 
@@ -70,15 +66,14 @@ class LatentClasses(ReleasedModel):
     def _sample(self, size: int, generator: np.random.Generator) -> AnyArray:
         found = self._rounded(size, generator)
         bad = self._violates(found)
-        for _ in range(REDRAWS if bad.any() else 0):
-            found[bad] = self._rounded(int(bad.sum()), generator)
-            bad = self._violates(found)
+        for _ in range(REDRAWS):
             if not bad.any():
                 return found
+            found[bad] = self._rounded(int(bad.sum()), generator)
+            bad = self._violates(found)
         if bad.all():
-            raise InvalidParameterError(
-                "impossible", len(self.impossible), "leaves no record that the model would draw", "Declare fewer pairs"
-            )
+            what = "leaves no record that the model would draw"
+            raise InvalidParameterError("impossible", len(self.impossible), what, "Declare fewer pairs")
         found[bad] = found[~bad][generator.integers(0, int((~bad).sum()), int(bad.sum()))]
         return found
 

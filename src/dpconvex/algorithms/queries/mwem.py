@@ -13,8 +13,6 @@ Lemma
     adaptive rounds. Fits are post-processing.
 Assumptions
     Rounds, shares and fit steps are public. Rounding of the computed means is in both sensitivities.
-Bound
-    None holds for the last iterate of a fit. `predicted_error` is a measured rule for public planning: `typical_error`.
 """
 
 from __future__ import annotations
@@ -101,9 +99,12 @@ class MwemPlan(QueryReleasePlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        width = self.queries.high - self.queries.low
-        what = "measured rule for MWEM with replay; no bound is known"
-        return PredictedError(typical_error(self), width, what, proved=False)
+        queries, width = self.queries, self.queries.high - self.queries.low
+        unseen = max(0.0, 1 - self.rounds / len(queries.blocks))
+        fitted = width * math.sqrt(math.log(queries.cells) / (2 * self.rounds)) / 4
+        noise = self.sigma * math.sqrt(2 * math.log(2 * queries.count))
+        what = "measured rule for MWEM with replay; no bound is known"  # benchmarks, Synthetic data
+        return PredictedError(noise + unseen * fitted, width, what, proved=False)
 
     @property
     def expectation(self) -> float:
@@ -146,21 +147,6 @@ class MwemPlan(QueryReleasePlan):
         return self.answered(histogram)
 
 
-def typical_error(plan: MwemPlan) -> float:
-    """Return the largest error that was typical in experiments on simulated data (benchmarks, Synthetic data)."""
-    width = plan.queries.high - plan.queries.low
-    unseen = max(0.0, 1 - plan.rounds / len(plan.queries.blocks))
-    fitted = width * math.sqrt(math.log(plan.queries.cells) / (2 * plan.rounds)) / 4
-    noise = plan.sigma * math.sqrt(2 * math.log(2 * plan.queries.count))
-    return noise + unseen * fitted
-
-
-def default_rounds(queries: LinearQueries, n: int, rho: float) -> int:
-    """Rounds that balance what is left unmeasured with the noise of a measurement, at most one a block."""
-    signal = n * math.sqrt(2 * rho * math.log(queries.cells + 1)) / math.log(2 * queries.count)
-    return max(1, min(len(queries.blocks), 60, round(signal / 4)))
-
-
 @recorded("mwem")
 def plan(
     queries: LinearQueries,
@@ -173,8 +159,8 @@ def plan(
 ) -> MwemPlan:
     """Plan MWEM.
 
-    `rounds` is T, from public knowledge; default: `default_rounds`. Selections spend `selection_share` of the budget.
-    The fit after each round takes `fit_steps`.
+    `rounds` is T, from public knowledge; by default it balances what stays unmeasured with the noise of a measurement,
+    at most one a block. Selections spend `selection_share` of the budget. The fit after each round takes `fit_steps`.
     """
     check(queries, n, privacy)
     require_delta(privacy)
@@ -182,6 +168,7 @@ def plan(
     _validate.integer("fit_steps", fit_steps, at_least=1)
     rho = largest_rho(privacy.epsilon, privacy.delta) * (1 - 1e-9)
     if rounds is None:
-        rounds = default_rounds(queries, n, rho)
+        signal = n * math.sqrt(2 * rho * math.log(queries.cells + 1)) / math.log(2 * queries.count)
+        rounds = max(1, min(len(queries.blocks), 60, round(signal / 4)))
     _validate.integer("rounds", rounds, at_least=1)
     return MwemPlan(queries, n, privacy, rounds, rho, selection_share, fit_steps)

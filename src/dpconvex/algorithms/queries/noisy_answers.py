@@ -11,8 +11,7 @@ Assumptions
     The queries and their range are public. Fitting a histogram to the released answers is post-processing.
 Bound
     ``sigma sqrt(2 log(2 count))``, for Laplace noise ``b log(2 count)``, on the expected largest error of the *released
-    answers* about the data. The
-    histogram's answers are usually better where queries overlap; no bound on their largest error is claimed.
+    answers* about the data; none is claimed for the histogram's.
 """
 
 from __future__ import annotations

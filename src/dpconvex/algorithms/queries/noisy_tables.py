@@ -12,12 +12,10 @@ Lemma
     ``mu^2 = sum 2/sigma_A^2``; both are attained. Mechanisms add the rounding to their grids.
 Allocation
     A share h of the budget (of mu^2) for the one-way tables; inside both kinds in proportion to the cube root of the
-    cells, rounded to powers of ``2^(1/4)`` so that few scales, hence few entries of the ledger, exist. A sum of
-    ``c_A`` cells' noise is least for ``c^(1/2)`` (Laplace) and ``c^(2/3)`` (Gaussian); the fit makes up for most of it.
+    cells, rounded to powers of ``2^(1/4)`` so that few scales, hence few entries of the ledger, exist.
 Which tables
-    All pairs, while their noise is below what they tell; then the pairs with one column, the `center`; then no pair:
-    the columns' own tables alone, with the whole budget, so that noise never makes the result worse than independent
-    columns. Chosen from the mean total variation R of the raw noise, a public number (`MOST_RAW`).
+    All pairs, while their noise is below what they tell; then pairs with the `center`; then the columns'
+    own tables alone. Chosen from the mean total variation R of the raw noise, a public number (`MOST_RAW`).
 """
 
 from __future__ import annotations
@@ -36,8 +34,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import PredictedError, check_relation, recorded
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, fit_histogram, noise_left, planned_steps
 from dpconvex.algorithms.queries.latent_classes import FitPlan, fit
-from dpconvex.algorithms.queries.models import Histogram
-from dpconvex.algorithms.queries.released_tables import ReleasedTables
+from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedTables
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, Planned
 from dpconvex.mechanisms.gaussian import INFLATION
@@ -208,13 +205,7 @@ class NoisyTablesPlan(QueryReleasePlan):
 
 
 @recorded("noisy_tables")
-def plan(
-    queries: LinearQueries,
-    n: int,
-    privacy: PrivacyParams,
-    *,
-    relations: str = "auto",
-) -> NoisyTablesPlan:
+def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, relations: str = "auto") -> NoisyTablesPlan:
     """Plan noise on the tables of columns and of pairs of columns.
 
     `relations` says which pairs: ``"all"`` that the queries list, those with the column ``queries.center``, or

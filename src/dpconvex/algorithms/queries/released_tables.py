@@ -1,4 +1,4 @@
-r"""Noisy tables of one and two columns as they were released, and intervals for the data's own shares.
+r"""What a release of queries leaves: noisy tables with intervals for the data's own shares, and models of them.
 
 Guarantee
     Functions of released numbers and public facts only: no record reaches this module.
@@ -10,11 +10,15 @@ Known total (Gaussian)
     The cells of a table add up to n, so the mean residual is pure noise; without it the variance is
     ``(1 - 1/cells) sigma^2``. A one-way table is pooled with the row sums of the pairs that hold its column, weights
     inverse to the variances. Neither is used for Laplace noise, whose sums are no Laplace variables.
+Models
+    Distributions over the values of all columns. Records are drawn by *systematic rounding*: shares times the number of
+    records, rounded by one uniform number, so that counts are within one of what the model expects.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -23,8 +27,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
+from dpconvex.problems.queries import LARGEST
 
 GRID = 1 + 2.0**-18  # a step of the mechanism's grid is below 2^-20 of the scale
 
@@ -95,15 +100,70 @@ class ReleasedTables:
         return Marginal(shares, np.clip(found - reach, 0, 1), np.clip(found + reach, 0, 1), level)
 
     def report(self, names: Sequence[str], model: Callable[[tuple[int, ...]], FloatArray]) -> list[dict[str, Any]]:
-        """Return for each table its columns, the deviation of its noise, and how many such the model is away from it.
+        """Return for each table the deviation of its noise, how many such the model is away from it (root mean square).
 
-        The misfit is a root mean square: about 1 where noise explains it. ``fits``: inside all intervals of level 0.95.
+        About 1 where noise explains it. ``fits``: inside all intervals of level 0.95.
         """
         rows: list[dict[str, Any]] = []
         for subset, noisy, deviation in zip(self.subsets, self.noisy, self.deviations, strict=True):
             shares = model(subset)
             misfit = float(np.sqrt(np.mean((shares - noisy) ** 2))) / deviation
-            fits = self.interval(subset, shares, 0.95, True).fits
-            columns = [names[axis] for axis in subset]
+            fits, columns = self.interval(subset, shares, 0.95, True).fits, [names[axis] for axis in subset]
             rows.append({"columns": columns, "deviation": deviation, "misfit": misfit, "fits": fits})
         return rows
+
+
+class ReleasedModel(ABC):
+    """A public distribution over the combinations of values of some columns."""
+
+    shape: tuple[int, ...]  #: number of values of each column
+
+    @final
+    def marginal(self, axes: Sequence[int]) -> FloatArray:
+        """Return the shares of all combinations of values of some columns, one axis a column, in that order.
+
+        `InvalidParameterError` where they are more than 2^27.
+        """
+        sides = [self.shape[axis] for axis in axes]
+        if math.prod(sides) > LARGEST:
+            what = f"must have at most {LARGEST} combinations of values together"
+            raise InvalidParameterError("columns", tuple(axes), what, "Ask for fewer columns, or sample records")
+        return self._marginal(tuple(axes)).reshape(sides)
+
+    @abstractmethod
+    def _marginal(self, axes: tuple[int, ...]) -> FloatArray:
+        """Return the shares, of any shape, for distinct columns."""
+
+    @final
+    def sample(self, size: int, generator: np.random.Generator) -> AnyArray:
+        """Return `size` records, int64 (size, columns), in random order, systematically rounded."""
+        return generator.permutation(self._sample(_validate.integer("size", size, at_least=1), generator))
+
+    @abstractmethod
+    def _sample(self, size: int, generator: np.random.Generator) -> AnyArray:
+        """Return the records, in any order."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Histogram(ReleasedModel):
+    """One weight for every combination of values."""
+
+    shape: tuple[int, ...]
+    weights: FloatArray  #: (cells,): not negative, of sum 1
+
+    def _marginal(self, axes: tuple[int, ...]) -> FloatArray:
+        rest = tuple(set(range(len(self.shape))) - set(axes))
+        table = self.weights.reshape(self.shape).sum(axis=rest)
+        return table.transpose([sorted(axes).index(axis) for axis in axes])
+
+    def _sample(self, size: int, generator: np.random.Generator) -> AnyArray:
+        cells = systematic(self.weights, size, generator)
+        return np.stack(np.unravel_index(cells, self.shape), axis=1).astype(np.int64)
+
+
+def systematic(weights: FloatArray, size: int, generator: np.random.Generator) -> AnyArray:
+    """Return `size` positions, ascending, each as often as its weight says up to one: a single uniform decides."""
+    points = (np.arange(size) + generator.random()) / size
+    ends = np.cumsum(weights)
+    return np.minimum(np.searchsorted(ends / ends[-1], points, side="right"), len(weights) - 1)

@@ -15,7 +15,7 @@ Lemma
     are post-processing. Draw T would enter ``x^{T+1}`` only, so it is not made.
 Bound
     ``E max_j |q_j(data) - <q_j, x>| <= log(Z)/(tau_x T) + tau_x R^2/8 + log(2m)/(tau_y T) + tau_y R^2/2`` for full
-    batches: the sum of the players' regrets. Fresh batches: twice the y-part, and for the population.
+    batches, by the players' regrets. Fresh batches: twice the y-part, and for the population.
 """
 
 from __future__ import annotations
@@ -131,8 +131,7 @@ class SyntheticPlan(QueryReleasePlan):
             else:
                 means = queries.record_sums(records[(t - 1) * B : t * B]) / B
                 score += self.sampling.on_grid(self.tau_y * (means - queries.answers(x)))
-        histogram = total / self.steps
-        return self.answered(histogram)
+        return self.answered(total / self.steps)
 
 
 def _unit_range(queries: LinearQueries, batch: int) -> float:

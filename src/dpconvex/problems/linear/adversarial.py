@@ -16,10 +16,8 @@ Both are linear in rho before the loss and do not decrease in it. So put a varia
 ``a |w_g| <= q_g`` (g: all features for p = 2, each feature for p = infinity). What results is an ordinary linear model
 of records ``(x, c_i s/a, ..., c_i s/a)`` whose ridge is l2/(1 + a^2): as smooth as the loss, and strongly convex. A
 ball ``|w| <= R`` becomes the ball of radius ``sqrt(1 + a^2) R``. The slope ``a^2 = s sqrt(k) / X``, k cones, features
-of l2 norm at most X, makes smoothness over strong convexity least. (Lemma 1 of the docs, Adversarial training.)
-
-Source: Lowy and Razaviyayn, Section 5.2, with the closed form in place of their saddle point (docs, Adversarial
-training).
+of l2 norm at most X, makes smoothness over strong convexity least. (Lemma 1 of the docs, Adversarial training; Lowy and
+Razaviyayn, Section 5.2, with the closed form in place of their saddle point.)
 """
 
 from __future__ import annotations
@@ -68,10 +66,6 @@ class Attack:
         squared = math.fsum((domain.l2**2, 2 * s * plain.l1, domain.n_features * s * s))
         return _rounding.widen_up(math.sqrt(squared))
 
-    def dual_norm(self, w: FloatArray, domain: DataDomain) -> float:
-        """Return what unit perturbations can do to a prediction: the dual norm of the features' coefficients."""
-        return float(np.linalg.norm(w[: domain.n_features], 2 if self.norm == "l2" else 1))
-
     def mean_dual_norm(self, domain: DataDomain) -> float:
         """Return a bound on ``E|z|_{p*} / E|z|_2`` over the features' coefficients, z isotropic of length domain.dim.
 
@@ -91,29 +85,24 @@ class Attack:
 
         `z` are the predictions (n,) of the parameters `w` without the attack, `y` the targets (n,).
         """
-        rho = self.radius * self.dual_norm(w, domain)
+        rho = self.radius * float(np.linalg.norm(w[: domain.n_features], 2 if self.norm == "l2" else 1))  # dual norm
         return np.maximum(loss.value(z - rho, y), loss.value(z + rho, y))
 
     def check(self, loss: LinearModelLoss, tilt: float) -> None:
         """Raise `InvalidParameterError` where there is no exact smooth form of the problem."""
+        piecewise = isinstance(loss, PiecewiseLinearLoss)
         if loss.n_outputs > 1:
-            raise InvalidParameterError(
-                "attack_radius",
-                self.radius,
-                "must be 0 for several outputs: the worst perturbation has no closed form there",
-                "Use two classes with a loss of one margin (logistic, hinge)",
-            )
-        if isinstance(loss, PiecewiseLinearLoss) and tilt:
+            reason = "must be 0 for several outputs: the worst perturbation has no closed form there"
+            remedy = "Use two classes with a loss of one margin (logistic, hinge)"
+        elif piecewise and tilt:
             reason = f"must be 0 for a tilted {loss.name} loss"
             remedy = "Use tilt=0, or a smooth loss of the margin (logistic, smoothed hinge)"
-            raise InvalidParameterError("attack_radius", self.radius, reason, remedy)
-        if not isinstance(loss, PiecewiseLinearLoss) and not (isinstance(loss, SmoothLoss) and loss.sides == 1):
-            raise InvalidParameterError(
-                "attack_radius",
-                self.radius,
-                f"must be 0 for the {loss.name} loss: under attack it is neither smooth nor piecewise linear",
-                "Use a classifier of two classes, or quantile regression without smoothing",
-            )
+        elif not piecewise and not (isinstance(loss, SmoothLoss) and loss.sides == 1):
+            reason = f"must be 0 for the {loss.name} loss: under attack it is neither smooth nor piecewise linear"
+            remedy = "Use a classifier of two classes, or quantile regression without smoothing"
+        else:
+            return
+        raise InvalidParameterError("attack_radius", self.radius, reason, remedy)
 
 
 @final
@@ -133,8 +122,7 @@ class Lift:
     def radius(self) -> float:
         """The attack's, or what cancels the features of every record if that is less: the minimizer is the same.
 
-        Such an adversary brings the loss of any coefficients at least to that of coefficients 0, which the ridge likes
-        best; a stronger one cannot do more to coefficients 0. The cap keeps the lifted problem well conditioned.
+        For such an adversary the ridge likes coefficients 0 best, and a stronger one cannot do more to those.
         """
         features = _plain(self.plain)
         return min(self.attack.radius, features.l2 if self.attack.norm == "l2" else features.linf)
@@ -161,16 +149,20 @@ class Lift:
 
     def column(self, loss: LinearModelLoss, targets: FloatArray) -> FloatArray:
         """Return the further feature of every record, shape (n,)."""
-        return self.radius / self.slope * _shift(loss, targets)
+        shift = -targets  # the c of the module docstring
+        if isinstance(loss, PiecewiseLinearLoss):
+            lo, hi = loss.slope_interval(targets)
+            shift = (hi + lo) / (hi - lo)
+        return self.radius / self.slope * shift
 
     def linear(self, loss: LinearModelLoss) -> FloatArray | None:
         """Return the coefficients of the linear term (lifted dim,); None where there is none."""
-        charge = _charge(loss)
-        if charge == 0:
+        if not isinstance(loss, PiecewiseLinearLoss):
             return None
-        out = np.zeros(self.domain.dim)
+        lo, hi = (float(end[0]) for end in loss.slope_interval(loss.clip_targets(np.ones(1))))  # any target
+        charge, out = -2 * hi * lo / (hi - lo), np.zeros(self.domain.dim)
         out[self.plain.n_features : self.domain.n_features] = charge * self.radius / self.slope
-        return out
+        return out if charge else None
 
     def constraint(self, radius: float) -> SecondOrderCones:
         """Return the cones, for parameters of norm at most `radius` (may be infinite)."""
@@ -187,19 +179,3 @@ class Lift:
 def _plain(domain: DataDomain) -> DataDomain:
     """The domain without the constant feature, which nobody can attack."""
     return DataDomain(domain.blocks)
-
-
-def _shift(loss: LinearModelLoss, targets: FloatArray) -> FloatArray:
-    """The c of the module docstring, between -1 and 1."""
-    if not isinstance(loss, PiecewiseLinearLoss):
-        return -targets
-    lo, hi = loss.slope_interval(targets)
-    return (hi + lo) / (hi - lo)
-
-
-def _charge(loss: LinearModelLoss) -> float:
-    """The charge of the module docstring; the same for every target."""
-    if not isinstance(loss, PiecewiseLinearLoss):
-        return 0.0
-    lo, hi = (float(end[0]) for end in loss.slope_interval(loss.clip_targets(np.ones(1))))
-    return -2 * hi * lo / (hi - lo)

@@ -1,8 +1,7 @@
 r"""What a plan may expect of ordinary data, from public facts: the guess that ranks plans. Privacy never rests on it.
 
-A bound on the error holds for every data set, and is far from what happens on one: plans whose bounds have different
-proofs cannot be compared by them. So plans also state an *expected* error: the excess loss of a quadratic model of the
-risk at its minimizer, for a data set that the schema makes one expect.
+Bounds with different proofs cannot be compared, so plans also state an *expected* error: the excess loss of a quadratic
+model of the risk at its minimizer, for a data set that the schema makes one expect.
 
 Model (docs, Which algorithm, has the reasons)
     Columns are independent but for the blocks; levels of a one-hot block are equally frequent, numeric columns on
@@ -13,6 +12,11 @@ Directions
     The Hessian is taken to be diagonal in: the directions within each block that sum to 0, the numeric columns, and
     ``mu = (s_j / sqrt(d_j))_j``, which alone has curvature in the span of the constant and the means of blocks. Where
     blocks are centered their means are 0, and mu is that of the constant and of the numeric columns.
+Shapes, one a column (docs, Additive models, section 4)
+    A block's values at its vertices have mean 0 and a public covariance; numeric columns are a straight line that
+    reaches one logit at the ends plus a Brownian motion. What that does between two knots no vertex can follow: it
+    counts as bias, less the more knots there are. Directions are those of a block in which both curvature and ridge
+    are diagonal, in the new coordinates v of ``w = F v``.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from functools import cache, cached_property
 from typing import Any, TypeVar, cast, final
 
 import numpy as np
+from scipy.linalg import block_diag, eigh
 from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import expit
 
@@ -34,6 +39,7 @@ from dpconvex.problems.data.factor import Factor
 
 Size = TypeVar("Size", float, FloatArray)
 
+LEAST = 1e-9  # curvature of a direction without expected records, relative to the largest of its block
 MEAN, NUMERIC = -1, -2
 """In the place of a block: the mean direction, and directions of all columns that are bounded one by one."""
 
@@ -41,12 +47,7 @@ MEAN, NUMERIC = -1, -2
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """What is guessed of ordinary data.
-
-    The spread was chosen on one table (Adult), the law of numeric columns after a look at others, the decay on tables
-    that no benchmark uses (digits, wine, diabetes, Boston housing: 1.3 to 2.3). `benchmarks/prediction.py` compares
-    expected with measured errors (docs, Which algorithm).
-    """
+    """What is guessed of ordinary data; where from: docs, Which algorithm, and `benchmarks/prediction.py`."""
 
     spectrum_quantiles: int = 9  #: how many quantiles of the spectrum stand for one direction
     rank_power: float = 1.5  #: the moments of a ball's directions fall with this power of their rank
@@ -67,24 +68,16 @@ def typical_curvature(loss: LinearModelLoss) -> float:
     """Guess of the loss's mean second derivative in the prediction at a fitted model, per output."""
     slope = loss.slope_bound
     if loss.task == "classification":
-        decided = ORDINARY.decided_curvature * _even(loss) * loss.curvature_trace / loss.curvature_rank
+        rates = loss.rates  # undecided predictions: curvature at these over that at equal ones
+        even = 1.0 if rates is None else math.fsum(p * (1 - p) for p in rates) / (1 - 1 / len(rates))
+        decided = ORDINARY.decided_curvature * even * loss.curvature_trace / loss.curvature_rank
         return min(decided, ORDINARY.kink_density * slope)
     return min(loss.curvature_bound, 2 * slope)  # targets have a range of about 2
 
 
-def _even(loss: LinearModelLoss) -> float:
-    """Curvature of undecided predictions, ``sum p (1 - p)``, at the public rates over that at equal ones."""
-    if loss.rates is None:
-        return 1.0
-    return math.fsum(p * (1 - p) for p in loss.rates) / (1 - 1 / len(loss.rates))
-
-
 @dataclass(frozen=True, eq=False)
 class TypicalData:
-    """Directions in which the risk of typical data curves; quadratic model of its excess.
-
-    Arrays of shape (g,) are about directions, those of shape (m,) about the blocks of the domain.
-    """
+    """Quadratic model of the risk's excess on typical data: g directions in which it curves, m blocks."""
 
     count: FloatArray  #: how many directions stand behind each entry, all outputs together; fractions occur
     curvature: FloatArray  #: second derivative of the risk, positive, (g,)
@@ -99,10 +92,7 @@ class TypicalData:
 
     @classmethod
     def of(cls, domain: DataDomain, loss: LinearModelLoss, radius: float, factor: Factor | None = None) -> TypicalData:
-        """Return the guess for the average loss of a linear model; the radius is the comparator norm.
-
-        With a factor, directions are those of the new coordinates.
-        """
+        """Return the guess for the average loss; `radius`: the comparator norm. A factor: in the new coordinates."""
         blocks, outputs = domain.all_blocks, loss.n_outputs
         levels = np.array([block.size for block in blocks])
         size = levels if factor is None else np.array(factor.ranks)
@@ -161,9 +151,9 @@ class TypicalData:
         return self._excess(self.signal)
 
     def variances(self, deviations: FloatArray) -> FloatArray:
-        """Return the variance in each direction (g,) of independent noise whose deviations are equal inside blocks.
+        """Return the variance in each direction (g,) of noise, its deviations (dim,) or (k, dim) equal in blocks.
 
-        They are given for each parameter, (dim,), or k times that, (k, dim); of several outputs the first counts.
+        Of several outputs the first counts.
         """
         of_block = np.square(deviations.take(self.start, -1))
         common = (of_block @ self.numeric)[..., None], (of_block @ self.mean)[..., None]
@@ -179,10 +169,7 @@ class TypicalData:
         return self.bias + self._excess(np.square(ridge / (self.curvature + ridge)) * self.signal)
 
     def gradient_noise(self, l2: Size, deviations: FloatArray) -> Size:
-        """Expected excess from a random linear term of the ridge objective, deviations of shape (dim,).
-
-        Of each `l2`, where it is an array of shape (k,); deviations are then of shape (k, dim).
-        """
+        """Expected excess from a random linear term, deviations (dim,), of the ridge objective; (k, dim) for k `l2`."""
         ridge: Any = np.asarray(l2)[..., None]
         return self._excess(self.variances(deviations) / np.square(self.curvature + ridge))
 
@@ -197,8 +184,7 @@ class TypicalData:
     def projection_bias(self, blocks: Sequence[int], columns: int) -> float:
         """Expected excess of the best fit when all columns of `blocks` are projected to `columns` random directions.
 
-        A random subspace of dimension m loses, of a direction of curvature h, the share ``k / (h + k)``, where
-        ``sum h / (h + k) = m`` (the deterministic equivalent of a random projection), m below the number of columns.
+        These lose, of a direction of curvature h, the share ``k / (h + k)``, ``sum h / (h + k) = columns``.
         """
         among = np.isin(self.block, blocks)
         h, count = self.curvature[among], self.count[among]
@@ -236,8 +222,7 @@ def _power_law(size: int) -> tuple[FloatArray, FloatArray]:
 def squared_reach(block: Block) -> float:
     """Square of the coefficients' norm that about 2 logits a block need: in the comparator norm, and its share of it.
 
-    One-hot columns of bound 1 (the constant too), a numeric column of half-width 1/2: 4; in proportion to the inverse
-    square of the bound. A ball counts as so many columns: its records are about as long as its bound.
+    One-hot columns of bound 1, a numeric column of half-width 1/2: 4; as the inverse square of the bound otherwise.
     """
     if block.norm == "linf":
         return block.size / block.bound**2
@@ -254,13 +239,10 @@ def reach_share(domain: DataDomain, norm: BlockNorm) -> float:
 def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
     """Return the excess `target` loss of the minimizer of `loss`, which stands in for it; both of one prediction.
 
-    Classes: both estimate the same logit. Logits have a normal law of deviation 2 (the result changes little between
-    1.5 and 4), labels follow them, and only the scale of the predictions is fitted; with public rates, which give the
-    logits their mean, a shift too.
-    Numbers: residuals have an exponential law, for symmetric ones would cost nothing, and only a shift is fitted.
+    Classes: logits are normal of deviation 2, labels follow them, only the scale is fitted; with public rates, which
+    give the logits their mean, a shift too. Numbers: residuals are exponential, and only a shift is fitted.
     """
-    found = _logit_excess(loss, target) if loss.task == "classification" else _shift_excess(loss, target)
-    return max(0.0, found)
+    return max(0.0, (_logit_excess if loss.task == "classification" else _shift_excess)(loss, target))
 
 
 def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
@@ -298,3 +280,78 @@ def _logit_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
         return risk(target, *found.x) - risk(target, 1.0)
     found = minimize_scalar(lambda scale: risk(loss, scale), bounds=(0.1, 10.0), method="bounded")
     return risk(target, float(found.x)) - risk(target, 1.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ExpectedShapes:
+    """What is expected of each block of a domain, the constant feature included."""
+
+    moments: tuple[FloatArray, ...]  #: Second moments of the block's features about their mean, (d, d)
+    signals: tuple[FloatArray, ...]  #: Covariance of the values of its shape, squared logits, (d, d)
+    misfit: float  #: Mean square of what shapes do between their knots, squared logits
+
+    def typical(self, loss: LinearModelLoss, factor: Factor, unit: float) -> TypicalShapes:
+        """Return the quadratic model of the risk; `unit` is the square of what stands for a logit."""
+        kappa, contrasts = typical_curvature(loss), max(1, loss.n_outputs - 1)
+        count = ORDINARY.spectrum_quantiles
+        spread = np.exp(-np.linspace(0.0, 0.5 + math.log(factor.domain.dim), count))
+        spread *= count / spread.sum()
+        lost = typical_curvature(loss.usual) / 2 * self.misfit * unit
+        curvature, signal, mixing, vectors = [], [], [], []
+        for part, moments, values in zip(factor.matrices, self.moments, self.signals, strict=True):
+            root = part.toarray()
+            h, along = eigh(root.T @ moments @ root)
+            back = along.T @ np.linalg.pinv(root)
+            curvature.append(np.maximum(h, LEAST * max(h[-1], LEAST)))
+            signal.append(np.einsum("ij,jk,ik->i", back, values, back))
+            mixing.append(np.square(along))
+            vectors.append(root @ along)
+        if loss.rates is not None:  # parameters 0 predict the mean then
+            signal[-1] = np.zeros_like(signal[-1])
+        h, which = np.concatenate(curvature), np.repeat(np.arange(len(curvature)), factor.ranks)
+        numbers = np.array(factor.ranks)
+        return TypicalShapes(
+            np.full(len(h) * count, contrasts / count),
+            np.outer(spread, kappa * h).ravel(),
+            np.tile(np.concatenate(signal) * unit / contrasts, count),
+            np.tile(which, count),
+            np.cumsum(numbers) - numbers,
+            numbers,
+            np.zeros(len(numbers)),
+            np.zeros(len(numbers)),
+            (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual)) + lost,
+            np.tile(cast(FloatArray, block_diag(*mixing)), count),
+            cast(FloatArray, block_diag(*vectors)),
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TypicalShapes(TypicalData):
+    """Quadratic model whose directions mix the coordinates of a block; g directions, r coordinates."""
+
+    mixing: FloatArray  #: Share of each coordinate's variance in each direction, (r, g)
+    vectors: FloatArray  #: Each direction as values at the vertices, (dim, r); they come first among the g
+
+    def variances(self, deviations: FloatArray) -> FloatArray:
+        return np.square(deviations[..., : len(self.mixing)]) @ self.mixing
+
+    def noise_costs(self, l2: float) -> FloatArray:
+        """As for others; noise is as long in each direction as that is at the vertices."""
+        length = np.tile(np.square(self.vectors).sum(0), ORDINARY.spectrum_quantiles)
+        each = self._weight * length / np.square(self.curvature + l2)
+        mean = np.bincount(self.block, length) / np.bincount(self.block)
+        return np.bincount(self.block, each) / mean / 2
+
+    def value_deviations(self, l2: float, deviations: FloatArray, output: float) -> FloatArray:
+        """Return the deviation of each value (dim,) from a linear term of those (r,) and output noise of deviation."""
+        found = self.variances(deviations).reshape(-1, len(self.mixing))
+        h = self.curvature.reshape(found.shape)
+        mean = (found / np.square(h + l2)).mean(0) + output**2
+        return np.sqrt(np.square(self.vectors) @ mean)
+
+    def degrees_of_freedom(self, l2: float) -> FloatArray:
+        """Return ``sum h / (h + l2)`` of each block, (m,), of one output."""
+        each = self.curvature / (self.curvature + l2) / ORDINARY.spectrum_quantiles
+        return np.bincount(self.block, each, minlength=len(self.size)).astype(np.float64)

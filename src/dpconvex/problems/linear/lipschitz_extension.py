@@ -8,21 +8,18 @@ with ``phi(x) >= t x + c`` and any p of length at most C give a plane (docs, Hea
 which needs the minimum of a linear function over W only and is valid however t and p were found. They come from the
 proximal point ``y(s) = argmin of f(y) + |w - y|^2 / (2 s)``: with t the slope of phi there, ``p = (w - y)/s`` is a
 subgradient of f plus the normal cone at y, ``|p|`` falls with s, and the s where ``|p| = C`` is found by bisection.
-``f_C(w) <= min(f(w), f(y) + C |w - y|)`` closes the bracket. The minimum over W depends on the direction of the
-normal, which a difference ``w - s t a - y`` tells badly for small s: `ConvexSet.outward` takes it from the set.
-
-For a maximum of affine functions (Proposition D.6: a cone program's dual) planes come from weights theta of the pieces:
-the plane above with their mean slope and offset. A record's loss has two pieces, so theta is one number, the slope t
-that bisection finds; `dpconvex_experiments.reference.max_affine` is for more pieces.
+``f_C(w) <= min(f(w), f(y) + C |w - y|)`` closes the bracket. The direction of the normal, which ``w - s t a - y``
+tells badly for small s, is taken from the set: `ConvexSet.outward`. A maximum of affine functions (Proposition D.6) has
+weights of its pieces in place of t; a record's loss has two, and more are `reference.max_affine` of the experiments.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,48 +35,14 @@ _SLOPE_HALVINGS = 100  # slopes may have to be small beside their range
 _VALUE_ROUNDING = 2.0**-50  # of a computed loss, relative
 
 
-class Profiles(ABC):
-    """Functions ``phi_i(<a_i, y>)`` of n records; `slopes` are the vectors a, shape (n, dim)."""
-
-    slopes: FloatArray
-
-    @abstractmethod
-    def values(self, points: FloatArray) -> FloatArray:
-        """Return the functions at points of shape (n, dim), or at one of shape (dim,)."""
-
-    @abstractmethod
-    def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
-        """Return the least and the largest slope, (n,) each, over the ball of that radius."""
-
-    @abstractmethod
-    def derivatives(self, z: FloatArray) -> FloatArray:
-        """Return a slope of phi at predictions z (n,)."""
-
-    @abstractmethod
-    def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
-        """Return a continuous function that is positive where the slope at z is above `t`, and falls with both."""
-
-    @abstractmethod
-    def constants(self, z: FloatArray) -> FloatArray:
-        """Return numbers c with ``phi(x) >= slope x + c``, equal at z, for the slopes of `derivatives`."""
-
-    @abstractmethod
-    def take(self, rows: NDArray[np.intp]) -> Self:
-        """Return some of the functions."""
-
-
 @final
 @dataclass(frozen=True, eq=False)
-class Pieces(Profiles):
-    """Functions ``max of t (<a, y> + b) over t in [lower, upper]``, one for each of n records.
+class Pieces:
+    """Functions ``max of t (<a, y> + b) over t in [lower, upper]``, one for each of n records."""
 
-    ``slopes`` are the vectors a (n, dim), ``offsets`` the numbers b (n,), all finite; the ends of t (n,) are (1, 1) for
-    an affine function, (0, 1) for a hinge, (-1, 1) for an absolute value.
-    """
-
-    slopes: FloatArray
-    offsets: FloatArray
-    lower: FloatArray
+    slopes: FloatArray  #: the vectors a (n, dim), finite
+    offsets: FloatArray  #: the numbers b (n,), finite
+    lower: FloatArray  #: with `upper`: (1, 1) for an affine function, (0, 1) for a hinge, (-1, 1) for an absolute value
     upper: FloatArray
 
     @property
@@ -88,66 +51,78 @@ class Pieces(Profiles):
         return np.linalg.norm(self.slopes, axis=1) * np.maximum(-self.lower, self.upper)
 
     def values(self, points: FloatArray) -> FloatArray:
+        """Return the functions at points of shape (n, dim), or at one of shape (dim,)."""
         v = _inner(self.slopes, points) + self.offsets
         return np.maximum(self.lower * v, self.upper * v)
 
     def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the largest slope, (n,) each, over the ball of that radius."""
         return self.lower, self.upper
 
     def derivatives(self, z: FloatArray) -> FloatArray:
+        """Return a slope of phi at predictions z (n,)."""
         return np.where(z + self.offsets > 0, self.upper, self.lower)
 
     def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
+        """Return a continuous function that is positive where the slope at z is above `t`, and falls with both."""
         return z + self.offsets
 
     def constants(self, z: FloatArray) -> FloatArray:
+        """Return numbers c with ``phi(x) >= slope x + c``, equal at z, for the slopes of `derivatives`."""
         return self.derivatives(z) * self.offsets
 
     def take(self, rows: NDArray[np.intp]) -> Pieces:
+        """Return some of the functions."""
         return Pieces(self.slopes[rows], self.offsets[rows], self.lower[rows], self.upper[rows])
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Curves(Profiles):
-    """A smooth loss at the predictions of n records."""
+class Curves:
+    """A smooth loss at the predictions of n records ``slopes`` (n, dim)."""
 
     loss: LinearModelLoss
     slopes: FloatArray
     targets: FloatArray
 
     def values(self, points: FloatArray) -> FloatArray:
+        """As for `Pieces`."""
         return self.loss.value(_inner(self.slopes, points), self.targets)
 
     def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
+        """As for `Pieces`."""
         reach = radius * np.linalg.norm(self.slopes, axis=1) * UP
         return self.loss.derivative(-reach, self.targets), self.loss.derivative(reach, self.targets)
 
     def derivatives(self, z: FloatArray) -> FloatArray:
+        """As for `Pieces`."""
         return self.loss.derivative(z, self.targets)
 
     def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
+        """As for `Pieces`."""
         return self.derivatives(z) - t
 
     def constants(self, z: FloatArray) -> FloatArray:
+        """As for `Pieces`."""
         return self.loss.value(z, self.targets) - self.derivatives(z) * z
 
     def take(self, rows: NDArray[np.intp]) -> Curves:
+        """Return some of the functions."""
         return Curves(self.loss, self.slopes[rows], self.targets[rows])
+
+
+Profiles = Pieces | Curves
+"""Functions ``phi_i(<a_i, y>)`` of n records; `slopes` are the vectors a, shape (n, dim)."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Extension:
-    """Values and planes of the Lipschitz extensions of n functions at one point.
+    """Values and planes of the Lipschitz extensions of n functions at one point."""
 
-    ``lower <= f_C(w) <= upper``, (n,), and ``f_C(u) >= lower + <slope, u - w>`` for all u in the set, with slopes (n,
-    dim) of norm at most C.
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-    slopes: FloatArray
+    lower: FloatArray  #: (n,): below ``f_C(w)``, and ``f_C(u) >= lower + <slope, u - w>`` for all u in the set
+    upper: FloatArray  #: (n,): above it
+    slopes: FloatArray  #: (n, dim), of norm at most C
 
     def improve(self, rows: NDArray[np.intp], new: Extension) -> None:
         """Keep the better bounds of some rows, in place."""
@@ -268,11 +243,10 @@ class _Root:
 
 
 def bracket_rounding(level: float, steepest: float, value: float, domain: ConvexSet, dim: int) -> float:
-    """Return what rounding adds to the bracket of any record: public, for floors of accuracy.
+    """Return what rounding adds to the bracket of records of slopes up to `steepest`, of `value` at 0: public.
 
-    Of records with slopes up to `steepest` on the set and values up to `value` at 0. Terms are inner products over the
-    set, times how rounding turns its normals; where that is not known a proximal step s leaves ``s C^2/4 + e D/s`` for
-    projections off by e, and the best s of the bisection is within a factor of 2.
+    Inner products over the set, times how rounding turns its normals; where that is not known a proximal step s leaves
+    ``s C^2/4 + e D/s`` for projections off by e, and the best s of the bisection is within a factor of 2.
     """
     R, D, unit = domain.radius, domain.diameter, inner_product_rounding(dim)
     plain = 8 * unit * (steepest + level) * (2 * R + D) + 8 * _VALUE_ROUNDING * value

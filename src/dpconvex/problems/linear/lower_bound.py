@@ -23,11 +23,7 @@ MOST = 10_000
 @final
 @dataclass(frozen=True)
 class LinearLoss(SmoothLoss):
-    """``z``: the record's loss is ``<w, x>`` and its gradient x; targets play no part.
-
-    For lower bounds and sharp rates over a ball, where its minimum is ``-R |E x|``. Unlike other losses it is negative
-    for some predictions, so it stands in no list of losses.
-    """
+    """``z``: the loss is ``<w, x>``, its gradient x; negative for some predictions, so in no list of losses."""
 
     name: ClassVar[str] = "linear"
     task: ClassVar[Task] = "regression"

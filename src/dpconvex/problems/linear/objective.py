@@ -24,6 +24,13 @@ from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_r
 _HESSIANS = 4096  # of several outputs, worked on at a time
 
 
+def clipped_targets(loss: LinearModelLoss, records: RecordSource, targets: AnyArray | None) -> AnyArray | None:
+    """Return targets (n,) in the range that the loss declares; None where they come with the records."""
+    if targets is not None and np.shape(targets) != (records.n,):
+        raise InvalidDataError(f"targets have shape {np.shape(targets)}; the records need ({records.n},)")
+    return None if targets is None else loss.clip_targets(np.asarray(targets))
+
+
 @dataclass(frozen=True, eq=False)
 class LinearModelObjective(Objective):
     r"""``J(w) = A(w) + l2/2 |w|^2 + <linear, w>``, where A aggregates the losses of all records.
@@ -47,11 +54,7 @@ class LinearModelObjective(Objective):
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, at_least=0.0)
-        if self.targets is not None:
-            if np.shape(self.targets) != (self.records.n,):
-                shape = np.shape(self.targets)
-                raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
-            object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
+        object.__setattr__(self, "targets", clipped_targets(self.loss, self.records, self.targets))
         if self.linear is not None and self.linear.shape != (self.dim,):
             raise InvalidDataError(f"linear has shape {self.linear.shape}; the parameters need ({self.dim},)")
 
@@ -151,7 +154,8 @@ class LinearModelObjective(Objective):
         def work(block: RowBlock) -> Parts:
             z, dz, y = block.predict(W), block.predict(V), block.targets_in(self.targets)
             parts = [slice(i, i + _HESSIANS) for i in range(0, len(z), _HESSIANS)]
-            turned = [_apply(self._curvature(z[part], y[part]), dz[part]) for part in parts]
+            curved = [(self._curvature(z[part], y[part]), dz[part]) for part in parts]
+            turned = [H * v if v.ndim == 1 else np.einsum("nab,nb->na", H, v) for H, v in curved]
             return (weights.adjoint(block, z, y, np.concatenate(turned), size),)
 
         total_product = weights.vector(self.records.total(work)[0]).ravel() / weights.total
@@ -269,10 +273,6 @@ class Weights:
         return summation.vector(parts) if self.of is None else summation.weighted_vector(parts)
 
 
-def _apply(weights: FloatArray, dz: FloatArray) -> FloatArray:
-    return weights * dz if dz.ndim == 1 else np.einsum("nab,nb->na", weights, dz)
-
-
 def _weighted_gram(block: RowBlock, weights: FloatArray, most: float, linf: float) -> AnyArray:
     """Parts of the sum over records of weight (m,) or (m, k, k), Kronecker x x^T.
 
@@ -326,8 +326,7 @@ class RegularizedRisk(LinearModelObjective):
 
         def work(block: RowBlock) -> Parts:
             z, y = block.predict(W), block.targets_in(self.targets)
-            both = self.loss.derivative(z, y), self.loss.value(z, y)
-            slopes, losses = both[0], weights.times(block, z, y, both[1])
+            slopes, losses = self.loss.derivative(z, y), weights.times(block, z, y, self.loss.value(z, y))
             return weights.adjoint(block, z, y, slopes, size), summation.number_parts(losses)
 
         slope, losses = self.records.total(work)
@@ -359,12 +358,10 @@ class TiltedRisk(LinearModelObjective):
     with ``v = softmax(tilt losses)``, Hessian ``sum_i v_i hess loss_i + tilt Cov_v(grad loss_i)``. The ridge stands
     outside the logarithm; inside, it would change nothing.
 
-    The loss must have bounded targets. At a new point the data are read twice more: for the largest loss, which is
-    taken out of the exponentials, and for their sum. ``log1p`` of a mean of ``expm1`` keeps the relative accuracy at
-    small tilts.
+    The loss must have bounded targets. At a new point the data are read twice more: for the largest loss, taken out of
+    the exponentials, and for their sum. ``log1p`` of a mean of ``expm1`` is accurate at small tilts.
 
-    Source: Li, Beirami, Sanjabi and Smith 2020, "Tilted empirical risk minimization"; Lowy and Razaviyayn, Section 5
-    (docs, Output perturbation).
+    Source: Li, Beirami, Sanjabi and Smith 2020; Lowy and Razaviyayn, Section 5 (docs, Output perturbation).
     """
 
     tilt: float = 1.0  #: positive, in the inverse unit of the loss
@@ -402,9 +399,8 @@ class TiltedRisk(LinearModelObjective):
             return summation.number_parts(np.exp(exponents)), summation.number_parts(np.expm1(exponents))
 
         total, above = map(summation.number, self.records.total(work))
-        found = (top, total, above)
-        self._last[:] = [(w.copy(), found)]
-        return found
+        self._last[:] = [(w.copy(), (top, total, above))]
+        return top, total, above
 
     @quiet
     def _exponents(self, z: FloatArray, y: AnyArray, top: float) -> FloatArray:

@@ -20,9 +20,8 @@ from dpconvex.problems.data.records import Records, RecordSource
 from dpconvex.problems.data.sources import EncodedRows, streamed
 from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
-from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
+from dpconvex.problems.linear.expected_risk import ExpectedShapes, TypicalData, squared_reach
 from dpconvex.problems.linear.objective import NO_TILT, LinearModelObjective, RegularizedRisk, TiltedRisk
-from dpconvex.problems.linear.shapes import ExpectedShapes
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
@@ -44,18 +43,16 @@ class LinearModelProblem(Problem):
     #: to this norm. It never affects privacy.
     radius: float
     #: 0: the objective is the average loss. Positive, in the inverse unit of the loss: ``1/tilt log(mean exp(tilt
-    #: loss))``, which lets large losses outweigh small ones. Negative tilts are refused: the objective would not be
-    #: convex.
+    #: loss))``, which lets large losses outweigh small ones.
     tilt: float = 0.0
     #: 0: no adversary. Positive, in the unit of the (encoded, scaled) features: every record's loss is the largest one
     #: over all perturbations of its features of norm at most this; the constant feature is never perturbed. For losses
     #: of one margin and for the absolute and pinball losses (with a tilt: smooth losses of one margin).
     attack_radius: float = 0.0
     attack_norm: AttackNorm = "l2"  #: in which perturbations are measured
-    #: None: `n` counts records. A number: `n` counts users, a user's loss is the mean of its records' losses, and the
-    #: objective is the mean over users: all count the same. The number is what a typical user is known or guessed to
-    #: have, public: plans may assume it, one-pass methods draw at most so many records of a user; neither the objective
-    #: nor privacy rests on it. No tilt and no attack then.
+    #: None: `n` counts records. A number: `n` counts users, whose losses are the means of their records', and the
+    #: objective is the mean over users. The number is what a typical user is known or guessed to have, public: plans
+    #: may assume it, one-pass methods draw at most so many records of a user; no privacy rests on it. No tilt, attack.
     records_per_user: int | None = None
     #: None: the ridge is on the parameters themselves. Else they are ``F v``, block by block, with the ridge on v
     #: (docs, Additive models, section 1), and `dim` counts v; `radius` stays that of the parameters. For averages.
@@ -116,8 +113,6 @@ class LinearModelProblem(Problem):
     @property
     def dim(self) -> int:
         return self.loss.n_outputs * (self.domain.dim if self.factor is None else self.factor.rank)
-
-    # The objective on data.
 
     def clipped(self, X: AnyArray | EncodedRows, y: AnyArray | EncodedRows) -> tuple[RecordSource, AnyArray | None]:
         """Return records in the domain and targets in the loss's range; None where they come with the records.
@@ -193,8 +188,6 @@ class LinearModelProblem(Problem):
             return self.factor.parameters(point.reshape(self.loss.n_outputs, -1)).ravel()
         return point if self.lift is None else self.lift.parameters(point)
 
-    # Constants that hold for every data set.
-
     @cached_property
     def feature_l2(self) -> float:
         """Largest l2 norm of a record, after the attack if there is one, rounded up."""
@@ -207,10 +200,7 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def ridge_radius(self) -> float:
-        """The comparator norm in the coordinates of the ridge: of models whose blocks share its square as they need it.
-
-        Equal to `radius` where the coordinates are orthonormal.
-        """
+        """The comparator norm in the ridge's coordinates: of models whose blocks share its square as they need it."""
         if self.factor is None:
             return self.radius
         needed = np.array([squared_reach(block) for block in self.domain.all_blocks])
@@ -235,11 +225,7 @@ class LinearModelProblem(Problem):
 
     @property
     def contrast(self) -> float:
-        """``2 A X_2`` with A the largest slope, also under attack (docs, Adversarial training, Lemma 2).
-
-        At the same parameters the attack moves all records the same way, and where some data set has its minimizer, by
-        no more than their own norm.
-        """
+        """``2 A X_2`` with A the largest slope, also under attack (docs, Adversarial training, Lemma 2)."""
         slope = self.loss.slope_bound
         return slope if math.isinf(slope) else _rounding.product_up(2.0, slope, self._length)
 
@@ -276,10 +262,8 @@ class LinearModelProblem(Problem):
     def loss_range(self, radius: float) -> float:
         """Largest difference between two records' losses *at the same parameters* of norm at most `radius`, rounded up.
 
-        Predictions then lie in ``[-Z, Z]``, ``Z = radius X_2`` (X_2 after the attack), and a convex loss is largest
-        at an end, with an extreme target. Two-class losses are monotone in the prediction, so their smallest value is
-        at an end too; all other losses are at least 0. With several outputs the largest loss is bounded by
-        ``loss(0) + slope Z``.
+        Predictions lie in ``[-Z, Z]``, ``Z = radius X_2`` after the attack; convex losses are largest at an end, with
+        an extreme target, monotone ones smallest too, others are at least 0. Several outputs: ``loss(0) + slope Z``.
         """
         ends = _rounding.product_up(radius, self.feature_l2)
         if self.loss.n_outputs > 1:
@@ -301,10 +285,7 @@ class LinearModelProblem(Problem):
         return _rounding.product_up(self._length, self._length)
 
     def certifiable_radius(self, l2: float, linear: float = 0.0) -> float:
-        """Return three times the rounding slack of the certificates at the longest minimizer there can be.
-
-        `linear` is the length of the linear term of the objective.
-        """
+        """Return three times the certificates' rounding slack at the longest minimizer; `linear`: norm of that term."""
         if self.lift is not None:
             charge = self.lift.linear(self.loss)
             linear = 0.0 if charge is None else float(np.linalg.norm(charge))
@@ -346,8 +327,7 @@ class LinearModelProblem(Problem):
 def default_radius(domain: DataDomain, n_outputs: int = 1) -> float:
     """Comparator norm for features scaled as a schema scales them: about 2 logits a block.
 
-    Ours (docs, Objective perturbation, section 5): ``2 sqrt(m)`` for m blocks that are one-hot, numeric on [-1/2, 1/2]
-    or the constant 1; in general by `squared_reach`. Measured risk is insensitive to a factor of two either way.
+    Ours (docs, Objective perturbation, section 5): ``2 sqrt(m)`` for m blocks of unit size, else by `squared_reach`.
     """
     norm = math.sqrt(math.fsum(squared_reach(block) for block in domain.all_blocks))
     if n_outputs == 1:

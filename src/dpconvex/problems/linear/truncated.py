@@ -16,7 +16,18 @@ from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, TruncatedLosse
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
-from dpconvex.problems.objective import ROUNDING, UP, Objective
+from dpconvex.problems.linear.lipschitz_extension import (
+    Curves,
+    Extension,
+    Pieces,
+    PlanesRisk,
+    Profiles,
+    bracket_rounding,
+    lipschitz_extension,
+)
+from dpconvex.problems.linear.objective import clipped_targets
+from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_rounding
+from dpconvex.sets import ConvexSet
 
 
 @final
@@ -65,11 +76,7 @@ class CenteredRisk(Objective):
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, above=0.0)
-        if self.targets is not None:
-            if np.shape(self.targets) != (self.records.n,):
-                shape = np.shape(self.targets)
-                raise InvalidDataError(f"targets have shape {shape}; the records need ({self.records.n},)")
-            object.__setattr__(self, "targets", self.loss.clip_targets(np.asarray(self.targets)))
+        object.__setattr__(self, "targets", clipped_targets(self.loss, self.records, self.targets))
         object.__setattr__(self, "centre", np.zeros(self.dim) if self.centre is None else self.centre)
         if self._centre.shape != (self.dim,):
             raise InvalidDataError(f"centre has shape {self._centre.shape}; the parameters need ({self.dim},)")
@@ -118,8 +125,7 @@ class TruncatedRisk(CenteredRisk):
     ``grad f_i = clip_C(grad loss_i)`` on the ball of the truncation's radius, but for the smoothing of kinks. Constants
     are those of the level C, not of the features: the sensitivity of the minimizer is ``2C/(l2 n)``.
 
-    Source: Lowy 2026, "Optimal rates for pure epsilon-DP stochastic convex optimization with heavy tails", with
-    truncation in the place of the Lipschitz extension (docs, Heavy tails).
+    Source: Lowy 2026, with truncation in the place of the Lipschitz extension (docs, Heavy tails).
     """
 
     loss: LinearModelLoss
@@ -141,18 +147,18 @@ class TruncatedRisk(CenteredRisk):
     def losses(self) -> TruncatedLosses:
         """Those of all records, where they are in memory."""
         assert isinstance(self.records, Records)
-        return self._truncated(np.sqrt(self.records.squared_norms()), self.targets)
+        return self._truncated(self.records, self.targets)
 
     def of(self, block: RowBlock) -> tuple[TruncatedLosses, slice]:
         """Return losses, and which of them are those of a block."""
         if self.targets is not None:
             return self.losses, block.rows
-        return self._truncated(np.sqrt(block.squared_norms()), block.targets), slice(None)
+        return self._truncated(block, block.targets), slice(None)
 
-    def _truncated(self, norms: FloatArray, targets: AnyArray | None) -> TruncatedLosses:
+    def _truncated(self, rows: Records | RowBlock, targets: AnyArray | None) -> TruncatedLosses:
         t = self.truncation
         assert targets is not None
-        return truncate(self.loss, targets, norms, t.level, t.radius, t.smoothing)
+        return truncate(self.loss, targets, np.sqrt(rows.squared_norms()), t.level, t.radius, t.smoothing)
 
     @property
     def bounds(self) -> TruncatedBounds:
@@ -226,3 +232,110 @@ def check_loss(loss: LinearModelLoss) -> None:
         raise InvalidParameterError("loss", loss.name, "must have one prediction per record to be truncated")
     if math.isinf(loss.curvature_bound) and not isinstance(loss, PiecewiseLinearLoss):
         raise InvalidParameterError("loss", loss.name, "must be smooth or piecewise linear to be truncated")
+
+
+@final
+@dataclass(frozen=True)
+class RecordCap:
+    """Which records are replaced by the zero function, each by itself: those steeper or higher than this. Public."""
+
+    steepest: float  #: of ``|a| max |phi'|`` over the ball around 0 that holds the set
+    highest: float = math.inf  #: of the loss at 0; kinks beyond the ball are moved to its end, which shifts values only
+
+
+def profiles(
+    loss: LinearModelLoss, features: FloatArray, targets: FloatArray, radius: float, cap: RecordCap
+) -> Profiles:
+    """Return the losses of records on a ball of that radius; targets as `clip_targets` returns them."""
+    with np.errstate(all="ignore"):
+        lengths = np.linalg.norm(features, axis=1)
+        ends = Curves(loss, features, targets).ends(radius)
+        steep = lengths * np.maximum(np.abs(ends[0]), np.abs(ends[1]))
+        piecewise = isinstance(loss, PiecewiseLinearLoss)
+        high = np.zeros(len(features)) if piecewise else np.abs(loss.value(np.zeros(len(features)), targets))
+        kept = (steep <= cap.steepest) & (high <= cap.highest)  # False for NaN
+    features = np.where(kept[:, None], features, 0.0)
+    if isinstance(loss, PiecewiseLinearLoss):
+        reach = np.where(kept, radius * lengths, 0.0)
+        return Pieces(features, np.clip(-targets, -reach, reach), *loss.slope_interval(targets))
+    return Curves(loss, features, np.where(kept, targets, 0.0))
+
+
+def extension_rounding(
+    loss: LinearModelLoss, level: float, l2: float, cap: RecordCap, domain: ConvexSet, dim: int
+) -> float:
+    """Return what rounding adds to the gap of any risk of extensions, for all records under the cap: public."""
+    R = domain.radius
+    highest = 0.0 if isinstance(loss, PiecewiseLinearLoss) else min(cap.highest, loss.value_at_zero)
+    bracket = bracket_rounding(level, cap.steepest, highest, domain, dim)
+    return bracket + 8 * max(1e-14, inner_product_rounding(dim)) * (level + 4 * l2 * R) * R
+
+
+@final
+@dataclass(frozen=True)
+class ExtensionBounds:
+    """Constants of an average of Lipschitz extensions: the level C, and no smoothness."""
+
+    slope_bound: float
+    curvature_bound: float = math.inf
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ExtensionRisk(CenteredRisk, PlanesRisk):
+    r"""``J(w) = mean_i f_{C,i}(w) + l2/2 |w - centre|^2`` over a compact set, evaluated to a stated accuracy.
+
+    Its computed values are less by the lower bounds at the centre, so that large losses do not round, and off by at
+    most `oracle_error`. So every certificate for objectives holds for it. Defined on the set `domain` only, which holds
+    the constraint and the centre; `level` is the C. Records beyond `cap` count as the zero function.
+    """
+
+    loss: LinearModelLoss
+    records: Records  # pyright: ignore[reportIncompatibleVariableOverride]
+    targets: AnyArray  # pyright: ignore[reportIncompatibleVariableOverride]
+    l2: float
+    level: float
+    domain: ConvexSet
+    tolerance: float
+    centre: FloatArray | None = None
+    cap: RecordCap | None = None  #: None: what the loss and the features' domain admit
+
+    def __post_init__(self) -> None:
+        _validate.real("level", self.level, above=0.0)
+        _validate.real("tolerance", self.tolerance, above=0.0)
+        check_loss(self.loss)
+        if self.cap is None:
+            object.__setattr__(self, "cap", RecordCap(self.loss.slope_bound * self.records.domain.l2 * UP))
+        super().__post_init__()
+
+    @cached_property
+    def pieces(self) -> Profiles:
+        """The records' losses; features as a dense copy."""
+        assert self.cap is not None  # set on creation; tells the type checker
+        return profiles(self.loss, self.records.rows(slice(None)), self.targets, self.domain.radius, self.cap)
+
+    @property
+    def bounds(self) -> ExtensionBounds:
+        return ExtensionBounds(self.level)
+
+    @cached_property
+    def oracle_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        assert self.cap is not None  # set on creation; tells the type checker
+        return self.tolerance + extension_rounding(self.loss, self.level, self.l2, self.cap, self.domain, self.dim)
+
+    def gradient_rounding(self, w: FloatArray) -> float:
+        return ROUNDING * self.lipschitz_within(float(np.linalg.norm(w)))
+
+    def value_rounding(self, value: float, w: FloatArray) -> float:
+        """Return how far the bounds of the extensions are apart at `w`, and the slack charged for rounding."""
+        found, reach = self.at(w), self.domain.radius + self._centre_norm
+        rounding = inner_product_rounding(self.dim) * (self.level + self.l2 * reach) * reach
+        return float((found.upper - found.lower).mean()) + rounding
+
+    @cached_property
+    def anchors(self) -> FloatArray:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Lower bounds at the centre, (n,): computed values are less by their mean."""
+        return self.extension(self._centre).lower
+
+    def extension(self, w: FloatArray) -> Extension:
+        return lipschitz_extension(self.pieces, w, self.level, self.domain, self.tolerance)

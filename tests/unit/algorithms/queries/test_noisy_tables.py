@@ -12,7 +12,7 @@ import pytest
 from dpconvex.algorithms.queries import latent_classes, noisy_tables
 from dpconvex.algorithms.queries.base import fit_histogram, largest_error, planned_steps
 from dpconvex.algorithms.queries.latent_classes import FitPlan, LatentClasses
-from dpconvex.algorithms.queries.models import Histogram
+from dpconvex.algorithms.queries.released_tables import Histogram
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Mechanism
 from dpconvex.privacy import Ledger, PrivacyParams

@@ -166,7 +166,7 @@ def test_the_lifted_objective_is_the_risk_at_tight_points_and_above_elsewhere(no
 def shortest_subgradient(one, X, y, w, l2):
     """Norm of the shortest subgradient of the risk at `w`; times 1/l2, a proof of the distance to the minimiser."""
     x, targets, d = dense(X, one.domain), one.loss.clip_targets(y), one.domain.n_features
-    rho = one.attack_radius * one.attack.dual_norm(w, one.domain)
+    rho = one.attack_radius * np.linalg.norm(w[: one.domain.n_features], 2 if one.attack.norm == "l2" else 1)
     z = x @ w - targets * rho
     slopes, losses = one.loss.derivative(z, targets), one.loss.value(z, targets)
     weights = np.exp(one.tilt * (losses - losses.max()))

@@ -12,8 +12,8 @@ from dpconvex._types import Status
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss
 from dpconvex.problems import DataDomain, Records
-from dpconvex.problems.linear.extension_risk import ExtensionRisk
 from dpconvex.problems.linear.lipschitz_extension import Pieces, lipschitz_extension
+from dpconvex.problems.linear.truncated import ExtensionRisk
 from dpconvex.sets import Box, Ellipsoid, L2Ball, Polytope
 from dpconvex.solvers import CuttingPlane, JointProblem, adaptive_subgradient
 

@@ -33,8 +33,7 @@ from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import PiecewiseLinearLoss
 from dpconvex.problems import LinearModelProblem, Objective, Records
-from dpconvex.problems.linear.extension_risk import ExtensionRisk, RecordCap, extension_rounding
-from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
+from dpconvex.problems.linear.truncated import ExtensionRisk, RecordCap, TruncatedRisk, Truncation, extension_rounding
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
 

@@ -15,8 +15,8 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, PinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
-from dpconvex.problems.linear.extension_risk import ExtensionRisk, RecordCap, extension_rounding, profiles
 from dpconvex.problems.linear.lipschitz_extension import Pieces, lipschitz_extension
+from dpconvex.problems.linear.truncated import ExtensionRisk, RecordCap, extension_rounding, profiles
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.sets import Box, Ellipsoid, L1Ball, L2Ball, Polytope, Section, Simplex
 from dpconvex.solvers import biased_subgradient, ridge_subgradient, ridge_subgradient_steps
