@@ -278,9 +278,10 @@ def test_bagging_seeds_its_estimators_and_is_refused() -> None:
     X, y = records(60)
     with budget_context(epsilon=9) as budget:
         with pytest.raises(InvalidParameterError, match="random_state"):
-            BaggingClassifier(MODEL, n_estimators=2).fit(X, y)
+            BaggingClassifier(clone(MODEL).set_params(weight_cap=100.0), n_estimators=2).fit(X, y)
         assert budget.account().spent == ()
-    assert not BaggingClassifier(MODEL, n_estimators=2).fit(X, y).estimators_[0].certificate_.noise_source.private
+    capped = clone(MODEL).set_params(weight_cap=100.0)  # it weighs records by how often they were drawn
+    assert not BaggingClassifier(capped, n_estimators=2).fit(X, y).estimators_[0].certificate_.noise_source.private
 
 
 def test_a_search_is_paid_as_a_whole() -> None:

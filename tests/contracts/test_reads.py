@@ -9,6 +9,7 @@ stated a test cannot fail by chance.
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -141,16 +142,17 @@ def _replaced(pair: Pair, units: int) -> Iterator[tuple[int, tuple[Any, ...]]]:
         for unit in _spread(groups.n_users, units):
             stay = mine != unit
             labels = np.concatenate([mine[stay], np.full(new.sum(), unit)])
-            yield unit, (np.concatenate([X[stay], X2[new]]), np.concatenate([y[stay], y2[new]]), UserGroups.of(labels))
+            targets = None if y is None else np.concatenate([y[stay], y2[new]])
+            yield unit, (np.concatenate([X[stay], X2[new]]), targets, UserGroups.of(labels))
         return
-    n = len(pair.first[0])
-    differ = [np.flatnonzero((a != b).reshape(n, -1).any(1)) for a, b in zip(pair.first, pair.second, strict=True)]
+    n, given = len(pair.first[0]), [k for k, table in enumerate(pair.first) if table is not None]
+    differ = [np.flatnonzero((pair.first[k] != pair.second[k]).reshape(n, -1).any(1)) for k in given]
     changed = int(np.concatenate(differ)[0])
     for unit in _spread(n, units):
-        tables = [table.copy() for table in pair.first]
-        for table, other in zip(tables, pair.second, strict=True):
-            table[unit] = other[changed]
-        if any((a[unit] != b[unit]).any() for a, b in zip(tables, pair.first, strict=True)):
+        tables = [None if table is None else table.copy() for table in pair.first]
+        for k in given:
+            tables[k][unit] = pair.second[k][changed]
+        if any((tables[k][unit] != pair.first[k][unit]).any() for k in given):
             yield unit, tuple(tables)
 
 
@@ -438,7 +440,8 @@ def test_records_take_part_at_the_priced_rate_in_fresh_samples(rate: float, monk
         gradient = own(*given)
         return lambda w, sample: (drawn.append(np.asarray(sample)), gradient(w, sample))[1]
 
-    monkeypatch.setattr("dpconvex.algorithms.erm.gradient_descent.plan.sampled_gradient", watched)
+    module = sys.modules["dpconvex.algorithms.erm.gradient_descent.plan"]  # the package's name is the function
+    monkeypatch.setattr(module, "sampled_gradient", watched)
     for seed in (1, 2):
         plan.run(np.ones((n, 1)), np.ones(n), SeededSource(seed))
     assert len(drawn) == 2 * event.steps == 2 * steps

@@ -154,10 +154,8 @@ class FittedModel(PrivateEstimator, ABC):
     def _required(self, y: Any) -> Any:
         """Return `y`, or raise in the words that scikit-learn looks for."""
         if y is None:
-            name = type(self).__name__
-            raise InvalidParameterError(
-                "y", None, f"This {name} estimator requires y to be passed, but the target y is None"
-            )
+            what = f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
+            raise InvalidParameterError("y", None, what)
         return y
 
 
@@ -342,9 +340,8 @@ class PrivateLinearModel(FittedModel, Exported):
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon, with every algorithm that applies."""
-        privacy = replace(self.plan_.privacy, epsilon=epsilon)
         problem = replace(self.plan_.problem, factor=None)  # every plan chooses its own coordinates
-        return plans(problem, privacy, options=Options(target=self.risk))
+        return plans(problem, replace(self.plan_.privacy, epsilon=epsilon), options=Options(target=self.risk))
 
     def _least_expected(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options

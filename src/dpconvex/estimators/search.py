@@ -205,6 +205,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         tags.estimator_type, tags.target_tags = inner.estimator_type, inner.target_tags
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         tags.input_tags, tags.non_deterministic = inner.input_tags, True
+        tags.input_tags.sparse = False  # held-out losses are sums over dense rows
         return tags
 
     def _fitted(self) -> PrivateLinearModel:

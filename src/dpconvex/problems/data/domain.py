@@ -57,7 +57,7 @@ class Block:
     @property
     def categorical(self) -> bool:
         """Whether its columns stand for one value: of a simplex, or at most one of them 1."""
-        return self.norm == "simplex" or (self.norm == "l1" and self.bound == 1)
+        return self.norm == "simplex" or (self.norm == "l1" and (self.size == 1 or self.bound == 1))
 
     @property
     def l1(self) -> float:

