@@ -178,11 +178,26 @@ def text_series(levels: Sequence[str], positions: AnyArray) -> Series:
 
 def label_codes(series: Series) -> NDArray[np.int64]:
     """Numbers, one for each label that occurs, shape (n,); missing cells and empty texts are -1."""
-    return distinct_labels(series)[1]
+    return _label_codes(series)[1]
 
 
 def distinct_labels(series: Series) -> tuple[list[Any], NDArray[np.int64]]:
-    """The labels that occur, as Python has them, and the position of each cell's, (n,); -1: missing or empty.
+    """The labels that occur, texts as bytes and times as integers, and the position of each cell's, as `label_codes`.
+
+    So any label is one: bytes need not be valid Unicode, and no time is too long for Python.
+    """
+    import pyarrow as pa
+
+    found, codes = _label_codes(series)
+    if found is not None and (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
+        found = found.cast(pa.large_binary())
+    elif found is not None and pa.types.is_temporal(found.type):
+        found = found.view(pa.int32() if found.type.bit_width == 32 else pa.int64())
+    return [] if found is None else found.to_pylist(), codes
+
+
+def _label_codes(series: Series) -> tuple[Any, NDArray[np.int64]]:
+    """The labels that occur as an arrow array, None if there are no cells, and the position of each cell's, (n,).
 
     No label is turned into a number or a text of fixed width: a missing cell, or a long one, would then change how the
     labels of others are read.
@@ -200,7 +215,7 @@ def distinct_labels(series: Series) -> tuple[list[Any], NDArray[np.int64]]:
     missing = np.asarray(pc.is_null(values, nan_is_null=True))
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         missing = missing | np.asarray(pc.equal(pc.binary_length(values), 0).fill_null(True))
-    labels = [label for chunk in chunks[:1] for label in chunk.dictionary.to_pylist()]  # all chunks have the same
+    labels = chunks[0].dictionary if chunks else None  # all chunks have the same
     return labels, taken(np.where(missing, -1, found), positions, -1)
 
 

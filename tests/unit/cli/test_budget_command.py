@@ -151,7 +151,7 @@ def test_a_table_of_wrong_types_costs_nothing(run: Any, public_files: Path, budg
     file = tmp_path / "t.parquet"
     given = [file if word == public_files / "train.csv" else word for word in words("fit", public_files)]
     table = pacsv.read_csv(public_files / "train.csv")
-    for name, column in (("age", pa.array(["x"] * len(table))), ("income", pa.array([1] * len(table)))):
+    for name, column in (("age", pa.array([[1.0]] * len(table))), ("income", pa.array([1] * len(table)))):
         changed = table.drop_columns([name]).append_column(name, column)
         pq.write_table(changed, file)
         refused = run(*given, "--budget", budget)

@@ -90,7 +90,7 @@ def test_cells_that_are_no_numbers_neither_stop_nor_speak(run: Any, tmp_path: Pa
     ("words", "message"),
     [
         (("missing.csv", *BUDGET), "cannot be read"),
-        (("points.txt", *BUDGET), ".csv or .parquet"),
+        (("points.txt", *BUDGET), "or .parquet"),
         (("points.csv", *BUDGET, "--column", "west"), "no column 'west'"),
         (("points.parquet", *BUDGET), "who"),  # text, and declared a number
         (("points.csv", "--epsilon", 1, "--radius-bound", -1), "radius_bound=-1"),

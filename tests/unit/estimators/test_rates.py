@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from dpconvex import CategoricalColumn, NumericColumn, PrivateLogisticRegression, Schema, load_model, save_model, verify
-from dpconvex.data.columns import ClassTarget
+from dpconvex.data import ClassTarget
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LogisticLoss, SoftmaxLoss
 from dpconvex.solvers._components import slope_curve
