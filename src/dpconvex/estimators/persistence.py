@@ -62,6 +62,7 @@ _CODED = ("schema", "domain", "feature_bounds", "target_bounds", *_DROPPED)
 """Constructor parameters that are not stored as they are; the dropped ones are not stored at all."""
 
 _REALS: dict[str, dict[str, Any]] = {
+    "weight_cap": {"above": 0.0},
     "l2": {"above": 0.0},
     "coefficient_norm": {"above": 0.0},
     "tilt": {"at_least": 0.0},
