@@ -2,8 +2,8 @@
 Evaluating a model on private records
 =====================================
 
-A model of income is fitted on most of the census records (Adult) and measured on the others, for one epsilon: whoever is
-in the table is in one part only, so the evaluation is free. A secret random order decides who is held out.
+A model of income is fitted on most of the census records (Adult) and measured on the others, for one epsilon: whoever
+is in the table is in one part only, so the evaluation is free. A secret random order decides who is held out.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,8 @@ print(found.promise_)
 # %%
 # Two pictures
 # ------------
-# The receiver operating characteristic, and how often people with a predicted probability really have a high income. The
-# bars hold both what chance and what the noise may do.
+# The receiver operating characteristic, and how often people with a predicted probability really have a high income.
+# The bars hold both what chance and what the noise may do.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 left.plot(*found.roc.T, marker="o", markersize=3)

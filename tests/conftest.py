@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import typer.testing
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from dpconvex.algorithms.erm import registry
+from dpconvex.privacy import PrivacyCertificate
 from dpconvex.problems.data import _threads
 
 # The gate must give the same verdict twice, so examples are derived from the test alone, and never timed.
@@ -60,6 +62,23 @@ def naming(*values: object) -> Iterator[None]:
 def case() -> Callable[..., AbstractContextManager[None]]:
     """To be used as ``with case(loss, content): ...``."""
     return naming
+
+
+def _without_sums(recipe: Any) -> Any:
+    """Leave out of a recipe that methods which plan after a release may follow it with sums alone."""
+    if isinstance(recipe, Mapping):
+        return {k: _without_sums(v) for k, v in recipe.items() if (k, v) != ("sums", True)}
+    return recipe
+
+
+@pytest.fixture(scope="session")
+def same_certificate() -> Callable[[PrivacyCertificate, PrivacyCertificate], None]:
+    """To be used as ``same_certificate(found, expected)``, of a source and of memory."""
+
+    def check(found: PrivacyCertificate, expected: PrivacyCertificate) -> None:
+        assert replace(found, planner=_without_sums(found.planner)) == expected
+
+    return check
 
 
 @pytest.fixture(params=[pytest.param(False, id="quick"), pytest.param(True, id="full", marks=pytest.mark.gate)])

@@ -58,9 +58,11 @@ def game(
     The game is the mean of the records' payoff matrices. With --rows instead of a file: show the plans; no data are
     read.
     """
+    import numpy as np
+
     from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.data import read_table
-    from dpconvex.estimators._features import numeric_matrix
+    from dpconvex.data.frames import numbers, open_table
     from dpconvex.games import plan_game, private_game
     from dpconvex.privacy import PrivacyParams
 
@@ -75,7 +77,8 @@ def game(
         declared = declared_columns(payoffs, form, sides)
         pay(budget, promise, "game", payoffs, declared, seed=seed)
         with _output.working("Playing"):
-            records = numeric_matrix(read_table(payoffs, declared).select(declared.column_names()))
+            table = open_table(read_table(payoffs, declared))
+            records = np.column_stack([numbers(table.get_column(k), texts=True) for k in declared.column_names()])
             result = private_game(
                 records.reshape(-1, *sides) if form == "matrices" else records,
                 epsilon=epsilon,

@@ -62,14 +62,18 @@ def fitted(X: object, **options):
     return PrivateLogisticRegression(**{"epsilon": 1.0, "schema": SCHEMA, "random_state": 5, **options}).fit(X)
 
 
-def same(X: object, **options) -> None:
-    expected, found = fitted(table(), **options), fitted(X, **options)
-    np.testing.assert_array_equal(found.coef_, expected.coef_)
-    assert found.certificate_ == expected.certificate_
+@pytest.fixture
+def same(same_certificate):
+    def check(X: object, **options) -> None:
+        expected, found = fitted(table(), **options), fitted(X, **options)
+        np.testing.assert_array_equal(found.coef_, expected.coef_)
+        same_certificate(found.certificate_, expected.certificate_)
+
+    return check
 
 
 @pytest.mark.parametrize("name", ["objective", "tilt", pytest.param("centered", marks=pytest.mark.gate)])
-def test_a_dask_cluster_gives_the_same_model(name, folder, client) -> None:
+def test_a_dask_cluster_gives_the_same_model(name, folder, client, same) -> None:
     import dask.dataframe
 
     same(dask.dataframe.read_parquet(folder), **OPTIONS[name])
@@ -165,7 +169,7 @@ class SparkLike:
         return SimpleNamespace(collect=lambda: [SimpleNamespace(**answer) for answer in answers])
 
 
-def test_the_recipe_for_spark(monkeypatch) -> None:
+def test_the_recipe_for_spark(monkeypatch, same) -> None:
     cloudpickle = pytest.importorskip("cloudpickle")
     page = (Path(__file__).parents[4] / "docs" / "large_data.md").read_text(encoding="utf-8")
     recipe = next(block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "class SparkPartitions" in block)
@@ -183,7 +187,7 @@ def test_the_recipe_for_spark(monkeypatch) -> None:
 
 @pytest.mark.gate  # ten seconds until Ray is up
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
-def test_ray_gives_the_same_model(folder) -> None:
+def test_ray_gives_the_same_model(folder, same) -> None:
     ray = pytest.importorskip("ray", reason="Ray has no wheel for this Python or processor")
     pytest.importorskip("ray.data")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
