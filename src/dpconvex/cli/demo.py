@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,33 +22,6 @@ SPLITS, QUICK_SPLITS = 8, 2
 """Fixed permutations of the public data, seeds 0, 1, ...: one test part alone moves an AUC by .005 either way."""
 KEPT = 1.0
 """Epsilon of the model that is written."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the demo's table."""
-
-    model: str
-    epsilon: float | None  #: None without privacy
-    metrics: tuple[Metrics, ...]  #: one a split
-    seconds: float  #: mean time of a fit
-
-    def mean(self, name: str) -> tuple[float, float] | None:
-        """Return the mean of a metric over the splits and its standard error; None where a split has none."""
-        import numpy as np
-
-        values = [getattr(metrics, name) for metrics in self.metrics]
-        if None in values:
-            return None
-        return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready fields."""
-        fields: dict[str, Any] = {"model": self.model, "epsilon": self.epsilon}
-        for name in METRICS:
-            found = self.mean(name)
-            fields |= {name: found and found[0], f"{name}_standard_error": found and found[1]}
-        return {**fields, "splits": len(self.metrics), "seconds": self.seconds}
 
 
 METRICS = {"accuracy": "accuracy", "auc": "AUC", "log_loss": "log-loss"}
@@ -76,7 +48,7 @@ def demo(
         warnings.simplefilter("ignore", RepeatedFitWarning)  # public data: nothing is spent by fitting them again
         splits = [split(QUICK_ROWS if quick else TRAIN, seed) for seed in range(QUICK_SPLITS if quick else SPLITS)]
         rows, model = _compare(splits, QUICK_EPSILONS if quick else EPSILONS)
-        accuracy = {(row.model, row.epsilon): row.to_dict()["accuracy"] for row in rows}
+        accuracy = {(row["model"], row["epsilon"]): row["accuracy"] for row in rows}
         private = {epsilon: value for (_, epsilon), value in accuracy.items() if epsilon is not None}
         train, test = splits[0]
         over = f"mean of {len(splits)} random splits, {len(train):,} records to fit and {len(test):,} to test"
@@ -90,22 +62,21 @@ def demo(
         origin = Origin("Adult census income, bundled with dpconvex", "a demonstration on public data")
         write_outputs(model, folder, origin, measured)
     if as_json:
-        _output.print_json([row.to_dict() for row in rows])
+        _output.print_json(rows)
         return
     cells = [
         (
-            row.model,
-            "-" if row.epsilon is None else f"{row.epsilon:g}",
-            *("-" if (found := row.mean(name)) is None else f"{found[0]:.4f} ±{found[1]:.4f}" for name in METRICS),
-            f"{row.seconds:.2f}",
+            row["model"],
+            "-" if row["epsilon"] is None else f"{row['epsilon']:g}",
+            *(f"{row[name]:.4f} ±{row[f'{name}_standard_error']:.4f}" for name in METRICS),
+            f"{row['seconds']:.2f}",
         )
         for row in rows
     ]
     _output.print_table(
         f"Adult census income: {over}", ("model", "epsilon", *METRICS.values(), "seconds"), cells, right=range(1, 6)
     )
-    _output.print_text()
-    _output.print_text("± one standard error over the splits; the noise of private fits is part of it.")
+    _output.print_text("\n± one standard error over the splits; the noise of private fits is part of it.")
     _output.print_text(
         f"Wrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT} (epsilon = {KEPT:g}, first split) to {out}"
     )
@@ -125,8 +96,13 @@ def split(rows: int, seed: int = 0) -> tuple[Any, Any]:
 MAJORITY, NOT_PRIVATE = "majority class", "not private"
 
 
-def _compare(splits: Sequence[tuple[Any, Any]], epsilons: tuple[float, ...]) -> tuple[list[Row], Any]:
+def _compare(splits: Sequence[tuple[Any, Any]], epsilons: tuple[float, ...]) -> tuple[list[dict[str, Any]], Any]:
     """Return the rows of the table and the private model of the first split at epsilon = `KEPT`."""
+    from sklearn.dummy import DummyClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
     from dpconvex.cli._metrics import evaluate
     from dpconvex.data import adult_schema
     from dpconvex.estimators import PrivateLogisticRegression
@@ -136,36 +112,28 @@ def _compare(splits: Sequence[tuple[Any, Any]], epsilons: tuple[float, ...]) -> 
     kept: Any = None
     for train, test in _output.track(splits, "Fitting"):
         right = schema.encode_target(test)
-        for name, metrics, seconds in _baselines(schema, train, test, right):
-            found.setdefault((name, None), []).append((metrics, seconds))
-        for epsilon in epsilons:
+        given = train, schema.encode_target(train)
+        plain = make_pipeline(FunctionTransformer(schema.encode), LogisticRegression(max_iter=1000))
+        runs: list[Any] = [(MAJORITY, None, DummyClassifier(), given), (NOT_PRIVATE, None, plain, given)]
+        runs += [("private", e, PrivateLogisticRegression(e, schema=schema), (train,)) for e in epsilons]
+        for name, epsilon, model, records in runs:
             start = time.perf_counter()
-            model = PrivateLogisticRegression(epsilon, schema=schema).fit(train)
+            model.fit(*records)
             seconds = time.perf_counter() - start
             metrics = evaluate(model.predict_proba(test), right)
-            found.setdefault(("private", epsilon), []).append((metrics, seconds))
+            found.setdefault((name, epsilon), []).append((metrics, seconds))
             if epsilon == KEPT and kept is None:
                 kept = model
-    rows = [
-        Row(name, epsilon, tuple(m for m, _ in runs), sum(s for _, s in runs) / len(runs))
-        for (name, epsilon), runs in found.items()
-    ]
-    return rows, kept
+    return [_row(*key, measured) for key, measured in found.items()], kept
 
 
-def _baselines(schema: Any, train: Any, test: Any, right: Any) -> list[tuple[str, Metrics, float]]:
-    """Return name, metrics and seconds of the models without privacy."""
+def _row(model: str, epsilon: float | None, runs: list[tuple[Metrics, float]]) -> dict[str, Any]:
+    """Return one line of the table, JSON-ready: means over the splits with their standard errors."""
     import numpy as np
-    from sklearn.linear_model import LogisticRegression
 
-    from dpconvex.cli._metrics import evaluate
-
-    start = time.perf_counter()
-    labels = schema.encode_target(train)
-    shares = np.bincount(labels, minlength=len(schema.classes)) / len(labels)
-    majority = evaluate(np.tile(shares, (len(right), 1)), right)
-    middle = time.perf_counter()
-    plain = LogisticRegression(max_iter=1000).fit(schema.encode(train), labels)
-    seconds = time.perf_counter() - middle
-    non_private = evaluate(plain.predict_proba(schema.encode(test)), right)
-    return [(MAJORITY, majority, middle - start), (NOT_PRIVATE, non_private, seconds)]
+    fields: dict[str, Any] = {"model": model, "epsilon": epsilon}
+    for name in METRICS:
+        values = [getattr(metrics, name) for metrics, _ in runs]
+        error = float(np.std(values, ddof=1) / np.sqrt(len(values)))
+        fields |= {name: float(np.mean(values)), f"{name}_standard_error": error}
+    return {**fields, "splits": len(runs), "seconds": float(np.mean([seconds for _, seconds in runs]))}

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpconvex.cli import _options
 from dpconvex.cli._output import number, one_line_errors, print_json, print_table, print_text
+from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.data import Schema
@@ -28,16 +30,19 @@ def draft(
     The template is read off the table: it is not private, and `fit` refuses it until it is confirmed.
     """
     from dpconvex.data import draft_schema, read_table, write_atomically
-    from dpconvex.errors import InvalidParameterError
 
-    if output is not None and output.exists():
-        raise InvalidParameterError("output", str(output), "exists already", "Choose another name, or remove it")
+    _refuse_existing(output)
     text = draft_schema(read_table(table), target, user_column)
     if output is None:
         print(text)
         return
     write_atomically(output, text)
     print_text(f"Wrote {output}. Confirm every marked line from public knowledge, then set confirmed = true.")
+
+
+def _refuse_existing(output: Path | None) -> None:
+    if output is not None and output.exists():
+        raise InvalidParameterError("output", str(output), "exists already", "Choose another name, or remove it")
 
 
 NOT_PRIVATE = "NOT PRIVATE: read off the records, for the eyes of the data's owner only. Do not pass it on."
@@ -49,7 +54,7 @@ def check(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the private records.")],
     schema: Annotated[Path, typer.Argument(help="Schema file (TOML), confirmed or not.")],
     output: Annotated[Path | None, typer.Option(help="JSON file to write; never replaced. Default: none.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    as_json: _options.Json = False,
 ) -> None:
     """Look at what a schema makes of a table. LOCAL AND NOT PRIVATE: spends no budget, and reveals private facts.
 
@@ -59,10 +64,8 @@ def check(
     from dataclasses import asdict
 
     from dpconvex.data import Schema, look_at, read_table, write_atomically
-    from dpconvex.errors import InvalidParameterError
 
-    if output is not None and output.exists():
-        raise InvalidParameterError("output", str(output), "exists already", "Choose another name, or remove it")
+    _refuse_existing(output)
     declared = Schema.from_toml(schema)
     look = look_at(read_table(table, declared), declared)
     facts = {"private": False, "warning": NOT_PRIVATE, **asdict(look)}
@@ -71,8 +74,7 @@ def check(
     if as_json:
         print_json(facts)
         return
-    print_text(NOT_PRIVATE)
-    print_text()
+    print_text(f"{NOT_PRIVATE}\n")
     rows = []
     for one in look.columns:
         shares = (f"{share:.2%}" if share else "" for share in (one.missing, one.unlisted, one.clipped))
