@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import json
 import math
@@ -10,7 +11,7 @@ import secrets
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -64,6 +65,14 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
     return guarded
 
 
+def unknown(name: str | None, names: Collection[str], requirement: str, command: str) -> InvalidParameterError:
+    """Return the error for a name of nothing that `command` lists; those that hold it, or near ones, are offered."""
+    within = [known for known in names if name and name in known]
+    close = within[:3] or difflib.get_close_matches(name or "", names, n=3, cutoff=0.4)
+    hint = f"Did you mean {' or '.join(close)}? " if close else ""
+    return InvalidParameterError("name", name, requirement, f"{hint}dpconvex {command} --list shows them")
+
+
 def console(*, err: bool = False) -> Console:
     """Return a console for plain text: names from files are never read as markup."""
     return Console(stderr=err, markup=False, highlight=False, emoji=False)
@@ -91,8 +100,13 @@ def print_text(text: str = "") -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print `value` as JSON; numbers that JSON does not know become null."""
-    print(json.dumps(finite(value), indent=2, allow_nan=False))
+    """Print `value` as JSON."""
+    print(json_text(value), end="")
+
+
+def json_text(value: Any) -> str:
+    """Return `value` as JSON; numbers that JSON does not know become null."""
+    return json.dumps(finite(value), indent=2, allow_nan=False) + "\n"
 
 
 def csv_bytes(table: Any) -> bytes:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli import _options
-from dpconvex.cli._output import finite, number, one_line_errors, print_json, print_table, print_text, track, write_page
+from dpconvex.cli import _options, _output
+from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.audit import AuditReport
+    from dpconvex.audit.auditor import Settings
     from dpconvex.audit.target import Target
 
 JSON, HTML, GRID = "audit.json", "audit.html", "audit-grid.json"
 GRID_SECONDS = 3.0
 
 
-@one_line_errors
+@_output.one_line_errors
 def audit(
     name: Annotated[
         str | None, typer.Argument(help="An algorithm with all its variants, or all; see --list.", show_default=False)
@@ -48,80 +47,58 @@ def audit(
     as_json: _options.Json = False,
 ) -> None:
     """Attack whole runs on worst-case neighbours. Exit code 1 if a promise is refuted."""
+    from importlib.metadata import version
+
     from dpconvex.audit import audit as attack
+    from dpconvex.audit.auditor import Settings
     from dpconvex.audit.targets import TARGETS, chosen
-    from dpconvex.errors import InvalidParameterError
 
     if listed:
         _list(tuple(TARGETS.values()), as_json)
         return
     targets = chosen(name or "")
     if not targets:
-        close = difflib.get_close_matches(name or "", TARGETS, n=3, cutoff=0.4)
-        hint = f"Did you mean {' or '.join(close)}? " if close else ""
-        raise InvalidParameterError("name", name, "must be an algorithm", f"{hint}dpconvex audit --list shows them")
+        raise _output.unknown(name, TARGETS, "must be an algorithm", "audit")
     if grid:
-        _grid(targets, out, delta, runs, transcripts, seconds or GRID_SECONDS, seed, as_json)
+        if out is None:
+            raise InvalidParameterError("out", None, "must be given with --grid", "It holds what is found, and resumes")
+        settings = Settings(version("dpconvex"), delta, runs, transcripts, seconds or GRID_SECONDS, seed)
+        _grid(targets, out / GRID, settings, as_json)
         return
     reports: list[AuditReport] = []
+    effort = {"runs": runs, "transcripts": transcripts, "seconds": seconds, "seed": seed}
     for target in targets:
         subject = target.subject(epsilon, delta, feature_norm)
-        reports.append(
-            attack(
-                subject.plan,
-                subject.pairs,
-                title=target.name,
-                output=subject.output,
-                runs=runs,
-                transcripts=transcripts,
-                seconds=seconds,
-                seed=seed,
-                track=track,
-            )
-        )
+        own = {"title": target.name, "output": subject.output}
+        reports.append(attack(subject.plan, subject.pairs, **own, **effort, track=_output.track))
     if out is not None:
         write_reports(reports, out, feature_norm)
     if as_json:
-        print_json([report.to_dict() for report in reports])
+        _output.print_json([report.to_dict() for report in reports])
     else:
         _show(reports, out)
     if not all(report.passed for report in reports):
         raise typer.Exit(1)
 
 
-def _grid(
-    targets: Sequence[Target],
-    folder: Path | None,
-    delta: float,
-    runs: int,
-    transcripts: int,
-    seconds: float,
-    seed: int,
-    as_json: bool,
-) -> None:
-    from importlib.metadata import version
+def _grid(targets: Sequence[Target], file: Path, settings: Settings, as_json: bool) -> None:
+    from dpconvex.audit.auditor import EPSILONS, audit_grid, summary
 
-    from dpconvex.audit.auditor import EPSILONS, Settings, audit_grid, summary
-    from dpconvex.errors import InvalidParameterError
-
-    if folder is None:
-        raise InvalidParameterError("out", None, "must be given with --grid", "It holds what is found, and resumes")
-    settings = Settings(version("dpconvex"), delta, runs, transcripts, seconds, seed)
-    cells = audit_grid(targets, folder / GRID, settings, track)
+    cells = audit_grid(targets, file, settings, _output.track)
     lines = summary(cells)
     if as_json:
-        print_json([{"target": name, "proved": best, "runs": r, "seconds": s} for name, best, r, s in lines])
+        _output.print_json([{"target": name, "proved": best, "runs": r, "seconds": s} for name, best, r, s in lines])
     else:
         rows = [
-            (name, *(number(best[e]) if e in best else "-" for e in EPSILONS), f"{spent:.0f}")
+            (name, *(_output.number(best[e]) if e in best else "-" for e in EPSILONS), f"{spent:.0f}")
             for name, best, _, spent in lines
         ]
         title = "Largest epsilon proved, over all bounds, for the claimed"
-        print_table(title, ("algorithm", *map(str, EPSILONS), "seconds"), rows, right=range(1, 7))
-        print_text(f"Wrote {folder / GRID}")
+        _output.print_table(title, ("algorithm", *map(str, EPSILONS), "seconds"), rows, right=range(1, 7))
+        _output.print_text(f"Wrote {file}")
     refuted = [cell for cell in cells if not cell.passed]
     for cell in refuted:
-        print_text(f"REFUTED: {cell.target} at epsilon {cell.epsilon:g}, bound {cell.bound:g}: {cell.proved:g}")
+        _output.print_text(f"REFUTED: {cell.target} at epsilon {cell.epsilon:g}, bound {cell.bound:g}: {cell.proved:g}")
     if refuted:
         raise typer.Exit(1)
 
@@ -139,40 +116,40 @@ def write_reports(reports: Sequence[AuditReport], folder: Path, feature_norm: fl
         "passed": all(report.passed for report in reports),
         "reports": [report.to_dict() for report in reports],
     }
-    write_atomically(folder / JSON, json.dumps(finite(content), indent=2, allow_nan=False) + "\n")
-    shown = {**content, "reports": reports, "number": number, "confidence": 1 - ERROR}
-    write_page(folder / HTML, "audit.html.j2", **shown)
+    write_atomically(folder / JSON, _output.json_text(content))
+    shown = {**content, "reports": reports, "number": _output.number, "confidence": 1 - ERROR}
+    _output.write_page(folder / HTML, "audit.html.j2", **shown)
 
 
 def _list(targets: Sequence[Target], as_json: bool) -> None:
     if as_json:
-        print_json([{"name": t.name, "pure": t.pure, "unit": str(t.unit)} for t in targets])
+        _output.print_json([{"name": t.name, "pure": t.pure, "unit": str(t.unit)} for t in targets])
         return
     rows = [(t.name, "epsilon" if t.pure else "epsilon, delta", str(t.unit)) for t in targets]
-    print_table("What can be audited", ("name", "promise", "neighbours differ in one"), rows)
+    _output.print_table("What can be audited", ("name", "promise", "neighbours differ in one"), rows)
 
 
 def _show(reports: Sequence[AuditReport], out: Path | None) -> None:
     rows = []
     for report in reports:
         best = report.findings[0] if report.findings else None
-        promise = number(report.claimed.epsilon) + (f", {report.claimed.delta:g}" if report.claimed.delta else "")
+        promise = _output.number(report.claimed.epsilon) + (f", {report.claimed.delta:g}" if report.claimed.delta else "")
         rows.append(
             (
                 "ok" if report.passed else "REFUTED",
                 report.title,
                 promise,
-                number(report.proved_at_least),
+                _output.number(report.proved_at_least),
                 best.attack if best and best.epsilon > 0 else "-",
                 f"{report.seconds:.1f}",
             )
         )
-    print_table("Audit", ("", "algorithm", "claimed", "proved at least", "by", "seconds"), rows, right=(3, 5))
-    print_text()
+    _output.print_table("Audit", ("", "algorithm", "claimed", "proved at least", "by", "seconds"), rows, right=(3, 5))
+    _output.print_text()
     refuted = sum(not report.passed for report in reports)
     if refuted:
-        print_text(f"{refuted} of {len(reports)} promises were REFUTED.")
+        _output.print_text(f"{refuted} of {len(reports)} promises were REFUTED.")
     else:
-        print_text("No promise was refuted. That is no proof of privacy: the proofs are in the documentation.")
+        _output.print_text("No promise was refuted. That is no proof of privacy: the proofs are in the documentation.")
     if out is not None:
-        print_text(f"Wrote {out / JSON} and {out / HTML}")
+        _output.print_text(f"Wrote {out / JSON} and {out / HTML}")

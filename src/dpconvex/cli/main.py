@@ -76,21 +76,9 @@ def _root(
     pass
 
 
-app.command("plan")(plan.plan)
-app.command("fit")(fit.fit)
-app.command("fit-sparse")(fit_sparse.fit_sparse)
-app.command("search")(search.search)
-app.command("predict")(fit.predict)
-app.command("evaluate")(evaluate.evaluate)
-app.command("shapes")(shapes.shapes)
-app.command("export")(shapes.export)
-app.command("median")(median.median)
-app.command("game")(game.game)
-app.command("synthesize")(synthesize.synthesize)
-app.command("verify")(verify.verify)
-app.command("sign")(verify.sign)
-app.command("audit")(audit.audit)
+models = (plan.plan, fit.fit, fit_sparse.fit_sparse, search.search, fit.predict, evaluate.evaluate, shapes.shapes)
+releases = (shapes.export, median.median, game.game, synthesize.synthesize)
+for command in (*models, *releases, verify.verify, verify.sign, audit.audit, demo.demo, reproduce.reproduce):
+    app.command()(command)
 app.add_typer(schema.app, name="schema")
 app.add_typer(budget.app, name="budget")
-app.command("demo")(demo.demo)
-app.command("reproduce")(reproduce.reproduce)

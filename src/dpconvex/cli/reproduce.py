@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpconvex.cli import _options
-from dpconvex.cli._output import console, number, one_line_errors, print_json, print_table, print_text, track
+from dpconvex.cli._output import console, number, one_line_errors, print_json, print_table, print_text, track, unknown
 
 if TYPE_CHECKING:
     from dpconvex_experiments import Cell, Experiment, Record
@@ -54,16 +53,10 @@ def reproduce(
 
 
 def _chosen(name: str | None, experiments: dict[str, Experiment]) -> Sequence[Experiment]:
-    from dpconvex.errors import InvalidParameterError
-
     families = {experiment.family for experiment in experiments.values()}
     names = [*experiments, *sorted(families), "all"]
     if name not in names:
-        within = [known for known in names if name and name in known]
-        close = within[:3] or difflib.get_close_matches(name or "", names, n=3, cutoff=0.4)
-        hint = f"Did you mean {' or '.join(close)}? " if close else ""
-        requirement = "must be an experiment, a family or all"
-        raise InvalidParameterError("name", name, requirement, f"{hint}dpconvex reproduce --list shows them")
+        raise unknown(name, names, "must be an experiment, a family or all", "reproduce")
     return [e for e in experiments.values() if name in ("all", e.family, e.name)]
 
 
