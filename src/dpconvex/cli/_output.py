@@ -24,7 +24,7 @@ from rich.text import Text
 from dpconvex.errors import DpconvexError, DpconvexWarning, HopelessPlanWarning, InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex.privacy import PrivacyParams
+    from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 
 MODEL, CERTIFICATE, REPORT, MEDIAN = "model.skops", "certificate.json", "report.html", "median.json"
 SYNTHETIC, GAME, SIGNATURE = "synthetic.csv", "game.json", "certificate.json.sig"
@@ -55,11 +55,9 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
                 return command(*args, **options)
         except BrokenPipeError:
             raise  # the reader went away; click ends quietly
-        except (DpconvexError, OSError) as error:
-            print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-            raise typer.Exit(2) from None
-        except MemoryError:
-            print("error: this does not fit in memory", file=sys.stderr)
+        except (DpconvexError, OSError, MemoryError) as error:
+            what = "this does not fit in memory" if isinstance(error, MemoryError) else " ".join(str(error).split())
+            print(f"error: {what}", file=sys.stderr)
             raise typer.Exit(2) from None
 
     return guarded
@@ -109,14 +107,10 @@ def json_text(value: Any) -> str:
     return json.dumps(finite(value), indent=2, allow_nan=False) + "\n"
 
 
-def csv_bytes(table: Any) -> bytes:
-    """Return an arrow table as CSV."""
-    import pyarrow as pa
-    import pyarrow.csv as pacsv
-
-    sink = pa.BufferOutputStream()
-    pacsv.write_csv(table, sink)
-    return sink.getvalue().to_pybytes()
+def print_released(certificate: PrivacyCertificate, folder: Path, *names: str) -> None:
+    """Explain what was released, and say where its files are."""
+    print_text(f"\n{certificate.explain()}")
+    print_text(f"\nWrote {', '.join(names[:-1])} and {names[-1]} to {folder}")
 
 
 def write_page(path: str | Path, template: str, **content: Any) -> None:

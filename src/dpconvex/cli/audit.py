@@ -133,7 +133,9 @@ def _show(reports: Sequence[AuditReport], out: Path | None) -> None:
     rows = []
     for report in reports:
         best = report.findings[0] if report.findings else None
-        promise = _output.number(report.claimed.epsilon) + (f", {report.claimed.delta:g}" if report.claimed.delta else "")
+        promise = _output.number(report.claimed.epsilon) + (
+            f", {report.claimed.delta:g}" if report.claimed.delta else ""
+        )
         rows.append(
             (
                 "ok" if report.passed else "REFUTED",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -94,7 +94,7 @@ def pay(
     return Paid(budget.name, promise, *Budget(budget).account().left)
 
 
-def facts(account: Account) -> dict[str, object]:
+def facts(account: Account) -> dict[str, Any]:
     """Return JSON-ready facts; amounts are texts, which hold all digits."""
     from dpconvex.privacy.budget import exact_text
 
@@ -120,14 +120,10 @@ def facts(account: Account) -> dict[str, object]:
 
 
 def _show(path: Path, account: Account) -> None:
-    from dpconvex.privacy.budget import exact_text
-
-    total, (epsilon, delta) = account.total, account.left
+    total, known = account.total, facts(account)
     cells = [("total", f"{total.epsilon:g}", f"{total.delta:g}", account.data)]
-    for entry in account.spent:
-        spent = ["all" if part is None else exact_text(part) for part in (entry.epsilon, entry.delta)]
-        cells.append((entry.time, spent[0], spent[1], entry.what))
-    cells.append(("left", exact_text(epsilon), exact_text(delta), ""))
+    cells += [(each["time"], each["epsilon"] or "all", each["delta"] or "all", each["what"]) for each in known["spent"]]
+    cells.append(("left", *known["left"].values(), ""))
     print_text(f"Budget {path}, protecting every {total.unit}, {str(total.neighboring).replace('_', ' ')}")
     print_table("", ("", "epsilon", "delta", ""), cells, right=(1, 2), marked=len(cells) - 1)
     if account.unreadable:

@@ -70,17 +70,12 @@ def evaluate(
     print_metrics(found, "private test records")
     if paid is not None:
         _output.print_text(f"\nPaid from {paid.text()}")
-    _output.print_text()
-    _output.print_text(found.certificate_.explain())
-    _output.print_text(f"\nWrote {_output.METRICS} and {_output.CERTIFICATE} to {out}")
+    _output.print_released(found.certificate_, out, _output.METRICS, _output.CERTIFICATE)
 
 
 def write_metrics(found: PrivateMetrics, folder: Path, certificate: str) -> None:
     """Write metrics.json, and the evaluation's certificate under the given name."""
-    import json
-
-    text = json.dumps(_output.finite(found.to_dict()), indent=2, allow_nan=False)
-    (folder / _output.METRICS).write_text(text, encoding="utf-8")
+    (folder / _output.METRICS).write_text(_output.json_text(found.to_dict()), encoding="utf-8")
     (folder / certificate).write_text(found.certificate_.to_json(), encoding="utf-8")
 
 

@@ -92,21 +92,13 @@ def _show(record: Record, paths: Iterable[Path]) -> None:
         ],
         right=range(1, 6),
     )
-    print_text()
-    print_text(f"{'ok' if outcome.passed else 'FAIL'}: {outcome.criterion} ({record.seconds:.1f} s)")
+    print_text(f"\n{'ok' if outcome.passed else 'FAIL'}: {outcome.criterion} ({record.seconds:.1f} s)")
     print_text(f"A false alarm has probability {outcome.alarm:.1g} at most.")
     print_text(f"Source: {record.experiment.source}")
-    print_text(f"Wrote {', '.join(map(str, paths))}")
-    print_text()
+    print_text(f"Wrote {', '.join(map(str, paths))}\n")
 
 
 def _cell(cell: Cell) -> str:
-    match cell:
-        case None:
-            return "-"
-        case bool():
-            return "yes" if cell else "no"
-        case float():
-            return number(cell, 4)
-        case _:
-            return str(cell)
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return number(cell, 4) if cell is None or isinstance(cell, float) else str(cell)

@@ -106,8 +106,7 @@ def show(schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) ->
         block = column.block
         rows.append((column.name, public_range(column.to_dict()), f"{block.norm} <= {block.bound:g}", str(block.size)))
     print_table(f"Schema {schema}", ("column", "public range or categories", "encoded", "width"), rows, right=(3,))
-    print_text()
-    print_text(f"{len(declared.columns)} columns, {declared.domain().n_features} encoded features.")
+    print_text(f"\n{len(declared.columns)} columns, {declared.domain().n_features} encoded features.")
     if declared.target is not None:
         print_text(f"Target {declared.target.name}: {public_range(declared.target.to_dict())}.")
     if declared.user is not None:

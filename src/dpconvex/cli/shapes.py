@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpconvex.cli._output import METRICS, MODEL, csv_bytes, number, one_line_errors, print_table, print_text
+from dpconvex.cli._output import METRICS, MODEL, number, one_line_errors, print_table, print_text
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 
@@ -19,6 +19,8 @@ def shapes(
     csv: Annotated[bool, typer.Option("--csv", help="Write the table as CSV.")] = False,
 ) -> None:
     """Print what each column adds to the score of a fitted additive model. It is released, so this costs no privacy."""
+    import pyarrow.csv as pacsv
+
     from dpconvex.estimators import AdditiveModel
     from dpconvex.estimators.persistence import load_model
 
@@ -26,7 +28,7 @@ def shapes(
     if not isinstance(fitted, AdditiveModel):
         raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}. Shapes are of --model additive")
     if csv:
-        sys.stdout.write(csv_bytes(fitted.shape_table()).decode())
+        pacsv.write_csv(fitted.shape_table(), sys.stdout.buffer)
         return
     rows = [
         (
@@ -98,8 +100,7 @@ def print_planned(facts: list[dict[str, Any]]) -> None:
         )
         for row in facts
     ]
-    print_text()
-    print_table("Shapes", ("column", "vertices", "degrees of freedom", "deviation"), rows, right=(1, 2, 3))
+    print_table("\nShapes", ("column", "vertices", "degrees of freedom", "deviation"), rows, right=(1, 2, 3))
     print_text(
         "vertices: knots or levels. degrees of freedom: what ridge and noise leave of them. deviation: expected noise "
         "of a value. Sampling and shrinkage are not in it."

@@ -57,6 +57,8 @@ def synthesize(
 
     With --rows instead of a file: show the plans; no data are read.
     """
+    import pyarrow.csv as pacsv
+
     from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.data import Schema, write_atomically
     from dpconvex.estimators.synthetic import PrivateSyntheticData
@@ -88,18 +90,18 @@ def synthesize(
         pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
         with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as records:
             estimator.fit(records)
-        write_atomically(folder / _output.SYNTHETIC, _output.csv_bytes(estimator.sample(size, seed)))
+        released = estimator.sample(size, seed)
+        write_atomically(folder / _output.SYNTHETIC, lambda file: pacsv.write_csv(released, file))
         (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
         _write_report(estimator, folder / _output.REPORT)
+    names = (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT)
     if as_json:
-        files = [str(out / name) for name in (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT)]
+        files = [str(out / name) for name in names]
         certificate = estimator.certificate_.to_dict()
         _output.print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate})
         return
     _show(estimator.plan(estimator.plan_.n), False)
-    _output.print_text()
-    _output.print_text(estimator.certificate_.explain())
-    _output.print_text(f"\nWrote {_output.SYNTHETIC}, {_output.CERTIFICATE} and {_output.REPORT} to {out}")
+    _output.print_released(estimator.certificate_, out, *names)
 
 
 def _pair(text: str) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -55,26 +54,21 @@ def verify(
         rows = [("ok" if c.passed else "FAIL", c.name, c.detail) for c in result.checks]
         print_table(f"Certificate {path}", ("", "check", "detail"), rows)
         failed = sum(not c.passed for c in result.checks)
-        print_text()
         if failed:
-            print_text(f"{failed} of {len(result.checks)} checks FAILED. Do not rely on this certificate.")
+            print_text(f"\n{failed} of {len(result.checks)} checks FAILED. Do not rely on this certificate.")
         else:
             cost = f"epsilon = {result.epsilon:.6g}" + (f", delta = {result.delta:.3g}" if result.delta else "")
-            print_text(f"All {len(result.checks)} checks passed: the listed releases cost {cost}.")
+            print_text(f"\nAll {len(result.checks)} checks passed: the listed releases cost {cost}.")
         if result.unknown:
             print_text(f"Of a later version, not read: {', '.join(result.unknown)}.")
         if result.unconfirmed:
-            print_text(f"Stated, but confirmed by nothing else in the file: {shortened(result.unconfirmed)}.")
+            paths = dict.fromkeys(re.sub(r"\[\d+\]", "[]", path) for path in result.unconfirmed)  # a list's once
+            print_text(f"Stated, but confirmed by nothing else in the file: {', '.join(paths)}.")
         print_text("No certificate can show:")
         for line in NOT_CHECKED:
             print_text(f"  - {line}")
     if not result.passed:
         raise typer.Exit(1)
-
-
-def shortened(paths: Sequence[str]) -> str:
-    """Return paths in one line; those of one list that differ only in the position are named once."""
-    return ", ".join(dict.fromkeys(re.sub(r"\[\d+\]", "[]", path) for path in paths))
 
 
 @one_line_errors
