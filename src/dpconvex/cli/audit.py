@@ -133,14 +133,12 @@ def _show(reports: Sequence[AuditReport], out: Path | None) -> None:
     rows = []
     for report in reports:
         best = report.findings[0] if report.findings else None
-        promise = _output.number(report.claimed.epsilon) + (
-            f", {report.claimed.delta:g}" if report.claimed.delta else ""
-        )
+        claimed = report.claimed
         rows.append(
             (
                 "ok" if report.passed else "REFUTED",
                 report.title,
-                promise,
+                _output.number(claimed.epsilon) + (f", {claimed.delta:g}" if claimed.delta else ""),
                 _output.number(report.proved_at_least),
                 best.attack if best and best.epsilon > 0 else "-",
                 f"{report.seconds:.1f}",
