@@ -88,11 +88,10 @@ class QueryReleasePlan(Plan):
 
     @abstractmethod
     def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
-        """Run the paper's listing on cells (n,) inside the domain; return model, answers and released tables."""
+        """Run the paper's listing; return model, answers and released tables.
 
-    def clip_records(self, records: AnyArray) -> AnyArray:
-        """Return what `_run` reads of the records: their cells."""
-        return self.queries.clip_records(records)
+        Records are cells (n,) inside the domain, for plans that need `only_sums` as given: they clip what they sum.
+        """
 
     @final
     def answered(self, histogram: FloatArray, answers: FloatArray | None = None) -> Answered:
@@ -119,7 +118,7 @@ class QueryReleasePlan(Plan):
             if cells.shape not in ((self.n,), (self.n, columns)) or cells.dtype.kind not in "iu":
                 what = f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},)"
                 raise InvalidDataError(f"{what} are planned, or ({self.n}, {columns})")
-            read = self.clip_records(cells)
+            read = cells if self.only_sums else self.queries.clip_records(cells)
         ledger = Ledger(self.privacy, self.releases)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
             model, answers, tables = self._run(read, source, ledger)

@@ -167,9 +167,6 @@ class NoisyTablesPlan(QueryReleasePlan):
         found |= {"raw_total_variation": self.raw, "expected_total_variation": self.expected_variation}
         return found | ({"histogram_steps": self.steps} if self.steps else {"latent_classes": vars(self.fitting)})
 
-    def clip_records(self, records: AnyArray) -> AnyArray:
-        return self.queries.codes(records)
-
     def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
         return self.fitted(self.release(records, source, ledger))
 
@@ -179,10 +176,10 @@ class NoisyTablesPlan(QueryReleasePlan):
         sides = [[shape[axis] for axis in subset] for subset in self.subsets]
 
         def work(codes: AnyArray, _: AnyArray) -> Parts:
-            clipped = self.clip_records(codes)
-            pairs = zip(self.subsets, sides, strict=True)
-            cells = [(np.ravel_multi_index([clipped[:, axis] for axis in s], size), size) for s, size in pairs]
-            return tuple(np.bincount(each, minlength=math.prod(size)) for each, size in cells)
+            columns = self.queries.codes(codes).T
+            pairs = zip(self.subsets, sides, strict=True)  # one table's cells in memory at a time
+            cells = ((np.ravel_multi_index([columns[axis] for axis in s], size), math.prod(size)) for s, size in pairs)
+            return tuple(np.bincount(each, minlength=count) for each, count in cells)
 
         counted = totals(codes, codes, work)
         for size, (label, mechanism, _), counts in zip(sides, self.noises, counted, strict=True):
