@@ -131,9 +131,14 @@ class CustomProblem(Problem):
         }
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Declared(ConvexFunction):
     """What the caller declared of a function in a ball, all that a plan reads; it has no values."""
 
+    name: str
+    domain: DataDomain
+    dim: int
+    value_at_zero: float
     radius: float
     slope: float
     difference: float
@@ -161,15 +166,8 @@ class DeclaredFunction(_Declared):
     `slope`, `difference` and `said` are its `lipschitz`, `contrast` and `claims` there.
     """
 
-    name: str
-    domain: DataDomain
-    dim: int
     smoothness: float
-    value_at_zero: float
     aggregation: Aggregation  # pyright: ignore[reportIncompatibleVariableOverride]
-    radius: float
-    slope: float
-    difference: float
     said: tuple[str, ...]
 
     def claims(self, radius: float) -> tuple[str, ...]:
@@ -187,13 +185,6 @@ class DeclaredPayoff(_Declared, SaddleLoss):
     `slope`, `difference` and `attack_slope` are its `lipschitz`, `contrast` and `attack_lipschitz` there.
     """
 
-    name: str
-    domain: DataDomain
-    dim: int
-    value_at_zero: float
-    radius: float
-    slope: float
-    difference: float
     attack_slope: float
     attack: Block
     parameter_smoothness: float
