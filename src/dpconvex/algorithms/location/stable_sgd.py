@@ -70,10 +70,7 @@ class Phase:
     def average(
         self, points: FloatArray, visits: AnyArray, center: FloatArray, z: FloatArray, size: float
     ) -> FloatArray:
-        """Walk, without noise; return the average of the kept iterates, relative to the center of the ball.
-
-        `visits` are rows of the points, z is the start less the center, and `size` is the unit of lengths.
-        """
+        """Walk from `z`, without noise; return the average of the kept iterates, both relative to the ball's center."""
         from dpconvex.solvers._loops import walk
 
         return walk(points, visits, center, z.copy(), self.step * size, self.ball * size, self.first, COINCIDENT)
@@ -196,15 +193,11 @@ def plan_printed(
     steps: int | None = None,
     unit: Unit = Unit.RECORD,
 ) -> StableSgd:
-    """Plan Algorithm 4 with the constants of the paper.
+    """Plan Algorithm 4 with the constants of the paper; T = `steps`, by default n, is rounded up to some ``2^K - 1``.
 
-    The paper leaves the step size to an optimum at which nothing moves; this takes what did best in its own
-    experiments, ``ball / (16 sqrt(T))`` (random order) and ``ball / (4 sqrt(T))`` (fixed). Repaired: the balls of later
-    phases have the radius of the noise that separates their start from the point they must hold (Lemma 13).
-
-    In random order, the algorithm as listed, visits beyond ``m = 3 (T/n + log(8/delta))`` of a record fail with
-    probability at most ``delta / 8``, which is charged; the fixed order is Remark 1. T = `steps`, by default n, is
-    rounded up to the next ``2^K - 1``.
+    Steps are those of its experiments (the stated optimum moves nothing). Repaired: the balls of later phases have the
+    radius of the noise that separates their start from the point they must hold (Lemma 13). In random order, visits
+    beyond m of a record fail with probability at most ``delta / 8``, which is charged; the fixed order is Remark 1.
     """
     _validate.choice("order", order, ("fixed", "random"))
     _validate.integer("n", n, at_least=1)

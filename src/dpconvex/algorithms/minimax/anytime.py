@@ -175,16 +175,10 @@ def plan(
     base.require_single(problem, "Algorithm 5")
     if not math.isfinite(problem.smoothness) or problem.n < 2:
         raise InvalidParameterError("problem", problem.name, "must be smooth, with n >= 2", "Use Algorithm 1")
-    for name, value, least in (
-        ("iterations", iterations, 2),
-        ("samples", samples, 1),
-        ("period", period, 1),
-        ("output_samples", output_samples, 1),
-    ):
-        if value is not None:
-            _validate.integer(name, value, at_least=least)
-    if step is not None:
-        _validate.real("step", step, above=0.0)
+    _validate.optional(_validate.integer, {"iterations": iterations}, at_least=2)
+    counts = {"samples": samples, "period": period, "output_samples": output_samples}
+    _validate.optional(_validate.integer, counts, at_least=1)
+    _validate.optional(_validate.real, {"step": step}, above=0.0)
     if period is not None and iterations is not None and period > iterations:
         raise InvalidParameterError("period", period, f"must be at most iterations={iterations}")
     with within_floats(problem.name):

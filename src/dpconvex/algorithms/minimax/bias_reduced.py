@@ -138,10 +138,9 @@ class BiasReducedPlan(base.VertexSamplingPlan):
 def bias_reduced_sums(
     problem: SimplexSaddle, records: Any, rows: slice, vertices: Draws, M: int, antithetic: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Return Algorithm 2's combination of the sums of clipped gradients over `rows`, in x (dx,) and y (dy,).
+    """Return Algorithm 2's combination of sums of clipped gradients at averages of ``2^(N+1)`` vertices, (dx,), (dy,).
 
-    `vertices` are ``2^(N+1)`` draws of x and of y. Gradients are taken at the average of all, of the first half
-    (antithetic: each half), and at the first. The weight of the difference is ``(2 - 2^-M) 2^N = 1/P[N]`` (erratum E2).
+    The weight of the difference is ``(2 - 2^-M) 2^N = 1/P[N]`` (erratum E2).
     """
     half = len(vertices[0]) // 2  # 2^N
 
@@ -187,11 +186,8 @@ def draw_levels(U: float, M: int, coins: int) -> NDArray[np.int64]:
 
 
 def draws_after(levels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each of the T - 1 batches, the draws of one block that follow it, at levels (T,).
-
-    Step t draws ``2^(N_t + 1)`` vertices for its gradient, and one for the output; the last only that one.
-    """
-    draws = 2 ** (levels + 1) + 1
+    """Return, for each of the T - 1 batches, the draws of one block that follow it, at levels (T,)."""
+    draws = 2 ** (levels + 1) + 1  # for a gradient, and for the output
     draws[-1] = 1
     return (draws.sum() - np.cumsum(draws))[:-1]
 
@@ -218,11 +214,8 @@ def plan(
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     _validate.integer("coins", coins, at_least=0)
-    if truncation is not None:
-        _validate.integer("truncation", truncation, at_least=0)
-    for name, value in (("budget", budget), ("step", step)):
-        if value is not None:
-            _validate.real(name, value, above=0.0)
+    _validate.optional(_validate.integer, {"truncation": truncation}, at_least=0)
+    _validate.optional(_validate.real, {"budget": budget, "step": step}, above=0.0)
     if not math.isfinite(problem.second_smoothness) or not any(problem.spread) or problem.n < 8:
         what = "must be second-order-smooth, depend on its records, and have n >= 8"
         raise InvalidParameterError("problem", problem.name, what, "Use Algorithm 1")
@@ -255,12 +248,9 @@ def plan(
 
 
 def order_of_gap(problem: SimplexSaddle, M: int, antithetic: bool, T: int, steps: tuple[float, float]) -> float:
-    """Return the regret with the second moment that is typical, and the bias, of T steps.
-
-    The second moment of antithetic gradients does not grow with M (specification, 5.4).
-    """
+    """Return the regret with the second moment that is typical, and the bias, of T steps."""
     total = 4 * min(2 * problem.second_smoothness / 2**M, 2 * max(problem.lipschitz))
-    growth = 1.0 if antithetic else 1.0 + M / 2
+    growth = 1.0 if antithetic else 1.0 + M / 2  # of the second moment (specification, 5.4)
     for d, step, L in zip((problem.dx, problem.dy), steps, problem.lipschitz, strict=True):
         if d > 1 and L > 0:
             total += 2 * math.log(d) / (step * T) + 2.5 * step * L**2 * growth if step > 0 else math.inf
@@ -270,10 +260,7 @@ def order_of_gap(problem: SimplexSaddle, M: int, antithetic: bool, T: int, steps
 def calibrated(
     problem: SimplexSaddle, budget: float, pure: bool, antithetic: bool | None, M: int | None, U: float | None
 ) -> Budget:
-    """Return what minimizes `order_of_gap` under the zCDP accountant, where M and U are not fixed by the caller.
-
-    `budget` is ``sqrt(8 rho)``, with `pure` epsilon; `antithetic` None: for M > 0.
-    """
+    """Return what minimizes `order_of_gap`; `budget` is ``sqrt(8 rho)``, with `pure` epsilon."""
     ell, L = math.log(problem.dx) + math.log(problem.dy), max(problem.lipschitz)
     best: tuple[float, Budget] | None = None
     for level in [M] if M is not None else range(9):

@@ -203,9 +203,7 @@ def plan(
         base or (_PRINTED_BASE if paper else _BASES[tuning]),
         responder or (_PRINTED_ANSWER if paper else _respond),
     )
-    for name, value in (("candidates", candidates), ("answers", answers)):
-        if value is not None:
-            _validate.integer(name, value, at_least=1)
+    _validate.optional(_validate.integer, {"candidates": candidates, "answers": answers}, at_least=1)
     many = paper or tuning == "bound"
     count = candidates or (math.ceil(math.log2(4 / failure)) if many else max(2, math.ceil(math.log(4 / failure, 100))))
     replies = answers or (math.ceil(math.log2(8 * count / failure)) if many else 2)

@@ -128,8 +128,7 @@ def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = 
     """
     check_relation(privacy)
     _require_smooth(problem)
-    if steps is not None:
-        _validate.integer("steps", steps, at_least=1)
+    _validate.optional(_validate.integer, {"steps": steps}, at_least=1)
     spread, ell, smoothness = rounded_spread(problem), math.log(problem.dx), problem.smoothness
     budget = base.range_budget(privacy)
 
@@ -170,10 +169,7 @@ class Node:
 
 @cache
 def walk(phases: int) -> tuple[tuple[Node, int], ...]:
-    """Return, in the order of the walk, every node that reads records, and the number of copies that follow it.
-
-    A node of depth s in phase t is followed by ``t - s`` left children, which copy it, down to a leaf.
-    """
+    """Return, in the order of the walk, every node that reads records, and how many left children copy it."""
     found: list[tuple[Node, int]] = []
     for t in range(1, phases + 1):
         found.append((Node(t, 0), t))

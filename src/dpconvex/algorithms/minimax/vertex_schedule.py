@@ -132,12 +132,9 @@ class Bound:
         )
 
     def steps(self, T: int, cap: float, pure: bool) -> tuple[float, float]:
-        """Return steps within ``(sum_b (t_b spread_b)^p)^(1/p) <= cap``, p = 1 or 2.
-
-        Nearly the best ones: where the cap binds, ``t_b`` is proportional to ``(l_b/spread_b^p)^(1/(1+p))``, which
-        minimizes ``sum l_b/t_b``; a block that has enough leaves the rest to the other.
-        """
+        """Return nearly the best steps within ``(sum_b (t_b spread_b)^p)^(1/p) <= cap``, p = 1 or 2."""
         best, spread = self.best_steps(T), self.problem.spread
+        # Where the cap binds, ``(l_b/spread_b^p)^(1/(1+p))`` minimizes ``sum l_b/t_b``.
         norm = 1 if pure else 2
         if float(np.linalg.norm(np.multiply(best, spread), norm)) <= cap:
             return best
@@ -221,11 +218,7 @@ def calibrated(
     measured: bool = True,
     tapered: bool = False,
 ) -> Schedule:
-    """Return the schedule of the smallest `Bound.score`, over T and K where the caller does not fix them.
-
-    `budget` is ``sqrt(8 rho)``, with `pure` epsilon; with `measured` terms have their measured weights in the score,
-    which is the bound itself otherwise; the rest as in `Layout`.
-    """
+    """Return the schedule of the smallest `Bound.score`; `budget` is ``sqrt(8 rho)``, with `pure` epsilon."""
     if problem.n < 2:
         raise InvalidParameterError("n", problem.n, "must be at least 2", "One record cannot be learned from privately")
     n, noise_share = problem.n, TUNING.noise_share if measured and (tapered or not problem.bilinear) else 1.0
@@ -254,11 +247,7 @@ def calibrated(
 def printed(
     problem: SimplexSaddle, epsilon: float, delta: float, *, T: int | None = None, K: int | None = None
 ) -> Schedule:
-    """Return Theorem 3.1's T and K (constants 1; or those given), and Proposition 3.3's step.
-
-    The printed bound on the step is for equal batches of ``floor(n/T)`` records and fresh output draws; the x and y
-    blocks share one constant L0 and one step. It needs ``0 < epsilon < 8 log(1/delta)`` and positive delta.
-    """
+    """Return Theorem 3.1's T and K (constants 1; or those given), and Proposition 3.3's step, one for both blocks."""
     if delta <= 0 or epsilon >= 8 * math.log(1 / delta):
         raise InvalidParameterError(
             "constants", "paper", "needs delta > 0 and epsilon < 8 log(1/delta)", "Use constants='calibrated'"
