@@ -15,9 +15,8 @@ Lemma
     Phases compose to the root of the sum of squares; in a single pass every record is visited in one phase only, so
     each phase may spend the whole budget.
 Rounding
-    Iterates are kept relative to the ball's center, which is subtracted from each record by itself. A step errs by at
-    most ``u (d + 20)(ball + 2 eta)``, u = 2^-53, on either data set, and errors do not grow on the way, as every step
-    takes distance D to at most ``max(D, 2 eta)``: ``2 T`` times that joins the sensitivity, averaging included.
+    A step relative to the ball's center errs by at most ``u (d + 20)(ball + 2 eta)``, u = 2^-53, on either data set.
+    Errors do not grow on the way: ``2 T`` times that joins the sensitivity, averaging included.
 """
 
 from __future__ import annotations

@@ -153,11 +153,8 @@ def rounding(queries: LinearQueries) -> float:
 
 
 def planned_steps(queries: LinearQueries, sigma: float, tables: int) -> int:
-    """Return the steps of `fit_histogram` after which its own error is below that of the noise, a public number.
-
-    After k steps the objective is within ``4 L log Z / k^2`` of its least value, ``L = blocks block_l2^2 / 4``; noise
-    leaves ``count e^2 / 2`` of it, with e of `noise_left`.
-    """
+    """Return the steps of `fit_histogram` after which its own error is below that of the noise, a public number."""
+    # After k steps the objective is within ``4 L log Z / k^2`` of its least value; noise leaves ``count e^2 / 2``.
     smooth = 8 * tables * queries.block_l2**2 / 4 * math.log(queries.cells + 1)
     wanted = math.sqrt(smooth / queries.count) / max(noise_left(queries, sigma), 1e-9)
     return max(LEAST_STEPS, min(math.ceil(wanted), MOST_STEPS, int(MOST_WORK / queries.cells)))
@@ -182,11 +179,9 @@ def largest_error(queries: LinearQueries, records: AnyArray, histogram: FloatArr
 def fit_histogram(
     queries: LinearQueries, targets: Mapping[int, FloatArray], times: Mapping[int, float], start: FloatArray, steps: int
 ) -> FloatArray:
-    r"""Return weights over the cells whose answers are near `targets`: least squares over the simplex.
+    r"""Return the minimizer over the simplex of ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` that is near `start`.
 
-    Accelerated entropic mirror descent (Tseng 2008) on ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` from `start`
-    (cells,), near which the result stays where answers leave a choice; ``sum_b times_b block_l2^2/4``-smooth in l1.
-    `targets` are the answers of each measured block, `times` how often it was measured, its weight.
+    Accelerated entropic mirror descent (Tseng 2008); the sum is ``sum_b times_b block_l2^2/4``-smooth in l1.
     """
     curvature = sum(times.values()) * queries.block_l2**2 / 4
     everything = len(targets) == len(queries.blocks)

@@ -233,10 +233,7 @@ def _found(
     tables: FloatArray,
     draws: FloatArray,
 ) -> Found:
-    """Return the estimates of all groups together and, if there are several, of each; of small ones none is known.
-
-    `table` and `unknown` take a table and the number of groups that are added up in it.
-    """
+    """Return the estimates of all groups together and of each of several; functions take how many are added up."""
     groups, found = len(tables), list[tuple[Metrics, Metrics, set[str]]]()
     for T, drawn in ((T, draws[:, g]) for g, T in enumerate(tables) if groups > 1):
         values = table(T, 1)

@@ -13,9 +13,6 @@ Lemma
 Allocation
     A share h of the budget (of mu^2) for the one-way tables; inside both kinds in proportion to the cube root of the
     cells, rounded to powers of ``2^(1/4)`` so that few scales, hence few entries of the ledger, exist.
-Which tables
-    All pairs, while their noise is below what they tell; then pairs with the `center`; then the columns'
-    own tables alone. Chosen from the mean total variation R of the raw noise, a public number (`MOST_RAW`).
 """
 
 from __future__ import annotations
@@ -206,7 +203,7 @@ def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, relations: s
     """Plan noise on the tables of columns and of pairs of columns.
 
     `relations` says which pairs: ``"all"`` that the queries list, those with the column ``queries.center``, or
-    ``"none"``; ``"auto"`` goes from the first to the last until the noise is small enough.
+    ``"none"``; ``"auto"`` goes from the first to the last until the noise is small enough (`MOST_RAW`).
     """
     check_relation(privacy)
     _validate.records("n", n)

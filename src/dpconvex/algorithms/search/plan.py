@@ -137,10 +137,7 @@ class SearchPlan(Plan):
 
     @cached_property
     def cost(self) -> float:
-        """What the search adds to the predicted error, as a share of what predicting nothing loses; mean of candidates.
-
-        A search loses about that much where no setting is better than the default.
-        """
+        """What the search adds to the predicted error of a candidate, as a share of what predicting nothing loses."""
         if self.method == "none":
             return 0.0
         pairs = zip(self.candidates, self.whole, strict=True)

@@ -140,8 +140,8 @@ class _Declared(ConvexFunction):
     dim: int
     value_at_zero: float
     radius: float
-    slope: float
-    difference: float
+    slope: float  #: `lipschitz` there
+    difference: float  #: `contrast` there
 
     def lipschitz(self, radius: float) -> float:
         return self._at(radius, self.slope)
@@ -161,10 +161,7 @@ class _Declared(ConvexFunction):
 @final
 @dataclass(frozen=True, kw_only=True)
 class DeclaredFunction(_Declared):
-    """Constants of a `ConvexFunction` in the ball of one radius, by the names of its members.
-
-    `slope`, `difference` and `said` are its `lipschitz`, `contrast` and `claims` there.
-    """
+    """Constants of a `ConvexFunction` in the ball of one radius, by the names of its members."""
 
     smoothness: float
     aggregation: Aggregation  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -180,10 +177,7 @@ class DeclaredFunction(_Declared):
 @final
 @dataclass(frozen=True, kw_only=True)
 class DeclaredPayoff(_Declared, SaddleLoss):
-    """Constants of a `SaddleLoss` in the ball of one radius, by the names of its members.
-
-    `slope`, `difference` and `attack_slope` are its `lipschitz`, `contrast` and `attack_lipschitz` there.
-    """
+    """Constants of a `SaddleLoss` in the ball of one radius, by the names of its members."""
 
     attack_slope: float
     attack: Block

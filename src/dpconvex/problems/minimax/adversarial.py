@@ -127,11 +127,7 @@ class SaddleLoss(ConvexFunction):
 @final
 @dataclass(frozen=True, eq=False)
 class SaddleObjective(CustomObjective):
-    """``J(w) = G(w) + l2/2 |w|^2`` over parameters of norm at most `radius`, with the gradients of its payoff.
-
-    Values and gradients of J itself come from attacks that are only nearly the worst: they serve reports. Their
-    rounding slack is infinite, so that no certificate can rest on them.
-    """
+    """``J(w) = G(w) + l2/2 |w|^2`` over a ball. Values are of nearly the worst attacks, so no certificate uses them."""
 
     function: SaddleLoss
     smoothness = math.inf  # the worst attack may jump  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]

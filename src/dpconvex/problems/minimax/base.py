@@ -355,10 +355,7 @@ def check_sizes(n: int, dx: int, dy: int, least_dy: int = 1) -> None:
 
 
 def check_array(name: str, array: Any, shape: tuple[int, ...], sparse: tuple[int, int] | None = None) -> None:
-    """Raise `InvalidDataError` unless `array` is a real or integer NumPy array of this shape (public facts).
-
-    With `sparse`, a SciPy CSR array or matrix of that shape will do as well.
-    """
+    """Raise `InvalidDataError` unless `array` is a real NumPy array of this shape, or CSR of the shape `sparse`."""
     if sparse is not None and issparse(array):
         shape = sparse
         if array.format != "csr":
