@@ -135,10 +135,7 @@ def stored_recipe(plan: Any) -> dict[str, Any] | None:
 
 
 def again(recipe: Mapping[str, Any]) -> Any:
-    """Return the plan of a stored recipe, or raise what its planner raises.
-
-    It is a `CertificateError` to name what is not known here, or to ask for more than a reader's time.
-    """
+    """Return the plan of a stored recipe, or raise what its planner raises; `CertificateError` if it is unknown."""
     _check_size(recipe)
     return _plan(recipe)
 

@@ -8,9 +8,7 @@ Lemmas
     too often or a score is far from its mean on either data set (``5 delta/18``), the sum of weights changes by at most
     12 and the mean by at most ``400 radius / n``.
 Repairs
-    Numbers of draws are rounded up to integers. Failing draws are charged additively: the event that the printed proof
-    of FastCenter conditions on depends on the data, so it must be bounded for both data sets. The radius is handed on
-    as it is. A failed test is reported, not answered by the origin.
+    Docs, Errata, on the private-median paper: P1, U1, U5 and U8. Failing draws are charged additively.
 """
 
 from __future__ import annotations

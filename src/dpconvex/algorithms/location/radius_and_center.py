@@ -226,10 +226,9 @@ def plan_radius(
     sample: int | None = None,
     unit: Unit = Unit.RECORD,
 ) -> GroupedRadius:
-    """Fix the constants of stage 1, which can be used alone, for a pure epsilon.
+    """Fix the constants of stage 1 for a pure epsilon; `level` is the share of others near a record on average.
 
-    `level` is the share of the others that must be near a record on average, in (0, 1). Groups of all n records have
-    exact scores, in time quadratic in n. All records are read, or a `sample`.
+    Groups of all n records have exact scores, in time quadratic in n. All records are read, or a `sample`.
     """
     _validate.integer("n", n, at_least=2)
     _validate.real("level", level, above=0.0, below=1.0)

@@ -150,8 +150,7 @@ def plan_stable_sgd(
 ) -> StableSgd:
     """Plan phases of equal length that together spend `mu`, step sizes falling by 4 from one to the next.
 
-    A fixed order needs less noise: in one pass every record is visited once. Step sizes of the first phase sum to
-    ``travel / phases`` balls; the share `tail` of a phase's iterates, from the last backwards, is averaged.
+    Those of the first sum to ``travel / phases`` balls; the share `tail` of a phase's last iterates is averaged.
     """
     _validate.choice("order", order, ("fixed", "random"))
     _validate.integer("phases", phases, at_least=1)

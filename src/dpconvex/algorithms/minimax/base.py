@@ -140,11 +140,7 @@ def affordable(n: int, iterations: float) -> None:
 
 
 def batch_sizes(n: int, weights: FloatArray) -> NDArray[np.int64]:
-    """Return sizes (T,) of disjoint batches of n records, nearly proportional to positive `weights` (T,).
-
-    The smallest ratio ``size_r / weights_r`` decides about privacy, so sizes are ``ceil(level weights_r)`` for the
-    largest level that n records allow.
-    """
+    """Return sizes ``ceil(level weights_r)`` of disjoint batches of n records, for the largest level they allow."""
     if len(weights) > n:
         raise InvalidParameterError("iterations", len(weights), f"must be at most n={n}", "Use fewer iterations")
     low, high = 0.0, n / float(weights.sum())

@@ -9,9 +9,8 @@ Lemma
     ``step_b kappa spread_b/|B_r|``; each later draw is ``eta^2/8``-zCDP, and ``sum_{t > r} (2^(N_t + 1) + 1)`` draws a
     block follow batch r (the last step draws for the output only).
 Repairs
-    E1: y ascends. E2: the weight of the difference is ``1/P[N]``. E3: the printed sensitivity is too small by 1.6 to 2
-    (``kappa`` here is exact). The output averages the iterates whose gradients were taken, and the last. The prediction
-    is the order of Theorem 3.14 with constant 1 (docs, Saddle points: the other methods).
+    Errata E1 to E3 (``kappa`` here is exact). The output averages the iterates whose gradients were taken, and the
+    last. The prediction is the order of Theorem 3.14 with constant 1 (docs, Saddle points: the other methods).
 """
 
 from __future__ import annotations

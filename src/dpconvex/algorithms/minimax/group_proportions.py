@@ -68,10 +68,7 @@ class GroupShares:
         return PrivacyParams(left, self.privacy.delta)
 
     def run(self, groups: AnyArray | EncodedRows, source: BitSource) -> FloatArray:
-        """Return released proportions (n_groups,), each at least `smallest`, of group numbers (n,) in the range.
-
-        They are an array, or the last targets of `EncodedRows`.
-        """
+        """Release the proportions (n_groups,) of group numbers (n,): an array, or the last targets of `EncodedRows`."""
 
         def work(_: AnyArray, y: AnyArray) -> Parts:
             return (np.bincount(y.reshape(len(y), -1)[:, -1].astype(np.intp), minlength=self.n_groups),)
@@ -142,10 +139,7 @@ class GroupProportionsPlan(Plan):
 
 @recorded("group_shares")
 def after_proportions(first: GroupShares, then: SaddlePlan, shares: tuple[float, ...]) -> GroupProportionsPlan:
-    """Return the plan of both stages: `then` is planned with ``first.rest`` for the `shares` that `first` released.
-
-    Certificates name the arguments.
-    """
+    """Return the plan of both stages: `then` is planned with ``first.rest`` for the `shares` that `first` released."""
     return GroupProportionsPlan(first, then, shares)
 
 

@@ -1,13 +1,8 @@
 r"""Iterations, samples, batch sizes and steps of Algorithm 1, from public facts alone.
 
-Explicit bound on the expected gap (docs, Saddle points), for blocks b of half range ``L_b`` and step ``t_b``:
-
-    sum_b [2 l_b/(t_b T) + (5/2) t_b L_b^2] + 4 bias(K) + 4 L1/T + 4 L1 sqrt(l/T)
-
-with ``l_b = log d_b``, ``l`` their sum; ``bias(K) = 0`` if gradients are affine, else the least of ``4 L2/K``,
-``4 sqrt(2) L1/sqrt(K)`` and ``2 L``. The last two terms are the price of fresh output draws; bilinear games re-use the
-query points and, with equal weights, do not pay it. With one simplex: ``l/(t T) + t L^2/2 + 2 bias(K) + 2 L1/T``, with
-``bias(K)`` at most ``2 L2/K`` or ``4 L1/sqrt(K)``. Tapered outputs have no proved bound.
+The explicit bound on the expected gap is that of the docs (Saddle points), for blocks b of half range ``L_b`` and step
+``t_b``. Bilinear games re-use the query points and, with equal weights, do not pay the price of fresh output draws.
+Tapered outputs have no proved bound.
 
 Privacy: a record of batch r enters all later scores once, so each of the ``m_r`` draws made after batch r has range at
 most ``t_b spread_b/|B_r|`` in block b, and ``max_r (m_r/|B_r|^2) sum_b (t_b spread_b)^2/8`` is the zCDP cost.

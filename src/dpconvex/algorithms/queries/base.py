@@ -163,8 +163,8 @@ def planned_steps(queries: LinearQueries, sigma: float, tables: int) -> int:
 def noise_left(queries: LinearQueries, sigma: float) -> float:
     """Return a bound on the root mean square error of fitted answers, sigma that of the noise in them.
 
-    The fit is at most as far from the noisy answers as the data are, so its squared errors sum to at most twice
-    ``max_z <noise, q(z)>``, in expectation ``sigma block_l2 sqrt(blocks log Z)`` (Nikolov, Talwar and Zhang 2013).
+    The fit is at most as far from the noisy answers as the data are: squared errors sum to at most twice
+    ``max_z <noise, q(z)>`` (Nikolov, Talwar and Zhang 2013).
     """
     width = queries.block_l2 / math.sqrt(2) * math.sqrt(2 * len(queries.blocks) * math.log(queries.cells + 1))
     return math.sqrt(2 * sigma * width / queries.count)

@@ -2,10 +2,6 @@ r"""Metrics with intervals from the noisy tables of `evaluation`: post-processin
 
 Formulas and what they assume: docs, Private evaluation. Tables have leading axes for simulated draws; the first step
 always moves all cells equally so that they add up to the public number of units.
-
-Within a bin the density is taken as flat in the log-odds c, and the probability ``rho = 1/(1 + e^-c)`` as right: then
-positives sit ``s^2/12 (1 - rho)`` above the middle of a bin of width s, negatives ``s^2/12 rho`` below, and a positive
-of a bin outranks a negative of the same bin with probability ``1/2 + s/12``.
 """
 
 from __future__ import annotations

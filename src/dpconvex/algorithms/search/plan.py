@@ -74,11 +74,8 @@ class Candidate:
 
     @property
     def event(self) -> WholeRun:
-        """All its releases together; where they depend on one another, the worst run that its promise admits.
-
-        That is a pure mechanism of the promised epsilon which fails with probability delta.
-        """
-        if self.plan.adaptive:
+        """All its releases together; where they depend on one another, the worst run that its promise admits."""
+        if self.plan.adaptive:  # a pure mechanism of the promised epsilon, which fails with probability delta
             promise = self.plan.privacy
             worst: list[Event] = [PureMechanism(promise.epsilon)]
             worst += [FailureProbability(promise.delta)] if promise.delta else []

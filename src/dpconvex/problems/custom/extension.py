@@ -145,10 +145,7 @@ class Extender:
 @final
 @dataclass(frozen=True, eq=False)
 class ExtendedRisk(PlanesRisk):
-    r"""``J(w) = mean_i [f_i - f_i(0)]_C (w) + l2/2 |w - centre|^2`` over a ball, values off by at most `oracle_error`.
-
-    Values of the losses at 0, a public place, are taken off: what rounds is then limited by the declared slope.
-    """
+    """``J(w) = mean_i [f_i - f_i(0)]_C (w) + l2/2 |w - centre|^2`` over a ball; values err by `oracle_error` at most."""
 
     function: RecordLoss
     records: Records
@@ -166,6 +163,7 @@ class ExtendedRisk(PlanesRisk):
 
     @cached_property
     def _at_zero(self) -> FloatArray:
+        # Values at 0, a public place, are taken off: what rounds is then limited by the declared slope.
         return self._values(np.zeros(self.dim))[0]
 
     def _values(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -148,10 +148,7 @@ class SaddleObjective(CustomObjective):
         return np.sum(np.ascontiguousarray(gradients.T), axis=1)
 
     def payoff_gradients(self, w: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the gradient in w of the mean payoff with the ridge (dim,), and each record's gradient in v (n, k).
-
-        What is not finite breaks a claim; it becomes 0, and the claims are the caller's.
-        """
+        """Return the gradient in w of the mean payoff with the ridge (dim,), and each record's in v (n, k); finite."""
         slope, attacks = self.l2 * w, np.empty_like(v)
         for rows, part in dense_blocks(self.records):
             slope = slope + self.slopes(w, v[part], rows) / self.records.n

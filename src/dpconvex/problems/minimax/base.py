@@ -239,10 +239,7 @@ def _added_pairwise(terms: Iterable[Pair]) -> Pair | None:
 @final
 @dataclass(frozen=True, eq=False)
 class SaddleSection(SimplexSaddle):
-    """Records ``start .. start + n - 1`` of a problem, of one player or of both.
-
-    Its records are all records of the whole problem, of which it reads its own only.
-    """
+    """Records ``start .. start + n - 1`` of a problem, read from all of its records; of one player or of both."""
 
     whole: SimplexSaddle
     start: int
