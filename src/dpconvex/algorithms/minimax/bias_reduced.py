@@ -16,7 +16,7 @@ Repairs
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -40,8 +40,6 @@ LEMMA = (
     "them by one vector of range at most step * kappa * spread / batch size"
 )
 MOST_STEPS = 20_000
-
-Draws = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 @final
@@ -115,16 +113,12 @@ class BiasReducedPlan(base.VertexSamplingPlan):
         state: list[FloatArray] = [np.zeros(problem.dx), np.zeros(problem.dy)]  # log x^t, log y^t: never leave the run
         output = [np.zeros_like(s) for s in state]
 
-        def draw(count: int) -> Draws:
-            x, y = (session.draw(s, count) if len(s) > 1 else np.zeros(count, np.int64) for s in state)
-            return x, y
-
         for level, rows in zip(self.levels.tolist(), (*base.batch_slices(self.sizes), None), strict=True):
             gradients = ()
             if rows is not None:
-                vertices = draw(2 ** (level + 1))
+                vertices = base.drawn(session, state, 2 ** (level + 1))
                 gradients = bias_reduced_sums(problem, records, rows, vertices, self.budget.M, self.antithetic)
-            for total, vertex in zip(output, draw(1), strict=True):
+            for total, vertex in zip(output, base.drawn(session, state, 1), strict=True):
                 total[vertex] += 1.0
             if rows is not None:
                 scale = 1 / (rows.stop - rows.start)
@@ -135,7 +129,7 @@ class BiasReducedPlan(base.VertexSamplingPlan):
 
 
 def bias_reduced_sums(
-    problem: SimplexSaddle, records: Any, rows: slice, vertices: Draws, M: int, antithetic: bool
+    problem: SimplexSaddle, records: Any, rows: slice, vertices: Sequence[NDArray[np.int64]], M: int, antithetic: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Return Algorithm 2's combination of sums of clipped gradients at averages of ``2^(N+1)`` vertices, (dx,), (dy,).
 
@@ -285,9 +279,7 @@ def calibrated(
 
 def printed(problem: SimplexSaddle, epsilon: float, delta: float, M: int | None, U: float | None) -> Budget:
     """Return Theorem 3.14's M, U, tau and alpha: the largest M with ``2^M <= sqrt(U(M))``, where none are given."""
-    if not delta > 0 or not epsilon < 8 * math.log(1 / delta):
-        what = "needs delta > 0 and epsilon < 8 log(1/delta)"
-        raise InvalidParameterError("constants", "paper", what, "Use constants='calibrated'")
+    base.require_printed(epsilon, delta)
     ell, logd = math.log(problem.dx) + math.log(problem.dy), math.log(1 / delta)
     L0, L1, L2 = max(problem.spread) / 4, problem.smoothness, problem.second_smoothness
 

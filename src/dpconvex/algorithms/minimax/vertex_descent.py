@@ -117,8 +117,8 @@ class VertexDescentPlan(base.VertexSamplingPlan):
 
 
 def _averages(session: VertexSession, state: list[FloatArray], count: int) -> list[SimplexPoint]:
-    """Average `count` vertices of each block; a block of one vertex needs no draw."""
-    draws = [session.draw(s, count) if len(s) > 1 else np.zeros(1, np.int64) for s in state]
+    """Average `count` vertices of each block."""
+    draws = base.drawn(session, state, count)
     return [SimplexPoint.average(vertices, len(s)) for vertices, s in zip(draws, state, strict=True)]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.minimax.base import affordable, batch_sizes
+from dpconvex.algorithms.minimax.base import affordable, batch_sizes, require_printed
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import SimplexSaddle
 
@@ -243,10 +243,7 @@ def printed(
     problem: SimplexSaddle, epsilon: float, delta: float, *, T: int | None = None, K: int | None = None
 ) -> Schedule:
     """Return Theorem 3.1's T and K (constants 1; or those given), and Proposition 3.3's step, one for both blocks."""
-    if delta <= 0 or epsilon >= 8 * math.log(1 / delta):
-        raise InvalidParameterError(
-            "constants", "paper", "needs delta > 0 and epsilon < 8 log(1/delta)", "Use constants='calibrated'"
-        )
+    require_printed(epsilon, delta)
     n, logd = problem.n, math.log(1 / delta)
     bound = Bound(problem, False)
     ell, L0 = sum(bound.ells), max(s / 4 for s in problem.spread)

@@ -89,8 +89,10 @@ class Extender:
             inside[t] = here = np.linalg.norm(x, axis=1) <= R
             cuts[t], shapes[t] = x, J  # outside: the center of the ball is on the other side
             values, g = self._evaluated(f, rows[here], x[here])
-            pulls[t, here] = p = self._pull(w[here], x[here])
-            upper[here] = np.minimum(upper[here], values + self.level * np.linalg.norm(w[here] - x[here], axis=1))
+            away = w[here] - x[here]
+            far = np.linalg.norm(away, axis=1)
+            pulls[t, here] = p = self.level * (1 - 1e-15) * away / np.maximum(far, 1e-300)[:, None]
+            upper[here] = np.minimum(upper[here], values + self.level * far)
             tangents[t, here] = np.column_stack([g, values - np.einsum("ij,ij->i", g, x[here])])
             cuts[t, here] = g - p
             q = np.einsum("kij,ki->kj", J, cuts[t])
@@ -111,11 +113,6 @@ class Extender:
         """Return values at `w` of the planes of mean tangents (g, h) and mean pulls (Lemma 8.3), rounded down."""
         rest = self.radius * np.linalg.norm(tangents[:, :-1] - pulls, axis=1)
         return tangents[:, -1] + np.einsum("ij,ij->i", pulls, w) - rest - self.rounding
-
-    def _pull(self, w: FloatArray, y: FloatArray) -> FloatArray:
-        """Return ``C (w - y) / |w - y|``, 0 where they are equal."""
-        away = w - y
-        return self.level * (1 - 1e-15) * away / np.maximum(np.linalg.norm(away, axis=1), 1e-300)[:, None]
 
     def _multipliers(self, cuts: FloatArray, shapes: FloatArray, last: FloatArray) -> FloatArray:
         """Return the multiples xi (steps, k) of the cuts that prove how narrow the last ellipsoid is."""
@@ -145,7 +142,7 @@ class Extender:
 @final
 @dataclass(frozen=True, eq=False)
 class ExtendedRisk(PlanesRisk):
-    """``J(w) = mean_i [f_i - f_i(0)]_C (w) + l2/2 |w - centre|^2`` over a ball; values err by `oracle_error` at most."""
+    """``J(w) = mean_i [f_i - f_i(0)]_C (w) + l2/2 |w - centre|^2`` over a ball; values err by `oracle_error`."""
 
     function: RecordLoss
     records: Records

@@ -331,8 +331,12 @@ class SaddleSection(SimplexSaddle):
         return -values if self.player == "y" else values
 
 
-def clamped(values: AnyArray, bound: float) -> FloatArray:
-    """Return a float64 copy with NaN replaced by 0 and every entry clipped to ``[-bound, bound]``."""
+def clamped(values: Any, bound: float) -> Any:
+    """Return a float64 copy with NaN replaced by 0 and every entry clipped to ``[-bound, bound]``; CSR in place."""
+    if issparse(values):
+        values.sum_duplicates()
+        values.data = clamped(values.data, bound)
+        return values
     with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
         out = np.array(values, dtype=np.float64, order="C")
     np.nan_to_num(out, copy=False, nan=0.0)

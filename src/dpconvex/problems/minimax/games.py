@@ -77,13 +77,7 @@ class MatrixGame(_Game):
         check_array("records", records, (self.n, self.dx, self.dy), sparse=(self.n, self.dx * self.dy))
 
     def _total(self, records: Any, rows: slice) -> FloatArray:
-        part = records[rows]
-        if part.ndim == 3:
-            return clamped(part, self.bound).sum(0)
-        part = part.tocsr()
-        part.sum_duplicates()
-        part.data = clamped(part.data, self.bound)
-        return np.asarray(part.sum(0)).reshape(self.dx, self.dy)
+        return np.asarray(clamped(records[rows], self.bound).sum(0)).reshape(self.dx, self.dy)
 
     def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         total = self._total(records, rows)
