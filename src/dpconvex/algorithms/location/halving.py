@@ -37,10 +37,8 @@ from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 
-MAX_RECORDS = 50_000
-"""Most records: a few minutes for 50 coordinates."""
-SHIFT, PRINTED = 18.0, 3.0
-"""Of the threshold; the printed sensitivity."""
+MAX_RECORDS = 50_000  # Most records: a few minutes for 50 coordinates
+SHIFT, PRINTED = 18.0, 3.0  # Of the threshold; the printed sensitivity
 FAILURE = 0.05
 """Probability behind the shift, as the papers report; a usual delta lifts the threshold above n for 1,000 records."""
 RADIUS_SHARE, START_SHARE, START_STEPS = 0.1, 1 / 3, 1000

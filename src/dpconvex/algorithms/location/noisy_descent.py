@@ -41,16 +41,11 @@ LEMMA = "a mean of n vectors of length at most 1 changes by at most 2/n when one
 LABEL = "gradient of the mean distance"
 
 # Of `SettlingDescent`:
-REACH = 15.0
-"""T first steps are so many balls long."""
-APPROACH = 0.15
-"""Share of the steps that fall from there to the released radius; they are not averaged."""
-DECAY = 3.0
-"""Ratio of the steps' sizes from there to the end."""
-LARGEST, SPREAD = 0.5, 0.05
-"""Steps are at most so many released radii, and so small that noise moves iterates by a fraction of a radius."""
-SURPRISE = 4.0
-"""Standard deviations of a product of two gradients of noise beyond which steps are halved."""
+REACH = 15.0  # T first steps are so many balls long
+APPROACH = 0.15  # Share of the steps that fall from there to the released radius; they are not averaged
+DECAY = 3.0  # Ratio of the steps' sizes from there to the end
+LARGEST, SPREAD = 0.5, 0.05  # Steps are at most so many released radii; noise moves iterates by a fraction of one
+SURPRISE = 4.0  # Standard deviations of a product of two gradients of noise beyond which steps are halved
 
 
 @final

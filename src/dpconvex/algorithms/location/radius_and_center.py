@@ -65,15 +65,12 @@ RADIUS_LEMMA = (
 )
 RADIUS_SENSITIVITY = 2.0
 TEST, CENTER, COARSE, FAILURE = "weight of the crowd", "centre of the crowd", "coarse centre", "failing lemmas"
-LEVEL = 0.25
-"""Share of records that the crowd must weigh, by its private lower bound."""
+LEVEL = 0.25  # Share of records that the crowd must weigh, by its private lower bound
 COARSE_UNITS = 2.0**20
 COARSE_SENSITIVITY = 2.0**-5
 """Claimed in coarse units, where the truth is 2^-20: it makes the grid fine enough and the range wide enough."""
-COARSE_SHARE = 2.0**-10
-"""Of the center's mu that the coarse center spends."""
-SUMS = 1 + 1e-7
-"""What rounding adds to differences of sums of weights."""
+COARSE_SHARE = 2.0**-10  # Of the center's mu that the coarse center spends
+SUMS = 1 + 1e-7  # What rounding adds to differences of sums of weights
 
 
 @final

@@ -104,8 +104,11 @@ class StableSgd(Booster):
 
     @property
     def deviation(self) -> float:
+        from scipy.stats import poisson
+
         last = self.phases[-1]  # for a ball of two radii
-        return 2 * last.sensitivity(last.uses or _likely_uses(last.steps, self.n)) * last.mechanism.sigma
+        uses = last.uses or int(poisson.isf(1 / (2 * self.n), last.steps / self.n)) + 1  # likely the most visits
+        return 2 * last.sensitivity(uses) * last.mechanism.sigma
 
     def describe(self) -> Mapping[str, Any]:
         return {
@@ -224,10 +227,3 @@ def plan_printed(
 
     allowance = FailureAllowance(delta / 8, "Chernoff bound on visits, coins apart from the data (Lemma 10)", unit)
     return StableSgd(n, order, tuple(map(phase, range(1, count + 1))), allowance if order == "random" else None)
-
-
-def _likely_uses(steps: int, n: int) -> int:
-    """Return the largest number of visits of a record that uniform draws are likely to have."""
-    from scipy.stats import poisson
-
-    return int(poisson.isf(1 / (2 * n), steps / n)) + 1

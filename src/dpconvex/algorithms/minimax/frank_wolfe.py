@@ -172,14 +172,9 @@ def walk(phases: int) -> tuple[tuple[Node, int], ...]:
         found.append((Node(t, 0), t))
         for leaf in range(1, 2**t):
             zeros = (leaf & -leaf).bit_length() - 1  # the leaf's path ends with 1 followed by so many left turns
-            moved = sum(2 * _share(k) for k in range(len(found) - 2**zeros, len(found)))  # its left sibling's leaves
+            moved = sum(4 / (k + 2) for k in range(len(found) - 2**zeros, len(found)))  # its left sibling's leaves
             found.append((Node(t, t - zeros, min(2.0, moved)), zeros))
     return tuple(found)
-
-
-def _share(step: int) -> float:
-    """Return the share of the way to the drawn vertex, at step 0, 1, ..."""
-    return 2 / (step + 2)
 
 
 @final
@@ -238,7 +233,7 @@ class VarianceReducedPlan(base.VertexSamplingPlan):
                 estimate = estimates[s - 1] + (estimate - before)
             points[s:], estimates[s:] = [x] * (copies + 1), [estimate] * (copies + 1)
             vertex = int(session.draw(-self.score_scales[node.phase - 1] * estimate)[0])
-            x = x.plus_vertex(vertex, _share(step))
+            x = x.plus_vertex(vertex, 2 / (step + 2))
         return self.finish(x.dense(), np.ones(1), source)
 
 

@@ -56,8 +56,7 @@ DRAW_LEMMA = "a mean of n gradients, clipped record by record, moves by a vector
 MOVE_LEMMA = "a mean of n gradients, clipped record by record and centred, moves by at most sqrt(d) spread/(2n) in l2"
 MOST_STEPS, MOST_BATCHES, MOST_ROUNDS = 300, 400, 300
 # Measured on simulated games and regressions (docs, Saddle points).
-SLOPE_SHARE = 0.25
-"""Of the worst slope, that steps are chosen for unless the game is bilinear (losses on data are rarely near it)."""
+SLOPE_SHARE = 0.25  # of the worst slope, that steps are chosen for unless the game is bilinear: data rarely come near
 ERROR_SHARES = {"smooth": 0.08, "entropic": 0.3, "euclidean": 0.15}  # measured gap as a share of the bound
 
 

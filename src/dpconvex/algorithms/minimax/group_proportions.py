@@ -27,9 +27,7 @@ from dpconvex.problems.data.sources import EncodedRows, totals
 from dpconvex.problems.data.summation import Parts
 from dpconvex.randomness import BitSource
 
-BUDGET_SHARE = 0.05
-"""Part of epsilon that the proportions cost (ours): noise of about 40/epsilon records, for groups of hundreds or more.
-"""
+BUDGET_SHARE = 0.05  # of epsilon, for the proportions (ours): noise of about 40/epsilon records, for groups of hundreds
 LABEL = "number of records in each group"
 LEMMA = "a replaced record moves at most two counts of groups, by one each"
 

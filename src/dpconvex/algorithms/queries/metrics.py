@@ -18,8 +18,7 @@ from dpconvex.algorithms.queries.evaluation import NUMBERS, RANGE, EvaluationRes
 
 DRAWS, SEED = 1000, 0x6576616C
 """Simulated tables of an interval, and the public seed of their stream, apart from any run's noise."""
-SURE = 4.0
-"""A count is known where it exceeds so many deviations of its noise; what divides by others is not reported."""
+SURE = 4.0  # A count is known where it exceeds so many deviations of its noise; what divides by others is not reported
 NORMAL = 1.959963984540054
 
 Metrics = dict[str, FloatArray]

@@ -207,7 +207,17 @@ def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, relations: s
     """
     check_relation(privacy)
     _validate.records("n", n)
-    _check_queries(queries)
+    shape = queries.shape
+    if not queries.subsets or max(map(len, queries.subsets)) > 2:
+        what = "must be marginal tables of one or two columns for this algorithm"
+        raise InvalidParameterError("queries", queries.count, what, "Use order=2, or algorithm='query_noise'")
+    if max(shape) < 2:
+        raise InvalidParameterError("queries.shape", shape, "must have a column with two values or more", "")
+    widest = ", ".join(f"{axis} ({shape[axis]})" for axis in sorted(range(len(shape)), key=lambda i: -shape[i])[:3])
+    for name, size in zip(MOST, (len(shape), sum(shape), queries.count), strict=True):
+        if size > MOST[name]:
+            remedy = f"Use fewer columns or bins; most values have columns {widest}"
+            raise InvalidParameterError(name, size, f"must be at most {MOST[name]}", remedy)
     _validate.choice("relations", relations, RELATIONS)
     if relations == "center" and queries.center is None:
         raise InvalidParameterError("center", None, "must be a column for relations='center'", "Name one")
@@ -229,17 +239,3 @@ def _measured(queries: LinearQueries, kind: str) -> Tables:
     columns = [axis for axis, size in enumerate(queries.shape) if size > 1]
     pairs = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns) and kind != "none"]
     return (*((axis,) for axis in columns), *(pair for pair in pairs if kind == "all" or queries.center in pair))
-
-
-def _check_queries(queries: LinearQueries) -> None:
-    shape = queries.shape
-    if not queries.subsets or max(map(len, queries.subsets)) > 2:
-        what = "must be marginal tables of one or two columns for this algorithm"
-        raise InvalidParameterError("queries", queries.count, what, "Use order=2, or algorithm='query_noise'")
-    if max(shape) < 2:
-        raise InvalidParameterError("queries.shape", shape, "must have a column with two values or more", "")
-    widest = ", ".join(f"{axis} ({shape[axis]})" for axis in sorted(range(len(shape)), key=lambda i: -shape[i])[:3])
-    for name, size in zip(MOST, (len(shape), sum(shape), queries.count), strict=True):
-        if size > MOST[name]:
-            remedy = f"Use fewer columns or bins; most values have columns {widest}"
-            raise InvalidParameterError(name, size, f"must be at most {MOST[name]}", remedy)

@@ -107,12 +107,8 @@ class Extender:
         weights = np.where(total > 0, weights / np.maximum(total, 1e-300), inside / np.maximum(inside.sum(axis=0), 1))
         mean = np.einsum("tk,tkj->kj", weights, tangents)
         slopes = np.einsum("tk,tkj->kj", weights, pulls)
-        return self._plane(mean, slopes, w), upper, slopes
-
-    def _plane(self, tangents: FloatArray, pulls: FloatArray, w: FloatArray) -> FloatArray:
-        """Return values at `w` of the planes of mean tangents (g, h) and mean pulls (Lemma 8.3), rounded down."""
-        rest = self.radius * np.linalg.norm(tangents[:, :-1] - pulls, axis=1)
-        return tangents[:, -1] + np.einsum("ij,ij->i", pulls, w) - rest - self.rounding
+        rest = self.radius * np.linalg.norm(mean[:, :-1] - slopes, axis=1)  # Lemma 8.3, of tangents (g, h)
+        return mean[:, -1] + np.einsum("ij,ij->i", slopes, w) - rest - self.rounding, upper, slopes
 
     def _multipliers(self, cuts: FloatArray, shapes: FloatArray, last: FloatArray) -> FloatArray:
         """Return the multiples xi (steps, k) of the cuts that prove how narrow the last ellipsoid is."""

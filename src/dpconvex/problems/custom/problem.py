@@ -112,7 +112,18 @@ class CustomProblem(Problem):
 
     def declared(self) -> CustomProblem:
         """Return the problem of what is declared of the function, without the function: it has the same plans."""
-        return replace(self, function=_declared(self.function, self.radius))
+        function, radius = self.function, self.radius
+        common: dict[str, Any] = {name: getattr(function, name) for name in ("name", "domain", "dim", "value_at_zero")}
+        common |= {"radius": radius, "slope": function.lipschitz(radius), "difference": function.contrast(radius)}
+        if isinstance(function, SaddleLoss):
+            names = ("attack", "parameter_smoothness", "attack_smoothness", "cross_smoothness", "attack_concavity")
+            constants = {name: getattr(function, name) for name in names}
+            payoff = DeclaredPayoff(**common, **constants, attack_slope=function.attack_lipschitz(radius))
+            return replace(self, function=payoff)
+        if type(function).certifiable_radius is not ConvexFunction.certifiable_radius:
+            raise TypeError("the function has an accuracy rule of its own, which no certificate can hold")
+        own = {"smoothness": function.smoothness, "aggregation": function.aggregation, "said": function.claims(radius)}
+        return replace(self, function=DeclaredFunction(**common, **own))
 
     def describe(self) -> dict[str, Any]:
         blocks = self.function.domain.blocks
@@ -190,17 +201,3 @@ class DeclaredPayoff(_Declared, SaddleLoss):
         return self._at(radius, self.attack_slope)
 
     value = gradient = attack_gradient = _Declared._none  # pyright: ignore[reportAssignmentType]
-
-
-def _declared(function: ConvexFunction, radius: float) -> _Declared:
-    common: dict[str, Any] = {name: getattr(function, name) for name in ("name", "domain", "dim", "value_at_zero")}
-    common |= {"radius": radius, "slope": function.lipschitz(radius), "difference": function.contrast(radius)}
-    if isinstance(function, SaddleLoss):
-        names = ("attack", "parameter_smoothness", "attack_smoothness", "cross_smoothness", "attack_concavity")
-        constants = {name: getattr(function, name) for name in names}
-        return DeclaredPayoff(**common, **constants, attack_slope=function.attack_lipschitz(radius))
-    if type(function).certifiable_radius is not ConvexFunction.certifiable_radius:
-        raise TypeError("the function has an accuracy rule of its own, which no certificate can hold")
-    return DeclaredFunction(
-        **common, smoothness=function.smoothness, aggregation=function.aggregation, said=function.claims(radius)
-    )
