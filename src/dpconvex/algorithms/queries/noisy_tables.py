@@ -222,20 +222,16 @@ def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, relations: s
     if relations == "center" and queries.center is None:
         raise InvalidParameterError("center", None, "must be a column for relations='center'", "Name one")
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0
+    columns = [axis for axis, size in enumerate(shape) if size > 1]
+    listed = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns)]
     found: list[NoisyTablesPlan] = []
     for kind in RELATIONS[1:] if relations == "auto" else (relations,):
         if kind != "center" or queries.center is not None:
-            subsets = _measured(queries, kind)
+            pairs = [pair for pair in listed if kind == "all" or (kind == "center" and queries.center in pair)]
+            subsets = (*((axis,) for axis in columns), *pairs)
             laws = (("laplace", 0.0), *((("gaussian", mu),) if mu else ()))
             plans = [NoisyTablesPlan(queries, n, privacy, subsets, kind, law, m) for law, m in laws]
             found.append(min(plans, key=lambda each: each.raw))
             if found[-1].raw <= MOST_RAW.get(kind, math.inf):
                 break
     return found[-1]
-
-
-def _measured(queries: LinearQueries, kind: str) -> Tables:
-    """Return the tables of all columns with two values or more, and those pairs of them that a kind measures."""
-    columns = [axis for axis, size in enumerate(queries.shape) if size > 1]
-    pairs = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns) and kind != "none"]
-    return (*((axis,) for axis in columns), *(pair for pair in pairs if kind == "all" or queries.center in pair))
