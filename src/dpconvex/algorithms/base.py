@@ -43,8 +43,7 @@ CLEARLY = 0.9
 Ridge weights tend to infinity as epsilon falls, so the error of plans that learn nothing approaches that of the
 constant from either side.
 """
-LOOSE = 10.0
-"""Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)."""
+LOOSE = 10.0  # Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)
 
 P = TypeVar("P", bound=Problem, covariant=True)
 """The kind of problem that a plan is for."""

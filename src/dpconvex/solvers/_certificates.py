@@ -45,7 +45,7 @@ def saddle_gap(
     concave in v, and ``H(w, v) - min_u H(u, v)`` at most the second; their sum bounds ``J(w) - min J``.
     """
     gap = _model_gap(objective.l2, constraint, w, g, 0.0) + max(objective.attack_gap(v, a), 0.0)
-    slack = objective.loss.rounding(objective.l2, constraint.radius)
+    slack = objective.function.rounding(objective.l2, constraint.radius)
     return Accuracy("gap", gap * _UP + slack, "a posteriori", "C6 saddle gap")
 
 

@@ -107,7 +107,6 @@ class CustomBounds:
     slope_bound: float = math.inf
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class CustomObjective(Objective):
     """``J(w) = F(w, X) + l2/2 |w|^2`` over parameters of norm at most `radius`; both numbers positive."""
@@ -123,8 +122,8 @@ class CustomObjective(Objective):
         return self.function.lipschitz(self.radius)
 
     @property
-    def bounds(self) -> CustomBounds:
-        return CustomBounds(self.function.smoothness)
+    def bounds(self) -> Bounds:
+        return self.function.bounds
 
     @property
     def dim(self) -> int:
@@ -208,12 +207,18 @@ class RecordLoss(ConvexFunction):
         return value / records.n, gradient / records.n
 
 
-def row_blocks(records: Records, width: int = 1) -> Iterator[FloatArray]:
-    """Yield the records as read-only arrays (m, n_features), a few at a time where results have `width` columns."""
-    most = max(1, _BLOCK // width)
+def dense_blocks(records: Records) -> Iterator[tuple[FloatArray, slice]]:
+    """Yield the records as read-only arrays (m, n_features), and which they are."""
     for block in records.blocks():
         rows = (block.features if block.factor is None else block.dense()).view()
         rows.flags.writeable = False
+        yield rows, block.rows
+
+
+def row_blocks(records: Records, width: int = 1) -> Iterator[FloatArray]:
+    """Yield the same rows, a few at a time where results have `width` columns."""
+    most = max(1, _BLOCK // width)
+    for rows, _ in dense_blocks(records):
         for first in range(0, len(rows), most):
             yield rows[first : first + most]
 
