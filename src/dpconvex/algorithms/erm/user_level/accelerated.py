@@ -247,10 +247,8 @@ def plan_accelerated(
 
     def scheduled(error: float) -> tuple[Schedule, Smoothing]:
         chosen = smoothings(problem, smoothing, error)
-        facts = Facts(
-            problem.n, per_user, problem.dim, problem.radius, L, chosen.smoothness(problem), l2,
-            chosen.excess(problem), problem.loss.n_outputs, guard, LENGTHS if sample is None else SAMPLED_LENGTHS,
-        )  # fmt: skip
+        lengths = LENGTHS if sample is None else SAMPLED_LENGTHS
+        facts = Facts(problem, chosen.smoothness(problem), l2, chosen.excess(problem), guard, lengths)
         return (empirical(facts) if target == "empirical" else population(facts, localized)), chosen
 
     kinks = smoothing not in ("auto", "none") or math.isinf(problem.smoothness)
