@@ -53,10 +53,7 @@ class Clipping:
 def mean_gradients(
     clipping: Clipping, batches: int, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource
 ) -> list[Gradient]:
-    """Return the mean clipped gradient of every batch's units, functions of parameters (dim,).
-
-    Records are put into batches at equal distances, users by coins of `source`.
-    """
+    """Return every batch's mean clipped gradient: records at equal distances, users by coins of `source`."""
     if groups is None:
         parts = [slice(j, None, batches) for j in range(batches)] if batches > 1 else []
         return [_of_records(clipping, X[rows], y[rows]) for rows in parts] or [_of_records(clipping, X, y)]
@@ -68,10 +65,7 @@ def mean_gradients(
 
 
 def sampled_gradient(clipping: Clipping, rate: float, X: AnyArray, y: AnyArray) -> SampledGradient:
-    """Return a function of parameters (dim,) and of the numbers of sampled records, ascending, shape (m,), m >= 0.
-
-    It sums their clipped gradients and divides by the expected number of records, ``rate * n``, never by m.
-    """
+    """Return the sum of the sampled records' clipped gradients over ``rate * n``, by parameters and sample."""
     problem = clipping.problem
     records, targets = problem.clipped(X, y)
 

@@ -20,8 +20,6 @@ from dpconvex.losses import LinearModelLoss
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import ORDINARY, typical_curvature
 
-NUMERIC_MEAN_SQUARE = 1 / 3
-"""Mean square of a numeric column on [-1, 1], for the typical length of a record."""
 _PRODUCTS = np.geomspace(1e-9, 2.0, 300)
 """Values of ``x = eta c`` in the table."""
 
@@ -29,11 +27,7 @@ _PRODUCTS = np.geomspace(1e-9, 2.0, 300)
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """What the choice tries and what it trusts.
-
-    Measured on simulated tables and Adult (docs, Noisy gradient descent); sampling, work and times by
-    `benchmarks/minibatch.py`.
-    """
+    """What the choice tries and what it trusts, as measured on simulated tables and Adult (docs)."""
 
     momenta: tuple[float, ...] = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
     # In units of one over the largest curvature. Up to 2: curvatures of at most half the largest are stable, and beyond
@@ -138,10 +132,7 @@ def _table(counts: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
 def _effects(
     problem: LinearModelProblem, noise: FloatArray, counts: tuple[int, ...], l2: float
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """Return the excess of steps, shape (counts, tails, momenta, rates), and that of parameters 0.
-
-    From the missed share of the minimizer; from noise, were the budget not shared; from samples, over ``1/rate - 1``.
-    """
+    """Return the excess, (counts, tails, momenta, rates), of what is missed, of noise, of samples; and that of 0."""
     typical = problem.typical
     assert typical is not None  # there is no tilt and no attack here
     curvature = typical.curvature + l2
@@ -209,7 +200,7 @@ def typical_length(domain: DataDomain, weights: FloatArray) -> float:
     blocks = domain.all_blocks
     size = np.array([block.size for block in blocks])
     square = np.array([block.l2**2 for block in blocks]) * weights[np.cumsum(size) - size]
-    share = np.array([NUMERIC_MEAN_SQUARE if block.norm == "linf" else 1.0 for block in blocks])
+    share = np.array([1 / 3 if block.norm == "linf" else 1.0 for block in blocks])  # mean square on [-1, 1]
     return math.sqrt(float(share @ square) / float(square.sum()))
 
 

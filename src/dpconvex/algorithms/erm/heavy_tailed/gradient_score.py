@@ -43,8 +43,6 @@ from dpconvex.problems.linear.truncated import Truncation
 from dpconvex.problems.objective import ROUNDING
 
 LEMMA = "a mean of gradients cut to length C moves by at most 2C/m, and projections do not expand; plus rounding"
-MOST_WORK = 2**26
-"""Most gradients of records in one choice: seconds."""
 
 
 @final
@@ -129,7 +127,7 @@ def choice(setting: Setting, m: int) -> Scaled:
 def best_net(setting: Setting, C: float, m: int, confine: float, l2: float) -> tuple[float, int, float]:
     """Return a bound on lambda times the distance from the minimizer, with the side and smoothing that minimize it."""
     d = setting.problem.dim
-    largest = max(3, int(min(2**12, MOST_WORK // m) ** (1 / d)))
+    largest = max(3, int(min(2**12, 2**26 // m) ** (1 / d)))  # 2^26 gradients of records take seconds
     sides = np.unique(np.geomspace(3, largest, 30).astype(int) // 2 * 2 + 1)
     sides = sides[sides <= largest]
     eta = 2 * confine / (sides - 1) * math.sqrt(d)

@@ -310,10 +310,7 @@ def planned(
     kind: Callable[..., Any] = HeavyTailedPlan,
     scaling: Callable[[Setting, int], Scaled] = one_release,
 ) -> Any:
-    """Return the plan, of this kind, for a surrogate that fits the problem; parameters as in `plan`.
-
-    With a `level`, all phases cut there, and the bound is on the stand-ins' risk: `moments` are of their slopes.
-    """
+    """Return the plan, of this kind; with a `level` all phases cut there, and `moments` are of what is cut."""
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))

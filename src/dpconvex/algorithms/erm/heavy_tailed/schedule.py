@@ -179,11 +179,7 @@ class Setting:
 def calibrated(
     setting: Setting, failure: float | None = None, scaling: Callable[[Setting, int], Scaled] | None = None
 ) -> Schedule:
-    """Return the default schedule of the specification's section 4.3, each release at `epsilon`.
-
-    `scaling` has a phase's constants (default: one output perturbation). `failure` in (0, 1/2): a bound that fails with
-    this probability at most, through repetitions; None: in expectation.
-    """
+    """Return the schedule of the specification, 4.3; with `failure`, by repetitions, the bound holds but for that."""
     n, moments = setting.problem.n, setting.moments
     scaling = scaling or one_release
     first = scaling(setting, max(1, n // 2))

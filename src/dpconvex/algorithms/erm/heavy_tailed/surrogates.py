@@ -45,8 +45,6 @@ MOST_STEPS = 1e5
 """Passes over the records in one minimization of a planned number of steps: some minutes."""
 SOLVER = solvers.Guaranteed(solvers.BallNewton(), solvers.AcceleratedGradient())
 """Of truncated losses in balls; over other sets the guaranteed one alone."""
-WORST_ACCURACY = 2.0
-"""Largest tau, in units of ``C / (lambda m)``, to which work may raise it: noise three times that of exact points."""
 
 
 @final
@@ -214,7 +212,7 @@ class Counted(Extension):
 
     def finest(self, part: Part) -> float:
         floor, unit = super().finest(part), part.level / (part.l2 * part.m)
-        for radius in np.geomspace(0.05, WORST_ACCURACY, 30) * unit:
+        for radius in np.geomspace(0.05, 2.0, 30) * unit:  # at 2, noise is three times that of exact points
             if radius >= floor and self.steps(part, float(radius)) <= self.most:
                 return float(radius)
         what = f"needs more than {self.most:g} passes for parts of {part.m} records"

@@ -201,10 +201,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         return self.solver.only_sums and self.problem.only_sums
 
     def noise_reach(self) -> FloatArray:
-        """``(|F_j| ||b||_2 + |F_j b|) / (2 n l2)``, plus output noise and solver radius (docs, Proposition 5).
-
-        The minimizer moves to a point of the ball about ``-b / (2 n l2)`` through 0, in the new coordinates.
-        """
+        """``(|F_j| ||b||_2 + |F_j b|) / (2 n l2)``, plus output noise and solver radius (docs, Proposition 5)."""
         size, generator = simulations(self.problem.dim)
         b = self.noise.simulate(self.copies, size, generator)
         length = np.linalg.norm(b, axis=1, keepdims=True)

@@ -126,10 +126,7 @@ number or a category with two, and of the constant. Compared with others by `ben
 
 @lru_cache(maxsize=64)
 def coordinates(domain: DataDomain, plain: bool) -> Factor:
-    """Return the coordinates that the ridge is on: contrasts of categories, and blocks of comparable prior variance.
-
-    `plain`: those in which a ridge weight that the user gives has its usual meaning.
-    """
+    """Return contrasts, in blocks of comparable prior variance; `plain`: for a ridge weight with its usual meaning."""
     if plain:
         return Factor.contrasts(domain)
     category, number, constant = SHARES
@@ -145,10 +142,7 @@ def _norm(kind: str, domain: DataDomain, costs: Costs) -> geometry.NoiseNorm:
 
 
 def noise_costs(problem: LinearModelProblem, privacy: PrivacyParams) -> Costs:
-    """Return the excess that a unit of noise energy costs in each block, about where curvature stops being free.
-
-    None where plans rank by the bound, in which energy counts. Any positive weights are valid: they rank the noise.
-    """
+    """Return about what a unit of a block's noise energy costs: it ranks noise; None where plans rank by the bound."""
     factor, typical = problem.factor, problem.typical
     if typical is None or problem.grouped or factor is None:
         return None

@@ -118,10 +118,7 @@ def calibrated(problem: Problem, l2: float | None, e1: float, e2: float, target:
 
 
 def _diameter(problem: Problem, l2: float | None, e1: float, target: str) -> Schedule:
-    """Return noise that covers the whole ball of the comparator: the sensitivity 2R needs no assumption whatever.
-
-    The excess is at most ``L E||z||``, the shrinkage and the solver's error, with kinks ``l2 r^2 / 2``.
-    """
+    """Return noise that covers the ball (2R, no assumption): excess ``L E||z||``, shrinkage and the solver's error."""
     L, R = problem.lipschitz, problem.radius
 
     def schedule(lam: float) -> Schedule:
@@ -155,10 +152,7 @@ _Bound = Callable[[_Setting], float]
 
 
 def _lipschitz_bound(s: _Setting) -> float:
-    """Return ``L (E||z|| + r)`` plus the shrinkage; where the ridge is part of the target, its own growth instead:
-
-    ``l2/2 E||w_T + z||^2 - l2/2 ||w*||^2``, of centered noise and with ``l2 ||w*|| r <= L r``.
-    """
+    """Return ``L (E||z|| + r)`` plus the shrinkage, or the growth of a ridge that is part of the target."""
     L = s.problem.lipschitz
     if s.regularized:
         return s.lam / 2 * (s.noise2 + s.r**2) + L * (s.noise1 + 2 * s.r)
@@ -166,10 +160,7 @@ def _lipschitz_bound(s: _Setting) -> float:
 
 
 def _smooth_bound(s: _Setting) -> float:
-    """Return ``beta/2 E||z||^2`` of centered noise, the solver's gap, and the shrinkage or the ridge's noise.
-
-    Kinks add ``kink E||z||`` and to the gap ``pi kink r`` (docs, Adversarial training, Theorem 3).
-    """
+    """Return ``beta/2 E||z||^2``, gap, shrinkage or ridge; kinks: docs, Adversarial training, Theorem 3."""
     beta, lam, ball, kink = s.problem.curvature, s.lam, s.ball, s.problem.kink
     gap = (beta + lam) / 2 * s.r**2 + math.pi * kink * s.r
     if s.problem.local or ball < s.problem.minimiser_norm(lam):

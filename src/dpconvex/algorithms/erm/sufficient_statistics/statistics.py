@@ -22,8 +22,6 @@ from dpconvex.problems.data.summation import Parts
 
 _ENERGIES = np.exp(np.linspace(-9.0, 6.0, 61))
 """Candidates for the energy of the parameters, in units of what the public radius lets one expect."""
-_ENERGY_DEVIATION = 1.5
-"""Deviation of the logarithm of that energy from what is expected, a priori."""
 
 
 @final
@@ -138,18 +136,15 @@ class Curvature:
         return cls(np.maximum(values, 0.0), basis, deviation, share * deviation * np.sqrt(len(values)))
 
     def first_fit(self, products: FloatArray, deviation: float, expected: float) -> tuple[FloatArray, float]:
-        """Return the posterior mean of the parameters given the noisy mean of ``x y``, and their estimated energy.
-
-        A priori they are independent normal; noise in the moments counts as further noise of the products. The energy,
-        the sum of their variances, has the largest posterior density.
-        """
+        """Return the posterior mean of the parameters, a priori normal, and their energy of largest density."""
         d, a, seen = len(self.values), self.values, self.basis.T @ products
         energies = expected * _ENERGIES
         noise = deviation**2 + self.deviation**2 * energies
         variances = energies[:, None] / d * a**2 + noise[:, None]
-        evidence = (
-            -0.5 * (np.log(variances) + seen**2 / variances).sum(1) - 0.5 * (np.log(_ENERGIES) / _ENERGY_DEVIATION) ** 2
-        )
+        prior = (
+            -0.5 * (np.log(_ENERGIES) / 1.5) ** 2
+        )  # the logarithm of the energy deviates by 1.5 from what is expected
+        evidence = -0.5 * (np.log(variances) + seen**2 / variances).sum(1) + prior
         best = int(np.argmax(evidence))
         return self.basis @ (energies[best] / d * a * seen / variances[best]), float(energies[best])
 
@@ -169,11 +164,7 @@ class Curvature:
 
 
 def cutting_level(shares: FloatArray, thresholds: FloatArray, noise: float, reach: float) -> float:
-    """Return the threshold at which noise and what cutting residuals does to a mean gradient are least together.
-
-    Thresholds (k,) ascend, and `shares` (k + 1,) are the noisy shares of residuals between them. Per unit, `noise` is
-    the length of the gradient's noise and `reach` the length that the mean of cut-off parts adds to the gradient.
-    """
+    """Return the threshold of least noise and bias together, by noisy shares (k + 1,) between thresholds (k,)."""
     edges = np.concatenate([[0.0], thresholds, thresholds[-1:]])
     middle = (edges[1:] + edges[:-1]) / 2
     beyond = np.maximum(middle[None, :] - thresholds[:, None], 0.0) @ shares

@@ -254,11 +254,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
 
 
 def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
-    """Return the problem over moved records: numeric columns first, of that length; then the other blocks.
-
-    Coefficients of shorter records are larger: the comparator norm is for predictions that spread as before. The
-    constant feature is no longer than the numeric columns: the intercept need not carry their means any more.
-    """
+    """Return the problem over moved records: numeric columns of that length first; radius and constant follow."""
     domain = problem.domain
     widths = numeric_half_widths(domain)
     p = len(widths)

@@ -54,8 +54,6 @@ from dpconvex.sets import L2Ball
 TESTS = ("auto", "tested", "threshold", "clipped")
 COHORT = (500, 8000)
 """Users that are compared with one another: least and most of them where no number is given."""
-WORK = 2e12
-"""Steps times users times size of a cohort times dimension, at most, until cohorts are at their smallest."""
 SPREAD = 2.5
 """Default distance of two users' mean gradients, in units of ``L/sqrt(m)``."""
 OUTLIERS = 0.05
@@ -283,8 +281,8 @@ def _guards(
 
     def parts(count: int, steps: int) -> int:
         """Number of cohorts."""
-        least, most = COHORT
-        size = cohort or min(most, max(least, int(WORK / (steps * count * dim))))
+        least, most = COHORT  # within them steps times users times size times dimension are at most 2e12
+        size = cohort or min(most, max(least, int(2e12 / (steps * count * dim))))
         return max(1, count // size if cohort else -(-count // size))
 
     @lru_cache(maxsize=4096)

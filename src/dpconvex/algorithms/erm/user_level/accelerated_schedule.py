@@ -227,10 +227,7 @@ class PrintedPhase:
 
 @dataclass(frozen=True)
 class Printed:
-    """Real-valued constants of Algorithm 3, as printed.
-
-    The bound is that of formulas (15) to (18) of the proof, with every hidden constant 1 and ``K_i`` capped at ``n_i``.
-    """
+    """Constants of Algorithm 3 as printed; bound by (15) to (18), hidden constants 1, ``K_i`` capped at ``n_i``."""
 
     growth: float  #: p
     l2: float  #: lambda
@@ -258,11 +255,7 @@ def printed(
     q: float | None = None,
     logarithms: bool = True,
 ) -> Printed:
-    """Return the printed constants; by default ``q = 1 / log n``, which nearly maximizes the last phase.
-
-    Without `logarithms` logarithmic factors and the 500 are left out, to see the powers in the number of gradients;
-    ``K_i >= n_i/T_i`` is then enforced (E9).
-    """
+    """Return them, ``q = 1 / log n``; without `logarithms` by powers alone, ``K_i >= n_i/T_i`` enforced (E9)."""
     q = 1 / math.log(n) if q is None else q
     big = math.log(n * dim * m) if logarithms else 1.0
     tau, p = lipschitz * big / math.sqrt(m), 3 * q + 2.5 + math.log(math.sqrt(m)) / math.log(n)

@@ -222,10 +222,7 @@ def searched(
     failure: float = 1e-3,
     unit: Unit = Unit.USER,
 ) -> Searched | None:
-    """Return the private-radius release with the least noise at equal radius, or None if there are too few points.
-
-    `failure` is the probability that a radius at which all points are close is passed over.
-    """
+    """Return the private-radius release of the least noise; `failure`: a good radius passed over. None: too few."""
     misled, best, least = delta / 10, None, math.inf
     for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8):
         pure = share * epsilon

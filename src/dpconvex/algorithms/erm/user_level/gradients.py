@@ -62,10 +62,7 @@ class Smoothing:
     def at_step(
         self, loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, dim: int, coins: np.random.Generator
     ) -> tuple[LinearModelLoss | ShiftedLoss, FloatArray]:
-        """Return the loss and targets (n,) whose slopes are those of one step, for records of these lengths (n,).
-
-        The coins are apart from all noise.
-        """
+        """Return loss and targets (n,) of one step, for records of lengths `norms` (n,); coins apart from noise."""
         return loss, targets
 
 

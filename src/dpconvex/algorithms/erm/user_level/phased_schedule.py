@@ -33,8 +33,6 @@ TEST_FAILURE = 1e-5
 """Probability beta with which a test fails although points are close, and with which they are not."""
 PRACTICAL_SPREAD = 2.5
 """Default radius in units of ``eta L sqrt(T)``."""
-FIRST_STEPS = 2.0 ** (-np.arange(-4, 33) / 2)
-"""First step sizes, in units of ``R / (L sqrt(T))``."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +120,7 @@ def calibrated(facts: Facts, groups: int | None = None, phases: int | None = Non
 def _best_shape(facts: Facts, groups: int | None, phases: int | None) -> tuple[float, _Shape | None, float, str]:
     """Return the least bound with its shape and first step size."""
     problem, best, chosen, step = facts.problem, math.inf, None, 0.0
+    first = 2.0 ** (-np.arange(-4, 33) / 2)  # step sizes, in units of R / (L sqrt(T))
     counts = range(1, 7) if phases is None else [phases]
     for sizes in (phase_sizes(facts.problem.n, count) for count in counts):
         most = max(sizes[-1], 1)
@@ -131,7 +130,7 @@ def _best_shape(facts: Facts, groups: int | None, phases: int | None) -> tuple[f
                 continue
             for decay in (1, 2, 3) if len(sizes) > 1 else (1,):
                 shape = _Shape(C, sizes, decay)
-                etas = problem.radius / (problem.lipschitz * math.sqrt(_steps(facts, shape)[0])) * FIRST_STEPS
+                etas = problem.radius / (problem.lipschitz * math.sqrt(_steps(facts, shape)[0])) * first
                 bounds = np.minimum(*_bounds(facts, shape, etas))
                 at = int(np.argmin(bounds))
                 if bounds[at] < best:
@@ -237,11 +236,7 @@ class PrintedPhase:
 
 @dataclass(frozen=True)
 class Printed:
-    """Real-valued constants of Algorithm 1, as printed.
-
-    The bound is what the proof of Theorem B.1 gives for them, with the constants of its Lemma B.3: telescoped, no
-    logarithm dropped.
-    """
+    """Constants of Algorithm 1 as printed; bound by Theorem B.1's proof with Lemma B.3's constants."""
 
     groups: float  #: C
     step_size: float  #: eta
