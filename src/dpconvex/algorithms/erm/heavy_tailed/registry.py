@@ -259,10 +259,8 @@ class LeveledPlan(TwoStagePlan):
 
     def describe(self) -> Mapping[str, Any]:
         facts = {key: value for key, value in self.then.describe().items() if not key.startswith("moment_")}
-        found: dict[str, Any] = {
-            **self.scale.describe(),
-            **dict(zip(("level", "second_moment"), self.released, strict=False)),
-        }
+        released = zip(("level", "second_moment"), self.released, strict=False)  # of slopes the level alone
+        found: dict[str, Any] = {**self.scale.describe(), **dict(released)}
         if self.released:
             found["bound_for_cut"] = self.then.predicted_error.bound
         more = {} if self.failure is None else {"failure_probability": self.failure}

@@ -141,9 +141,7 @@ class Curvature:
         energies = expected * _ENERGIES
         noise = deviation**2 + self.deviation**2 * energies
         variances = energies[:, None] / d * a**2 + noise[:, None]
-        prior = (
-            -0.5 * (np.log(_ENERGIES) / 1.5) ** 2
-        )  # the logarithm of the energy deviates by 1.5 from what is expected
+        prior = -0.5 * (np.log(_ENERGIES) / 1.5) ** 2  # 1.5: a priori deviation of the logarithm
         evidence = -0.5 * (np.log(variances) + seen**2 / variances).sum(1) + prior
         best = int(np.argmax(evidence))
         return self.basis @ (energies[best] / d * a * seen / variances[best]), float(energies[best])
