@@ -315,13 +315,15 @@ def _accuracy(problem: LinearModelProblem, lam: float) -> tuple[float, float]:
     return r, _rounding.sum_up((sensitivity, r, r))
 
 
-class _Ball(NamedTuple):
+class Ball(NamedTuple):
+    """A ball, the side of the grid in it, and what it is chosen for."""
+
     bound: float
     radius: float
     side: int
 
 
-def _best_ball(problem: LinearModelProblem, half: float, lam: float, shrinkage: float) -> _Ball:
+def _best_ball(problem: LinearModelProblem, half: float, lam: float, shrinkage: float) -> Ball:
     """Return radius and side with the smallest bound (module docstring); both are searched on a grid."""
     L, d, n = problem.lipschitz, problem.dim, problem.n
     r, reach = _accuracy(problem, lam)
@@ -340,7 +342,7 @@ def _best_ball(problem: LinearModelProblem, half: float, lam: float, shrinkage: 
     # Permute-and-flip chooses a point worse than the best one by (2/epsilon) sensitivity log N at most, on average.
     bounds = shrinkage + moved + 2 / half * scores * d * np.log(sides)
     i, j = np.unravel_index(int(np.argmin(bounds)), bounds.shape)
-    return _Ball(float(bounds[i, j]), float(radius[i, 0]), int(sides[0, j]))
+    return Ball(float(bounds[i, j]), float(radius[i, 0]), int(sides[0, j]))
 
 
 def overshoot(d: int, x: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.mechanisms.gaussian import Sample
-from dpconvex.problems import LinearModelProblem, Objective, UserGroups
+from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
@@ -82,7 +82,7 @@ def sampled_gradient(clipping: Clipping, rate: float, X: AnyArray, y: AnyArray) 
 def _of_records(clipping: Clipping, X: AnyArray, y: AnyArray) -> Gradient:
     problem = clipping.problem
     if not clipping.cuts:
-        return _gradient(problem.objective(X, y, 0.0))
+        return problem.objective(X, y, 0.0).gradient
     records, targets = problem.clipped(X, y)
     total = partial(clipped_sum, problem, records, targets, records.each(clipping.lengths), clipping.level)
     scales = 1.0 if clipping.deviations is None else clipping.scales
@@ -93,13 +93,9 @@ def _of_users(clipping: Clipping, X: AnyArray, y: AnyArray, groups: UserGroups) 
     problem, weights = clipping.problem, record_weights(groups)
     if not clipping.cuts:
         own = replace(problem, n=groups.n_users)  # those of a batch are fewer
-        return _gradient(own.on(*own.clipped(X, y), 0.0, groups))
+        return own.on(*own.clipped(X, y), 0.0, groups).gradient
     records, targets = problem.clipped(X, y)
     return lambda w: clipped_mean(problem.loss, records, targets, groups, weights, w, clipping.level)
-
-
-def _gradient(objective: Objective) -> Gradient:
-    return lambda w: objective.gradient(w)
 
 
 def clipped_sum(

@@ -62,9 +62,6 @@ class Tuning:
 TUNING = Tuning()
 
 
-# The model of the error.
-
-
 @final
 @dataclass(frozen=True)
 class Steps:
@@ -182,9 +179,6 @@ def quadratic_bound(steps: Steps, problem: LinearModelProblem, variance: float, 
     return bias + float(np.max(curvature * spread)) * variance / 2
 
 
-# What clipping costs.
-
-
 def typical_levels(problem: LinearModelProblem, weights: FloatArray) -> tuple[tuple[float, float], ...]:
     """Return clipping levels in units of the longest gradient, and their costs; `weights` as in `typical_length`."""
     loss, typical = problem.loss, typical_length(problem.domain, weights)
@@ -219,9 +213,6 @@ def _has_residuals(loss: LinearModelLoss) -> bool:
     return loss.task == "regression" and known and _steepest(loss) <= loss.slope_bound * (1 + 1e-9)
 
 
-# The model of the cost.
-
-
 def step_work(problem: LinearModelProblem, rate: float) -> float:
     """Return what one step costs, in entries of the data read in order, for a rate in (0, 1]."""
     outputs, dim = problem.loss.n_outputs, problem.domain.dim
@@ -238,9 +229,6 @@ def _counts(problem: LinearModelProblem, rate: float) -> tuple[int, ...]:
         as_long = 2 ** int(math.log2(most)) * step_work(problem, 1.0) / step_work(problem, rate)
         most = min(TUNING.most_sampled_steps, max(2.0, as_long))
     return tuple(2**k for k in range(1, int(math.log2(most)) + 1))
-
-
-# The choice.
 
 
 @final

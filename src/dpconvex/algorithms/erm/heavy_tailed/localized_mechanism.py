@@ -23,14 +23,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.base import P
-from dpconvex.algorithms.erm.exponential_mechanism import RADII, ball_grid, overshoot
+from dpconvex.algorithms.erm.exponential_mechanism import RADII, Ball, ball_grid, overshoot
 from dpconvex.algorithms.erm.heavy_tailed import localization
 from dpconvex.algorithms.erm.heavy_tailed.custom import CustomExtension, check_custom
 from dpconvex.algorithms.erm.heavy_tailed.localization import LocalizationPlan, To
@@ -130,12 +130,6 @@ class LocalizedMechanismPlan(NetPlan[P]):
         return net[self.choices[t].release(scores, entry.label, *to, entry.block)]  # line 7
 
 
-class _Net(NamedTuple):
-    error: float  #: root mean squared distance to the minimizer, times lambda
-    confine: float  #: radius of the ball, times lambda
-    side: int
-
-
 def net_release(setting: Setting, m: int) -> Scaled:
     """Return a phase with a center and a choice; what has the unit of a parameter is times lambda."""
     level = setting.level(m)
@@ -148,14 +142,14 @@ def net_release(setting: Setting, m: int) -> Scaled:
         radius = max(TUNING.accuracy * level / (l2 * m), setting.finest(truncation, l2, m))
         error = setting.surrogate.error(setting.part(truncation, l2, m), radius)
         net = best_net(setting, level, m, radius * l2, error * l2)
-        stage = Stage(radius, sensitivity(level, l2, m, radius), 0.5, net.confine / l2, net.side)
-        return Phase(*layout, m, l2, truncation, (stage,), (net.error + rest) / l2)
+        stage = Stage(radius, sensitivity(level, l2, m, radius), 0.5, net.radius / l2, net.side)
+        return Phase(*layout, m, l2, truncation, (stage,), (net.bound + rest) / l2)
 
-    return Scaled(best_net(setting, level, m, tau, 0.0).error + rest, phase)  # by exact values; a phase adds rounding
+    return Scaled(best_net(setting, level, m, tau, 0.0).bound + rest, phase)  # by exact values; a phase adds rounding
 
 
-def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> _Net:
-    """Return radius and net of the smallest bound, for lambda times a solver's accuracy and lambda times B."""
+def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> Ball:
+    """Return the net of the smallest error; all but the side, and what is given of solver and values, times lambda."""
     d, half = setting.problem.dim, setting.epsilon / 2
     theta = (2 * C / m + 2 * tau) / half
     largest = int(setting.surrogate.most_points(m) ** (1 / d))
@@ -168,7 +162,7 @@ def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> _N
     moved = 2 * C * (g + first) + (g**2 + 2 * g * first + second) / 2
     squares = 2 * (2 / half * (2 * C * confine / m + error) * d * np.log(sides) + moved)
     i, j = np.unravel_index(int(np.argmin(squares)), squares.shape)
-    return _Net(math.sqrt(float(squares[i, j])), float(confine[i, 0]), int(sides[0, j]))
+    return Ball(math.sqrt(float(squares[i, j])), float(confine[i, 0]), int(sides[0, j]))
 
 
 def planned(

@@ -200,7 +200,8 @@ def calibrated(
     layout = [(2**t - 1, 2 ** (t + 1)) for t in range(T - 1)] + [(2 ** (T - 1) - 1, 2 ** (T - 1))]
     sizes = [len(range(start, n, step)) // J for start, step in layout]
     scaled = [scaling(setting, m) for m in sizes]
-    s = _aggregation(J, failure)
+    # What root mean square distances are multiplied by: Markov's inequality, and `localization.middle` by 3.
+    s = 1.0 if failure is None else (1.0 if J == 1 else 3.0) / math.sqrt(1 - TUNING.success)
     start = (1.0 if setting.one is None else TUNING.one_level_start) * s  # balances the bound's two terms
     base = start * scaled[0].error / setting.diameter
     phases = tuple(
@@ -218,13 +219,6 @@ def repetitions(failure: float) -> int:
     while binom.cdf(J // 2, J, TUNING.success) > failure:
         J += 2
     return J
-
-
-def _aggregation(J: int, failure: float | None) -> float:
-    """What root mean square distances are multiplied by (s): Markov's inequality, and `localization.middle` by 3."""
-    if failure is None:
-        return 1.0
-    return (1.0 if J == 1 else 3.0) / math.sqrt(1 - TUNING.success)
 
 
 def _bound(phases: tuple[Phase, ...], R: float, g1: float, s: float) -> float:

@@ -251,8 +251,8 @@ def plan_accelerated(
 
     kinks = smoothing not in ("auto", "none") or math.isinf(problem.smoothness)
     errors = (L * problem.radius * np.geomspace(1e-5, 0.3, 10)).tolist() if kinks else [1.0]
-    schedule, chosen = min(map(scheduled, errors), key=lambda option: option[0].bound)
-    return AcceleratedPlan(problem, privacy, schedule.phases, chosen, schedule.bound, target, l2)
+    (phases, bound), chosen = min(map(scheduled, errors), key=lambda option: option[0][1])
+    return AcceleratedPlan(problem, privacy, phases, chosen, bound, target, l2)
 
 
 def _check(problem: LinearModelProblem, privacy: PrivacyParams) -> None:

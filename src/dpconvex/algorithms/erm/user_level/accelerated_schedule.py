@@ -115,13 +115,8 @@ class Facts:
         return Phase(replace(batching, first=first), l2, descent, guard)
 
 
-@final
-@dataclass(frozen=True)
-class Schedule:
-    """Phases and their bound."""
-
-    phases: tuple[Phase, ...]
-    bound: float
+Schedule = tuple[tuple[Phase, ...], float]
+"""Phases and their bound."""
 
 
 def empirical(facts: Facts) -> Schedule:
@@ -130,7 +125,7 @@ def empirical(facts: Facts) -> Schedule:
     descent = facts.descent(n, 0.0, facts.problem.radius)
     bound = descent.excess + facts.excess
     require_steps(bound)
-    return Schedule((facts.phase(0, n, 0.0, descent),), bound)
+    return (facts.phase(0, n, 0.0, descent),), bound
 
 
 def require_steps(bound: float) -> None:
@@ -147,7 +142,7 @@ def population(facts: Facts, localized: bool | None) -> Schedule:
         found += [_restarted(facts, count) for count in ((1, 2, 3) if facts.l2 else (1,))]
     bound, drafts = min(found, key=lambda option: option[0])
     require_steps(bound)
-    return Schedule(tuple(facts.phase(*draft) for draft in drafts), bound)
+    return tuple(facts.phase(*draft) for draft in drafts), bound
 
 
 def uniform(facts: Facts) -> tuple[float, list[Draft]]:
