@@ -16,8 +16,7 @@ Assumptions
     Records are clipped into the domain; the loss has a bounded slope and bounded targets; computed scores are within
     the rounding slack of exact ones, which the sensitivity includes; the solver is certified.
 Error
-    ``(2/epsilon) (2LR/n) log N + L h sqrt(d)`` for N grid points of spacing h (McKenna and Sheldon 2020); rho, grid and
-    `l2` minimize it, or the bound of the docs, Exponential mechanism, Localized.
+    Docs, Exponential mechanism (after McKenna and Sheldon 2020); rho, grid and `l2` minimize it.
 """
 
 from __future__ import annotations

@@ -93,11 +93,6 @@ class LocalizationPlan(ConvexPlan[P]):
         """W: parameters are members, and extensions are over it."""
         return L2Ball(self.problem.radius) if self.constraint is None else self.constraint
 
-    @property
-    def surrogate(self) -> str:
-        """Name of the method."""
-        return self.method.name
-
     def part(self, phase: Phase) -> Part:
         """Return the public facts of one minimization."""
         return Part(self.problem, self.domain, phase.truncation, phase.l2, phase.m, self.moments)
@@ -160,7 +155,7 @@ class LocalizationPlan(ConvexPlan[P]):
         return np.full(self.problem.dim, scale * math.sqrt(self.problem.dim + 1))
 
     def describe(self) -> Mapping[str, Any]:
-        chosen: dict[str, Any] = {} if self.method is SURROGATES["truncated"] else {"surrogate": self.surrogate}
+        chosen: dict[str, Any] = {} if self.method is SURROGATES["truncated"] else {"surrogate": self.method.name}
         if self.constraint is not None:
             chosen["constraint"] = repr(self.constraint)
         return {

@@ -54,10 +54,7 @@ class NetPlan(LocalizationPlan[P]):
     compares_values: ClassVar[bool] = False  #: of the objective, for the choice
 
     def net(self, t: int, center: FloatArray) -> FloatArray:
-        """Return the net of phase t around a center of the ball, shape (N, dim): a grid, projected to the ball.
-
-        The projection brings no point farther from the center, nor from any point of the ball.
-        """
+        """Return the net of phase t around a center, (N, dim): a grid, projected, which brings no point farther off."""
         stage = self.phases[t].stages[0]
         return self.domain.project_rows(center + ball_grid(self.problem.dim, stage.side, stage.confine))
 

@@ -127,12 +127,6 @@ class HeavyMethod:
         known = self.slopes and problem.loss.cut(SMALLEST) is None
         return Moments(k, bound) if known else None
 
-    def adapted(self, problem: LinearModelProblem, moments: Moments) -> Moments:
-        """Return what the method needs of declared moments of gradients."""
-        if not self.slopes:
-            return moments
-        return self.settled(problem, moments.k) or clipped_residuals.slope_moments(problem, moments)
-
 
 HEAVY_METHODS: Mapping[str, HeavyMethod] = {
     "heavy_tailed": HeavyMethod(heavy_tailed.plan, level.localized, apart=True, repeats=True, shaped=True),
@@ -373,7 +367,9 @@ def heavy_plans(
             raise InvalidParameterError("failure", failure, what, "Leave one of the two out")
     with algorithms.within_floats(problem.name):
         given = None if k is None or bound is None else Moments(k, bound)
-        moments = method.settled(problem, k or 2.0) if given is None else method.adapted(problem, given)
+        moments = given if given and not method.slopes else method.settled(problem, k or 2.0)
+        if given and moments is None:
+            moments = clipped_residuals.slope_moments(problem, given)
         if moments is None:
             proved = k is None or failure is not None
             facts = problem, privacy, method, options.constants, failure, shape

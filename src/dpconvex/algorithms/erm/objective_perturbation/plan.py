@@ -168,11 +168,9 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Guess the noise of ``b`` through a curvature that public facts suggest. Only for pictures.
-
-        Columns count as independent, numeric ones as uniform, levels as equally frequent; half the largest curvature.
-        Means of blocks and the constant are collinear but for the ridge: their small system is solved exactly.
-        """
+        """Guess the noise of ``b`` through a curvature that public facts suggest. Only for pictures."""
+        # Columns count as independent, numeric ones as uniform, levels as equally frequent; half the largest curvature.
+        # Means of blocks and the constant are collinear but for the ridge: their small system is solved exactly.
         factor = self.problem.factor
         assert factor is not None  # the planner sees to it
         blocks, n = self.problem.domain.all_blocks, self.problem.n

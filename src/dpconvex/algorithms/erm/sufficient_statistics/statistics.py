@@ -118,11 +118,7 @@ def unpacked(vector: FloatArray, dim: int) -> FloatArray:
 @final
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """Noisy second moments by eigenvalues: a first fit and preconditioned steps.
-
-    Noise hides curvature below the *resolution* s. Steps take the inverse of ``A + (s + lambda) I``, A the moments with
-    negative eigenvalues raised to 0: they do not diverge, and where A is wrong they are plain descent.
-    """
+    """Noisy second moments by eigenvalues, raised to 0; steps take the resolution for curvature that noise may hide."""
 
     values: FloatArray  #: at least 0
     basis: FloatArray  #: eigenvectors in columns
@@ -151,10 +147,7 @@ class Curvature:
         return self.basis @ (self.basis.T @ gradient / (self.values + self.resolution + ridge))
 
     def settled(self, points: FloatArray, gradients: FloatArray, ridge: float) -> FloatArray:
-        """Return what points and gradients, both (rounds, dim) in their order, say together; shape (dim,).
-
-        A step from the mean point with the mean gradient: of all where curvature is known, else of the last half.
-        """
+        """Return a step from the mean of points and gradients, (rounds, dim): the last half where curvature hides."""
         late = slice(len(points) // 2, None)
         last, whole = (points[part].mean(0) + self.step(gradients[part].mean(0), ridge) for part in (late, slice(None)))
         known = np.square(self.values / (self.values + self.resolution + ridge))

@@ -4,9 +4,7 @@ Bound
     Theorem 5 of the docs (User-level privacy), on the expected excess *population* risk over the ball of radius R, for
     users with M records each, all drawn independently from one distribution. A test that fails costs at most ``2 L R``.
 Radius
-    Lemma 4 of the docs: two parts' averages differ by more than ``b(l) eta L sqrt(T)`` with probability at most
-    ``e^-l``. In 200000 measured pairs the ratio stayed below 2.1; `PRACTICAL_SPREAD` is the default, and the bound then
-    presumes that it holds.
+    Lemma 4 of the docs, or `PRACTICAL_SPREAD` (in 200000 measured pairs at most 2.1), which the bound then presumes.
 Printed constants
     Those of `printed`. To be run: C is raised to ``150 log(20 e^epsilon / delta) / epsilon`` (erratum E2) and to an
     even integer (the proof needs it, see `mechanisms.OutlierRemoval`), the other sizes are rounded down (E19).
