@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, final
 
@@ -25,8 +25,6 @@ class Box(ConvexSet):
     lower: ArrayLike
     upper: ArrayLike
     dim: int | None = None  #: length of the vectors; needed if both bounds are scalars
-    radius: float = field(init=False, repr=False, compare=False)
-    diameter: float = field(init=False, repr=False, compare=False)
     normal_rounding = 1.0  # of single entries: differences are exact
 
     @quiet
@@ -110,8 +108,6 @@ class Simplex(ConvexSet):
 
     dim: int | None  #: length of the vectors, at least 1
     total: float = 1.0  #: positive; 1 gives the probability vectors
-    radius: float = field(init=False, repr=False, compare=False)
-    diameter: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         dim = _validate.integer("dim", self.dim, at_least=1)

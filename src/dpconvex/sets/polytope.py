@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, final
 
@@ -40,9 +40,6 @@ class Polytope(ConvexSet):
     #: smallest singular value of at least 0.001. Kept as a tuple of rows.
     normals: ArrayLike
     bounds: ArrayLike  #: (m,): kept as a tuple
-    dim: int | None = field(init=False, repr=False, compare=False)
-    radius: float = field(init=False, repr=False, compare=False)
-    diameter: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         normals, bounds = np.asarray(self.normals, dtype=np.float64), np.asarray(self.bounds, dtype=np.float64)
