@@ -26,7 +26,8 @@ class _NumericLoss(base.LinearModelLoss):
         base.check_bound(self.target_bound)
 
     def clip_targets(self, y: AnyArray) -> FloatArray:
-        return base.reals(y, self.target_bound)
+        limit = min(self.target_bound, base.LARGEST_TARGET)
+        return np.clip(base.numbers(y), -limit, limit)
 
 
 class _WideLoss(_NumericLoss, base.SmoothLoss):

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import combinations
+from dataclasses import dataclass, field, replace
+from itertools import combinations, pairwise
 from typing import Any, final
 
 import numpy as np
@@ -90,6 +89,11 @@ class LinearQueries(ABC):
         self._check_records(records)
         return np.where((records >= 0) & (records < np.array(self.shape)), records, 0).astype(np.int64)
 
+    def _set(self, **facts: Any) -> None:
+        """Set facts of frozen queries while they are being made."""
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
+
     def _check_records(self, records: AnyArray) -> None:
         if records.shape[1:] not in ((), (len(self.shape),)) or records.dtype.kind not in "iu":
             raise InvalidDataError(
@@ -116,31 +120,10 @@ class DenseQueries(LinearQueries):
             raise InvalidParameterError("matrix.shape", matrix.shape, "must be (queries, cells), at least one of each")
         if not bool(((matrix >= self.low) & (matrix <= self.high)).all()):
             raise InvalidParameterError("matrix", "...", f"must lie between low={self.low:g} and high={self.high:g}")
-        object.__setattr__(self, "matrix", matrix)
-
-    @property
-    def cells(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.matrix.shape[1]
-
-    @property
-    def shape(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return (self.cells,)
-
-    @property
-    def count(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.matrix.shape[0]
-
-    @cached_property
-    def blocks(self) -> tuple[slice, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple(slice(j, j + 1) for j in range(self.count))
-
-    @property
-    def block_l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return _rounding.widen_up(self.high - self.low)
-
-    @property
-    def block_l1(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.block_l2  # of one query
+        count, cells = matrix.shape
+        width = _rounding.widen_up(self.high - self.low)  # of one query, in either norm
+        self._set(matrix=matrix, cells=cells, shape=(cells,), count=count, block_l2=width, block_l1=width)
+        self._set(blocks=tuple(slice(j, j + 1) for j in range(count)))
 
     def answers(self, weights: FloatArray) -> FloatArray:
         return self.matrix @ weights
@@ -192,6 +175,8 @@ class Marginals(LinearQueries):
     center: int | None = None
     impossible: tuple[Zero, ...] = ()
     block_l1 = 2.0
+    #: Number of the first query of every table, and of the one after the last: (tables + 1,).
+    offsets: AnyArray = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for size in self.shape:
@@ -205,31 +190,15 @@ class Marginals(LinearQueries):
             raise InvalidParameterError("low, high", (self.low, self.high), "must be 0 and 1: queries are shares")
         if self.center is not None and self.center not in columns:
             raise InvalidParameterError("center", self.center, "must be the number of a column")
-        object.__setattr__(self, "impossible", _zeros(self.shape, self.impossible))
+        ends = np.cumsum([0, *(math.prod(self.shape[axis] for axis in subset) for subset in self.subsets)])
+        self._set(impossible=_zeros(self.shape, self.impossible), cells=math.prod(self.shape), count=int(ends[-1]))
+        self._set(offsets=ends, blocks=tuple(slice(*pair) for pair in pairwise(ends.tolist())))
 
     @classmethod
     def of_order(cls, shape: tuple[int, ...], order: int) -> Marginals:
         """Return all marginal tables of `order` columns (at least 1; all columns together if there are fewer)."""
         _validate.integer("order", order, at_least=1)
         return cls(tuple(shape), tuple(combinations(range(len(shape)), min(order, len(shape)))))
-
-    @cached_property
-    def cells(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return math.prod(self.shape)
-
-    @cached_property
-    def offsets(self) -> AnyArray:
-        """Number of the first query of every table, and of the one after the last: (tables + 1,)."""
-        sizes = [math.prod(self.shape[axis] for axis in subset) for subset in self.subsets]
-        return np.concatenate([[0], np.cumsum(sizes)])
-
-    @cached_property
-    def count(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return int(self.offsets[-1])
-
-    @cached_property
-    def blocks(self) -> tuple[slice, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple(slice(int(a), int(b)) for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
 
     def answers(self, weights: FloatArray) -> FloatArray:
         """Sum the histogram over the columns that a table leaves out, sharing sums among tables."""
