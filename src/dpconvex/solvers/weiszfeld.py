@@ -7,8 +7,7 @@ Certificate
     ``min f >= f(z) (1 - 2 ||gradient||)``, as ``f(z) - min f <= ||gradient|| ||z - z*||`` and ``||z - z*|| <= 2 f(z)``;
     at a point of the data ``max(0, ||g|| - k) / n`` takes the gradient's place. Rounding is charged (`rounding`).
 Precision
-    A position is held as ``anchor + offset``: ``(x - anchor) - offset`` is exact to the last place near the anchor.
-    Sums run over portions of 256 rows, one thread, always in the same order.
+    A position is ``anchor + offset``: ``(x - anchor) - offset`` is exact to the last place near the anchor.
 """
 
 from __future__ import annotations

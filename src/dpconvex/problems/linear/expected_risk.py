@@ -1,22 +1,10 @@
 r"""What a plan may expect of ordinary data, from public facts: the guess that ranks plans. Privacy never rests on it.
 
-Bounds with different proofs cannot be compared, so plans also state an *expected* error: the excess loss of a quadratic
-model of the risk at its minimizer, for a data set that the schema makes one expect.
-
-Model (docs, Which algorithm, has the reasons)
-    Columns are independent but for the blocks; levels of a one-hot block are equally frequent, numeric columns on
-    ``[-s, s]`` have variance ``s^2/9`` and a mean of ``s/3`` or ``-s/3``. Every direction's moment stands for quantiles
-    of a spectrum (`Tuning`). The risk's curvature in a direction is its moment times `typical_curvature`. The minimizer
-    has the comparator norm R, its square shared by blocks as they need it (`squared_reach`).
-Directions
-    The Hessian is taken to be diagonal in: the directions within each block that sum to 0, the numeric columns, and
-    ``mu = (s_j / sqrt(d_j))_j``, which alone has curvature in the span of the constant and the means of blocks. Where
-    blocks are centered their means are 0, and mu is that of the constant and of the numeric columns.
-Shapes, one a column (docs, Additive models, section 4)
-    A block's values at its vertices have mean 0 and a public covariance; numeric columns are a straight line that
-    reaches one logit at the ends plus a Brownian motion. What that does between two knots no vertex can follow: it
-    counts as bias, less the more knots there are. Directions are those of a block in which both curvature and ridge
-    are diagonal, in the new coordinates v of ``w = F v``.
+An *expected* error: the excess loss of a quadratic model of the risk at its minimizer, for a data set that the schema
+makes one expect (docs, Which algorithm, has the model; Additive models, section 4, that of shapes). The Hessian is
+diagonal in the directions within each block that sum to 0, the numeric columns, and ``mu = (s_j / sqrt(d_j))_j``, which
+alone has curvature in the span of the constant and the means of blocks; where blocks are centered their means are 0.
+Of shapes: in the directions of a block, ``w = F v``, in which both curvature and ridge are diagonal.
 """
 
 from __future__ import annotations

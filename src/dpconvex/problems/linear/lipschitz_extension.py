@@ -5,12 +5,10 @@ with ``phi(x) >= t x + c`` and any p of length at most C give a plane (docs, Hea
 
     f_C(u) >= <p, u> + c + min over y in W of <t a - p, y>    for all u in W,
 
-which needs the minimum of a linear function over W only and is valid however t and p were found. They come from the
-proximal point ``y(s) = argmin of f(y) + |w - y|^2 / (2 s)``: with t the slope of phi there, ``p = (w - y)/s`` is a
-subgradient of f plus the normal cone at y, ``|p|`` falls with s, and the s where ``|p| = C`` is found by bisection.
-``f_C(w) <= min(f(w), f(y) + C |w - y|)`` closes the bracket. The direction of the normal, which ``w - s t a - y``
-tells badly for small s, is taken from the set: `ConvexSet.outward`. A maximum of affine functions (Proposition D.6) has
-weights of its pieces in place of t; a record's loss has two, and more are `reference.max_affine` of the experiments.
+which is valid however t and p were found: at the proximal point ``y(s) = argmin of f(y) + |w - y|^2 / (2 s)``, where
+``p = (w - y)/s`` and t is the slope of phi, for the s where ``|p| = C``. ``f_C(w) <= min(f(w), f(y) + C |w - y|)``
+closes the bracket; the normal's direction is the set's own (`ConvexSet.outward`). A maximum of affine functions
+(Proposition D.6) has weights of its pieces in place of t: two here, more in `reference.max_affine` of the experiments.
 """
 
 from __future__ import annotations
@@ -79,31 +77,26 @@ class Pieces:
 @final
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """A smooth loss at the predictions of n records ``slopes`` (n, dim)."""
+    """A smooth loss at the predictions of n records ``slopes`` (n, dim); methods as those of `Pieces`."""
 
     loss: LinearModelLoss
     slopes: FloatArray
     targets: FloatArray
 
     def values(self, points: FloatArray) -> FloatArray:
-        """As for `Pieces`."""
         return self.loss.value(_inner(self.slopes, points), self.targets)
 
     def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
-        """As for `Pieces`."""
         reach = radius * np.linalg.norm(self.slopes, axis=1) * UP
         return self.loss.derivative(-reach, self.targets), self.loss.derivative(reach, self.targets)
 
     def derivatives(self, z: FloatArray) -> FloatArray:
-        """As for `Pieces`."""
         return self.loss.derivative(z, self.targets)
 
     def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
-        """As for `Pieces`."""
         return self.derivatives(z) - t
 
     def constants(self, z: FloatArray) -> FloatArray:
-        """As for `Pieces`."""
         return self.loss.value(z, self.targets) - self.derivatives(z) * z
 
     def take(self, rows: NDArray[np.intp]) -> Curves:
