@@ -64,7 +64,7 @@ def blocks_of(domain: DataDomain, costs: Sequence[float] | None = None) -> Shape
     blocks = domain.all_blocks
     repeats = [block.size if block.norm == "linf" else 1 for block in blocks]
     euclidean = np.repeat([block.norm == "l2" and block.size > 1 for block in blocks], repeats)
-    centered = np.repeat([block.norm == "simplex" and domain.intercept > 0 for block in blocks], repeats)
+    centered = np.repeat(list(map(domain.centered, blocks)), repeats)
     sizes = np.array([1 if block.norm == "linf" else block.size for block in blocks], dtype=np.int64)
     widths = np.repeat([block.bound for block in blocks], repeats)
     cost = np.repeat(np.ones(len(blocks)) if costs is None else np.array(costs, dtype=np.float64), repeats)
@@ -84,7 +84,7 @@ def centered_lengths(domain: DataDomain) -> tuple[IntArray, FloatArray]:
     ``|x - 1/d|^2 <= 1 - 1/d`` for a point x of the simplex.
     """
     blocks = domain.all_blocks
-    centered = np.array([block.norm == "simplex" and domain.intercept > 0 for block in blocks])
+    centered = np.array(list(map(domain.centered, blocks)))
     sizes, widths = np.array([block.size for block in blocks]), np.array([block.l2 for block in blocks])
     return sizes - centered, np.where(centered, widths * np.sqrt(1 - 1 / sizes) * UP, widths)
 

@@ -69,7 +69,9 @@ class L2Norm(NoiseNorm):
         return np.linalg.norm(v, axis=-1)
 
     def record_bound(self, domain: DataDomain) -> float:
-        _same_dim(self.dim, domain)
+        if domain.dim != self.dim:
+            what = f"must have {self.dim} columns"
+            raise InvalidParameterError("domain", domain.dim, what, "Build the norm for this domain")
         return domain.l2
 
     @property
@@ -170,10 +172,8 @@ class GroupedNorm(NoiseNorm):
         groups = grouping.cheapest_groups(grouping.sum_by(chunk_of, shapes.dimensions), spread)[chunk_of]
         candidates = [groups] if len(kinds) <= MAX_RUNS else [groups, np.arange(len(shapes.sizes))]
         norms = [cls._of(shapes, each, grouping.optimal_weights(shapes, each), "grouped") for each in candidates]
-        return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * norm._cost(shapes.costs))
-
-    def _cost(self, costs: FloatArray) -> float:
-        return float(self.coordinate_variances @ np.repeat(costs, self.sizes))
+        each = np.repeat(shapes.costs, shapes.sizes)
+        return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * float(norm.coordinate_variances @ each))
 
     @classmethod
     def _of(cls, shapes: grouping.Shapes, groups: grouping.IntArray, weights: FloatArray, name: str) -> GroupedNorm:
@@ -326,11 +326,6 @@ class GroupedNorm(NoiseNorm):
     def _group_maxima(self, blocks: FloatArray) -> FloatArray:
         order, starts = self._by_group
         return np.maximum.reduceat(blocks[..., order], starts, axis=-1)
-
-
-def _same_dim(dim: int, domain: DataDomain) -> None:
-    if domain.dim != dim:
-        raise InvalidParameterError("domain", domain.dim, f"must have {dim} columns", "Build the norm for this domain")
 
 
 def _positive(v: AnyArray) -> bool:

@@ -143,6 +143,10 @@ class DataDomain:
             return self.blocks
         return (*self.blocks, Block(1, "l1", self.intercept, "intercept"))
 
+    def centered(self, block: Block) -> bool:
+        """Return whether noise ignores what is constant over a block: of a simplex, beside a constant feature."""
+        return block.norm == "simplex" and self.intercept > 0
+
     def columns_in(self, norm: BlockNorm) -> NDArray[np.int64]:
         """Return the positions of the columns whose blocks are bounded in that norm."""
         norms = np.repeat([block.norm for block in self.blocks], [block.size for block in self.blocks])
@@ -228,13 +232,6 @@ class DataDomain:
                 count += runs.pop()[3]
             runs.append((block.norm, block.bound, size, count))
         return tuple(runs)
-
-
-def center(values: FloatArray, lower: float, upper: float, out: FloatArray) -> None:
-    """Write values (n,), clipped into an interval and mapped to [-1/2, 1/2], to `out`; NaN becomes 0."""
-    from dpconvex.problems.data import _loops
-
-    _loops.center(values, lower, upper, out)
 
 
 def _to_simplex(rows: FloatArray) -> None:
