@@ -26,7 +26,7 @@ from dpconvex.data.frames import (
     with_nan,
 )
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.data.domain import Block
+from dpconvex.problems.data.domain import Block, center
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -300,12 +300,10 @@ class NumericColumn(AbstractColumn):
         return (self.name, f"{self.name}={MISSING}") if self.indicator else (self.name,)
 
     def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
-        from dpconvex.problems.data import _loops
-
         cells = cells if self.transform == "none" else self._maps[0](np.clip(cells, self.lower, self.upper))
         if self.indicator:
             out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)
-        _loops.center(cells, *self._ends, out[:, 0])
+        center(cells, *self._ends, out[:, 0])
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform or with edges; missing in the middle, or by `indicator` apart."""

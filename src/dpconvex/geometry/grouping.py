@@ -57,10 +57,7 @@ class Shapes(NamedTuple):
 
 
 def blocks_of(domain: DataDomain, costs: Sequence[float] | None = None) -> Shapes:
-    """Blocks of the domain, their bounds as widths; a box counts as one-column blocks.
-
-    A simplex block is centered where there is a constant feature, which then stands for all their constants.
-    """
+    """Blocks of the domain, `DataDomain.centered` or not, their bounds as widths; a box counts as one-column blocks."""
     blocks = domain.all_blocks
     repeats = [block.size if block.norm == "linf" else 1 for block in blocks]
     euclidean = np.repeat([block.norm == "l2" and block.size > 1 for block in blocks], repeats)

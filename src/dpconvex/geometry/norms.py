@@ -130,17 +130,10 @@ class GroupedNorm(NoiseNorm):
     centered: grouping.BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
 
     def __post_init__(self) -> None:
-        for name in ("euclidean", "centered"):
-            object.__setattr__(self, name, np.broadcast_to(getattr(self, name), np.shape(self.sizes)))
-        for name, dtype in (
-            ("euclidean", np.bool_),
-            ("centered", np.bool_),
-            ("sizes", np.int64),
-            ("half_widths", np.float64),
-            ("groups", np.int64),
-            ("weights", np.float64),
-        ):
-            array = np.array(getattr(self, name), dtype=dtype)
+        kinds = {"euclidean": np.bool_, "centered": np.bool_, "sizes": np.int64, "groups": np.int64}
+        for name in (*kinds, "half_widths", "weights"):
+            given, kind = getattr(self, name), kinds.get(name, np.float64)
+            array = np.array(np.broadcast_to(given, np.shape(self.sizes)) if kind is np.bool_ else given, dtype=kind)
             array.setflags(write=False)
             object.__setattr__(self, name, array)
         if self.sizes.ndim != 1 or not len(self.sizes) or (self.sizes < 1).any():

@@ -264,10 +264,7 @@ def check_bound(target_bound: float, *, finite: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Spline:
-    """``r -> max of u r - width u^2 / 2 over u in [lower, upper]``: what smooths every piecewise linear loss.
-
-    The slope goes from `lower` to `upper` over a stretch of ``width (upper - lower)``.
-    """
+    """``r -> max of u r - width u^2 / 2 over u in [lower, upper]``: what smooths every piecewise linear loss."""
 
     lower: float
     upper: float

@@ -111,10 +111,7 @@ class SquaredLoss(_NumericLoss, base.SmoothLoss):
 
 
 class ResidualSplineLoss(_WideLoss):
-    """``max of u r - width u^2 / 2 over u in [lower, upper]`` with the residual ``r = z - y``.
-
-    The slope is ``clip(r / width, lower, upper)``.
-    """
+    """``max of u r - width u^2 / 2 over u in [lower, upper]``, slope ``clip(r/width, lower, upper)``, ``r = z - y``."""
 
     @property
     @abstractmethod

@@ -86,11 +86,8 @@ def _bound(name: str, value: ArrayLike) -> FloatArray:
 
 
 def project_onto_simplex(v: FloatArray, total: float) -> FloatArray:
-    """Return the nearest vector with entries >= 0 and sum `total`, by sorting; O(d log d).
-
-    Entries are first shifted so that the largest is 0 and cut at ``-total``: neither changes the projection, and
-    every number stays within ``d * total`` however large `v` is.
-    """
+    """Return the nearest vector with entries >= 0 and sum `total`, by sorting; O(d log d)."""
+    # Shift and cut do not change the projection, and keep every number within ``d * total`` however large `v` is.
     v = np.maximum(v - v.max(), -total)
     ordered = np.sort(v)[::-1]
     thresholds = (np.cumsum(ordered) - total) / np.arange(1, len(v) + 1)

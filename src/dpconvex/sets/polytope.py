@@ -173,12 +173,8 @@ class Polytope(ConvexSet):
 
 
 def _unbounded(normals: FloatArray) -> bool:
-    """Whether ``normals @ v <= 0`` has a solution other than 0, by linear programs."""
+    """Whether ``normals @ v <= 0`` has a solution other than 0: no positive weights balance the normals (Stiemke)."""
     from scipy.optimize import linprog
 
-    zeros = np.zeros(len(normals))
-    for j, sign in itertools.product(range(normals.shape[1]), (-1.0, 1.0)):
-        cost = sign * np.eye(normals.shape[1])[j]
-        if linprog(cost, normals, zeros, bounds=(-1.0, 1.0), method="highs").fun < -1e-6:
-            return True
-    return False
+    m, dim = normals.shape
+    return linprog(np.zeros(m), A_eq=normals.T, b_eq=np.zeros(dim), bounds=(1.0, None), method="highs").status != 0

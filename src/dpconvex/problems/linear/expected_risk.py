@@ -139,10 +139,7 @@ class TypicalData:
         return self._excess(self.signal)
 
     def variances(self, deviations: FloatArray) -> FloatArray:
-        """Return the variance in each direction (g,) of noise, its deviations (dim,) or (k, dim) equal in blocks.
-
-        Of several outputs the first counts.
-        """
+        """Return each direction's variance (g,) of noise of deviations (dim,) or (k, dim), equal in blocks."""
         of_block = np.square(deviations.take(self.start, -1))
         common = (of_block @ self.numeric)[..., None], (of_block @ self.mean)[..., None]
         return np.concatenate((of_block, *common), -1).take(self.block, -1)  # NUMERIC and MEAN count from the end
@@ -195,10 +192,7 @@ class TypicalData:
 
 
 def _power_law(size: int) -> tuple[FloatArray, FloatArray]:
-    """Return ranks 1 to `size` in a few cells of equal length in the logarithm: how many, and their mean moment.
-
-    Moments fall with the power `Tuning.rank_power` of the rank and have mean 1.
-    """
+    """Return a few cells of ranks 1 to `size`, even in the logarithm: how many are in each, and their mean moments."""
     ranks, most = np.arange(1, size + 1), ORDINARY.spectrum_quantiles
     cells = np.minimum(most * np.log(ranks) / math.log(max(size, 2)), most - 1).astype(int)
     count = np.bincount(cells, minlength=1)

@@ -77,26 +77,31 @@ class Pieces:
 @final
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """A smooth loss at the predictions of n records ``slopes`` (n, dim); methods as those of `Pieces`."""
+    """A smooth loss at the predictions of n records ``slopes`` (n, dim)."""
 
     loss: LinearModelLoss
     slopes: FloatArray
     targets: FloatArray
 
     def values(self, points: FloatArray) -> FloatArray:
+        """As for `Pieces`."""
         return self.loss.value(_inner(self.slopes, points), self.targets)
 
     def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
+        """As for `Pieces`."""
         reach = radius * np.linalg.norm(self.slopes, axis=1) * UP
         return self.loss.derivative(-reach, self.targets), self.loss.derivative(reach, self.targets)
 
     def derivatives(self, z: FloatArray) -> FloatArray:
+        """As for `Pieces`."""
         return self.loss.derivative(z, self.targets)
 
     def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
+        """As for `Pieces`."""
         return self.derivatives(z) - t
 
     def constants(self, z: FloatArray) -> FloatArray:
+        """As for `Pieces`."""
         return self.loss.value(z, self.targets) - self.derivatives(z) * z
 
     def take(self, rows: NDArray[np.intp]) -> Curves:
@@ -281,10 +286,7 @@ def _bracket(some: Profiles, w: FloatArray, near: _Proximal, level: float, domai
 
 
 def _proximal(some: Profiles, w: FloatArray, s: FloatArray, domain: ConvexSet, tolerance: float) -> _Proximal:
-    """Return the proximal points; t is nearly the slope there.
-
-    The tangents at the ends of the search average to one of slope t, lower than phi by at most the tolerance.
-    """
+    """Return proximal points; tangents at the ends of the search average to slope t, within the tolerance of phi."""
 
     def at(t: FloatArray, part: Profiles, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         point = w - (s * t)[:, None] * part.slopes
