@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Any, final
 
@@ -52,16 +53,19 @@ class LinearQueries(ABC):
         """Return ``sum_i q_j(z_i)`` for every query, (count,), of cells (n,) that come out of `clip_records`."""
 
     @abstractmethod
-    def query(self, index: int) -> FloatArray:
-        """Return the values of one query on all cells, (cells,)."""
-
-    @abstractmethod
     def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
         """Return the part of `answers` of one block."""
 
     @abstractmethod
     def block_combine(self, block: int, values: FloatArray) -> FloatArray:
         """Return ``sum_j values_j q_j`` over the queries of one block, (cells,)."""
+
+    @final
+    def query(self, index: int) -> FloatArray:
+        """Return the values of one query on all cells, (cells,)."""
+        block = bisect_right(self.blocks, index, key=lambda block: block.start) - 1
+        first, stop = self.blocks[block].start, self.blocks[block].stop
+        return self.block_combine(block, (np.arange(first, stop) == index).astype(np.float64))
 
     def combine(self, values: FloatArray) -> FloatArray:
         """Return ``sum_j values_j q_j`` over all queries, (cells,)."""
@@ -131,9 +135,6 @@ class DenseQueries(LinearQueries):
     def record_sums(self, records: AnyArray) -> FloatArray:
         return self.matrix @ np.bincount(records, minlength=self.cells).astype(np.float64)
 
-    def query(self, index: int) -> FloatArray:
-        return self.matrix[index]
-
     def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
         return self.matrix[self.blocks[block]] @ weights
 
@@ -175,8 +176,6 @@ class Marginals(LinearQueries):
     center: int | None = None
     impossible: tuple[Zero, ...] = ()
     block_l1 = 2.0
-    #: Number of the first query of every table, and of the one after the last: (tables + 1,).
-    offsets: AnyArray = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for size in self.shape:
@@ -192,7 +191,7 @@ class Marginals(LinearQueries):
             raise InvalidParameterError("center", self.center, "must be the number of a column")
         ends = np.cumsum([0, *(math.prod(self.shape[axis] for axis in subset) for subset in self.subsets)])
         self._set(impossible=_zeros(self.shape, self.impossible), cells=math.prod(self.shape), count=int(ends[-1]))
-        self._set(offsets=ends, blocks=tuple(slice(*pair) for pair in pairwise(ends.tolist())))
+        self._set(blocks=tuple(slice(*pair) for pair in pairwise(ends.tolist())))
 
     @classmethod
     def of_order(cls, shape: tuple[int, ...], order: int) -> Marginals:
@@ -237,22 +236,6 @@ class Marginals(LinearQueries):
             places = np.ravel_multi_index([categories[a] for a in subset], [self.shape[a] for a in subset])
             sums[block] = np.bincount(places, minlength=block.stop - block.start)
         return sums
-
-    def query(self, index: int) -> FloatArray:
-        subset, categories = self.locate(index)
-        values = np.zeros(self.shape)
-        place: list[Any] = [slice(None)] * len(self.shape)
-        for axis, category in zip(subset, categories, strict=True):
-            place[axis] = category
-        values[tuple(place)] = 1.0
-        return values.ravel()
-
-    def locate(self, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the columns of a query's table, and the category of each."""
-        table = int(np.searchsorted(self.offsets, index, side="right")) - 1
-        subset = self.subsets[table]
-        categories = np.unravel_index(int(index) - int(self.offsets[table]), [self.shape[a] for a in subset])
-        return subset, tuple(int(c) for c in categories)
 
 
 def _zeros(shape: tuple[int, ...], impossible: tuple[Any, ...]) -> tuple[Zero, ...]:

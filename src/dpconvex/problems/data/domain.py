@@ -143,10 +143,6 @@ class DataDomain:
             return self.blocks
         return (*self.blocks, Block(1, "l1", self.intercept, "intercept"))
 
-    def centered(self, block: Block) -> bool:
-        """Return whether noise ignores what is constant over a block: of a simplex, beside a constant feature."""
-        return block.norm == "simplex" and self.intercept > 0
-
     def columns_in(self, norm: BlockNorm) -> NDArray[np.int64]:
         """Return the positions of the columns whose blocks are bounded in that norm."""
         norms = np.repeat([block.norm for block in self.blocks], [block.size for block in self.blocks])
@@ -232,6 +228,11 @@ class DataDomain:
                 count += runs.pop()[3]
             runs.append((block.norm, block.bound, size, count))
         return tuple(runs)
+
+
+def is_centered(domain: DataDomain, block: Block) -> bool:
+    """Return whether noise ignores what is constant over a block: of a simplex, beside a constant feature."""
+    return block.norm == "simplex" and domain.intercept > 0
 
 
 def center(values: FloatArray, lower: float, upper: float, out: FloatArray) -> None:

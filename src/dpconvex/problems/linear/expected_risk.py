@@ -22,7 +22,7 @@ from scipy.special import expit
 
 from dpconvex._types import FloatArray
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain
+from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain, is_centered
 from dpconvex.problems.data.factor import Factor
 
 Size = TypeVar("Size", float, FloatArray)
@@ -88,7 +88,7 @@ class TypicalData:
         stretch: FloatArray = np.ones(len(blocks)) if factor is None else factor.mean_squares
         square: FloatArray = stretch * np.square([float(block.bound) for block in blocks])
         one_hot = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
-        centered = np.array([factor is not None and factor.domain.centered(block) for block in blocks])
+        centered = np.array([factor is not None and is_centered(domain, block) for block in blocks])
         boxed = np.array([block.norm == "linf" for block in blocks])
         columns = np.where(boxed, size, 1)  # each a block of its own, as the comparator norm counts them
         of_others = np.where(one_hot, 1.0, ORDINARY.ball_squared_length) / levels
