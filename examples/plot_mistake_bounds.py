@@ -39,12 +39,12 @@ read = [fit(month, None).target_bounds[1] for month in range(len(months))]
 public = [fit(month, (0, 500_000)).target_bounds[1] for month in range(len(months))]
 print(f"March: {read[2]:,.2f}   April: {read[3]:,.2f}   so the new colleague earns {read[3]:,.2f}")
 
-figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+figure, axes = plt.subplots(figsize=(5.6, 4), layout="constrained")
 for values, color in ((public, "#0072B2"), (read, "#D55E00")):
     axes.step(range(len(months)), np.array(values) / 1000, where="mid", color=color, linewidth=3)
-axes.text(0, 510, "public: 0 to 500,000", color="#0072B2", fontsize=12)
-axes.text(0, 155, "read off the data", color="#D55E00", fontsize=12)
-axes.annotate("412,350.75:\nthe director's salary", (5, 408), (3.6, 255), fontsize=12, arrowprops={"arrowstyle": "->"})
+axes.text(0, 510, "public: 0 to 500,000", color="#0072B2", fontsize=13)
+axes.text(0, 130, "read off\nthe data", color="#D55E00", fontsize=13)
+axes.annotate("412,350.75:\nthe director's salary", (5, 408), (3.7, 255), fontsize=13, arrowprops={"arrowstyle": "->"})
 axes.set(xticks=range(len(months)), xticklabels=months, ylim=(0, 560), ylabel="upper bound in the model, 1,000 euros")
 axes.set_title("Bounds read off the data publish a salary", fontsize=14)
 axes.spines[["top", "right"]].set_visible(False)

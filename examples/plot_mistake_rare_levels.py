@@ -39,15 +39,15 @@ print("levels without him:", sorted(set(stays[:-1]["diagnosis"])))
 # The noise, level by level, and with the three rare ones left to ``other``:
 
 alone, together = log_odds(names), log_odds(names[:4])
-figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+figure, axes = plt.subplots(figsize=(5.6, 4), layout="constrained")
 for place, values in enumerate([*alone[:, :7].T, together[:, 4]]):
     color = "#009E73" if place == 7 else "#D55E00" if place > 3 else "#0072B2"
     axes.plot(values, np.full(20, place), "o", color=color, alpha=0.6, markersize=7)
 labels = [f"{name}: {count:,}" for name, count in counts.items()] + ["(other), the three: 50"]
 axes.axvline(0, color="#888888", zorder=0)
 axes.set(yticks=range(8), ylim=(7.5, -0.5), xlabel="released log-odds, epsilon 1, 20 runs; truth: 0")
-axes.set_yticks(range(8), labels, fontsize=12)
-axes.set_title("What is released about rare levels is noise", fontsize=14)
+axes.set_yticks(range(8), labels, fontsize=13)
+figure.suptitle("What is released about rare levels is noise", fontsize=14)
 axes.spines[["top", "right"]].set_visible(False)
 plt.show()
 print("standard deviations:", {name: round(float(s), 2) for name, s in zip(names, alone.std(0), strict=False)})

@@ -38,7 +38,7 @@ def coefficients(visits: int, by_person: bool) -> list[float]:
 # Can an observer tell which of the two tables was fitted? With a threshold on the released coefficient that is chosen
 # on the same runs, which flatters the observer (the promise about persons allows 73 % at most):
 
-figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+figure, axes = plt.subplots(figsize=(5.6, 4), layout="constrained")
 for place, by_person in enumerate((True, False)):
     without, with_her = np.array(coefficients(6, by_person)), np.array(coefficients(200, by_person))
     right = max(np.mean(np.r_[without > t, with_her <= t]) for t in np.r_[without, with_her])
@@ -47,7 +47,7 @@ for place, by_person in enumerate((True, False)):
         axes.plot(values, np.full(25, place + shift), "o", color=color, alpha=0.6, markersize=8)
     unit = "persons protected" if by_person else "rows protected"
     axes.text(
-        0.01, place + 0.36, f"{unit}: observer right {right:.0%}", fontsize=12, transform=axes.get_yaxis_transform()
+        0.01, place + 0.36, f"{unit}: observer right {right:.0%}", fontsize=13, transform=axes.get_yaxis_transform()
     )
 axes.set(yticks=[-0.13, 0.13, 0.87, 1.13], yticklabels=["with her", "without"] * 2, ylim=(-0.35, 1.55))
 axes.set(xlabel="released coefficient, epsilon 1, 25 runs each")

@@ -36,14 +36,14 @@ epsilons = [0.25, 0.5, 1.0, 2.0, 4.0]
 default = [losses(epsilon).mean() for epsilon in epsilons]
 print(f"default at 0.5: {default[1]:.3f}, best of eight at 0.5 each: {tuned:.3f}, default at 4: {default[-1]:.3f}")
 
-figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+figure, axes = plt.subplots(figsize=(5.6, 4), layout="constrained")
 axes.plot(epsilons, default, "o-", color="#0072B2", linewidth=3)
-axes.text(1.05, default[2], "one fit with the default", color="#0072B2", fontsize=12, va="bottom")
+axes.text(1.05, default[2], "one fit with the default", color="#0072B2", fontsize=13, va="bottom")
 axes.annotate("", (3.9, tuned), (0.52, tuned), arrowprops={"arrowstyle": "->", "color": "#D55E00", "linewidth": 2})
 axes.plot([0.5], [tuned], "o", color="#D55E00", fillstyle="none", markersize=11)
 axes.plot([4], [tuned], "o", color="#D55E00", markersize=11)
-axes.text(0.46, tuned - 0.001, "claimed: 0.5", color="#D55E00", fontsize=12, ha="right", va="top")
-axes.text(4, tuned + 0.002, "paid: 8 x 0.5 = 4", color="#D55E00", fontsize=12, ha="right")
+axes.text(0.46, tuned - 0.001, "claimed: 0.5", color="#D55E00", fontsize=13, ha="right", va="top")
+axes.text(4, tuned + 0.002, "paid: 8 x 0.5 = 4", color="#D55E00", fontsize=13, ha="right")
 axes.set(xscale="log", xticks=epsilons, xticklabels=epsilons, xlim=(0.2, 5))
 axes.set(xlabel="epsilon", ylabel="log-loss on new records")
 axes.minorticks_off()

@@ -39,13 +39,13 @@ with budget_context(epsilon=1.5):
         except BudgetExceededError as refusal:
             print(f"fit {k}: {refusal}")
 
-figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+figure, axes = plt.subplots(figsize=(5.6, 4), layout="constrained")
 axes.axvspan(3.5, 40, color="#EEEEEE")
 axes.semilogx(counts, error, "o-", color="#0072B2", linewidth=3)
-axes.text(3.8, 0.095, "a budget of 1.5\nrefuses these", fontsize=12, va="top")
+axes.text(3.8, 0.095, "a budget of 1.5\nrefuses these", fontsize=13, va="top")
 for k, distance in zip(counts[::2], error[::2], strict=True):
-    axes.text(0.96 * k, distance - 0.002, f"cost {k * 0.5:g}", color="#D55E00", fontsize=12, ha="right", va="top")
-axes.set(xticks=counts, xticklabels=counts, xlim=(0.6, 40), ylim=(0, 0.1))
+    axes.text(0.96 * k, distance - 0.002, f"cost {k * 0.5:g}", color="#D55E00", fontsize=13, ha="right", va="top")
+axes.set(xticks=counts, xticklabels=counts, xlim=(0.4, 40), ylim=(0, 0.1))
 axes.set(xlabel="fits whose mean is taken, epsilon 0.5 each", ylabel="noise left in a coefficient")
 axes.minorticks_off()
 axes.set_title("The mean of many fits has little noise left", fontsize=14)

@@ -39,17 +39,15 @@ for fits in (1, 4, 12):
     error = model.set_params(epsilon=3 / fits).plan(5_000, 8)[0].predicted_error
     print(f"{fits:>2} fits at epsilon {3 / fits:g}: expected excess loss {error.expected:.4f} each")
 
-figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+figure, axes = plt.subplots(figsize=(5.6, 4), layout="constrained")
 axes.axhline(3, color="#888888", linestyle="--")
 axes.step(months, months, where="post", color="#D55E00", linewidth=3)
 axes.step(months, 0.75 * ((months - 1) // 3 + 1), where="post", color="#0072B2", linewidth=3)
 axes.plot(12, 12, "o", color="#D55E00", markersize=9)
 worst = [np.exp(epsilon) / (1 + np.exp(epsilon)) for epsilon in (3, 12)]
-axes.text(1, 9.5, f"every month at 1:\nan observer may be\n{100 * worst[1]:.4f} % sure", color="#D55E00", fontsize=12)
-axes.text(
-    6.6, 0.15, f"every quarter at 0.75:\nan observer may be {100 * worst[0]:.1f} % sure", color="#0072B2", fontsize=12
-)
-axes.text(1, 3.15, "budget", color="#666666", fontsize=12)
+axes.text(1, 9.5, f"every month at 1:\nan observer may be\n{100 * worst[1]:.4f} % sure", color="#D55E00", fontsize=13)
+axes.text(7.7, 0.1, f"every quarter at 0.75:\n{100 * worst[0]:.1f} % sure", color="#0072B2", fontsize=13)
+axes.text(1, 3.15, "budget", color="#666666", fontsize=13)
 axes.set(xticks=months, xlim=(0.8, 12.4), ylim=(0, 13), xlabel="month", ylabel="epsilon spent so far")
 axes.set_title("Twelve fits at epsilon 1 cost 12 by December", fontsize=14)
 axes.spines[["top", "right"]].set_visible(False)

@@ -223,6 +223,12 @@ def test_every_table_of_figures_names_the_command_that_makes_it() -> None:
     assert not [name for name in nameless if name.split(": ")[1] not in DERIVED]
 
 
+def test_no_page_has_a_name_that_sphinx_writes_itself() -> None:
+    """Sphinx puts its own page over one of these names, and nobody can read ours."""
+    taken = {"search", "genindex", "modindex", "py-modindex"}
+    assert not [path for path in (ROOT / "docs").glob("*.md") if path.stem in taken]
+
+
 def errata() -> Iterator[tuple[str, list[str]]]:
     """Section and cells of every row of the tables of docs/errata.md."""
     section = ""

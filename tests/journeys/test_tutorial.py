@@ -28,7 +28,7 @@ def test_every_command_of_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.
             whole = text.startswith("confirmed")
             schema.write_text(text if whole else re.sub(sex, text + "\n", schema.read_text()))
             continue
-        for line in text.splitlines():
+        for line in text.replace("\\\n", " ").splitlines():
             if line.startswith("python"):
                 hospital.write(Path("stays.csv.gz"))
             elif line.startswith("gunzip"):
