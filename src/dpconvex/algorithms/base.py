@@ -33,7 +33,7 @@ from dpconvex.privacy import (
 )
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.base import Problem
-from dpconvex.problems.data.sources import EncodedRows
+from dpconvex.problems.data.sources.rows import EncodedRows
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import SolverResult
 

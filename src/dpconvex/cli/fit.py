@@ -262,7 +262,7 @@ def predictions(
     """Yield predictions, one table for each portion that is read, with a column of the rows before them."""
     import pyarrow as pa
 
-    from dpconvex.problems.data.sources import open_source
+    from dpconvex.problems.data.sources.cluster import open_source
 
     model = estimator._blind()  # workers may have it
 

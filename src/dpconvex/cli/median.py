@@ -81,7 +81,7 @@ def median(
     With --rows and --features instead of a file: show the plan; no data are read.
     """
     from dpconvex.estimators.median import PrivateGeometricMedian
-    from dpconvex.problems.data.sources import open_source
+    from dpconvex.problems.data.sources.cluster import open_source
 
     estimator = PrivateGeometricMedian(
         epsilon,

@@ -21,7 +21,7 @@ from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
 from dpconvex.problems import DataDomain, LinearModelProblem
-from dpconvex.problems.data.sources import predicted
+from dpconvex.problems.data.sources.cluster import predicted
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 

@@ -26,7 +26,7 @@ from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
-from dpconvex.problems.data.sources import predicted
+from dpconvex.problems.data.sources.cluster import predicted
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 from dpconvex.sets import ConvexSet

@@ -20,7 +20,7 @@ from dpconvex.mechanisms import AboveThreshold, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
-from dpconvex.problems.data.sources import mapped, picked
+from dpconvex.problems.data.sources.rows import mapped, picked
 from dpconvex.randomness import BitSource
 
 Points = Any

@@ -37,7 +37,7 @@ from dpconvex.privacy.events.basic import covered_range
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data import summation
-from dpconvex.problems.data.sources import totals
+from dpconvex.problems.data.sources.rows import totals
 from dpconvex.randomness import BitSource
 
 MEAN, COORDINATE = "mean", "median of a coordinate"

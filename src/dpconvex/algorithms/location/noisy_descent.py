@@ -33,7 +33,7 @@ from dpconvex.algorithms.location.base import Booster, Points, Refined, WarmStar
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
 from dpconvex.problems.data import summation
-from dpconvex.problems.data.sources import totals
+from dpconvex.problems.data.sources.rows import totals
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import weiszfeld
 

@@ -23,7 +23,7 @@ from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.problems.data.sources import EncodedRows, totals
+from dpconvex.problems.data.sources.rows import EncodedRows, totals
 from dpconvex.problems.data.summation import Parts
 from dpconvex.randomness import BitSource
 

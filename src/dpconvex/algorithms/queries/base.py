@@ -23,7 +23,7 @@ from dpconvex.algorithms import Plan, check_relation
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel, ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity
-from dpconvex.problems.data.sources import EncodedRows, totals
+from dpconvex.problems.data.sources.rows import EncodedRows, totals
 from dpconvex.problems.queries import LARGEST, LinearQueries
 from dpconvex.randomness import BitSource
 

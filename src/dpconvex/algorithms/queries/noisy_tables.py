@@ -37,7 +37,7 @@ from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, 
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data.sources import totals
+from dpconvex.problems.data.sources.rows import totals
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.queries import LinearQueries, Marginals
 from dpconvex.randomness import BitSource

@@ -14,7 +14,7 @@ from dpconvex.algorithms import LinearModelPlan, stored
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
 from dpconvex.privacy import Sensitivity, Unit
 from dpconvex.problems import UserGroups
-from dpconvex.problems.data.sources import each_row
+from dpconvex.problems.data.sources.rows import each_row
 from dpconvex.problems.data.summation import exact_sum
 from dpconvex.randomness import BitSource
 

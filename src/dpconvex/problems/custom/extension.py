@@ -25,10 +25,10 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import AccuracyError
-from dpconvex.problems.custom.functions import CustomBounds, RecordLoss
+from dpconvex.problems.custom.functions import RecordLoss
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.linear.lipschitz_extension import Extension, PlanesRisk
-from dpconvex.problems.objective import ROUNDING, UP
+from dpconvex.problems.objective import ROUNDING, UP, StatedBounds
 
 Pairs = Callable[[AnyArray, FloatArray], tuple[FloatArray, FloatArray]]
 """From indices of functions (k,) and a point for each (k, dim) to values (k,) and subgradients (k, dim)."""
@@ -171,8 +171,8 @@ class ExtendedRisk(PlanesRisk):
         return own_rounding(self.extender, self.l2)
 
     @property
-    def bounds(self) -> CustomBounds:
-        return CustomBounds(math.inf, self.extender.level)
+    def bounds(self) -> StatedBounds:
+        return StatedBounds(self.extender.level)
 
     @property
     def level(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -20,7 +20,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import Aggregation
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.objective import ROUNDING, UP, Bounds, Objective
+from dpconvex.problems.objective import ROUNDING, UP, Bounds, Objective, StatedBounds
 
 _HUGE = 1e100  # in place of what is not finite
 _BLOCK = 2**20  # floats of the gradients of some records (8 MB)
@@ -62,7 +62,7 @@ class ConvexFunction(ABC):
     @property
     def bounds(self) -> Bounds:
         """What solvers are chosen by."""
-        return CustomBounds(self.smoothness)
+        return StatedBounds(curvature_bound=self.smoothness)  # the slope is bounded in a ball only
 
     def objective(self, records: Records, l2: float, radius: float) -> Objective:
         """Return the objective with a ridge on clipped records, over parameters of norm at most `radius`."""
@@ -99,14 +99,6 @@ class ConvexFunction(ABC):
 
 
 @final
-@dataclass(frozen=True)
-class CustomBounds:
-    """What solvers may ask: the curvature everywhere; the slope is bounded in a ball only."""
-
-    curvature_bound: float
-    slope_bound: float = math.inf
-
-
 @dataclass(frozen=True, eq=False)
 class CustomObjective(Objective):
     """``J(w) = F(w, X) + l2/2 |w|^2`` over parameters of norm at most `radius`; both numbers positive."""

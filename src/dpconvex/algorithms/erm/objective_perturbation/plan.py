@@ -35,6 +35,7 @@ from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
 from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems.data.domain import is_centered
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
 
@@ -181,7 +182,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         categorical = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
         share = square * np.array([1.0 if block.norm == "linf" else 1 / block.size for block in blocks])
         share = np.where(categorical, share, share / 3)
-        one_hot = categorical & ~np.array([factor.centered(block) for block in blocks])
+        one_hot = categorical & ~np.array([is_centered(factor.domain, block) for block in blocks])
         noise = self.deviations[np.cumsum(size) - size] / n
         mean = np.where(one_hot, np.sqrt(square / size), 0.0)
         system = np.diag(self.l2 + curvature * np.where(one_hot, 0.0, share)) + curvature * np.outer(mean, mean)

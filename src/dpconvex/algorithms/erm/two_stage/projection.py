@@ -30,7 +30,7 @@ from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, PrivacyParams
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
-from dpconvex.problems.data.sources import mapped
+from dpconvex.problems.data.sources.rows import mapped
 from dpconvex.problems.linear.expected_risk import reach_share
 from dpconvex.randomness import BitSource
 
