@@ -28,8 +28,7 @@ from dpconvex.estimators import _features
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
 from dpconvex.estimators._streams import able, expanded
-from dpconvex.estimators._targets import TargetRange
-from dpconvex.estimators._weights import packed, shares_of_cap, weighted
+from dpconvex.estimators._targets import TargetRange, packed, shares_of_cap, weighted
 from dpconvex.estimators.export import Exported
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit

@@ -281,7 +281,7 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
+class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSparseModel):
     """A private classifier for two classes, whose logits are linear with coefficients in an l1 ball."""
 
     effect: ClassVar[str] = "log-odds"
@@ -302,21 +302,8 @@ class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(np.intp)]
 
-    @final
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of both classes, (n, 2), in the order of ``classes_``."""
-        from scipy.special import expit
-
-        logits = self.decision_function(X)
-        return np.column_stack([expit(-logits), expit(logits)])
-
-    @final
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        """Return the logarithm of `predict_proba`."""
-        from scipy.special import log_expit
-
-        logits = self.decision_function(X)
-        return np.column_stack([log_expit(-logits), log_expit(logits)])
+    def _log_odds(self, X: Any) -> FloatArray:
+        return self.decision_function(X)
 
     @property
     def output_scale(self) -> float:
