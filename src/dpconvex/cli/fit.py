@@ -188,18 +188,17 @@ def write_outputs(
     write_report(estimator, folder / _output.REPORT, origin, measured)
 
 
-def measure(estimator: PrivateLinearModel, held_out: Any) -> Metrics | RegressionMetrics:
+def measure(estimator: Any, held_out: Any) -> Metrics | RegressionMetrics:
     """Return how well a fitted model with a schema does on a public table; targets are clipped as they are in `fit`."""
     from dpconvex.cli._metrics import evaluate, evaluate_regression, evaluate_scores
-    from dpconvex.estimators import PrivateLinearClassifier, ProbabilisticClassifier
 
-    assert estimator.target_schema is not None
     right = estimator.target_schema.encode_target(held_out)
-    if isinstance(estimator, ProbabilisticClassifier):
-        return evaluate(estimator.predict_proba(held_out), right, estimator.decision_function(held_out))
-    if isinstance(estimator, PrivateLinearClassifier):
-        return evaluate_scores(estimator.decision_function(held_out), right)
-    return evaluate_regression(estimator.predict(held_out), right)
+    if not hasattr(estimator, "classes_"):
+        return evaluate_regression(estimator.predict(held_out), right)
+    scores = estimator.decision_function(held_out)
+    if not hasattr(estimator, "predict_proba"):
+        return evaluate_scores(scores, right)
+    return evaluate(estimator.predict_proba(held_out), right, scores)
 
 
 def read_test(path: Path | None, schema: Schema) -> Any:
@@ -235,13 +234,12 @@ def predict(
 ) -> None:
     """Write one predicted label or number a row, as CSV."""
     from dpconvex.data import write_atomically
-    from dpconvex.estimators import PrivateSparseClassifier, ProbabilisticClassifier
     from dpconvex.estimators.persistence import load_model
 
     estimator = load_model(model / _output.MODEL if model.is_dir() else model)
     if estimator.schema is None:
         raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use it from Python")
-    if proba and not isinstance(estimator, ProbabilisticClassifier | PrivateSparseClassifier):
+    if proba and not hasattr(estimator, "predict_proba"):
         raise InvalidParameterError(
             "proba", proba, f"needs a model that gives probabilities, and this is {type(estimator).__name__}", ""
         )
