@@ -151,9 +151,9 @@ def fit(
     if as_json:
         certificate = estimator.certificate_.to_dict()
         files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE, _output.REPORT)]
-        measured = None if metrics is None else {**metrics.to_dict(), "private": False}
         facts = {"plan": plan_rows(plans)[0], "status": estimator.status_, "certificate": certificate}
-        _output.print_json({"files": files, **facts, "test": measured, "evaluation": found and found.to_dict()})
+        measured = {"test": metrics and metrics.to_dict(), "evaluation": found and found.to_dict()}
+        _output.print_json({"files": files, **facts, **measured})
         return
     print_plans(plans)
     before = planned[0].predicted_error.expected
@@ -213,10 +213,6 @@ def read_test(path: Path | None, schema: Schema) -> Any:
     return held_out
 
 
-ROWS = 100_000
-"""Predicted at a time: what is encoded of a table then takes little memory."""
-
-
 @_output.one_line_errors
 def predict(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
@@ -260,6 +256,7 @@ def predictions(
     """Yield predictions, one table for each portion that is read, with a column of the rows before them."""
     import pyarrow as pa
 
+    from dpconvex.estimators._features import PREDICTED
     from dpconvex.problems.data.sources import open_source
 
     model = estimator._blind()  # workers may have it
@@ -276,7 +273,7 @@ def predictions(
 
     source = open_source(rows, names)
     if source is None:
-        return (predicted(rows.slice(k, ROWS))[0] for k in range(0, max(1, len(rows)), ROWS))
+        return (predicted(rows.slice(k, PREDICTED))[0] for k in range(0, max(1, len(rows)), PREDICTED))
     found = source.encoded(predicted, len(names)).run(lambda portion, *_: portion[0])
     return (part for part in found if part is not None)
 

@@ -78,11 +78,8 @@ def fit_sparse(
         (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     if as_json:
         files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE)]
-        certificate = estimator.certificate_.to_dict()
-        measured = None if metrics is None else {**metrics.to_dict(), "private": False}
-        _output.print_json(
-            {"files": files, "plan": facts(estimator.plan_), "certificate": certificate, "test": measured}
-        )
+        chosen = {"plan": facts(estimator.plan_), "certificate": estimator.certificate_.to_dict()}
+        _output.print_json({"files": files, **chosen, "test": metrics and metrics.to_dict()})
         return
     _show((estimator.plan_,), promise, False)
     print_labels(declared)

@@ -56,12 +56,12 @@ n_features_in_ : int
 
 
 def with_shared(**texts: str) -> Callable[[type[T]], type[T]]:
-    """Put descriptions that several classes share into a docstring, for lines that hold ``{name}`` alone."""
+    """Put descriptions that several classes share into a docstring, for ``{name}``; in them ``{class}`` is its name."""
 
     def filled(cls: type[T]) -> type[T]:
         cls.__doc__ = cleandoc(str(cls.__doc__))
         for name, text in texts.items():
-            cls.__doc__ = cls.__doc__.replace(f"{{{name}}}", text.strip("\n"))
+            cls.__doc__ = cls.__doc__.replace(f"{{{name}}}", text.strip("\n").replace("{class}", cls.__name__))
         return cls
 
     return filled
