@@ -192,7 +192,7 @@ def measure(estimator: Any, held_out: Any) -> Metrics | RegressionMetrics:
     """Return how well a fitted model with a schema does on a public table; targets are clipped as they are in `fit`."""
     from dpconvex.cli._metrics import evaluate, evaluate_regression, evaluate_scores
 
-    right = estimator.target_schema.encode_target(held_out)
+    right = getattr(estimator, "target_schema", estimator.schema).encode_target(held_out)
     if not hasattr(estimator, "classes_"):
         return evaluate_regression(estimator.predict(held_out), right)
     scores = estimator.decision_function(held_out)

@@ -122,11 +122,6 @@ class FittedModel(PrivateEstimator, ABC):
     def output_scale(self) -> float:
         """Units of ``encoded_coef_`` per unit of the plan's parameters."""
 
-    @property
-    def target_schema(self) -> Schema | None:
-        """The schema with the range that targets are clipped into; None without a schema."""
-        return self.schema
-
     @abstractmethod
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
@@ -262,6 +257,11 @@ class PrivateLinearModel(FittedModel, Exported):
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: of the size of the largest, a fit stays the same when all units change."""
         return 1.0 if self.domain is None and self.feature_norm is None else domain.linf
+
+    @property
+    def target_schema(self) -> Schema | None:
+        """The schema with the range that targets are clipped into; None without a schema."""
+        return self.schema
 
     def _unit(self, unit: str | None) -> Unit:
         """Return what is protected where the caller leaves it to the schema."""
