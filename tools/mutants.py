@@ -845,7 +845,7 @@ MUTANTS = (
         "release(scores, entry.label, *to, entry.block)",
         "release(scores, entry.label, to[0].__class__(7), to[1], entry.block)",
         "",
-        (f"{READS}::test_noise_is_drawn_anew_for_every_release[split]",),
+        (f"{SCORES}::test_noise_is_drawn_anew_for_every_part_and_run",),
     ),
     Mutant(
         "heavy tails: level and sum of squares at all of epsilon each",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -127,12 +128,17 @@ def _search(
 
 
 def _cholesky(hessian: FloatArray) -> FloatArray | None:
-    """Lower factor, with a shift of the size of its rounding; None where rounding has spoilt the matrix."""
-    hessian[np.diag_indices_from(hessian)] += 1e-14 * np.trace(hessian)
-    try:
-        return cho_factor(hessian, lower=True, overwrite_a=True, check_finite=False)[0]
-    except LinAlgError:
-        return None
+    """Lower factor, with a shift of the size of its rounding; None where rounding has spoilt the matrix.
+
+    Operands of exact sums are rounded to a grid of the declared bound: where that hides the ridge, steps are shorter.
+    """
+    trace, diagonal = np.trace(hessian), np.diag_indices_from(hessian)
+    for shift in (1e-14, *np.geomspace(1e-7, 1e-3, 5)):
+        shifted = hessian.copy()
+        shifted[diagonal] += shift * trace
+        with contextlib.suppress(LinAlgError):
+            return cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)[0]
+    return None
 
 
 @final

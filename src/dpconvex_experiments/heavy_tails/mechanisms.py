@@ -74,7 +74,7 @@ RUNS = {
     "loss of one's own": 3,
 }
 """In the quick form: most where the noise has the heaviest tail beside its mean."""
-TIMES = {500: 12, 2_000: 8, 8_000: 4}
+TIMES = {500: 24, 2_000: 24, 8_000: 16}
 """What the full form multiplies them by, for every number of records: fewest where runs take longest."""
 
 

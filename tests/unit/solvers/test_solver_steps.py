@@ -251,3 +251,15 @@ def test_step_counts_of_easy_problems():
 )
 def test_default_solver(loss, constraint, dim, expected):
     assert default_solver(loss, constraint, dim) == expected
+
+
+@pytest.mark.parametrize("l2", [3e-7, 1e-7])
+def test_newton_bears_a_ridge_that_the_grid_of_exact_sums_hides(l2) -> None:
+    """Softmax has directions without curvature: there the ridge is all, and operands are rounded by 2^-22."""
+    rng = np.random.default_rng(0)
+    X, y = np.where(rng.random((40, 3)) < 0.6, 0, rng.random((40, 3))), rng.integers(0, 3, 40)
+    records = Records.clipped(X, DataDomain.l2_ball(3, 20.0))
+    objective = RegularizedRisk(SoftmaxLoss(3), records, y, l2, linear=1e-8 * rng.standard_normal(9))
+    found = NewtonCholesky().solve(objective, 1e-3)
+    assert found.status is Status.CERTIFIED
+    assert found.steps < 60

@@ -13,6 +13,7 @@ from dpconvex.algorithms.erm.heavy_tailed import Moments, gradient_score
 from dpconvex.audit.laws import finite_law
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SquaredLoss
+from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import total_epsilon
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
@@ -101,6 +102,21 @@ def test_cost_content_and_certificate(loss) -> None:
         assert shown == expected
     plain = planned(loss, 60, side=0)
     assert verify(plain.run(np.zeros((60, 1)), np.zeros(60), SystemSource()).certificate).passed
+
+
+def test_noise_is_drawn_anew_for_every_part_and_run() -> None:
+    """At a small epsilon choices are nearly uniform: five equal ones of 33 have probability 33^-4."""
+    found = planned(LogisticLoss(), 200, epsilon=1e-3, failure=0.1)
+    assert len(found.releases) > len(found.phases)  # repetitions
+    outcomes: list[list[int]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        release = ReportNoisyMax.release
+        patch.setattr(ReportNoisyMax, "release", lambda *each: outcomes[-1].append(index := release(*each)) or index)
+        for seed in range(5):
+            outcomes.append([])
+            found.run(np.zeros((200, 1)), np.zeros(200), SeededSource(seed))
+    assert len({run[0] for run in outcomes}) > 1
+    assert all(len(set(run)) > 1 for run in outcomes)  # of the parts of a run
 
 
 @pytest.mark.gate

@@ -152,6 +152,7 @@ def test_the_minimisers_of_all_ways_agree() -> None:
         assert np.linalg.norm(point - exact) <= tau + slack, name
 
 
+@pytest.mark.gate  # half a minute each
 @pytest.mark.parametrize("bias", [0.0, 1.0])
 def test_t39_fixed_steps_meet_their_gap_with_the_worst_bias(bias) -> None:
     """T39: ``C |x - a| + l2/2 x^2`` with subgradients off by the whole bias B = alpha / 4, chosen against us."""
