@@ -31,18 +31,6 @@ if TYPE_CHECKING:
 
 
 @final
-@dataclass(frozen=True)
-class _Cells:
-    """Encodes portions of a table: features are values."""
-
-    cells: TableCells
-
-    def __call__(self, table: Any) -> tuple[AnyArray, AnyArray]:
-        found = self.cells.encode(table)
-        return found, found[:, 0]
-
-
-@final
 @with_shared(released=RELEASED)
 @dataclass(eq=False, repr=False)
 class PrivateSyntheticData(PrivateEstimator):
@@ -180,7 +168,12 @@ class PrivateSyntheticData(PrivateEstimator):
         source = source_from(self.random_state)
         cells = self._cells()
         table = open_source(X, cells.names)
-        records: Any = cells.encode(X) if table is None else table.encoded(_Cells(cells), len(cells.columns))
+
+        def encode(portion: Any) -> tuple[AnyArray, AnyArray]:
+            found = cells.encode(portion)
+            return found, found[:, 0]
+
+        records: Any = cells.encode(X) if table is None else table.encoded(encode, len(cells.columns))
         if len(records) == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
         self.plan_ = self._plans(len(records), sums=table is not None)[0]

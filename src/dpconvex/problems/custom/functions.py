@@ -98,7 +98,6 @@ class ConvexFunction(ABC):
         return ()
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class CustomObjective(Objective):
     """``J(w) = F(w, X) + l2/2 |w|^2`` over parameters of norm at most `radius`; both numbers positive."""
