@@ -240,8 +240,8 @@ def fit(args: argparse.Namespace) -> None:
     """Fit the files of a folder and print what it took."""
     import pyarrow.dataset
 
-    from dpconvex.problems.data.sources import EncodedRows
     from dpconvex.problems.data.sources.arrow import MEMORY
+    from dpconvex.problems.data.sources.rows import EncodedRows
 
     if args.limit:
         resource.setrlimit(resource.RLIMIT_AS, (args.limit, args.limit))

@@ -44,6 +44,7 @@ myst_heading_anchors = 3
 
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
+html_css_files = ["gallery.css"]
 html_title = "dpconvex"
 mathjax_path = "mathjax/tex-svg.js"  # MathJax 3.2.2 (Apache 2.0), bundled: formulas are drawn without a network
 html_theme_options = {

@@ -762,7 +762,7 @@ MUTANTS = (
     Mutant(
         "a portion counted twice",
         "problems/data/sources/rows.py",
-        "found = (parts for parts in self._run(lambda blocks: parts_of(blocks, work)) if parts is not None)",
+        "found = (parts for parts in self.each_portion(lambda blocks: parts_of(blocks, work)) if parts is not None)",
         "found = (p for p in self._run(lambda b: parts_of(b + b[:1], work)) if p is not None)",
         "",
         ("tests/unit/problems/data/test_sources.py", "-k", "lazy_frames"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dpconvex.errors import InvalidParameterError
@@ -46,6 +46,13 @@ def integer(name: str, value: Any, *, at_least: int | None = None, remedy: str =
     if at_least is not None and int(value) < at_least:
         raise InvalidParameterError(name, value, requirement, remedy)
     return int(value)
+
+
+def optional(check: Callable[..., Any], values: Mapping[str, Any], **bounds: Any) -> None:
+    """Check those of some values, by name, that are given: not None."""
+    for name, value in values.items():
+        if value is not None:
+            check(name, value, **bounds)
 
 
 def records(name: str, value: Any, *, at_least: int = 1, remedy: str = "") -> int:

@@ -35,9 +35,9 @@ from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbation
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data import _threads, records
-from dpconvex.problems.data.sources import EncodedRows, open_source
 from dpconvex.problems.data.sources.arrow import MEMORY
-from dpconvex.problems.data.sources.rows import StreamedRecords
+from dpconvex.problems.data.sources.cluster import open_source
+from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
 from dpconvex.randomness import SeededSource
 
 N, USERS = 1500, 90

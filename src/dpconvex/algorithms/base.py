@@ -33,7 +33,7 @@ from dpconvex.privacy import (
 )
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.base import Problem
-from dpconvex.problems.data.sources import EncodedRows
+from dpconvex.problems.data.sources.rows import EncodedRows
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import SolverResult
 
@@ -43,8 +43,7 @@ CLEARLY = 0.9
 Ridge weights tend to infinity as epsilon falls, so the error of plans that learn nothing approaches that of the
 constant from either side.
 """
-LOOSE = 10.0
-"""Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)."""
+LOOSE = 10.0  # Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)
 
 P = TypeVar("P", bound=Problem, covariant=True)
 """The kind of problem that a plan is for."""

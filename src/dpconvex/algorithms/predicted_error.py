@@ -9,10 +9,8 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 
-REACHED = 0.95
-"""Level of `ConvexPlan.noise_reach`."""
-SIMULATION = (0x6E6F6973, 0x65207265)
-"""Seed of its stream; any would do."""
+REACHED = 0.95  # Level of `ConvexPlan.noise_reach`
+SIMULATION = (0x6E6F6973, 0x65207265)  # Seed of its stream; any would do
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,11 @@ from dpconvex.problems.minimax.polytope import no_function
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.sets import ConvexSet
 
-KIND = "type"
-"""Key under which a stored object names its class."""
+KIND = "type"  # Key under which a stored object names its class
 
 LARGEST = 1_200_000
 """Sum of all sizes in a recipe that is read: more columns or steps would keep a reader busy for minutes."""
-UNLIMITED = ("n", "coins", "held_out", "max_steps")
-"""Names of integers that cost a planner no time."""
+UNLIMITED = ("n", "coins", "held_out", "max_steps")  # Names of integers that cost a planner no time
 DEEPEST, MOST, PLANS, CELLS = 40, 100_000, 500, 10**8
 """Levels, values and plans of a recipe, and entries of all its arrays, that are read at most."""
 
@@ -135,10 +133,7 @@ def stored_recipe(plan: Any) -> dict[str, Any] | None:
 
 
 def again(recipe: Mapping[str, Any]) -> Any:
-    """Return the plan of a stored recipe, or raise what its planner raises.
-
-    It is a `CertificateError` to name what is not known here, or to ask for more than a reader's time.
-    """
+    """Return the plan of a stored recipe, or raise what its planner raises; `CertificateError` if it is unknown."""
     _check_size(recipe)
     return _plan(recipe)
 

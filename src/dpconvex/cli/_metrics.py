@@ -10,17 +10,21 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.cli._output import number
 
 
+class Measured:
+    """Measured quality of a model: without privacy."""
+
+    def to_dict(self) -> dict[str, float | bool | None]:
+        """Return JSON-ready fields."""
+        return {**asdict(self), "private": False}  # pyright: ignore[reportArgumentType]
+
+
 @dataclass(frozen=True)
-class Metrics:
+class Metrics(Measured):
     """Measured quality of a classifier."""
 
     accuracy: float
     auc: float | None  #: with more than two classes, or where only one occurs, there is none
     log_loss: float | None  #: mean negative log-probability of the right class, in nats; None without probabilities
-
-    def to_dict(self) -> dict[str, float | None]:
-        """Return JSON-ready fields."""
-        return asdict(self)
 
     def text(self) -> str:
         """Return the metrics as part of a sentence."""
@@ -29,16 +33,12 @@ class Metrics:
 
 
 @dataclass(frozen=True)
-class RegressionMetrics:
+class RegressionMetrics(Measured):
     """Measured quality of a regressor, in the target's unit, against targets clipped to their public range."""
 
     r2: float | None  #: None where all targets are equal
     rmse: float
     mae: float
-
-    def to_dict(self) -> dict[str, float | None]:
-        """Return JSON-ready fields."""
-        return asdict(self)
 
     def text(self) -> str:
         """Return the metrics as part of a sentence."""

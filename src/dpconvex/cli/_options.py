@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -317,3 +317,10 @@ def fit_schema(path: Path, target: str | None, user: str | None) -> Schema:
         remedy = "Name the column of user identifiers, and remove it from the schema's other columns"
         raise InvalidParameterError("user_column", user, what, remedy)
     return replace(schema, user=user)
+
+
+def numbers_only(names: Sequence[str], user: str | None = None) -> Schema:
+    """Return a schema of numbers, so that no cell decides how a column is read; what is no number becomes null."""
+    from dpconvex.data import NumericColumn, Schema
+
+    return Schema(tuple(NumericColumn(name, -1.0, 1.0) for name in names), user=user)

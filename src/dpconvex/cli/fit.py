@@ -151,9 +151,9 @@ def fit(
     if as_json:
         certificate = estimator.certificate_.to_dict()
         files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE, _output.REPORT)]
-        measured = None if metrics is None else {**metrics.to_dict(), "private": False}
         facts = {"plan": plan_rows(plans)[0], "status": estimator.status_, "certificate": certificate}
-        _output.print_json({"files": files, **facts, "test": measured, "evaluation": found and found.to_dict()})
+        measured = {"test": metrics and metrics.to_dict(), "evaluation": found and found.to_dict()}
+        _output.print_json({"files": files, **facts, **measured})
         return
     print_plans(plans)
     before = planned[0].predicted_error.expected
@@ -188,18 +188,17 @@ def write_outputs(
     write_report(estimator, folder / _output.REPORT, origin, measured)
 
 
-def measure(estimator: PrivateLinearModel, held_out: Any) -> Metrics | RegressionMetrics:
+def measure(estimator: Any, held_out: Any) -> Metrics | RegressionMetrics:
     """Return how well a fitted model with a schema does on a public table; targets are clipped as they are in `fit`."""
     from dpconvex.cli._metrics import evaluate, evaluate_regression, evaluate_scores
-    from dpconvex.estimators import PrivateLinearClassifier, ProbabilisticClassifier
 
-    assert estimator.target_schema is not None
-    right = estimator.target_schema.encode_target(held_out)
-    if isinstance(estimator, ProbabilisticClassifier):
-        return evaluate(estimator.predict_proba(held_out), right, estimator.decision_function(held_out))
-    if isinstance(estimator, PrivateLinearClassifier):
-        return evaluate_scores(estimator.decision_function(held_out), right)
-    return evaluate_regression(estimator.predict(held_out), right)
+    right = getattr(estimator, "target_schema", estimator.schema).encode_target(held_out)
+    if not hasattr(estimator, "classes_"):
+        return evaluate_regression(estimator.predict(held_out), right)
+    scores = estimator.decision_function(held_out)
+    if not hasattr(estimator, "predict_proba"):
+        return evaluate_scores(scores, right)
+    return evaluate(estimator.predict_proba(held_out), right, scores)
 
 
 def read_test(path: Path | None, schema: Schema) -> Any:
@@ -212,10 +211,6 @@ def read_test(path: Path | None, schema: Schema) -> Any:
     if len(schema.encode_target(held_out)) == 0:
         raise InvalidDataError("the test file holds no records; at least 1 is needed")
     return held_out
-
-
-ROWS = 100_000
-"""Predicted at a time: what is encoded of a table then takes little memory."""
 
 
 @_output.one_line_errors
@@ -235,13 +230,12 @@ def predict(
 ) -> None:
     """Write one predicted label or number a row, as CSV."""
     from dpconvex.data import write_atomically
-    from dpconvex.estimators import PrivateSparseClassifier, ProbabilisticClassifier
     from dpconvex.estimators.persistence import load_model
 
     estimator = load_model(model / _output.MODEL if model.is_dir() else model)
     if estimator.schema is None:
         raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use it from Python")
-    if proba and not isinstance(estimator, ProbabilisticClassifier | PrivateSparseClassifier):
+    if proba and not hasattr(estimator, "predict_proba"):
         raise InvalidParameterError(
             "proba", proba, f"needs a model that gives probabilities, and this is {type(estimator).__name__}", ""
         )
@@ -262,7 +256,8 @@ def predictions(
     """Yield predictions, one table for each portion that is read, with a column of the rows before them."""
     import pyarrow as pa
 
-    from dpconvex.problems.data.sources import open_source
+    from dpconvex.estimators._features import PREDICTED
+    from dpconvex.problems.data.sources.cluster import open_source
 
     model = estimator._blind()  # workers may have it
 
@@ -278,7 +273,7 @@ def predictions(
 
     source = open_source(rows, names)
     if source is None:
-        return (predicted(rows.slice(k, ROWS))[0] for k in range(0, max(1, len(rows)), ROWS))
+        return (predicted(rows.slice(k, PREDICTED))[0] for k in range(0, max(1, len(rows)), PREDICTED))
     found = source.encoded(predicted, len(names)).run(lambda portion, *_: portion[0])
     return (part for part in found if part is not None)
 

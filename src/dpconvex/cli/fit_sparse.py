@@ -10,14 +10,13 @@ import typer
 
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
-from dpconvex.cli.fit import engine_for, opened_table, read_test
+from dpconvex.cli.fit import engine_for, measure, opened_table, read_test
 from dpconvex.cli.plan import plan_facts, show_plans
 from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.algorithms import Plan
-    from dpconvex.cli._metrics import Metrics, RegressionMetrics
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateSparseModel
     from dpconvex.privacy import PrivacyParams
@@ -74,16 +73,13 @@ def fit_sparse(
         pay(budget, promise, "fit-sparse", table, declared, seed=seed)
         with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as records:
             estimator.fit(records)
-        metrics = None if held_out is None else _measure(estimator, declared, held_out)
+        metrics = None if held_out is None else measure(estimator, held_out)
         save_model(estimator, folder / _output.MODEL)
         (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     if as_json:
         files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE)]
-        certificate = estimator.certificate_.to_dict()
-        measured = None if metrics is None else {**metrics.to_dict(), "private": False}
-        _output.print_json(
-            {"files": files, "plan": facts(estimator.plan_), "certificate": certificate, "test": measured}
-        )
+        chosen = {"plan": facts(estimator.plan_), "certificate": estimator.certificate_.to_dict()}
+        _output.print_json({"files": files, **chosen, "test": metrics and metrics.to_dict()})
         return
     _show((estimator.plan_,), promise, False)
     print_labels(declared)
@@ -105,15 +101,6 @@ def build(schema: Schema, group: str | None, epsilon: float, delta: float, optio
         return PrivateWorstGroupClassifier(epsilon, delta, group_column=group, **options)
     kind: type[PrivateSparseModel] = PrivateLasso if numeric else PrivateSparseLogisticRegression
     return kind(epsilon, delta, **options)
-
-
-def _measure(estimator: Any, schema: Schema, held_out: Any) -> Metrics | RegressionMetrics:
-    from dpconvex.cli._metrics import evaluate, evaluate_regression
-
-    right = schema.encode_target(held_out)
-    if schema.target is not None and schema.target.numeric:
-        return evaluate_regression(estimator.predict(held_out), right)
-    return evaluate(estimator.predict_proba(held_out), right)
 
 
 def facts(plan: Plan) -> dict[str, Any]:

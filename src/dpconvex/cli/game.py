@@ -115,11 +115,8 @@ def read_shape(text: str) -> tuple[int, int]:
 
 
 def declared_columns(path: Path, form: str, shape: tuple[int, int]) -> Schema:
-    """Return a schema that declares every column of a record a number, so that no cell decides how one is read.
-
-    By the header alone. Cells that are no numbers become null, and count as 0 (an action: as the first one).
-    """
-    from dpconvex.data import NumericColumn, Schema, read_header
+    """Return a schema of numbers, by the header alone; what is no number counts as 0, an action as the first one."""
+    from dpconvex.data import read_header
 
     names = list(PLAYS)
     if form != "plays":
@@ -127,7 +124,7 @@ def declared_columns(path: Path, form: str, shape: tuple[int, int]) -> Schema:
         if len(names) != wanted:
             what = f"needs {wanted} columns for --form {form}, and {path.name} has {len(names)}"
             raise InvalidParameterError("shape", f"{shape[0]}x{shape[1]}", what, "Check the shape, the form, the file")
-    return Schema(tuple(NumericColumn(name, -1.0, 1.0) for name in names))
+    return _options.numbers_only(names)
 
 
 def facts(plan: SaddlePlan) -> dict[str, Any]:

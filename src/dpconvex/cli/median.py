@@ -16,7 +16,6 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.location.base import LocationPlan
-    from dpconvex.data import Schema
     from dpconvex.estimators.median import PrivateGeometricMedian
 
 SHOWN = 100
@@ -81,7 +80,7 @@ def median(
     With --rows and --features instead of a file: show the plan; no data are read.
     """
     from dpconvex.estimators.median import PrivateGeometricMedian
-    from dpconvex.problems.data.sources import open_source
+    from dpconvex.problems.data.sources.cluster import open_source
 
     estimator = PrivateGeometricMedian(
         epsilon,
@@ -107,7 +106,7 @@ def median(
             remedy = "Make a table with one row a user, or read a single file into memory"
             raise InvalidParameterError("user_column", user_column, "is for tables in memory", remedy)
         names = coordinates(points, column, user_column)
-        declared = _declared(names, user_column)
+        declared = _options.numbers_only(names, user_column)
         pay(budget, promise, "median", points, declared, seed=seed)
         with opened_table(points, declared, engine, address, memory) as table:
             source = open_source(table, names)
@@ -162,16 +161,6 @@ def coordinates(path: Path, columns: list[str] | None, user: str | None) -> list
         remedy = "Leave it out of the coordinates"
         raise InvalidParameterError("user_column", user, "cannot be a coordinate as well", remedy)
     return names
-
-
-def _declared(names: list[str], user: str | None) -> Schema:
-    """A schema that declares every coordinate a number: what a column holds must not decide how it is read.
-
-    Cells that are no numbers become null.
-    """
-    from dpconvex.data import NumericColumn, Schema
-
-    return Schema(tuple(NumericColumn(name, -1.0, 1.0) for name in names), user=user)
 
 
 def _show_plan(

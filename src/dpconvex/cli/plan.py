@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -61,14 +60,8 @@ def plan(
         named = ("delta", "tilt", "adversarial_radius", "adversarial_norm", "risk")
         named += ("heavy_tailed", "failure", "surrogate", "constraint")
         problem = {**counts, "epsilon": epsilon, **{name: options[name] for name in named}}
-        print_json(
-            {
-                **problem,
-                "plans": plan_rows(found),
-                **({"shapes": shapes} if shapes else {}),
-                **({"scaling": more} if more else {}),
-            }
-        )
+        extra = {name: rows for name, rows in (("shapes", shapes), ("scaling", more)) if rows}
+        print_json({**problem, "plans": plan_rows(found), **extra})
         return
     print_plans(found)
     if shapes:
@@ -76,11 +69,11 @@ def plan(
     if more:
         print_text()
         print_scaling(more)
-    words = LOSS_WORDS[found[0].problem.loss.task]
-    print_text(f"\nTrivial loss ({words.trivial}): {number(found[0].predicted_error.trivial)}.")
+    zero, scaled = LOSS_WORDS[found[0].problem.loss.task]
+    print_text(f"\nTrivial loss ({zero}): {number(found[0].predicted_error.trivial)}.")
     print_text(
         f"Excess loss: of the {risk_name(found[0])} {loss_name(found[0])} loss over that of the best model whose "
-        f"coefficients have at most the planned norm{words.unit}, on average over the noise. Above the trivial "
+        f"coefficients have at most the planned norm{scaled}, on average over the noise. Above the trivial "
         "loss a bound is vacuous: it promises nothing about this fit."
     )
     if found[0].public.get("repetition_price"):
@@ -89,19 +82,11 @@ def plan(
         _print_level(cast("LeveledPlan", found[0]))
 
 
-@dataclass(frozen=True)
-class LossWords:
-    """How to speak of the losses of a plan: what the zero vector answers, and the unit, as the end of a sentence."""
-
-    trivial: str
-    unit: str
-
-
 LOSS_WORDS = {
-    "classification": LossWords("always treating all classes alike", ""),
-    "regression": LossWords("always predicting the middle of the range", ", for a target scaled to a range of width 1"),
+    "classification": ("always treating all classes alike", ""),
+    "regression": ("always predicting the middle of the range", ", for a target scaled to a range of width 1"),
 }
-"""By task of the loss."""
+"""By task of the loss: what the zero vector answers, and the unit, as the end of a sentence."""
 
 
 def loss_name(plan: LinearModelPlan) -> str:

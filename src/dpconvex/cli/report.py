@@ -80,7 +80,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
     certificate, plan = estimator.certificate_, estimator.plan_
     figure = shapes_figure(estimator, _style("shapes"), (ACCENT, MUTED, WASH, RULE))
     coefficients = _coefficients(estimator) if figure is None else [{"end": 0.0, "reach": None, "sure": False}]
-    words, even = LOSS_WORDS[plan.problem.loss.task], even_loss(estimator)
+    (zero, scaled), even = LOSS_WORDS[plan.problem.loss.task], even_loss(estimator)
     classes = _classes(estimator)
     sure = sum(row["sure"] for row in coefficients)
     return {
@@ -106,9 +106,9 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "effect": estimator.effect,
         "loss": loss_name(plan) + " loss",
         "risk": risk_name(plan),
-        "trivial": words.trivial if even is None else "predicting the public rates of the classes",
+        "trivial": zero if even is None else "predicting the public rates of the classes",
         "trivial_is_half": estimator.kind == "logistic" and len(classes) == 2 and plan.predicted_error.trivial > 0.69,
-        "unit": words.unit,
+        "unit": scaled,
         "scaled": estimator.schema is not None or estimator.feature_bounds is not None,
         "even_loss": even,
         "loss_figure": _loss_figure(estimator),

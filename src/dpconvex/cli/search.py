@@ -88,9 +88,9 @@ def search(
         write_outputs(found.best_estimator_, folder, Origin(table.name, purpose, paid))
     if as_json:
         files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE, _output.REPORT)]
-        measured = None if metrics is None else {**metrics.to_dict(), "private": False}
-        chosen = {"plan": facts(found.plan_), "certificate": found.certificate_.to_dict(), "test": measured}
-        _output.print_json({"files": files, "best": settings(found.best_params_), **chosen})
+        chosen = {"best": settings(found.best_params_), "plan": facts(found.plan_)}
+        chosen |= {"certificate": found.certificate_.to_dict(), "test": metrics and metrics.to_dict()}
+        _output.print_json({"files": files, **chosen})
         return
     _show((found.plan_,), False)
     _output.print_text(f"\nChosen: {_words(found.best_params_)}\n")

@@ -81,7 +81,7 @@ def sign(
         Path | None, typer.Option(help="Write a new private key to this file, and its public half beside it.")
     ] = None,
 ) -> None:
-    """Write an Ed25519 signature beside a certificate that passes verification. Needs dpconvex[sign]."""
+    """Write an Ed25519 signature beside a certificate that passes verification. Needs the extra `sign`."""
     from dpconvex.privacy.certificate import new_key as make_key, sign as write_signature
 
     if (certificate is None) != (key is None) or (certificate is None) == (new_key is None):

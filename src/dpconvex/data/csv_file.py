@@ -47,18 +47,13 @@ MOST_BYTES = 2**32
 _CELLS, _ROWS = 2**16, 64  # located at a time: what a cache holds, but many rows of wide tables
 
 
-def csv_header(path: str | PathLike[str]) -> list[str]:
-    """Return the names of a CSV file's columns. Reads no record."""
-    return _header(path)[0]
-
-
-def csv_columns(path: str | PathLike[str], header: list[str], names: tuple[str, ...]) -> dict[str, pa.ChunkedArray]:
+def csv_columns(path: str | PathLike[str], names: tuple[str, ...]) -> dict[str, pa.ChunkedArray]:
     """Return columns of a CSV file as text that may be no valid Unicode, ``large_string`` (n,) each."""
     import pyarrow as pa
 
     from dpconvex.data._csv_loops import gather, locate
 
-    _, place, comma = _header(path)
+    header, place, comma = csv_header(path)
     text = _bytes(path)
     positions = {name: k for k, name in enumerate(names)}
     slots = np.array([positions.get(name, -1) for name in header])
@@ -81,11 +76,6 @@ def _texts(offsets: AnyArray, cells: AnyArray) -> pa.Array:
 
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cells)]
     return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
-
-
-def separator(path: str | PathLike[str]) -> str:
-    """Return what separates the cells of a CSV file, by its header."""
-    return _header(path)[2]
 
 
 def packed(path: str | PathLike[str]) -> bool:
@@ -117,8 +107,8 @@ def _bytes(path: str | PathLike[str]) -> AnyArray:
     return np.frombuffer(found, np.uint8)
 
 
-def _header(path: str | PathLike[str]) -> tuple[list[str], int, str]:
-    """Return the names of the columns, the number of bytes until the first record, and the separator."""
+def csv_header(path: str | PathLike[str]) -> tuple[list[str], int, str]:
+    """Return names of columns, the number of bytes until the first record, and the separator. Reads no record."""
     lengths: list[int] = []
 
     def lines(file: BinaryIO) -> Iterator[str]:

@@ -15,7 +15,6 @@ from dpconvex.data.frames import (
     object_texts,
     open_table,
     parse_numbers,
-    require_columns,
     text_series,
     type_name,
     with_nan,
@@ -95,9 +94,8 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
     SchemaError
         When there is no column `target` or `user`, or they are the same.
     """
-    frame = open_table(table)
     named = tuple(name for name in (target, user) if name is not None)
-    require_columns(frame.columns, named, "the table")
+    frame = open_table(table, named)
     if target is not None and target == user:
         raise SchemaError(f"the table's column {target!r} cannot be both target and user. Name another one")
     parts = [_HEAD + (_user_hint(frame) if user is None else f"user = {format_value(user)}\n")]

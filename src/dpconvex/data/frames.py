@@ -54,8 +54,8 @@ def typed(values: Any) -> Any:
     return values
 
 
-def open_table(table: IntoDataFrame) -> Frame:
-    """Return `table` as an eager narwhals frame."""
+def open_table(table: IntoDataFrame, needed: Iterable[str] = ()) -> Frame:
+    """Return `table` as an eager narwhals frame; raise `SchemaError` where it lacks a `needed` column."""
     try:
         frame = nw.from_native(typed(table), eager_only=True)
         repeated = duplicates(frame.columns)
@@ -68,6 +68,7 @@ def open_table(table: IntoDataFrame) -> Frame:
         raise InvalidDataError("the table has two columns of one name. Rename one") from None
     if repeated:
         raise InvalidDataError(f"the table has two columns named {repeated[0]!r}. Rename one")
+    require_columns(frame.columns, needed, "the table")
     return frame
 
 

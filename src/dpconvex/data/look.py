@@ -11,16 +11,7 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.data.columns import OTHER, AbstractColumn, Described
 from dpconvex.data.draft import distinct
-from dpconvex.data.frames import (
-    codes,
-    distinct_values,
-    is_float,
-    label_codes,
-    numbers,
-    open_table,
-    require_columns,
-    with_nan,
-)
+from dpconvex.data.frames import codes, distinct_values, is_float, label_codes, numbers, open_table, with_nan
 from dpconvex.data.schema import Schema
 
 if TYPE_CHECKING:
@@ -64,8 +55,7 @@ def look_at(table: IntoDataFrame, schema: Schema) -> TableLook:
 
     `SchemaError` where the header lacks a column or a type does not suit the schema, as in a fit.
     """
-    frame = open_table(table)
-    require_columns(frame.columns, schema.column_names(), "the table")
+    frame = open_table(table, schema.column_names())
     wanted = None if schema.target is None else np.asarray(schema.encode_target(frame), dtype=np.float64)
     looks = tuple(_look(frame, part, wanted) for part in schema.parts)
     if schema.user is None:

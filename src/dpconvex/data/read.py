@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header, separator
+from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header
 from dpconvex.data.frames import compute, duplicates, parse_numbers, require_columns
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidDataError
@@ -128,25 +128,20 @@ class CsvFiles:
 def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None:
     """Raise what reading a file by a schema would raise about its name, place, header and types. Reads no record."""
     for each in _files(path):
-        _check_file(each, schema)
-
-
-def _check_file(path: str | PathLike[str], schema: Schema | None) -> None:
-    _checked_names(path, read_header(path), None if schema is None else schema.column_names())
-    if schema is None or not _parquet(path):
-        return
-    empty = _parquet_schema(path).empty_table()
-    schema.encode(empty)
-    if schema.target is not None:
-        schema.encode_target(empty)
-    if schema.user is not None:
-        schema.user_labels(empty)
+        _checked_names(each, read_header(each), None if schema is None else schema.column_names())
+        if schema is not None and _parquet(each):
+            empty = _parquet_schema(each).empty_table()
+            schema.encode(empty)
+            if schema.target is not None:
+                schema.encode_target(empty)
+            if schema.user is not None:
+                schema.user_labels(empty)
 
 
 def read_header(path: str | PathLike[str]) -> list[str]:
     """Return the names of a file's columns. Reads no record, and raises as `read_table` does."""
     first = _files(path)[0]
-    return list(_parquet_schema(first).names) if _parquet(first) else csv_header(first)
+    return list(_parquet_schema(first).names) if _parquet(first) else csv_header(first)[0]
 
 
 def _files(path: str | PathLike[str]) -> list[Any]:
@@ -182,28 +177,21 @@ def _parquet(path: str | PathLike[str]) -> bool:
 def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, numeric: frozenset[str] | None) -> pa.Table:
     import pyarrow as pa
 
-    header = csv_header(path)
-    names = _checked_names(path, header, names)
-    columns: dict[str, Any] = dict(csv_columns(path, header, names))
+    header, _, comma = csv_header(path)
+    columns: dict[str, Any] = dict(csv_columns(path, _checked_names(path, header, names)))
     if numeric is None:
-        columns = {name: _emptied(cells) for name, cells in columns.items()}
-    decimal = separator(path) == ";"  # then numbers may have a decimal comma
-    values = _parsed({name: cells for name, cells in columns.items() if numeric is None or name in numeric}, decimal)
+        none, pc = pa.scalar(None, pa.large_string()), compute()
+        columns = {k: pc.if_else(pc.equal(pc.binary_length(v), 0), none, v) for k, v in columns.items()}
+    values = _parsed(
+        {name: cells for name, cells in columns.items() if numeric is None or name in numeric}, comma == ";"
+    )
     if numeric is None:  # a column of numbers and nothing else holds numbers
         values = {k: v for k, v in values.items() if columns[k].null_count == v.null_count < len(v)}
     return pa.table({name: values.get(name, cells) for name, cells in columns.items()})
 
 
-def _emptied(cells: Any) -> Any:
-    """Return a column with its empty cells as null."""
-    import pyarrow as pa
-
-    pc = compute()
-    return pc.if_else(pc.equal(pc.binary_length(cells), 0), pa.scalar(None, cells.type), cells)
-
-
-def _parsed(columns: Mapping[str, Any], decimal: bool = False) -> dict[str, Any]:
-    """Return columns as numbers; many short ones at a time, for a call takes long however little there is to do."""
+def _parsed(columns: Mapping[str, Any], decimal: bool) -> dict[str, Any]:
+    """Return columns as numbers, with `decimal` commas allowed; many short ones at a time, for each call takes long."""
     import pyarrow as pa
 
     names, found = list(columns), dict[str, Any]()

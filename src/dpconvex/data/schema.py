@@ -13,7 +13,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data.columns import AbstractColumn, Described, nonempty
-from dpconvex.data.frames import duplicates, label_codes, numbers, open_table, require_columns
+from dpconvex.data.frames import duplicates, label_codes, numbers, open_table
 from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, read_schema_text
 from dpconvex.data.targets import AbstractTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
@@ -241,8 +241,7 @@ class Schema:
 
     def compact(self, table: IntoDataFrame) -> tuple[AnyArray, ...]:
         """The cells of every column in few bytes, each (n,), for `encode_cells`; raises as `encode`."""
-        frame = open_table(table)
-        require_columns(frame.columns, self.column_names(features_only=True), "the table")
+        frame = open_table(table, self.column_names(features_only=True))
         return tuple(column.compact(column.read(frame)) for column in self.columns)
 
     def encode_cells(self, cells: Sequence[AnyArray]) -> FloatArray:
@@ -259,17 +258,13 @@ class Schema:
         """Numbers that say whose record it is, (n,), -1 where nobody is named; `SchemaError` without a user column."""
         if self.user is None:
             raise SchemaError("the schema names no user column. Add user with the name of the column")
-        frame = open_table(table)
-        require_columns(frame.columns, (self.user,), "the table")
-        return label_codes(frame.get_column(self.user))
+        return label_codes(open_table(table, (self.user,)).get_column(self.user))
 
     def weights(self, table: IntoDataFrame) -> FloatArray:
         """The weight column, (n,), NaN where it is missing; `SchemaError` without one."""
         if self.weight is None:
             raise SchemaError("the schema names no weight column. Add weight and weight_cap")
-        frame = open_table(table)
-        require_columns(frame.columns, (self.weight,), "the table")
-        return numbers(frame.get_column(self.weight), texts=True)
+        return numbers(open_table(table, (self.weight,)).get_column(self.weight), texts=True)
 
     def encode_target(self, table: IntoDataFrame) -> AnyArray:
         """The target column inside its public values, (n,); raises as `encode`, and where the schema has no target.
@@ -279,6 +274,4 @@ class Schema:
         """
         if self.target is None:
             raise SchemaError("the schema declares no target. Add [target] with name and classes")
-        frame = open_table(table)
-        require_columns(frame.columns, (self.target.name,), "the table")
-        return self.target.encode(frame.get_column(self.target.name))
+        return self.target.encode(open_table(table, (self.target.name,)).get_column(self.target.name))

@@ -12,7 +12,7 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray
 from dpconvex.data.cells import CellColumn
 from dpconvex.data.columns import Described
-from dpconvex.data.frames import open_table, require_columns
+from dpconvex.data.frames import open_table
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidParameterError
 
@@ -39,7 +39,7 @@ class TableCells:
     """
 
     columns: tuple[CellColumn, ...]
-    described: tuple[Described, ...] = ()  #: what a schema says of them
+    described: tuple[Described, ...]  #: what a schema says of them
 
     @classmethod
     def of_schema(cls, schema: Schema, names: Sequence[str] | None = None, bins: Bins = DEFAULT_BINS) -> TableCells:
@@ -77,14 +77,9 @@ class TableCells:
 
         No content raises, only missing columns and wrong types do.
         """
-        frame = open_table(table)
-        names = self.names if not self.described else [name for part in self.described for name in part.inputs]
-        require_columns(frame.columns, names, "the table")
-        if self.described:
-            series = [part.read(frame) for part in self.described]
-        else:
-            series = [frame.get_column(name) for name in self.names]
-        found = [column.encode(cells) for column, cells in zip(self.columns, series, strict=True)]
+        frame = open_table(table, [name for part in self.described for name in part.inputs])
+        pairs = zip(self.columns, self.described, strict=True)
+        found = [column.encode(part.read(frame)) for column, part in pairs]
         return np.stack(found, axis=1).astype(np.int64)
 
     def decode(self, codes: AnyArray, rng: np.random.Generator) -> pa.Table:

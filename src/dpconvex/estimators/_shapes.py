@@ -20,7 +20,7 @@ from scipy.special import ndtr
 from dpconvex._types import FloatArray
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
 from dpconvex.data.columns import OTHER, AbstractColumn
-from dpconvex.data.frames import codes, numbers, open_table, require_columns
+from dpconvex.data.frames import codes, numbers, open_table
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem
@@ -234,8 +234,7 @@ class ShapeMap(FeatureMap):
             self.straight.domain.check_columns(X)
             with np.errstate(all="ignore"):
                 return np.column_stack([_places(c, X[:, k].astype(np.float64)) for k, c in enumerate(self.columns)])
-        frame = open_table(X)
-        require_columns(frame.columns, Schema(self.columns).column_names(), "the table")
+        frame = open_table(X, Schema(self.columns).column_names())
         out = np.empty((len(frame), len(self.columns)))
         for k, column in enumerate(self.columns):
             series: Any = column.read(frame)

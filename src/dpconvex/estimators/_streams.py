@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -14,7 +14,9 @@ from dpconvex.data.frames import distinct_labels, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, numeric_matrix, same_length, user_labels
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.sources import LEAST, CellRows, EncodedRows, EncodedTables, TableSource, open_source
+from dpconvex.problems.data.sources.cells import LEAST, CellRows
+from dpconvex.problems.data.sources.cluster import open_source
+from dpconvex.problems.data.sources.rows import EncodedRows, EncodedTables, TableSource
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
 
@@ -22,30 +24,6 @@ M = TypeVar("M")
 
 PROBE = 1_000_000
 """Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
-
-
-class Streaming(Protocol):
-    """What is asked of an estimator."""
-
-    schema: Schema | None
-    n_features_in_: int
-
-    @property
-    def _weighs(self) -> bool:
-        """Whether records have weights."""
-        ...
-
-    def _feature_map(self, n_features: int | None) -> FeatureMap:
-        """Return the public map from a user's features to a domain."""
-        ...
-
-    def _blind(self) -> Self:
-        """Return a copy that may travel to workers: nothing in it draws random bits."""
-        ...
-
-    def _targets_of(self, X: Any, y: Any) -> AnyArray:
-        """Return targets as a plan takes them, (n,) or (n, k)."""
-        ...
 
 
 def open_table(schema: Schema | None, X: Any, **others: Any) -> TableSource | None:
@@ -76,7 +54,7 @@ Opened = tuple[FeatureMap, EncodedRows, EncodedRows, UserGroups | None]
 """Features, encoded rows in the place of X and of y, and whose they are."""
 
 
-def open_rows(model: Streaming, X: Any, y: Any, groups: Any, weights: Any = None) -> Opened | None:
+def open_rows(model: Any, X: Any, y: Any, groups: Any, weights: Any = None) -> Opened | None:
     """Return a table that is encoded portion by portion; None where its whole matrix is to be made."""
     weighed = True if weights is None and model._weighs else weights
     table = open_table(model.schema, X, y=y, sample_weight=weighed)
@@ -93,7 +71,7 @@ def open_rows(model: Streaming, X: Any, y: Any, groups: Any, weights: Any = None
     return features, rows, rows, open_users(model.schema, table, groups)
 
 
-def open_cells(model: Streaming, X: Any) -> Opened | None:
+def open_cells(model: Any, X: Any) -> Opened | None:
     """Return a frame in memory as cells of few bytes, where its matrix would be large (public facts); else None."""
     features, frame = model._feature_map(None) if model.schema else None, nw.from_native(typed(X), pass_through=True)
     schema = features.cells_of if features else None

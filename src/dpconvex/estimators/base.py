@@ -28,8 +28,7 @@ from dpconvex.estimators import _features
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
 from dpconvex.estimators._streams import able, expanded
-from dpconvex.estimators._targets import TargetRange
-from dpconvex.estimators._weights import packed, shares_of_cap, weighted
+from dpconvex.estimators._targets import TargetRange, packed, shares_of_cap, weighted
 from dpconvex.estimators.export import Exported
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
@@ -57,12 +56,12 @@ n_features_in_ : int
 
 
 def with_shared(**texts: str) -> Callable[[type[T]], type[T]]:
-    """Put descriptions that several classes share into a docstring, for lines that hold ``{name}`` alone."""
+    """Put descriptions that several classes share into a docstring, for ``{name}``; in them ``{class}`` is its name."""
 
     def filled(cls: type[T]) -> type[T]:
         cls.__doc__ = cleandoc(str(cls.__doc__))
         for name, text in texts.items():
-            cls.__doc__ = cls.__doc__.replace(f"{{{name}}}", text.strip("\n"))
+            cls.__doc__ = cls.__doc__.replace(f"{{{name}}}", text.strip("\n").replace("{class}", cls.__name__))
         return cls
 
     return filled

@@ -15,13 +15,13 @@ from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators import _streams, _targets, _weights
+from dpconvex.estimators import _streams, _targets
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
 from dpconvex.problems import DataDomain, LinearModelProblem
-from dpconvex.problems.data.sources import predicted
+from dpconvex.problems.data.sources.cluster import predicted
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 
@@ -79,7 +79,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             features, encoded = self._encoded(X, reset=True)
             index, classes = self._labels(X, y)
             targets, whose, own = _as_numbers(index, classes), self._groups(X, groups), self._weights(X, sample_weight)
-            weights = _weights.times_class(own, index, classes, self.class_weight, self._cap)
+            weights = _targets.times_class(own, index, classes, self.class_weight, self._cap)
         else:
             features, encoded, targets, whose = opened
             classes = np.asarray(cast(Any, self.schema).classes)  # `open_rows` needs one
@@ -156,7 +156,7 @@ def _as_numbers(index: AnyArray, classes: AnyArray) -> FloatArray:
     return 2.0 * index - 1.0 if len(classes) <= 2 else index.astype(np.float64)
 
 
-class ProbabilisticClassifier(PrivateLinearClassifier):
+class ProbabilisticClassifier(_targets.FromLogits, PrivateLinearClassifier):
     """A private linear classifier that gives probabilities."""
 
     _scores: ClassVar[tuple[str, ...]] = ("error_rate", "log_loss")
@@ -165,14 +165,6 @@ class ProbabilisticClassifier(PrivateLinearClassifier):
         if score.name == "log_loss":
             return -self.predict_log_proba(X)[np.arange(len(truth)), truth.astype(np.intp)]
         return super()._losses(score, X, truth)
-
-    @abstractmethod
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of every class, (n, n_classes), in the order of ``classes_``."""
-
-    @abstractmethod
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        """Return the logarithm of `predict_proba`."""
 
 
 @dataclass(eq=False, repr=False)
@@ -187,25 +179,7 @@ class LogisticModel(ProbabilisticClassifier):
     rates: Any = None
     slope_cap_: float = field(init=False)
 
-    def predict_proba(self, X: Any) -> FloatArray:
-        from scipy.special import expit, softmax
-
-        return self._of_odds(X, softmax, expit, np.ones)
-
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        from scipy.special import log_expit, log_softmax
-
-        return self._of_odds(X, log_softmax, log_expit, np.zeros)
-
-    def _of_odds(self, X: Any, softmax: Any, expit: Any, certain: Any) -> FloatArray:
-        logits = self._log_odds(X)
-        if logits.ndim == 2:
-            return softmax(logits, axis=1)
-        two = len(self.classes_) == 2
-        return np.column_stack([expit(-logits), expit(logits)] if two else [certain(len(logits))])
-
     def _log_odds(self, X: Any) -> FloatArray:
-        """Return the log-odds of the second class, (n,), or the scores of all classes, (n, n_classes)."""
         scores = self.decision_function(X)
         link = _validate.choice("probabilities", self.probabilities, PROBABILITIES)
         return scores if link == "sigmoid" or scores.ndim == 2 else LogisticLoss(self.slope_cap_).log_odds(scores)

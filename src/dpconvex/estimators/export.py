@@ -7,7 +7,6 @@ has two knots. Everything is a function of what was released and of public facts
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,12 +35,10 @@ TRANSFORMERS = {"log1p": np.log1p, "sqrt": np.sqrt}
 class Exported:
     """A fitted model that can be written in the forms of other tools."""
 
-    @abstractmethod
-    def _fitted_map(self) -> FeatureMap: ...
-
     def _terms(self) -> list[dict[str, Any]]:
         """Return the rule of each column, with the values of each output at its vertices; they add up to the score."""
-        coef, columns = vars(self)["encoded_coef_"], _columns(self._fitted_map(), self)
+        model: Any = self
+        coef, columns = model.encoded_coef_, _columns(model._fitted_map(), self)
         found, start = list[dict[str, Any]](), 0
         for k, column in enumerate(columns):
             part = coef[:, start : start + column.block.size]

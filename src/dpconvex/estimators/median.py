@@ -6,13 +6,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, final
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import FloatArray
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.location.base import LocationPlan
 from dpconvex.algorithms.location.registry import plan_location
 from dpconvex.algorithms.select import CONSTANTS, needs_records
-from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import fitted_columns, learned_matrix, user_labels
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._features import fitted_columns, learned_matrix, same_length, user_labels
 from dpconvex.estimators._streams import open_points, refuse_with_portions
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
 from dpconvex.privacy import PrivacyParams, Unit
@@ -163,7 +163,9 @@ class PrivateGeometricMedian(PrivateEstimator):
             self.n_features_in_ = rows.n_features
             refuse_with_portions(groups=groups)
         elif groups is not None:
-            points = user_points(points, _user_labels(groups, len(points)), self._domain(points.shape[1]))
+            labels = user_labels(groups)
+            same_length(points, labels, "groups")
+            points = user_points(points, labels, self._domain(points.shape[1]))
         self.plan_ = self.plan(*points.shape, unit="record" if groups is None else "user")
         if rows is not None and not self.plan_.only_sums:
             raise needs_records(self.algorithm)
@@ -184,11 +186,3 @@ class PrivateGeometricMedian(PrivateEstimator):
         bound = _validate.real("radius_bound", self.radius_bound, above=0.0)
         finest = FINEST * bound if self.min_radius is None else self.min_radius
         return PointDomain(n_features, bound, finest)
-
-
-def _user_labels(groups: Any, n: int) -> AnyArray:
-    """Return labels (n,); `user_points` makes them comparable."""
-    labels = user_labels(groups)
-    if labels.shape != (n,):
-        raise InvalidDataError(f"groups has shape {labels.shape} and X has {n} records: one label a record is needed")
-    return labels

@@ -275,7 +275,9 @@ def _check_restored(model: SavedModel, names: Any, classes: AnyArray | None) -> 
     """Raise as if the parameters had been given by a user, and unless the parts of the model agree."""
     _parameters(model)
     _sizes(model)
-    features = _features(model)
+    features = model._fitted_map()
+    if isinstance(model, estimators.PrivateSparseModel):
+        model._radius(features)
     outputs = _outputs(model, classes)
     d = features.domain.n_features
     count = features.n_columns
@@ -314,13 +316,6 @@ def _sizes(model: SavedModel) -> None:
     stated = None if model.schema is not None else model.n_features_in_ if domain is None else domain.n_features
     if len(found) != 2 or stated not in (None, found[1]):
         raise InvalidDataError(f"its encoded coefficients have shape {found}, and its parameters say {stated} features")
-
-
-def _features(model: SavedModel) -> FeatureMap:
-    features = model._fitted_map()
-    if isinstance(model, estimators.PrivateSparseModel):
-        model._radius(features)
-    return features
 
 
 def _outputs(model: SavedModel, classes: AnyArray | None) -> int:
@@ -405,9 +400,7 @@ def _labels_fields(classes: AnyArray) -> dict[str, Any]:
 
 def _labels(fields: Mapping[str, Any]) -> AnyArray:
     dtype = np.dtype(fields["dtype"])
-    if dtype.kind not in "biufUO":
-        raise InvalidDataError("its classes are neither text, numbers nor Booleans")
-    if not all(isinstance(value, (str, int, float)) for value in fields["values"]):
+    if dtype.kind not in "biufUO" or not all(isinstance(value, (str, int, float)) for value in fields["values"]):
         raise InvalidDataError("its classes are neither text, numbers nor Booleans")
     # A width of text from the file could be any: the labels' own is enough.
     return np.array(fields["values"], dtype=str if dtype.kind == "U" else dtype)

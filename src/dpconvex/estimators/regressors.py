@@ -26,7 +26,7 @@ from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
-from dpconvex.problems.data.sources import predicted
+from dpconvex.problems.data.sources.cluster import predicted
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 from dpconvex.sets import ConvexSet
@@ -100,7 +100,18 @@ intercept_ : float
     Released intercept, in the target's unit.
 {released}
 """
-REGRESSOR = {"guarantee": GUARANTEE, "parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}
+EXAMPLE = """
+>>> import numpy as np
+>>> from dpconvex import {class}
+>>> rng = np.random.default_rng(0)
+>>> X = rng.uniform(-1, 1, size=(5000, 2))
+>>> y = 20 + 5 * X[:, 0] + rng.normal(size=5000)
+>>> model = {class}(epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 40))
+>>> model.fit(X, y).score(X, y) > 0.7
+True
+"""
+REGRESSOR = {"guarantee": GUARANTEE, "parameters": PARAMETERS, "attributes": ATTRIBUTES}
+REGRESSOR |= {"released": RELEASED, "example": EXAMPLE}
 """Descriptions that the regressors share."""
 
 
@@ -305,14 +316,7 @@ class PrivateLinearRegression(PrivateLinearRegressor):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from dpconvex import PrivateLinearRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, size=(5000, 2))
-    >>> y = 20 + 5 * X[:, 0] + rng.normal(size=5000)
-    >>> model = PrivateLinearRegression(epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 40))
-    >>> model.fit(X, y).score(X, y) > 0.7
-    True
+    {example}
     """
 
     kind: ClassVar[str] = "linear"
@@ -367,14 +371,7 @@ class PrivateHuberRegressor(PrivateLinearRegressor):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from dpconvex import PrivateHuberRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, size=(5000, 2))
-    >>> y = 20 + 5 * X[:, 0] + rng.normal(size=5000)
-    >>> model = PrivateHuberRegressor(epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 40))
-    >>> model.fit(X, y).score(X, y) > 0.7
-    True
+    {example}
     """
 
     kind: ClassVar[str] = "huber"
@@ -424,14 +421,7 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from dpconvex import PrivateQuantileRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, size=(5000, 2))
-    >>> y = 20 + 5 * X[:, 0] + rng.normal(size=5000)
-    >>> model = PrivateQuantileRegressor(epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 40))
-    >>> model.fit(X, y).score(X, y) > 0.7
-    True
+    {example}
     """
 
     kind: ClassVar[str] = "quantile"

@@ -126,7 +126,7 @@ class PrivateSparseModel(FittedModel):
         self.plan_ = plan
         begin(plan, type(self).__name__, _features.fitted_columns(self), n, source)
         result = plan.run(shuffled(records, source), source)
-        self._store(features, weights_of(plan, result.x), middle)
+        self._store(features, plan.problem.point(result.x), middle)
         self.certificate_ = result.certificate
 
     @abstractmethod
@@ -134,13 +134,12 @@ class PrivateSparseModel(FittedModel):
         """Return targets and groups of records as plans take them, (n, 2)."""
 
     @final
-    def _store(self, features: _features.FeatureMap, weights: FloatArray, middle: float = 0.0) -> Self:
+    def _store(self, features: _features.FeatureMap, weights: FloatArray, middle: float = 0.0) -> None:
         """Store released weights, (p,) with the intercept's last; predictions are ``middle + output_scale * z``."""
         scaled, p = self.output_scale * weights[None, :], features.domain.n_features
         constant = scaled[:, p] * features.domain.linf if self.fit_intercept else np.zeros(1)
         self.encoded_coef_, self.encoded_intercept_ = scaled[:, :p], middle + constant
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
-        return self
 
     @final
     def _linear(self, X: Any) -> FloatArray:
@@ -281,7 +280,7 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
+class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSparseModel):
     """A private classifier for two classes, whose logits are linear with coefficients in an l1 ball."""
 
     effect: ClassVar[str] = "log-odds"
@@ -302,21 +301,8 @@ class PrivateSparseClassifier(ClassifierMixin, PrivateSparseModel):
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(np.intp)]
 
-    @final
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of both classes, (n, 2), in the order of ``classes_``."""
-        from scipy.special import expit
-
-        logits = self.decision_function(X)
-        return np.column_stack([expit(-logits), expit(logits)])
-
-    @final
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        """Return the logarithm of `predict_proba`."""
-        from scipy.special import log_expit
-
-        logits = self.decision_function(X)
-        return np.column_stack([log_expit(-logits), log_expit(logits)])
+    def _log_odds(self, X: Any) -> FloatArray:
+        return self.decision_function(X)
 
     @property
     def output_scale(self) -> float:
@@ -437,9 +423,3 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
         self.classes_ = classes
         name_model(self)
         return self
-
-
-def weights_of(plan: SaddlePlan, x: FloatArray) -> FloatArray:
-    """Return the weights (p,) that a released point of the lifted simplex stands for."""
-    problem: Any = plan.problem  # these plans are of `WorstGroupLoss` problems
-    return problem.point(x)

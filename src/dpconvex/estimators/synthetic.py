@@ -22,24 +22,12 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import records_only
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.sources import open_source
+from dpconvex.problems.data.sources.cluster import open_source
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@final
-@dataclass(frozen=True)
-class _Cells:
-    """Encodes portions of a table: features are values."""
-
-    cells: TableCells
-
-    def __call__(self, table: Any) -> tuple[AnyArray, AnyArray]:
-        found = self.cells.encode(table)
-        return found, found[:, 0]
 
 
 @final
@@ -180,7 +168,12 @@ class PrivateSyntheticData(PrivateEstimator):
         source = source_from(self.random_state)
         cells = self._cells()
         table = open_source(X, cells.names)
-        records: Any = cells.encode(X) if table is None else table.encoded(_Cells(cells), len(cells.columns))
+
+        def encode(portion: Any) -> tuple[AnyArray, AnyArray]:
+            found = cells.encode(portion)
+            return found, found[:, 0]
+
+        records: Any = cells.encode(X) if table is None else table.encoded(encode, len(cells.columns))
         if len(records) == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
         self.plan_ = self._plans(len(records), sums=table is not None)[0]

@@ -13,14 +13,14 @@ from dpconvex.algorithms import begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions, raised
 from dpconvex.algorithms.minimax.registry import plan_saddle
-from dpconvex.data.frames import open_table, require_columns
+from dpconvex.data.frames import open_table
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import FeatureMap, fitted_columns
 from dpconvex.estimators._streams import able, count, open_rows, refuse_with_portions, shuffled
 from dpconvex.estimators._targets import declared_index
 from dpconvex.estimators.base import RELEASED, with_shared
-from dpconvex.estimators.sparse import PrivateSparseClassifier, weights_of
+from dpconvex.estimators.sparse import PrivateSparseClassifier
 from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import source_from
 
@@ -146,7 +146,8 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
             shares, privacy = chosen.run(records if opened else records[2], source), chosen.rest
         self.plan_ = planned if chosen is None else planner._plans(features, n, shares, privacy)[0]
         result = self.plan_.run(shuffled(records, source), source)
-        self._store(features, weights_of(self.plan_, result.x))
+        problem: Any = self.plan_.problem
+        self._store(features, problem.point(result.x))
         self.certificate_ = result.certificate
         if chosen is not None:
             self.certificate_ = after_proportions(chosen, self.plan_, tuple(shares.tolist())).certificate(source)
@@ -201,8 +202,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
             return declared_index(groups, labels, "groups")
         if self.schema is None or self.group_column is None:
             raise InvalidDataError("groups=None: must be given, one label a record. Or give a schema and group_column")
-        frame = open_table(X)
-        require_columns(frame.columns, (self.group_column,), "the table")
+        frame = open_table(X, (self.group_column,))
         if self.groups is None:
             return self._column().cells(1).encode(self._column().read(frame))
         return declared_index(frame.get_column(self.group_column).to_native(), labels, "groups")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.problems.data.domain import is_centered
 
 if TYPE_CHECKING:
     from dpconvex.problems import DataDomain
@@ -57,14 +58,11 @@ class Shapes(NamedTuple):
 
 
 def blocks_of(domain: DataDomain, costs: Sequence[float] | None = None) -> Shapes:
-    """Blocks of the domain, their bounds as widths; a box counts as one-column blocks.
-
-    A simplex block is centered where there is a constant feature, which then stands for all their constants.
-    """
+    """Blocks of the domain, centered or not, their bounds as widths; a box counts as one-column blocks."""
     blocks = domain.all_blocks
     repeats = [block.size if block.norm == "linf" else 1 for block in blocks]
     euclidean = np.repeat([block.norm == "l2" and block.size > 1 for block in blocks], repeats)
-    centered = np.repeat([block.norm == "simplex" and domain.intercept > 0 for block in blocks], repeats)
+    centered = np.repeat([is_centered(domain, block) for block in blocks], repeats)
     sizes = np.array([1 if block.norm == "linf" else block.size for block in blocks], dtype=np.int64)
     widths = np.repeat([block.bound for block in blocks], repeats)
     cost = np.repeat(np.ones(len(blocks)) if costs is None else np.array(costs, dtype=np.float64), repeats)
@@ -84,7 +82,7 @@ def centered_lengths(domain: DataDomain) -> tuple[IntArray, FloatArray]:
     ``|x - 1/d|^2 <= 1 - 1/d`` for a point x of the simplex.
     """
     blocks = domain.all_blocks
-    centered = np.array([block.norm == "simplex" and domain.intercept > 0 for block in blocks])
+    centered = np.array([is_centered(domain, block) for block in blocks])
     sizes, widths = np.array([block.size for block in blocks]), np.array([block.l2 for block in blocks])
     return sizes - centered, np.where(centered, widths * np.sqrt(1 - 1 / sizes) * UP, widths)
 

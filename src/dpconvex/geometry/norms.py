@@ -69,7 +69,9 @@ class L2Norm(NoiseNorm):
         return np.linalg.norm(v, axis=-1)
 
     def record_bound(self, domain: DataDomain) -> float:
-        _same_dim(self.dim, domain)
+        if domain.dim != self.dim:
+            what = f"must have {self.dim} columns"
+            raise InvalidParameterError("domain", domain.dim, what, "Build the norm for this domain")
         return domain.l2
 
     @property
@@ -128,17 +130,10 @@ class GroupedNorm(NoiseNorm):
     centered: grouping.BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
 
     def __post_init__(self) -> None:
-        for name in ("euclidean", "centered"):
-            object.__setattr__(self, name, np.broadcast_to(getattr(self, name), np.shape(self.sizes)))
-        for name, dtype in (
-            ("euclidean", np.bool_),
-            ("centered", np.bool_),
-            ("sizes", np.int64),
-            ("half_widths", np.float64),
-            ("groups", np.int64),
-            ("weights", np.float64),
-        ):
-            array = np.array(getattr(self, name), dtype=dtype)
+        kinds = {"euclidean": np.bool_, "centered": np.bool_, "sizes": np.int64, "groups": np.int64}
+        for name in (*kinds, "half_widths", "weights"):
+            given, kind = getattr(self, name), kinds.get(name, np.float64)
+            array = np.array(np.broadcast_to(given, np.shape(self.sizes)) if kind is np.bool_ else given, dtype=kind)
             array.setflags(write=False)
             object.__setattr__(self, name, array)
         if self.sizes.ndim != 1 or not len(self.sizes) or (self.sizes < 1).any():
@@ -170,10 +165,8 @@ class GroupedNorm(NoiseNorm):
         groups = grouping.cheapest_groups(grouping.sum_by(chunk_of, shapes.dimensions), spread)[chunk_of]
         candidates = [groups] if len(kinds) <= MAX_RUNS else [groups, np.arange(len(shapes.sizes))]
         norms = [cls._of(shapes, each, grouping.optimal_weights(shapes, each), "grouped") for each in candidates]
-        return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * norm._cost(shapes.costs))
-
-    def _cost(self, costs: FloatArray) -> float:
-        return float(self.coordinate_variances @ np.repeat(costs, self.sizes))
+        each = np.repeat(shapes.costs, shapes.sizes)
+        return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * float(norm.coordinate_variances @ each))
 
     @classmethod
     def _of(cls, shapes: grouping.Shapes, groups: grouping.IntArray, weights: FloatArray, name: str) -> GroupedNorm:
@@ -326,11 +319,6 @@ class GroupedNorm(NoiseNorm):
     def _group_maxima(self, blocks: FloatArray) -> FloatArray:
         order, starts = self._by_group
         return np.maximum.reduceat(blocks[..., order], starts, axis=-1)
-
-
-def _same_dim(dim: int, domain: DataDomain) -> None:
-    if domain.dim != dim:
-        raise InvalidParameterError("domain", domain.dim, f"must have {dim} columns", "Build the norm for this domain")
 
 
 def _positive(v: AnyArray) -> bool:

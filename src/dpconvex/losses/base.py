@@ -244,27 +244,15 @@ LARGEST_TARGET = 1e100
 """Where no bound is declared, targets are clipped here, so that residuals and sums of losses stay finite."""
 
 
-def signs(y: AnyArray) -> FloatArray:
-    """Return +1 where ``y > 0``, else -1 (so 0 and NaN become -1)."""
-    return np.where(_checked(y) > 0, 1.0, -1.0)
-
-
 @quiet
-def class_indices(y: AnyArray, n_classes: int) -> FloatArray:
-    """Return the nearest class index 0, ..., n_classes - 1; NaN becomes 0."""
-    out = np.array(_checked(y), dtype=np.float64)
-    np.nan_to_num(out, copy=False, nan=0.0)
-    np.rint(out, out=out)
-    return np.clip(out, 0, n_classes - 1, out=out)
-
-
-@quiet
-def reals(y: AnyArray, bound: float) -> FloatArray:
-    """Return `y` clipped to ``[-bound, bound]`` (at most ``LARGEST_TARGET``); NaN becomes 0."""
-    out = np.array(_checked(y), dtype=np.float64)
-    np.nan_to_num(out, copy=False, nan=0.0)
-    limit = min(bound, LARGEST_TARGET)
-    return np.clip(out, -limit, limit, out=out)
+def numbers(y: AnyArray) -> FloatArray:
+    """Return a float64 copy of targets (n,), NaN as 0; `InvalidDataError` unless they are numbers, one a record."""
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise InvalidDataError(f"y has shape {y.shape}; one target per record is needed, shape (n,)")
+    if y.dtype.kind not in "fiub":
+        raise InvalidDataError(f"y has dtype {y.dtype}; a real numeric dtype is needed. Encode labels first")
+    return np.nan_to_num(np.array(y, dtype=np.float64), copy=False, nan=0.0)
 
 
 def check_bound(target_bound: float, *, finite: bool = False) -> None:
@@ -274,21 +262,9 @@ def check_bound(target_bound: float, *, finite: bool = False) -> None:
         _validate.real("target_bound", target_bound, above=0.0, at_most=LARGEST_TARGET, remedy=remedy)
 
 
-def _checked(y: AnyArray) -> AnyArray:
-    y = np.asarray(y)
-    if y.ndim != 1:
-        raise InvalidDataError(f"y has shape {y.shape}; one target per record is needed, shape (n,)")
-    if y.dtype.kind not in "fiub":
-        raise InvalidDataError(f"y has dtype {y.dtype}; a real numeric dtype is needed. Encode labels first")
-    return y
-
-
 @dataclass(frozen=True)
 class Spline:
-    """``r -> max of u r - width u^2 / 2 over u in [lower, upper]``: what smooths every piecewise linear loss.
-
-    The slope goes from `lower` to `upper` over a stretch of ``width (upper - lower)``.
-    """
+    """``r -> max of u r - width u^2 / 2 over u in [lower, upper]``: what smooths every piecewise linear loss."""
 
     lower: float
     upper: float

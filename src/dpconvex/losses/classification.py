@@ -22,7 +22,7 @@ class _TwoClasses(base.LinearModelLoss):
     sides = 1
 
     def clip_targets(self, y: AnyArray) -> FloatArray:
-        return base.signs(y)
+        return np.where(base.numbers(y) > 0, 1.0, -1.0)
 
 
 @final
@@ -255,7 +255,7 @@ class SoftmaxLoss(base.SmoothLoss):
         return out
 
     def clip_targets(self, y: AnyArray) -> FloatArray:
-        return base.class_indices(y, self.n_classes)
+        return np.clip(np.rint(base.numbers(y)), 0, self.n_classes - 1)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

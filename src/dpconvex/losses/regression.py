@@ -26,7 +26,8 @@ class _NumericLoss(base.LinearModelLoss):
         base.check_bound(self.target_bound)
 
     def clip_targets(self, y: AnyArray) -> FloatArray:
-        return base.reals(y, self.target_bound)
+        limit = min(self.target_bound, base.LARGEST_TARGET)
+        return np.clip(base.numbers(y), -limit, limit)
 
 
 class _WideLoss(_NumericLoss, base.SmoothLoss):
@@ -110,10 +111,7 @@ class SquaredLoss(_NumericLoss, base.SmoothLoss):
 
 
 class ResidualSplineLoss(_WideLoss):
-    """``max of u r - width u^2 / 2 over u in [lower, upper]`` with the residual ``r = z - y``.
-
-    The slope is ``clip(r / width, lower, upper)``.
-    """
+    """``max of u r - width u^2 / 2 over u in [lower, upper]``, slope ``clip(r/width, lower, upper)``, ``r = z - y``."""
 
     @property
     @abstractmethod

@@ -73,10 +73,7 @@ class TruncatedSmoothLosses(TruncatedLosses):
 @final
 @dataclass(frozen=True, eq=False)
 class TruncatedPiecewiseLinearLosses(TruncatedLosses):
-    """``max of u r - width u^2 / 2 over u in [lower, upper]`` with the residual ``r = z - y``; arrays of shape (n,).
-
-    ``-level <= lower <= 0 <= upper <= level``, ``width > 0``.
-    """
+    """``max of u (z - y) - width u^2 / 2 over u in [lower, upper]``, ``|u| <= level``, ``width > 0``; arrays (n,)."""
 
     targets: FloatArray
     lower: FloatArray

@@ -30,7 +30,7 @@ from scipy.special import ndtri
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
+from dpconvex.mechanisms.gaussian import GaussianMechanism
 from dpconvex.mechanisms.laplace import LaplaceMechanism
 from dpconvex.mechanisms.test_and_release import OneTest, counts_within, ramp
 from dpconvex.privacy import GuardedGaussianNoise, Sensitivity, Unit
@@ -97,7 +97,7 @@ class RobustMean(OneTest):
         )  # fmt: skip
 
     @cached_property
-    def score_noise(self) -> GaussianMechanism:
+    def score_noise(self) -> GaussianMechanism:  # pyright: ignore[reportIncompatibleVariableOverride]
         lemma = "one point changes the score by at most this (Lemma 1; variant S)"
         sensitivity = Sensitivity(self.score_sensitivity, "absolute", lemma, unit=self.unit)
         return GaussianMechanism(sensitivity, self.score_sigma, 1)
@@ -116,9 +116,6 @@ class RobustMean(OneTest):
         counts = counts_within(points, radius)
         weights = ramp(counts, self.low, self.high)
         return (h_index(counts) if self.score == "h_index" else float(counts.sum()) / self.count), weights
-
-    def _noisy(self, score: float, source: BitSource) -> float:
-        return float(add_gaussian(np.array([score]), self.score_sigma, self.score_noise.step, source)[0])
 
 
 def h_index(counts: AnyArray) -> float:
@@ -318,7 +315,7 @@ class OutlierRemoval(OneTest):
         )
 
     @cached_property
-    def score_noise(self) -> LaplaceMechanism:
+    def score_noise(self) -> LaplaceMechanism:  # pyright: ignore[reportIncompatibleVariableOverride]
         moves = Sensitivity(score_sensitivity(self.count, "average"), "absolute", "2(C - 1)/C", unit=self.unit)
         return LaplaceMechanism(moves, self.score_scale, 1)
 
@@ -338,11 +335,6 @@ class OutlierRemoval(OneTest):
         kept = np.clip((counts_within(points, 2 * radius) - half) / (self.count / 6), 0.0, 1.0)
         coins = source.generator().random(self.count)  # a stream of its own, independent of the score's noise
         return score, (coins < kept).astype(np.float64)
-
-    def _noisy(self, score: float, source: BitSource) -> float:
-        step = self.score_noise.step
-        units = exact.discrete_laplace(exact.to_units(np.array([score]), step), self.score_scale / step, source)
-        return float(exact.from_units(units, step)[0])
 
 
 def flips(count: int, coupling: float) -> int:

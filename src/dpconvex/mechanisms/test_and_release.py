@@ -20,7 +20,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
-from dpconvex.mechanisms.base import Planned
+from dpconvex.mechanisms.base import Mechanism, Planned
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.privacy import GuardedGaussianNoise, Ledger, Sensitivity, Unit
 from dpconvex.problems import PointDomain
@@ -117,19 +117,17 @@ class GuardedMean(Planned):
 class OneTest(GuardedMean):
     """All points are tested together."""
 
+    score_noise: Mechanism[FloatArray]  #: noise of the score
+
     @abstractmethod
     def _examine(self, points: FloatArray, radius: float, source: BitSource) -> tuple[float, FloatArray]:
         """Return the score, and the weights (count,) of the mean; `source` is for coins apart from all noise."""
-
-    @abstractmethod
-    def _noisy(self, score: float, source: BitSource) -> float:
-        """Return the score with its noise."""
 
     @final
     def draw(self, points: AnyArray, radius: float, clip: float, source: BitSource) -> FloatArray | None:
         displacements = clipped(self, points, clip)
         score, weights = self._examine(displacements, radius, source)
-        if self._noisy(score, source) < self.threshold:
+        if self.score_noise._sample(np.array([score]), source)[0] < self.threshold:
             return None
         length = self.unit_length(radius, clip)
         mean = weighted_mean(displacements, weights) / length

@@ -2,15 +2,13 @@ r"""Sampling of vertices: the exponential mechanism, many times in one run, with
 
 A vertex j of a simplex is drawn with probability proportional to ``exp(s_j)``. What floating point could break:
 
-- *Probabilities that underflow to 0* would rule out a vertex on one data set and not on its neighbor. Scores are
-  raised to the largest score minus 700 first. A maximum of shifted coordinates keeps ``s_j - s'_j`` in the same
-  interval, so neither range nor sensitivity grows.
-- *Rounding of scores.* They are rounded to a public grid, a power of two so fine that the root of the sum of squared
-  ranges grows by a factor of at most ``1 + 2^-18``, which the event includes. Multiples of the step add up exactly in
-  floats (`VertexSampling.on_grid`), so an algorithm that keeps its state on the grid adds no rounding of its own.
-- *The exponential* of a multiple of the step errs by units in the last place, absolutely and not relative to the range:
-  ranges below `SMALLEST` on average are refused, for others it is charged with the grid.
-- *The sampler* is exact (`randomness.choice`): no vertex is out of its reach, and nothing has to be added to delta.
+- *Probabilities that underflow to 0*: scores are raised to the largest minus 700, which keeps ``s_j - s'_j`` in the
+  same interval, so neither range nor sensitivity grows.
+- *Rounding of scores*, to a public power of two: ranges grow by a factor of at most ``1 + 2^-18``, which the event
+  includes. Multiples of the step add up exactly, so a state that is kept on the grid adds no rounding of its own.
+- *The exponential* errs by units in the last place, absolutely and not relative to the range: ranges below `SMALLEST`
+  on average are refused, for others it is charged with the grid.
+- *The sampler* is exact (`randomness.choice`): nothing has to be added to delta.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Protocol, final
 
 import numpy as np
@@ -29,6 +31,15 @@ class Bounds(Protocol):
 
     @property
     def curvature_bound(self) -> float: ...
+
+
+@final
+@dataclass(frozen=True)
+class StatedBounds:
+    """Bounds of an objective that is no linear model's, or of one whose losses are replaced by their extensions."""
+
+    slope_bound: float = math.inf
+    curvature_bound: float = math.inf
 
 
 class Objective(ABC):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, final
 
 import numpy as np
@@ -53,16 +53,19 @@ class LinearQueries(ABC):
         """Return ``sum_i q_j(z_i)`` for every query, (count,), of cells (n,) that come out of `clip_records`."""
 
     @abstractmethod
-    def query(self, index: int) -> FloatArray:
-        """Return the values of one query on all cells, (cells,)."""
-
-    @abstractmethod
     def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
         """Return the part of `answers` of one block."""
 
     @abstractmethod
     def block_combine(self, block: int, values: FloatArray) -> FloatArray:
         """Return ``sum_j values_j q_j`` over the queries of one block, (cells,)."""
+
+    @final
+    def query(self, index: int) -> FloatArray:
+        """Return the values of one query on all cells, (cells,)."""
+        block = bisect_right(self.blocks, index, key=lambda block: block.start) - 1
+        first, stop = self.blocks[block].start, self.blocks[block].stop
+        return self.block_combine(block, (np.arange(first, stop) == index).astype(np.float64))
 
     def combine(self, values: FloatArray) -> FloatArray:
         """Return ``sum_j values_j q_j`` over all queries, (cells,)."""
@@ -90,6 +93,11 @@ class LinearQueries(ABC):
         self._check_records(records)
         return np.where((records >= 0) & (records < np.array(self.shape)), records, 0).astype(np.int64)
 
+    def _set(self, **facts: Any) -> None:
+        """Set facts of frozen queries while they are being made."""
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
+
     def _check_records(self, records: AnyArray) -> None:
         if records.shape[1:] not in ((), (len(self.shape),)) or records.dtype.kind not in "iu":
             raise InvalidDataError(
@@ -116,40 +124,16 @@ class DenseQueries(LinearQueries):
             raise InvalidParameterError("matrix.shape", matrix.shape, "must be (queries, cells), at least one of each")
         if not bool(((matrix >= self.low) & (matrix <= self.high)).all()):
             raise InvalidParameterError("matrix", "...", f"must lie between low={self.low:g} and high={self.high:g}")
-        object.__setattr__(self, "matrix", matrix)
-
-    @property
-    def cells(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.matrix.shape[1]
-
-    @property
-    def shape(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return (self.cells,)
-
-    @property
-    def count(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.matrix.shape[0]
-
-    @cached_property
-    def blocks(self) -> tuple[slice, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple(slice(j, j + 1) for j in range(self.count))
-
-    @property
-    def block_l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return _rounding.widen_up(self.high - self.low)
-
-    @property
-    def block_l1(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.block_l2  # of one query
+        count, cells = matrix.shape
+        width = _rounding.widen_up(self.high - self.low)  # of one query, in either norm
+        self._set(matrix=matrix, cells=cells, shape=(cells,), count=count, block_l2=width, block_l1=width)
+        self._set(blocks=tuple(slice(j, j + 1) for j in range(count)))
 
     def answers(self, weights: FloatArray) -> FloatArray:
         return self.matrix @ weights
 
     def record_sums(self, records: AnyArray) -> FloatArray:
         return self.matrix @ np.bincount(records, minlength=self.cells).astype(np.float64)
-
-    def query(self, index: int) -> FloatArray:
-        return self.matrix[index]
 
     def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
         return self.matrix[self.blocks[block]] @ weights
@@ -205,31 +189,15 @@ class Marginals(LinearQueries):
             raise InvalidParameterError("low, high", (self.low, self.high), "must be 0 and 1: queries are shares")
         if self.center is not None and self.center not in columns:
             raise InvalidParameterError("center", self.center, "must be the number of a column")
-        object.__setattr__(self, "impossible", _zeros(self.shape, self.impossible))
+        ends = np.cumsum([0, *(math.prod(self.shape[axis] for axis in subset) for subset in self.subsets)])
+        self._set(impossible=_zeros(self.shape, self.impossible), cells=math.prod(self.shape), count=int(ends[-1]))
+        self._set(blocks=tuple(slice(*pair) for pair in pairwise(ends.tolist())))
 
     @classmethod
     def of_order(cls, shape: tuple[int, ...], order: int) -> Marginals:
         """Return all marginal tables of `order` columns (at least 1; all columns together if there are fewer)."""
         _validate.integer("order", order, at_least=1)
         return cls(tuple(shape), tuple(combinations(range(len(shape)), min(order, len(shape)))))
-
-    @cached_property
-    def cells(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return math.prod(self.shape)
-
-    @cached_property
-    def offsets(self) -> AnyArray:
-        """Number of the first query of every table, and of the one after the last: (tables + 1,)."""
-        sizes = [math.prod(self.shape[axis] for axis in subset) for subset in self.subsets]
-        return np.concatenate([[0], np.cumsum(sizes)])
-
-    @cached_property
-    def count(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return int(self.offsets[-1])
-
-    @cached_property
-    def blocks(self) -> tuple[slice, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple(slice(int(a), int(b)) for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
 
     def answers(self, weights: FloatArray) -> FloatArray:
         """Sum the histogram over the columns that a table leaves out, sharing sums among tables."""
@@ -268,22 +236,6 @@ class Marginals(LinearQueries):
             places = np.ravel_multi_index([categories[a] for a in subset], [self.shape[a] for a in subset])
             sums[block] = np.bincount(places, minlength=block.stop - block.start)
         return sums
-
-    def query(self, index: int) -> FloatArray:
-        subset, categories = self.locate(index)
-        values = np.zeros(self.shape)
-        place: list[Any] = [slice(None)] * len(self.shape)
-        for axis, category in zip(subset, categories, strict=True):
-            place[axis] = category
-        values[tuple(place)] = 1.0
-        return values.ravel()
-
-    def locate(self, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the columns of a query's table, and the category of each."""
-        table = int(np.searchsorted(self.offsets, index, side="right")) - 1
-        subset = self.subsets[table]
-        categories = np.unravel_index(int(index) - int(self.offsets[table]), [self.shape[a] for a in subset])
-        return subset, tuple(int(c) for c in categories)
 
 
 def _zeros(shape: tuple[int, ...], impossible: tuple[Any, ...]) -> tuple[Zero, ...]:

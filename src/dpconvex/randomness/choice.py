@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -63,9 +62,12 @@ def _refined(weights: FloatArray, prefixes: NDArray[np.int64], generator: np.ran
 
 def draw_point(ends: FloatArray, rate: float, step: float, source: BitSource) -> float:
     """Return a point of density ``exp(-rate |k - n/2|)`` between ``ends[k]`` and the next, rounded once to a grid."""
+    from flint import arb
+
     k = draw_interval(ends, rate, source.generator())
-    between = _Between(float(ends[k]), float(ends[k + 1]))
-    return float(real.add_noise(np.zeros(1), between, 1.0, step, source)[0])
+    lower, upper = map(arb, ends[k : k + 2].tolist())
+    uniform: Any = SimpleNamespace(uniforms=1, transform=lambda numbers: [lower + numbers[0] * (upper - lower)])
+    return float(real.add_noise(np.zeros(1), uniform, 1.0, step, source)[0])
 
 
 def draw_interval(ends: FloatArray, rate: float, generator: np.random.Generator) -> int:
@@ -102,20 +104,3 @@ def _refined_interval(
             k = bisect_left(shares, True, key=lambda share: bool(share > at))  # true only where no doubt is left
             if k < len(shares) and (k == 0 or bool(shares[k - 1] < at)):
                 return k
-
-
-@dataclass(frozen=True)
-class _Between:
-    """The uniform law on an interval."""
-
-    lower: float
-    upper: float
-
-    @property
-    def uniforms(self) -> int:
-        return 1
-
-    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
-        from flint import arb
-
-        return [arb(self.lower) + uniforms[0] * (arb(self.upper) - arb(self.lower))]

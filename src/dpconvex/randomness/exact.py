@@ -55,23 +55,14 @@ def checked_step(step: float, sensitivity: float) -> float:
 
 def to_units(value: FloatArray, step: float) -> IntArray:
     """Nearest grid points as integers; beyond ``2**62`` steps they saturate, and NaN becomes 0."""
-    return _nearest(value, step, LIMIT * step).astype(np.int64)
+    # Neither value nor quotient overflows; clipping coordinates never increases an absolute norm's distance.
+    largest = min(LIMIT * step, 1e300 * min(step, 1.0))
+    return np.rint(np.clip(np.nan_to_num(value, nan=0.0), -largest, largest) / step).astype(np.int64)
 
 
 def from_units(units: IntArray, step: float) -> FloatArray:
     """Grid points as floats."""
     return units.astype(np.float64) * step
-
-
-def rounded(value: FloatArray, step: float) -> FloatArray:
-    """Nearest grid points as floats, for noise that is drawn in floats; NaN becomes 0, only infinity saturates."""
-    return _nearest(value, step, np.inf) * step + 0.0  # no negative zero
-
-
-def _nearest(value: FloatArray, step: float, largest: float) -> FloatArray:
-    """Nearest multiples of the step, in steps. Clipping coordinates never increases an absolute norm's distance."""
-    largest = min(largest, 1e300 * min(step, 1.0))  # neither value nor quotient overflows
-    return np.rint(np.clip(np.nan_to_num(value, nan=0.0), -largest, largest) / step)
 
 
 def discrete_laplace(units: IntArray, scale: float, source: BitSource) -> IntArray:

@@ -38,10 +38,7 @@ class Law(Protocol):
 
 
 def add_noise(value: FloatArray, law: Law, scale: float, step: float, source: BitSource) -> FloatArray:
-    """Return the multiples of `step` nearest to ``value + scale * noise``, shape (d,); the value is finite.
-
-    They are whole numbers of steps, as floats: those beyond 2^53 are rounded once more, as a function of themselves.
-    """
+    """Return the multiples of `step` nearest to ``value + scale * noise``, (d,), value finite; floats, so rounded."""
     from flint import arb
 
     half = arb(0.5)

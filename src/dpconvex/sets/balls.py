@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, final
 
@@ -23,7 +23,6 @@ class _Ball(ConvexSet):
 
     radius: float  #: positive
     dim: int | None = None  #: length of the vectors; any length if None
-    diameter: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _validate.real("radius", self.radius, above=0.0)
@@ -118,9 +117,6 @@ class Ellipsoid(ConvexSet):
     #: of rows.
     shape: ArrayLike
     centre: ArrayLike | None = None  #: Shape (dim,). 0 if None. Kept as a tuple.
-    dim: int | None = field(init=False, repr=False, compare=False)
-    radius: float = field(init=False, repr=False, compare=False)
-    diameter: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         shape = np.asarray(self.shape, dtype=np.float64)

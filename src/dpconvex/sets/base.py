@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self, final
 
 import numpy as np
@@ -107,8 +107,7 @@ class WholeSpace(ConvexSet):
     """All vectors."""
 
     dim: int | None = None  #: length of the vectors; any length if None
-    radius: float = field(default=math.inf, init=False, repr=False)
-    diameter: float = field(default=math.inf, init=False, repr=False)
+    radius = diameter = math.inf
 
     def __post_init__(self) -> None:
         check_dim(self.dim)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, final
 
@@ -25,8 +25,6 @@ class Box(ConvexSet):
     lower: ArrayLike
     upper: ArrayLike
     dim: int | None = None  #: length of the vectors; needed if both bounds are scalars
-    radius: float = field(init=False, repr=False, compare=False)
-    diameter: float = field(init=False, repr=False, compare=False)
     normal_rounding = 1.0  # of single entries: differences are exact
 
     @quiet
@@ -88,11 +86,8 @@ def _bound(name: str, value: ArrayLike) -> FloatArray:
 
 
 def project_onto_simplex(v: FloatArray, total: float) -> FloatArray:
-    """Return the nearest vector with entries >= 0 and sum `total`, by sorting; O(d log d).
-
-    Entries are first shifted so that the largest is 0 and cut at ``-total``: neither changes the projection, and
-    every number stays within ``d * total`` however large `v` is.
-    """
+    """Return the nearest vector with entries >= 0 and sum `total`, by sorting; O(d log d)."""
+    # Shift and cut do not change the projection, and keep every number within ``d * total`` however large `v` is.
     v = np.maximum(v - v.max(), -total)
     ordered = np.sort(v)[::-1]
     thresholds = (np.cumsum(ordered) - total) / np.arange(1, len(v) + 1)
@@ -110,8 +105,6 @@ class Simplex(ConvexSet):
 
     dim: int | None  #: length of the vectors, at least 1
     total: float = 1.0  #: positive; 1 gives the probability vectors
-    radius: float = field(init=False, repr=False, compare=False)
-    diameter: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         dim = _validate.integer("dim", self.dim, at_least=1)

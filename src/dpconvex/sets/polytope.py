@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, final
 
@@ -40,9 +40,6 @@ class Polytope(ConvexSet):
     #: smallest singular value of at least 0.001. Kept as a tuple of rows.
     normals: ArrayLike
     bounds: ArrayLike  #: (m,): kept as a tuple
-    dim: int | None = field(init=False, repr=False, compare=False)
-    radius: float = field(init=False, repr=False, compare=False)
-    diameter: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         normals, bounds = np.asarray(self.normals, dtype=np.float64), np.asarray(self.bounds, dtype=np.float64)
@@ -176,12 +173,8 @@ class Polytope(ConvexSet):
 
 
 def _unbounded(normals: FloatArray) -> bool:
-    """Whether ``normals @ v <= 0`` has a solution other than 0, by linear programs."""
+    """Whether ``normals @ v <= 0`` has a solution other than 0: no positive weights balance the normals (Stiemke)."""
     from scipy.optimize import linprog
 
-    zeros = np.zeros(len(normals))
-    for j, sign in itertools.product(range(normals.shape[1]), (-1.0, 1.0)):
-        cost = sign * np.eye(normals.shape[1])[j]
-        if linprog(cost, normals, zeros, bounds=(-1.0, 1.0), method="highs").fun < -1e-6:
-            return True
-    return False
+    m, dim = normals.shape
+    return linprog(np.zeros(m), A_eq=normals.T, b_eq=np.zeros(dim), bounds=(1.0, None), method="highs").status != 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, final
 
@@ -31,9 +31,6 @@ class BallSection(ConvexSet):
     outer: float
     inner: float
     centre: ArrayLike  #: Shape (dim,). Of the second ball; a member of the first. Kept as a tuple.
-    dim: int | None = field(init=False, repr=False, compare=False)
-    radius: float = field(init=False, repr=False, compare=False)
-    diameter: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _validate.real("outer", self.outer, above=0.0)
@@ -144,9 +141,6 @@ class Section(ConvexSet):
     whole: ConvexSet
     inner: float  #: positive: the distance
     centre: ArrayLike  #: Shape (dim,). A member of the whole set. Kept as a tuple.
-    dim: int | None = field(init=False, repr=False, compare=False)
-    radius: float = field(init=False, repr=False, compare=False)
-    diameter: float = field(init=False, repr=False, compare=False)  #: an upper bound
 
     def __post_init__(self) -> None:
         _validate.real("inner", self.inner, above=0.0)
@@ -155,10 +149,8 @@ class Section(ConvexSet):
             raise InvalidParameterError("centre", self.centre, "must be a member of a bounded set, of shape (dim,)")
         self._set(centre=tuple(centre.tolist()), dim=len(centre))
         widest = _rounding.widen_up(_norm(centre) + self.inner)
-        self._set(
-            radius=min(self.whole.radius, widest),
-            diameter=min(self.whole.diameter, _rounding.widen_up(2 * self.inner)),
-        )
+        most = min(self.whole.diameter, _rounding.widen_up(2 * self.inner))  # an upper bound
+        self._set(radius=min(self.whole.radius, widest), diameter=most)
 
     @property
     def projection_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -237,8 +229,6 @@ class SecondOrderCones(ConvexSet):
     slope: float  #: positive
     free: int = 0  #: number of unconstrained entries at the end
     radius: float = math.inf  #: of the ball; infinite: none
-    dim: int | None = field(init=False, repr=False, compare=False)
-    diameter: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_dim(self.size)

@@ -45,7 +45,7 @@ def saddle_gap(
     concave in v, and ``H(w, v) - min_u H(u, v)`` at most the second; their sum bounds ``J(w) - min J``.
     """
     gap = _model_gap(objective.l2, constraint, w, g, 0.0) + max(objective.attack_gap(v, a), 0.0)
-    slack = objective.loss.rounding(objective.l2, constraint.radius)
+    slack = objective.function.rounding(objective.l2, constraint.radius)
     return Accuracy("gap", gap * _UP + slack, "a posteriori", "C6 saddle gap")
 
 
@@ -60,10 +60,8 @@ def _model_gap(mu: float, constraint: ConvexSet, w: FloatArray, g: FloatArray, r
 def projected_step(objective: Objective, w: FloatArray, image: FloatArray, projection_error: float = 0.0) -> Accuracy:
     r"""C2 in distance form: `image` is ``project(w - gradient(w) / beta)``, any `w`; the bound is for `image`.
 
-    The map T that sends w to image is a contraction of factor ``1 - mu/beta`` for a mu-strongly convex,
-    beta-smooth objective, and w* is its fixed point, so
-    ``|Tw - w*| <= (1 - mu/beta) |w - w*|`` and ``|w - w*| <= beta/mu |w - Tw|``. Unlike a gap, it is linear in the
-    radius, so that small radii drown less in rounding.
+    The map is a contraction of factor ``1 - mu/beta`` with the fixed point w*, so ``|w - w*| <= beta/mu |w - Tw|``.
+    Unlike a gap, it is linear in the radius, so that small radii drown less in rounding.
     """
     mu, beta = objective.strong_convexity, objective.smoothness
     moved = float(np.linalg.norm(w - image)) * _UP

@@ -139,17 +139,6 @@ def sums(
 
 
 @_reordered
-def lengths(X: FloatArray, anchor: FloatArray, offset: FloatArray, out: FloatArray) -> None:
-    """Write the distance of every row."""
-    for i in range(len(X)):
-        square = 0.0
-        for j in range(X.shape[1]):
-            t = difference(X[i, j], anchor[j], offset[j])
-            square += t * t
-        out[i] = np.sqrt(square)
-
-
-@_reordered
 def walk(
     points: FloatArray,
     visits: AnyArray,

@@ -42,7 +42,7 @@ class ExtraGradient(Solver):
 
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         assert isinstance(objective, SaddleObjective)  # `refusal`; tells the type checker
-        loss, mu = objective.loss, objective.l2
+        loss, mu = objective.function, objective.l2
         enough = saddle_steps(loss, mu, constraint.radius, radius)
         limit = enough if self.max_steps is None else min(enough, self.max_steps)
         constants = saddle_constants(loss, mu, radius)

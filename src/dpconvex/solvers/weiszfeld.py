@@ -7,8 +7,7 @@ Certificate
     ``min f >= f(z) (1 - 2 ||gradient||)``, as ``f(z) - min f <= ||gradient|| ||z - z*||`` and ``||z - z*|| <= 2 f(z)``;
     at a point of the data ``max(0, ||g|| - k) / n`` takes the gradient's place. Rounding is charged (`rounding`).
 Precision
-    A position is held as ``anchor + offset``: ``(x - anchor) - offset`` is exact to the last place near the anchor.
-    Sums run over portions of 256 rows, one thread, always in the same order.
+    A position is ``anchor + offset``: ``(x - anchor) - offset`` is exact to the last place near the anchor.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from dpconvex._types import FloatArray, Status
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import summation
 
-_SAMPLE = 2**15  # rows whose coordinate-wise median is the start
+_SAMPLE = 2**15  # rows whose coordinate-wise median is the start, or that are compared at a time
 _MAX_STEPS = 1000
 _SLOW = 0.3  # a step that keeps more of the gradient than this calls for Newton's
 _NEWTON_DIM = 512
@@ -70,7 +69,8 @@ def quantile_radius(X: FloatArray, center: FloatArray, tau: float) -> float:
     """Least radius of a ball about `center` that holds a share `tau` of the points: their ceil(tau n)-th distance."""
     _validate.real("tau", tau, above=0.0, at_most=1.0)
     points = _matrix(X)
-    lengths = distances(points, np.asarray(center, dtype=np.float64), np.zeros(points.shape[1]))
+    parts = (points[i : i + _SAMPLE] for i in range(0, len(points), _SAMPLE))
+    lengths = np.concatenate([np.linalg.norm(part - center, axis=1) for part in parts])
     rank = max(1, math.ceil(tau * len(points) * (1 - 1e-15))) - 1
     return float(np.partition(lengths, rank)[rank])
 
@@ -224,15 +224,6 @@ def direction_parts(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> Fl
         units = np.empty_like(rows)
         _loops.unit_vectors(rows, anchor, offset, COINCIDENT, units)
         out += summation.vector_parts(units, np.ones(len(rows)), 1.0 + 1e-9)
-    return out
-
-
-def distances(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> FloatArray:
-    """Return the distance of every point from ``anchor + offset``, shape (n,)."""
-    from dpconvex.solvers import _loops
-
-    out = np.empty(len(X))
-    _loops.lengths(X, anchor, offset, out)
     return out
 
 

@@ -22,7 +22,7 @@ def rows(folder: Path, content: bytes, names: tuple[str, ...] = ("a", "b", "c"))
 
     path = folder / "t.csv"
     path.write_bytes(content)
-    columns = csv_columns(path, csv_header(path), names)
+    columns = csv_columns(path, names)
     return list(zip(*(columns[name].cast(pa.large_binary()).to_pylist() for name in names), strict=True))
 
 

@@ -62,7 +62,9 @@ def test_each_marginal_table_sums_to_the_weight_of_all_cells(shape: list[int], o
 def test_a_query_says_which_columns_and_categories_it_is_about() -> None:
     queries = Marginals.of_order(SHAPE, 2)
     for j in range(queries.count):
-        subset, categories = queries.locate(j)
+        at = next(b for b, block in enumerate(queries.blocks) if block.start <= j < block.stop)
+        subset = queries.subsets[at]
+        categories = np.unravel_index(j - queries.blocks[at].start, [SHAPE[a] for a in subset])
         table = queries.query(j).reshape(SHAPE)
         place = tuple(categories[subset.index(a)] if a in subset else slice(None) for a in range(3))
         assert table[place].min() == 1.0

@@ -25,10 +25,6 @@ Variance = Callable[[int], float]
 """Mean square error V^2 of a gradient if there are so many of them; infinite where so many are impossible."""
 
 MOST_STEPS = 4096
-MOST_STAGES = 60
-MOST_SHORT = 16
-ENOUGH_BOUND = 1.02
-"""Fewer steps are taken where the bound grows by no more than this factor."""
 
 
 @final
@@ -104,10 +100,7 @@ def balanced_stage(smoothness: float, convexity: float, distance: float, varianc
 
 
 def many_stages(smoothness: float, convexity: float, gap: float, variance: Variance, stages: int) -> Descent | None:
-    """Plan stages that halve the excess, G = `gap` at first; None if the noise of their steps forbids it.
-
-    The noise depends on the total number of steps, and that on the noise: the first consistent total is taken.
-    """
+    """Plan stages that halve the excess, `gap` at first, for the first total of steps that its noise allows."""
     total, least = 1, 4 * math.sqrt(2 * smoothness / convexity)
     while total <= MOST_STEPS:
         square = variance(total)
@@ -134,13 +127,14 @@ def plan_descent(
     options = [balanced_stage(smoothness, convexity, distance, variance, steps) for steps in lengths]
     if convexity:
         options += [single_stage(smoothness, convexity, distance, variance, steps) for steps in lengths]
-        chains = itertools.product(lengths, range(1, MOST_SHORT + 1))
+        chains = itertools.product(lengths, range(1, 17))
         found = (chained_stages(smoothness, convexity, distance, variance, *chain) for chain in chains)
         options += [option for option in found if option is not None]
     least = min(option.excess for option in options)
-    best = min((option for option in options if option.excess <= ENOUGH_BOUND * least), key=lambda option: option.steps)
+    enough = (option for option in options if option.excess <= 1.02 * least)
+    best = min(enough, key=lambda option: option.steps)  # fewer steps where the bound hardly grows
     several: list[Descent] = []
-    for stages in range(1, MOST_STAGES if convexity else 1):
+    for stages in range(1, 60 if convexity else 1):
         found = many_stages(smoothness, convexity, gap, variance, stages)
         if found is None or found.steps > lengths[-1]:
             break

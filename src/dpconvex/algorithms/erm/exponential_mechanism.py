@@ -16,8 +16,7 @@ Assumptions
     Records are clipped into the domain; the loss has a bounded slope and bounded targets; computed scores are within
     the rounding slack of exact ones, which the sensitivity includes; the solver is certified.
 Error
-    ``(2/epsilon) (2LR/n) log N + L h sqrt(d)`` for N grid points of spacing h (McKenna and Sheldon 2020); rho, grid and
-    `l2` minimize it, or the bound of the docs, Exponential mechanism, Localized.
+    Docs, Exponential mechanism (after McKenna and Sheldon 2020); rho, grid and `l2` minimize it.
 """
 
 from __future__ import annotations
@@ -49,19 +48,11 @@ LABEL = "best point of the grid"
 CENTER, CHOICE = "centre of the ball", "best point of the grid around it"
 
 MAX_DIM = 2
-MAX_POINTS = 2**14
-"""Most grid points."""
-MAX_WORK = 2**31
-"""Most losses evaluated, records times grid points: some 20 seconds."""
-BUFFER = 2**20
-"""Predictions held at a time: 8 MB."""
 
 SMOOTH_SLACK, NONSMOOTH_SLACK = 0.01, 0.1
 """Solver radius as a share of half the sensitivity (ours)."""
 RADII = np.linspace(0.5, 30.0, 60)
 """Radii of the ball tried: the solver's, plus these multiples of the noise's scale."""
-RIDGES = np.geomspace(1e-3, 1e4, 71)
-"""Regularizations tried, in multiples of ``L d / (R n epsilon)``."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +91,7 @@ class GridPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Spread (dim,) of ``exp(-epsilon J / (2 sensitivity))`` at half the largest curvature, within the ball.
-
-        Curvatures above ``L / R`` cannot last over the problem's radius, so kinks count as that much.
-        """
+        """Spread (dim,) of the Gibbs law at half the largest curvature, at most ``L / R`` (kinks), within the ball."""
         problem = self.problem
         curvature = min(problem.smoothness, problem.lipschitz / problem.radius) / 2 + self.l2
         sharpness = self.choice.epsilon / (2 * self.choice.sensitivity.value) * curvature
@@ -224,7 +212,7 @@ def relative_risk(
         y = targets[block.rows]
         at_start = loss.value(block.predict(start_from)[:, 0], y)
         at_origin = float((at_start if weights is None else weights[block.rows] * at_start).sum())
-        step = max(1, BUFFER // len(y))
+        step = max(1, 2**20 // len(y))  # predictions held at a time: 8 MB
         for start in range(0, len(points), step):
             part = slice(start, start + step)
             z = block.predict(points[part]).T  # one row a point
@@ -246,7 +234,7 @@ def ball_grid(dim: int, side: int, radius: float) -> FloatArray:
 def largest_side(problem: LinearModelProblem) -> int:
     """Return the most grid points along an axis that memory and time allow."""
     records = problem.n * (problem.records_per_user or 1)  # of users: a public guess, only time depends on it
-    return max(3, int(min(MAX_POINTS, MAX_WORK / records) ** (1 / problem.dim)))
+    return max(3, int(min(2**14, 2**31 / records) ** (1 / problem.dim)))  # 2^31 losses take some 20 seconds
 
 
 @recorded("exponential_mechanism")
@@ -283,7 +271,8 @@ def plan_localized(
         lam, best = l2, _best_ball(problem, half, l2, 0.0)
     else:
         scale = problem.lipschitz * problem.dim / (R * problem.n * privacy.epsilon)
-        options = [(lam, _best_ball(problem, half, lam, lam * R**2 / 2)) for lam in (scale * RIDGES).tolist()]
+        ridges = (scale * np.geomspace(1e-3, 1e4, 71)).tolist()
+        options = [(lam, _best_ball(problem, half, lam, lam * R**2 / 2)) for lam in ridges]
         lam, best = min(options, key=lambda option: option[1].bound)
     # Two releases of epsilon/2 each: the center, then the choice in the ball around it.
     r, reach = _accuracy(problem, lam)
@@ -299,10 +288,7 @@ def plan_localized(
 
 
 def _applies(problem: LinearModelProblem, privacy: PrivacyParams) -> bool:
-    """Return whether the lemma and its arithmetic hold: one prediction, bounded slope and targets.
-
-    A target of 1e20 would absorb every other record's loss in floating point, and move scores by far more.
-    """
+    """Return whether lemma and arithmetic hold: a target of 1e20 would absorb every other record's loss."""
     check_average(problem, privacy)
     bounded = math.isfinite(problem.lipschitz) and math.isfinite(problem.loss.value_at_zero)
     return bounded and problem.loss.n_outputs == 1 and problem.dim <= MAX_DIM
@@ -328,13 +314,15 @@ def _accuracy(problem: LinearModelProblem, lam: float) -> tuple[float, float]:
     return r, _rounding.sum_up((sensitivity, r, r))
 
 
-class _Ball(NamedTuple):
+class Ball(NamedTuple):
+    """A ball, the side of the grid in it, and what it is chosen for."""
+
     bound: float
     radius: float
     side: int
 
 
-def _best_ball(problem: LinearModelProblem, half: float, lam: float, shrinkage: float) -> _Ball:
+def _best_ball(problem: LinearModelProblem, half: float, lam: float, shrinkage: float) -> Ball:
     """Return radius and side with the smallest bound (module docstring); both are searched on a grid."""
     L, d, n = problem.lipschitz, problem.dim, problem.n
     r, reach = _accuracy(problem, lam)
@@ -353,7 +341,7 @@ def _best_ball(problem: LinearModelProblem, half: float, lam: float, shrinkage: 
     # Permute-and-flip chooses a point worse than the best one by (2/epsilon) sensitivity log N at most, on average.
     bounds = shrinkage + moved + 2 / half * scores * d * np.log(sides)
     i, j = np.unravel_index(int(np.argmin(bounds)), bounds.shape)
-    return _Ball(float(bounds[i, j]), float(radius[i, 0]), int(sides[0, j]))
+    return Ball(float(bounds[i, j]), float(radius[i, 0]), int(sides[0, j]))
 
 
 def overshoot(d: int, x: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -16,10 +16,11 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import Plan, PredictedError, check_relation, require_delta
 from dpconvex.algorithms.base import Releasing
 from dpconvex.errors import InvalidDataError
+from dpconvex.mechanisms import AboveThreshold, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
-from dpconvex.problems.data.sources import mapped, picked
+from dpconvex.problems.data.sources.rows import mapped, picked
 from dpconvex.randomness import BitSource
 
 Points = Any
@@ -44,10 +45,7 @@ class LocationPlan(Plan):
 
     @property
     def expected_error(self) -> float | None:
-        """Rough distance of the location from the geometric median in units of the released radius, if status is ok.
-
-        None: not known.
-        """
+        """Rough distance from the geometric median, in released radii, if status is ok; None: not known."""
         return None
 
     @final
@@ -156,7 +154,28 @@ class FoundRadius:
 
 
 class RadiusFinder(Stage):
-    """The stage that finds the effective radius."""
+    """The stage that finds the effective radius, by one search over radii."""
+
+    label: ClassVar[str] = "effective radius"
+    mechanism: AboveThreshold
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {self.label: self.mechanism}  # once, for the whole search
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"radius_epsilon": self.mechanism.epsilon, "radius_threshold": self.mechanism.threshold}
+
+    @final
+    def first(
+        self, scores: Iterable[tuple[float, float]], last: float, source: BitSource, ledger: Ledger
+    ) -> FoundRadius:
+        """Release the first of some radii at which the noisy score reaches the noisy threshold, or the last."""
+        session = self.mechanism.start(self.label, source, ledger)
+        for radius, score in scores:
+            if session.query(score):
+                return FoundRadius(radius, False)
+        return FoundRadius(last, True)
 
     @abstractmethod
     def find(self, points: Points, source: BitSource, ledger: Ledger) -> FoundRadius:

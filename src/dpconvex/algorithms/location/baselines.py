@@ -29,7 +29,7 @@ from dpconvex import _rounding
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.location.base import LocationResult, OneStagePlan, Points, check
-from dpconvex.algorithms.location.noisy_descent import NoisyGradients
+from dpconvex.algorithms.location.noisy_descent import NoisyGradients, OfGradients
 from dpconvex.mechanisms import GaussianMechanism, MedianMechanism, Planned
 from dpconvex.mechanisms.selection import RANK
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
@@ -37,7 +37,7 @@ from dpconvex.privacy.events.basic import covered_range
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data import summation
-from dpconvex.problems.data.sources import totals
+from dpconvex.problems.data.sources.rows import totals
 from dpconvex.randomness import BitSource
 
 MEAN, COORDINATE = "mean", "median of a coordinate"
@@ -132,18 +132,13 @@ def plan_medians(domain: PointDomain, n: int, privacy: PrivacyParams) -> Coordin
 
 @final
 @dataclass(frozen=True)
-class OriginDescentPlan(OneStagePlan):
+class OriginDescentPlan(OfGradients, OneStagePlan):
     """Constants of one descent."""
 
     gradients: NoisyGradients
     step: float  #: step size
     algorithm: ClassVar[str] = "origin_descent"
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     theorem = "Noisy gradient descent (Bassily, Smith and Thakurta 2014), full gradients"
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        return (self.gradients.release,)
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -153,9 +148,6 @@ class OriginDescentPlan(OneStagePlan):
 
     def describe(self) -> Mapping[str, Any]:
         return {"steps": self.gradients.times, "step": self.step}
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return self.gradients.mechanism.exact_bits(source)
 
     def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
         origin, ball = np.zeros(self.domain.dim), self.domain.radius_bound

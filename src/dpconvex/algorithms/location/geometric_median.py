@@ -50,28 +50,21 @@ from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 
-BOOSTS = ("descent", "stable_sgd", "fixed_order", "none")
-"""Ways to refine the center."""
+BOOSTS = ("descent", "stable_sgd", "fixed_order", "none")  # Ways to refine the center
 _ORDERS: dict[str, Order] = {"stable_sgd": "random", "fixed_order": "fixed"}
-EXACT_UP_TO = 5000
-"""Largest n whose near points are all counted by the center stage."""
-SCORED_RECORDS = 20_000
-"""Least number of records that the radius stage reads."""
-CENTER_RECORDS = 4000
-"""Least number of records that the center stage reads before a refinement."""
+EXACT_UP_TO = 5000  # Largest n whose near points are all counted by the center stage
+SCORED_RECORDS = 20_000  # Least number of records that the radius stage reads
+CENTER_RECORDS = 4000  # Least number of records that the center stage reads before a refinement
 MARGIN, ROUGH, SEARCH = 166.0, 66.0, 400.0
 """Budgets times n that suffice: for the test (its margin is then a quarter of n), for a center whose noise is half a
 radius (times the root of d), and for the search (its noise is then a tenth of n)."""
 FEW_RECORDS = 1000
 """Below so many, search and center fail too often with `SHARES` (1 to 3 of 8 runs at 500): each gets what it needs."""
-LEVEL = 0.65
-"""Default level. At 1,000 records it finds the smaller radius more often than the paper's 0.775."""
-FALLBACK_RADIUS = 0.2
-"""Effective radius, as a share of R, that refinement presumes when there is no center."""
+LEVEL = 0.65  # Default level. At 1,000 records it finds the smaller radius more often than the paper's 0.775.
+FALLBACK_RADIUS = 0.2  # Effective radius, as a share of R, that refinement presumes when there is no center
 FAILURE = 0.1
 """Share of delta for the lemmas of the center that may fail."""
-MOST_RECORDS = 2**26
-"""Largest n that is planned for."""
+MOST_RECORDS = 2**26  # Largest n that is planned for
 
 THEOREM = (
     "Private geometric median in nearly-linear time (Kumar, Liu, Tian and Yang 2025): groups for random indices, tight "

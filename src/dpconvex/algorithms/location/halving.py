@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -29,19 +29,18 @@ from dpconvex.algorithms import recorded
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart, check
 from dpconvex.algorithms.location.baselines import MOST_STEPS
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, fallback
-from dpconvex.algorithms.location.noisy_descent import GradientStage, NoisyGradients, plan_descent
+from dpconvex.algorithms.location.noisy_descent import NoisyGradients, OfGradients, plan_descent
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import AboveThreshold, Planned
+from dpconvex.mechanisms import AboveThreshold
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 
-RADIUS = "radius by all pairs"
-MAX_RECORDS = 50_000
-"""Most records: a few minutes for 50 coordinates."""
-SHIFT, PRINTED = 18.0, 3.0
-"""Of the threshold; the printed sensitivity."""
+MAX_RECORDS = 50_000  # Most records: a few minutes for 50 coordinates
+SHIFT, PRINTED = 18.0, 3.0  # Of the threshold; the printed sensitivity
+FAILURE = 0.05
+"""Probability behind the shift, as the papers report; a usual delta lifts the threshold above n for 1,000 records."""
 RADIUS_SHARE, START_SHARE, START_STEPS = 0.1, 1 / 3, 1000
 THEOREM = "Radius finder, halving and noisy gradient descent (Haghifam, Steinke and Ullman 2024)"
 
@@ -54,13 +53,7 @@ class PairsRadius(RadiusFinder):
     grid: tuple[float, ...]  #: radii, ascending
     most: int  #: M, how many of the largest counts are averaged
     mechanism: AboveThreshold
-
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {RADIUS: self.mechanism}  # once, for the whole search
-
-    def describe(self) -> Mapping[str, Any]:
-        return {"radius_epsilon": self.mechanism.epsilon, "radius_threshold": self.mechanism.threshold}
+    label: ClassVar[str] = "radius by all pairs"
 
     def queries(self, points: FloatArray) -> FloatArray:
         """Mean of the M largest numbers of neighbors within each radius, shape (T,). Private: not for release."""
@@ -73,14 +66,14 @@ class PairsRadius(RadiusFinder):
 
     def find(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FoundRadius:
         other = source.generator().integers(len(self.grid))
-        index = self.mechanism.release(self.queries(points), RADIUS, source, ledger)
+        index = self.mechanism.release(self.queries(points), self.label, source, ledger)
         found = index < len(self.grid)
         return FoundRadius(self.grid[index if found else int(other)], not found)
 
 
 @final
 @dataclass(frozen=True)
-class HalvingCenter(GradientStage, CenterFinder):
+class HalvingCenter(OfGradients, CenterFinder):
     """Public constants of the rounds of halving."""
 
     domain: PointDomain
@@ -108,21 +101,15 @@ def plan_radius(
     epsilon: float,
     *,
     gamma: float = 0.75,
-    beta: float = 0.05,
     unit: Unit = Unit.RECORD,
 ) -> PairsRadius:
-    """Plan a pure search for a ball that holds a share `gamma` in [1/2, 1] of at most `MAX_RECORDS` points.
-
-    `beta` is the failure probability behind the threshold's shift: 0.05 reproduces what the papers report, while one
-    as small as a usual delta lifts the threshold above n for a thousand records.
-    """
+    """Plan a pure search for a ball that holds a share `gamma` in [1/2, 1] of at most `MAX_RECORDS` points."""
     if _validate.integer("n", n, at_least=1) > MAX_RECORDS:
         raise InvalidParameterError("n", n, f"must be at most {MAX_RECORDS}", "It compares all pairs of records")
     _validate.real("gamma", gamma, at_least=0.5, at_most=1.0)
-    _validate.real("beta", beta, above=0.0, below=1.0)
     grid = tuple(radius for radius in domain.grid.tolist() if radius <= 2 * domain.radius_bound)
     most = math.ceil(gamma * n)
-    threshold = most + SHIFT / epsilon * math.log(2 * len(grid) / beta)
+    threshold = most + SHIFT / epsilon * math.log(2 * len(grid) / FAILURE)
     sensitivity = Sensitivity(PRINTED, "absolute", "mean of the M largest counts: 1 + n / M <= 3", unit=unit)
     return PairsRadius(grid, most, AboveThreshold(sensitivity, epsilon, threshold, 0.5))
 

@@ -28,11 +28,12 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.location.base import Booster, Points, Refined, Stage, WarmStart
+from dpconvex.algorithms.base import Releasing
+from dpconvex.algorithms.location.base import Booster, Points, Refined, WarmStart
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
 from dpconvex.problems.data import summation
-from dpconvex.problems.data.sources import totals
+from dpconvex.problems.data.sources.rows import totals
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import weiszfeld
 
@@ -40,16 +41,11 @@ LEMMA = "a mean of n vectors of length at most 1 changes by at most 2/n when one
 LABEL = "gradient of the mean distance"
 
 # Of `SettlingDescent`:
-REACH = 15.0
-"""T first steps are so many balls long."""
-APPROACH = 0.15
-"""Share of the steps that fall from there to the released radius; they are not averaged."""
-DECAY = 3.0
-"""Ratio of the steps' sizes from there to the end."""
-LARGEST, SPREAD = 0.5, 0.05
-"""Steps are at most so many released radii, and so small that noise moves iterates by a fraction of a radius."""
-SURPRISE = 4.0
-"""Standard deviations of a product of two gradients of noise beyond which steps are halved."""
+REACH = 15.0  # T first steps are so many balls long
+APPROACH = 0.15  # Share of the steps that fall from there to the released radius; they are not averaged
+DECAY = 3.0  # Ratio of the steps' sizes from there to the end
+LARGEST, SPREAD = 0.5, 0.05  # Steps are at most so many released radii; noise moves iterates by a fraction of one
+SURPRISE = 4.0  # Standard deviations of a product of two gradients of noise beyond which steps are halved
 
 
 @final
@@ -88,10 +84,9 @@ class NoisyGradients:
         steps: int | None = None,
         tail: float = 1.0,
     ) -> FloatArray:
-        """Take noisy steps inside a ball; return the average of the last iterates, shape (dim,).
+        """Take noisy steps from the center of a ball; return the average (dim,) of the last share `tail` of iterates.
 
-        The center is that of the ball, and the first iterate. The ledger must list `release`; `steps` are at most
-        `times`, which they are by default. The share `tail` of the iterates, in (0, 1], is averaged.
+        The ledger must list `release`; `steps` are at most `times`, which they are by default.
         """
         steps = self.times if steps is None else steps
         z, kept = np.zeros_like(center), np.zeros_like(center)  # both relative to the center
@@ -109,10 +104,7 @@ def into_ball(offset: FloatArray, radius: float) -> FloatArray:
 
 
 def mean_gradient(points: Points, anchor: FloatArray, offset: FloatArray) -> FloatArray:
-    """Return the gradient of the mean distance at ``anchor + offset``, with 0 for points that coincide with it; (dim,).
-
-    Differences are taken from the anchor first, which is exact near it. Sums are exact, so their order does not matter.
-    """
+    """Return the gradient of the mean distance at ``anchor + offset``, (dim,), by exact sums; 0 for points there."""
     parts = totals(points, points, lambda X, _: (weiszfeld.direction_parts(X, anchor, offset),))[0]
     return summation.vector(parts) / -len(points)
 
@@ -123,8 +115,8 @@ def gradient_sensitivity(n: int, dim: int, unit: Unit = Unit.RECORD) -> Sensitiv
     return Sensitivity(value, "l2", LEMMA, unit=unit)
 
 
-class GradientStage(Stage):
-    """A stage that releases nothing but noisy gradients."""
+class OfGradients(Releasing):
+    """What releases nothing but noisy gradients: a stage, or a plan."""
 
     only_sums = True
     gradients: NoisyGradients
@@ -140,7 +132,7 @@ class GradientStage(Stage):
 
 @final
 @dataclass(frozen=True)
-class Descent(GradientStage, Booster):
+class Descent(OfGradients, Booster):
     """Public constants of T noisy steps from a private warm start."""
 
     gradients: NoisyGradients  #: T of them
@@ -154,12 +146,8 @@ class Descent(GradientStage, Booster):
         return 1.5 * self.gradients.mechanism.sigma / math.sqrt(self.gradients.times)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "boost": self.name,
-            "steps": self.gradients.times,
-            "step_in_radii": self.step,
-            "averaged_share": self.tail,
-        }
+        facts = {"boost": self.name, "steps": self.gradients.times, "step_in_radii": self.step}
+        return facts | {"averaged_share": self.tail}
 
     def refine(self, points: Points, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:
         step = self.step * start.radius
@@ -179,7 +167,7 @@ def plan_descent(
 
 @final
 @dataclass(frozen=True)
-class SettlingDescent(GradientStage, Booster):
+class SettlingDescent(OfGradients, Booster):
     """Public constants of T noisy steps from a private warm start."""
 
     gradients: NoisyGradients  #: T of them

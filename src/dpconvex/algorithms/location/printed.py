@@ -8,9 +8,7 @@ Lemmas
     too often or a score is far from its mean on either data set (``5 delta/18``), the sum of weights changes by at most
     12 and the mean by at most ``400 radius / n``.
 Repairs
-    Numbers of draws are rounded up to integers. Failing draws are charged additively: the event that the printed proof
-    of FastCenter conditions on depends on the data, so it must be bounded for both data sets. The radius is handed on
-    as it is. A failed test is reported, not answered by the origin.
+    Docs, Errata, on the private-median paper: P1, U1, U5 and U8. Failing draws are charged additively.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
-from dpconvex.algorithms.location.radius_and_center import CENTER, RADIUS, TEST
+from dpconvex.algorithms.location.radius_and_center import CENTER, TEST
 from dpconvex.mechanisms import AboveThreshold, BoundedLaplaceMechanism, FailureAllowance, GaussianMechanism, Planned
 from dpconvex.privacy import Ledger, Sensitivity, Unit
 from dpconvex.problems import PointDomain
@@ -56,25 +54,16 @@ class PrintedRadius(RadiusFinder):
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
-        return {RADIUS_FAILURE: self.allowance, RADIUS: self.mechanism}  # once, for the whole search
+        return {RADIUS_FAILURE: self.allowance, **super().mechanisms}
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "radius_epsilon": self.mechanism.epsilon,
-            "radius_threshold": self.mechanism.threshold,
-            "radius_draws": self.draws,
-            "radius_queries": self.rounds,
-        }
+        return {**super().describe(), "radius_draws": self.draws, "radius_queries": self.rounds}
 
     def find(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FoundRadius:
-        """Release the first radius at which the noisy score reaches the noisy threshold, or R."""
-        coins = source.generator()
+        coins, radii = source.generator(), self.domain.grid[: self.rounds].tolist()
         self.allowance.charge(RADIUS_FAILURE, ledger)
-        session = self.mechanism.start(RADIUS, source, ledger)
-        for radius in self.domain.grid[: self.rounds].tolist():
-            if session.query(float(near_draws(points, radius, self.draws, coins).sum()) / self.draws):
-                return FoundRadius(radius, False)
-        return FoundRadius(self.domain.radius_bound, True)
+        scores = ((r, float(near_draws(points, r, self.draws, coins).sum()) / self.draws) for r in radii)
+        return self.first(scores, self.domain.radius_bound, source, ledger)
 
 
 @final

@@ -5,10 +5,8 @@ of random indices, and tight constants. Proofs: docs, Geometric median. Neighbor
 
 Stage 1: the radius, the scale at which most points have most others near (FastRadius)
     Pure epsilon-DP. The score of a radius rho is ``q(rho) = sum_i |{j in group(i), j != i: ||x_i - x_j|| <= rho}| /
-    (s_i - 1)`` with group sizes ``s_i``. Replacing record h changes its own term by at most 1, and each of the other
-    ``s-1`` terms of its group by at most ``1/(s-1)``: together by at most 2, for *every* partition, known or not, and
-    for all radii at once. So AboveThreshold with sensitivity 2 over the radii is pure. The noise is that of general,
-    not monotone, queries: the changes may have either sign.
+    (s_i - 1)`` with group sizes ``s_i``. Replacing a record changes all scores by at most 2, either way, for *every*
+    partition, known or not: AboveThreshold for general, not monotone, queries.
 Stage 2: the center, the weighted mean of the points that have most others near (FastCenter)
     Given a released radius rho, the test is mu_t-GDP and the center mu_c-GDP, except with probability delta_1 (the test
     errs by more than its margin) plus delta_2 (groups mislead; 0 for exact counts). With ``f_i`` members of i's group
@@ -17,17 +15,15 @@ Lemma 1 (weights)
     The own weight changes by at most 1, each other weight of the group by at most ``1 / width_s``. So these change
     together by at most ``S = (s-1) / width_s <= 1 / (high - low)``, and ``Z = sum p_i`` by at most ``S + 1``.
 Lemma 2 (geometry)
-    A record of positive weight has more than ``n/2 + 1`` points within 2 rho: with exact counts because
-    ``floor = n/2 + 1``; with groups except with probability delta_2 (Lemma 4). Two such records, even one from each of
-    two neighboring data sets, are within 4 rho.
+    A record of positive weight has more than ``n/2 + 1`` points within 2 rho (Lemma 4). Two such records, even one
+    from each of two neighboring data sets, are within 4 rho.
 Lemma 3 (mean)
     ``m = sum p_i x_i / Z`` moves by at most ``4 rho (S + 1) / max(Z, Z')`` wherever both Z are positive. The released
     z, a noisy Z less a margin that noise exceeds with probability delta_1, is at most ``max(Z, Z')`` in all other
     cases; a run goes on only if ``z > S + 1``, and then noise is scaled to ``4 rho (S + 1) / z``.
 Lemma 4 (groups)
     `least_group` makes it improbable, ``delta_2 / (2 n)`` at most, that a record with few near points has many in its
-    group: one union over both data sets. The coins must be fresh: independent of the data and of the radius. Every
-    group must have that size.
+    group, over both data sets. The coins must be fresh: independent of the data and of the radius.
 Samples
     A stage may read a random sample of records, chosen by position and coins. For fixed coins a replaced record is in
     it or not, so all lemmas hold with n the size of the sample. No amplification is claimed.
@@ -63,22 +59,18 @@ from dpconvex.problems.data.points import (
 )
 from dpconvex.randomness import BitSource
 
-RADIUS = "effective radius"
 RADIUS_LEMMA = (
     "the sum over records of the share of the others in their group within a radius changes by at most 2: the replaced "
     "record's own share by at most 1, those of the others in its group together by at most 1"
 )
 RADIUS_SENSITIVITY = 2.0
 TEST, CENTER, COARSE, FAILURE = "weight of the crowd", "centre of the crowd", "coarse centre", "failing lemmas"
-LEVEL = 0.25
-"""Share of records that the crowd must weigh, by its private lower bound."""
+LEVEL = 0.25  # Share of records that the crowd must weigh, by its private lower bound
 COARSE_UNITS = 2.0**20
 COARSE_SENSITIVITY = 2.0**-5
 """Claimed in coarse units, where the truth is 2^-20: it makes the grid fine enough and the range wide enough."""
-COARSE_SHARE = 2.0**-10
-"""Of the center's mu that the coarse center spends."""
-SUMS = 1 + 1e-7
-"""What rounding adds to differences of sums of weights."""
+COARSE_SHARE = 2.0**-10  # Of the center's mu that the coarse center spends
+SUMS = 1 + 1e-7  # What rounding adds to differences of sums of weights
 
 
 @final
@@ -92,43 +84,26 @@ class GroupedRadius(RadiusFinder):
     sample: int  #: records that are read, chosen by position and coins
     only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {RADIUS: self.mechanism}  # once, for the whole search
-
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "radius_epsilon": self.mechanism.epsilon,
-            "radius_threshold": self.mechanism.threshold,
-            "radius_group_size": self.group_size,
-            "radius_sample": self.sample,
-            "radius_queries": len(self.domain.grid) - 1,
-        }
+        facts = {"radius_group_size": self.group_size, "radius_sample": self.sample}
+        return {**super().describe(), **facts, "radius_queries": len(self.domain.grid) - 1}
 
     def find(self, points: Points, source: BitSource, ledger: Ledger) -> FoundRadius:
-        """Release the first radius at which the noisy score reaches the noisy threshold."""
         grid = self.domain.grid
         coins = source.generator()
         points = sample_of(points, self.sample, coins)
         scores = covered_shares(points, Groups.random(self.sample, self.group_size, coins), grid)
-        session = self.mechanism.start(RADIUS, source, ledger)
-        for radius, score in zip(grid[:-1].tolist(), scores[:-1].tolist(), strict=True):
-            if session.query(score):
-                return FoundRadius(radius, False)
-        return FoundRadius(float(grid[-1]), True)
+        pairs = zip(grid[:-1].tolist(), scores[:-1].tolist(), strict=True)
+        return self.first(pairs, float(grid[-1]), source, ledger)
 
 
 @final
 @dataclass(frozen=True)
 class Ramp:
-    """How counts become weights: 0 up to `floor`, 1 from ``floor + width``, by group size.
+    """How counts become weights: 0 up to `floor`, 1 from ``floor + width``, by group size."""
 
-    Weights leave 0 and reach 1 at the shares `low` and `high` of a group; `low` is one half and a record more where
-    counts are exact.
-    """
-
-    low: float
-    high: float
+    low: float  #: share of a group at which weights leave 0; one half and a record more where counts are exact
+    high: float  #: share at which they reach 1
     exact: bool
 
     def floor(self, size: float | AnyArray) -> FloatArray:
@@ -248,10 +223,9 @@ def plan_radius(
     sample: int | None = None,
     unit: Unit = Unit.RECORD,
 ) -> GroupedRadius:
-    """Fix the constants of stage 1, which can be used alone, for a pure epsilon.
+    """Fix the constants of stage 1 for a pure epsilon; `level` is the share of others near a record on average.
 
-    `level` is the share of the others that must be near a record on average, in (0, 1). Groups of all n records have
-    exact scores, in time quadratic in n. All records are read, or a `sample`.
+    Groups of all n records have exact scores, in time quadratic in n. All records are read, or a `sample`.
     """
     _validate.integer("n", n, at_least=2)
     _validate.real("level", level, above=0.0, below=1.0)
@@ -283,9 +257,8 @@ def plan_center(
     """Fix the constants of stage 2, which reads n records; up to `exact_up_to` of them counts are exact.
 
     `failure` is the probability of both failures together; exact counts leave all of it to the margin of the test.
-    `level` is the share of points near each other that the radius was asked for: groups' weights begin a little below.
     """
-    low = min(max(level - 0.05, 0.55), 0.7)
+    low = min(max(level - 0.05, 0.55), 0.7)  # the radius was asked for `level`: weights begin a little below
     size = least_group(n, failure / 2, low)
     exact = n <= exact_up_to or len(group_sizes(n, size)) == 1
     ramp = Ramp(0.5 + 1 / n, 0.75, True) if exact else Ramp(low, min(low + 0.2, 0.85), False)

@@ -15,9 +15,8 @@ Lemma
     Phases compose to the root of the sum of squares; in a single pass every record is visited in one phase only, so
     each phase may spend the whole budget.
 Rounding
-    Iterates are kept relative to the ball's center, which is subtracted from each record by itself. A step errs by at
-    most ``u (d + 20)(ball + 2 eta)``, u = 2^-53, on either data set, and errors do not grow on the way, as every step
-    takes distance D to at most ``max(D, 2 eta)``: ``2 T`` times that joins the sensitivity, averaging included.
+    A step relative to the ball's center errs by at most ``u (d + 20)(ball + 2 eta)``, u = 2^-53, on either data set.
+    Errors do not grow on the way: ``2 T`` times that joins the sensitivity, averaging included.
 """
 
 from __future__ import annotations
@@ -70,10 +69,7 @@ class Phase:
     def average(
         self, points: FloatArray, visits: AnyArray, center: FloatArray, z: FloatArray, size: float
     ) -> FloatArray:
-        """Walk, without noise; return the average of the kept iterates, relative to the center of the ball.
-
-        `visits` are rows of the points, z is the start less the center, and `size` is the unit of lengths.
-        """
+        """Walk from `z`, without noise; return the average of the kept iterates, both relative to the ball's center."""
         from dpconvex.solvers._loops import walk
 
         return walk(points, visits, center, z.copy(), self.step * size, self.ball * size, self.first, COINCIDENT)
@@ -108,8 +104,11 @@ class StableSgd(Booster):
 
     @property
     def deviation(self) -> float:
+        from scipy.stats import poisson
+
         last = self.phases[-1]  # for a ball of two radii
-        return 2 * last.sensitivity(last.uses or _likely_uses(last.steps, self.n)) * last.mechanism.sigma
+        uses = last.uses or int(poisson.isf(1 / (2 * self.n), last.steps / self.n)) + 1  # likely the most visits
+        return 2 * last.sensitivity(uses) * last.mechanism.sigma
 
     def describe(self) -> Mapping[str, Any]:
         return {
@@ -154,8 +153,7 @@ def plan_stable_sgd(
 ) -> StableSgd:
     """Plan phases of equal length that together spend `mu`, step sizes falling by 4 from one to the next.
 
-    A fixed order needs less noise: in one pass every record is visited once. Step sizes of the first phase sum to
-    ``travel / phases`` balls; the share `tail` of a phase's iterates, from the last backwards, is averaged.
+    Those of the first sum to ``travel / phases`` balls; the share `tail` of a phase's last iterates is averaged.
     """
     _validate.choice("order", order, ("fixed", "random"))
     _validate.integer("phases", phases, at_least=1)
@@ -196,15 +194,11 @@ def plan_printed(
     steps: int | None = None,
     unit: Unit = Unit.RECORD,
 ) -> StableSgd:
-    """Plan Algorithm 4 with the constants of the paper.
+    """Plan Algorithm 4 with the constants of the paper; T = `steps`, by default n, is rounded up to some ``2^K - 1``.
 
-    The paper leaves the step size to an optimum at which nothing moves; this takes what did best in its own
-    experiments, ``ball / (16 sqrt(T))`` (random order) and ``ball / (4 sqrt(T))`` (fixed). Repaired: the balls of later
-    phases have the radius of the noise that separates their start from the point they must hold (Lemma 13).
-
-    In random order, the algorithm as listed, visits beyond ``m = 3 (T/n + log(8/delta))`` of a record fail with
-    probability at most ``delta / 8``, which is charged; the fixed order is Remark 1. T = `steps`, by default n, is
-    rounded up to the next ``2^K - 1``.
+    Steps are those of its experiments (the stated optimum moves nothing). Repaired: the balls of later phases have the
+    radius of the noise that separates their start from the point they must hold (Lemma 13). In random order, visits
+    beyond m of a record fail with probability at most ``delta / 8``, which is charged; the fixed order is Remark 1.
     """
     _validate.choice("order", order, ("fixed", "random"))
     _validate.integer("n", n, at_least=1)
@@ -233,10 +227,3 @@ def plan_printed(
 
     allowance = FailureAllowance(delta / 8, "Chernoff bound on visits, coins apart from the data (Lemma 10)", unit)
     return StableSgd(n, order, tuple(map(phase, range(1, count + 1))), allowance if order == "random" else None)
-
-
-def _likely_uses(steps: int, n: int) -> int:
-    """Return the largest number of visits of a record that uniform draws are likely to have."""
-    from scipy.stats import poisson
-
-    return int(poisson.isf(1 / (2 * n), steps / n)) + 1

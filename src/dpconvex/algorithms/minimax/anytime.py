@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -78,12 +78,19 @@ class AnytimePlan(base.VertexSamplingPlan):
     @cached_property
     def picks(self) -> Mapping[int, NDArray[np.int64]]:
         """For each time of a fresh query point, and T for the output, the iterates that its draws come from."""
-        return _picks(self.shape, self.coins)
+        shape, generator = self.shape, np.random.default_rng(self.coins)  # public: the picks are no secret
+        wanted = {t: shape.K for t in range(1, shape.T) if t <= shape.q or t % shape.q == 0}
+        wanted[shape.T] = shape.output
+        charge(10 * len(wanted) + sum(wanted.values()) / 4)
+        return {t: generator.integers(1, t + 1, size=count) for t, count in wanted.items()}
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """Batch sizes, shape (T - 1,)."""
-        return _sizes(self.problem.n, self.shape, self.constants, self.picks)
+        n, T = self.problem.n, self.shape.T
+        if self.constants == "paper":
+            return np.full(T - 1, n // T)
+        return base.batch_sizes(n, np.sqrt(np.maximum(exposures(T, self.picks), 1.0)))
 
     @cached_property
     def sampling(self) -> VertexSampling:
@@ -128,25 +135,11 @@ class AnytimePlan(base.VertexSamplingPlan):
         return self.finish(point.dense(), np.ones(1), source)
 
 
-def _picks(shape: Shape, coins: int) -> dict[int, NDArray[np.int64]]:
-    generator = np.random.default_rng(coins)  # public: the picks are no secret
-    wanted = {t: shape.K for t in range(1, shape.T) if t <= shape.q or t % shape.q == 0}
-    wanted[shape.T] = shape.output
-    charge(10 * len(wanted) + sum(wanted.values()) / 4)
-    return {t: generator.integers(1, t + 1, size=count) for t, count in wanted.items()}
-
-
 def exposures(T: int, picks: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int64]:
     """Return, for each of the T - 1 batches, how many draws come from an iterate after it; picks as the plan's."""
     counts = np.bincount(np.concatenate(list(picks.values())), minlength=T + 2)
     after = counts.sum() - np.cumsum(counts)  # draws from iterates above each index
     return after[1:T]
-
-
-def _sizes(n: int, shape: Shape, constants: str, picks: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int64]:
-    if constants == "paper":
-        return np.full(shape.T - 1, n // shape.T)
-    return base.batch_sizes(n, np.sqrt(np.maximum(exposures(shape.T, picks), 1.0)))
 
 
 @recorded("anytime_mirror_descent")
@@ -175,16 +168,10 @@ def plan(
     base.require_single(problem, "Algorithm 5")
     if not math.isfinite(problem.smoothness) or problem.n < 2:
         raise InvalidParameterError("problem", problem.name, "must be smooth, with n >= 2", "Use Algorithm 1")
-    for name, value, least in (
-        ("iterations", iterations, 2),
-        ("samples", samples, 1),
-        ("period", period, 1),
-        ("output_samples", output_samples, 1),
-    ):
-        if value is not None:
-            _validate.integer(name, value, at_least=least)
-    if step is not None:
-        _validate.real("step", step, above=0.0)
+    _validate.optional(_validate.integer, {"iterations": iterations}, at_least=2)
+    counts = {"samples": samples, "period": period, "output_samples": output_samples}
+    _validate.optional(_validate.integer, counts, at_least=1)
+    _validate.optional(_validate.real, {"step": step}, above=0.0)
     if period is not None and iterations is not None and period > iterations:
         raise InvalidParameterError("period", period, f"must be at most iterations={iterations}")
     with within_floats(problem.name):
@@ -197,16 +184,15 @@ def plan(
             what = f"must lie between the period {shape.q} and n={problem.n}"
             raise InvalidParameterError("iterations", shape.T, what)
         base.affordable(problem.n, shape.T)
-        picks = _picks(shape, coins)
-        exposed = exposures(shape.T, picks)
-        sizes = _sizes(problem.n, shape, constants, picks)
+        draft = AnytimePlan(problem, privacy, constants, shape, best, coins)
+        exposed, sizes = exposures(shape.T, draft.picks), draft.sizes
         if privacy.pure:
             cap = privacy.epsilon / (problem.spread[0] * max(float((exposed / sizes).max()), 1e-300))
         else:
             rho = largest_rho(privacy.epsilon, privacy.delta)
             cap = math.sqrt(8 * rho / max(float((exposed / sizes**2).max()), 1e-300)) / problem.spread[0]
         tau = min(step or best, cap / ENLARGEMENT**2 * (1 - 1e-6))
-        return AnytimePlan(problem, privacy, constants, shape, tau, coins)
+        return replace(draft, step=tau)
 
 
 def _moments(problem: SimplexSaddle, K: int) -> tuple[float, float]:

@@ -114,6 +114,18 @@ class VertexSamplingPlan(SaddlePlan):
         return self.sampling.start(self.label, source, Ledger(self.privacy, self.releases))
 
 
+def drawn(session: VertexSession, state: list[FloatArray], count: int) -> list[NDArray[np.int64]]:
+    """Draw `count` vertices of each block; a block of one vertex needs no draw."""
+    return [session.draw(s, count) if len(s) > 1 else np.zeros(count, np.int64) for s in state]
+
+
+def require_printed(epsilon: float, delta: float) -> None:
+    """Raise `InvalidParameterError` unless the printed steps of the saddle-point paper apply."""
+    if delta <= 0 or epsilon >= 8 * math.log(1 / delta):
+        what = "needs delta > 0 and epsilon < 8 log(1/delta)"
+        raise InvalidParameterError("constants", "paper", what, "Use constants='calibrated'")
+
+
 def range_budget(privacy: PrivacyParams) -> float:
     """Return what the ranges of all draws may add up to (pure promises), or their squares to the square of (zCDP)."""
     return privacy.epsilon if privacy.pure else math.sqrt(8 * largest_rho(privacy.epsilon, privacy.delta))
@@ -140,11 +152,7 @@ def affordable(n: int, iterations: float) -> None:
 
 
 def batch_sizes(n: int, weights: FloatArray) -> NDArray[np.int64]:
-    """Return sizes (T,) of disjoint batches of n records, nearly proportional to positive `weights` (T,).
-
-    The smallest ratio ``size_r / weights_r`` decides about privacy, so sizes are ``ceil(level weights_r)`` for the
-    largest level that n records allow.
-    """
+    """Return sizes ``ceil(level weights_r)`` of disjoint batches of n records, for the largest level they allow."""
     if len(weights) > n:
         raise InvalidParameterError("iterations", len(weights), f"must be at most n={n}", "Use fewer iterations")
     low, high = 0.0, n / float(weights.sum())

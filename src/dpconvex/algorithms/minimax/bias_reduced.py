@@ -9,15 +9,14 @@ Lemma
     ``step_b kappa spread_b/|B_r|``; each later draw is ``eta^2/8``-zCDP, and ``sum_{t > r} (2^(N_t + 1) + 1)`` draws a
     block follow batch r (the last step draws for the output only).
 Repairs
-    E1: y ascends. E2: the weight of the difference is ``1/P[N]``. E3: the printed sensitivity is too small by 1.6 to 2
-    (``kappa`` here is exact). The output averages the iterates whose gradients were taken, and the last. The prediction
-    is the order of Theorem 3.14 with constant 1 (docs, Saddle points: the other methods).
+    Errata E1 to E3 (``kappa`` here is exact). The output averages the iterates whose gradients were taken, and the
+    last. The prediction is the order of Theorem 3.14 with constant 1 (docs, Saddle points: the other methods).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -41,8 +40,6 @@ LEMMA = (
     "them by one vector of range at most step * kappa * spread / batch size"
 )
 MOST_STEPS = 20_000
-
-Draws = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 @final
@@ -116,16 +113,12 @@ class BiasReducedPlan(base.VertexSamplingPlan):
         state: list[FloatArray] = [np.zeros(problem.dx), np.zeros(problem.dy)]  # log x^t, log y^t: never leave the run
         output = [np.zeros_like(s) for s in state]
 
-        def draw(count: int) -> Draws:
-            x, y = (session.draw(s, count) if len(s) > 1 else np.zeros(count, np.int64) for s in state)
-            return x, y
-
         for level, rows in zip(self.levels.tolist(), (*base.batch_slices(self.sizes), None), strict=True):
             gradients = ()
             if rows is not None:
-                vertices = draw(2 ** (level + 1))
+                vertices = base.drawn(session, state, 2 ** (level + 1))
                 gradients = bias_reduced_sums(problem, records, rows, vertices, self.budget.M, self.antithetic)
-            for total, vertex in zip(output, draw(1), strict=True):
+            for total, vertex in zip(output, base.drawn(session, state, 1), strict=True):
                 total[vertex] += 1.0
             if rows is not None:
                 scale = 1 / (rows.stop - rows.start)
@@ -136,12 +129,11 @@ class BiasReducedPlan(base.VertexSamplingPlan):
 
 
 def bias_reduced_sums(
-    problem: SimplexSaddle, records: Any, rows: slice, vertices: Draws, M: int, antithetic: bool
+    problem: SimplexSaddle, records: Any, rows: slice, vertices: Sequence[NDArray[np.int64]], M: int, antithetic: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Return Algorithm 2's combination of the sums of clipped gradients over `rows`, in x (dx,) and y (dy,).
+    """Return Algorithm 2's combination of sums of clipped gradients at averages of ``2^(N+1)`` vertices, (dx,), (dy,).
 
-    `vertices` are ``2^(N+1)`` draws of x and of y. Gradients are taken at the average of all, of the first half
-    (antithetic: each half), and at the first. The weight of the difference is ``(2 - 2^-M) 2^N = 1/P[N]`` (erratum E2).
+    The weight of the difference is ``(2 - 2^-M) 2^N = 1/P[N]`` (erratum E2).
     """
     half = len(vertices[0]) // 2  # 2^N
 
@@ -187,11 +179,8 @@ def draw_levels(U: float, M: int, coins: int) -> NDArray[np.int64]:
 
 
 def draws_after(levels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each of the T - 1 batches, the draws of one block that follow it, at levels (T,).
-
-    Step t draws ``2^(N_t + 1)`` vertices for its gradient, and one for the output; the last only that one.
-    """
-    draws = 2 ** (levels + 1) + 1
+    """Return, for each of the T - 1 batches, the draws of one block that follow it, at levels (T,)."""
+    draws = 2 ** (levels + 1) + 1  # for a gradient, and for the output
     draws[-1] = 1
     return (draws.sum() - np.cumsum(draws))[:-1]
 
@@ -218,11 +207,8 @@ def plan(
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     _validate.integer("coins", coins, at_least=0)
-    if truncation is not None:
-        _validate.integer("truncation", truncation, at_least=0)
-    for name, value in (("budget", budget), ("step", step)):
-        if value is not None:
-            _validate.real(name, value, above=0.0)
+    _validate.optional(_validate.integer, {"truncation": truncation}, at_least=0)
+    _validate.optional(_validate.real, {"budget": budget, "step": step}, above=0.0)
     if not math.isfinite(problem.second_smoothness) or not any(problem.spread) or problem.n < 8:
         what = "must be second-order-smooth, depend on its records, and have n >= 8"
         raise InvalidParameterError("problem", problem.name, what, "Use Algorithm 1")
@@ -255,12 +241,9 @@ def plan(
 
 
 def order_of_gap(problem: SimplexSaddle, M: int, antithetic: bool, T: int, steps: tuple[float, float]) -> float:
-    """Return the regret with the second moment that is typical, and the bias, of T steps.
-
-    The second moment of antithetic gradients does not grow with M (specification, 5.4).
-    """
+    """Return the regret with the second moment that is typical, and the bias, of T steps."""
     total = 4 * min(2 * problem.second_smoothness / 2**M, 2 * max(problem.lipschitz))
-    growth = 1.0 if antithetic else 1.0 + M / 2
+    growth = 1.0 if antithetic else 1.0 + M / 2  # of the second moment (specification, 5.4)
     for d, step, L in zip((problem.dx, problem.dy), steps, problem.lipschitz, strict=True):
         if d > 1 and L > 0:
             total += 2 * math.log(d) / (step * T) + 2.5 * step * L**2 * growth if step > 0 else math.inf
@@ -270,10 +253,7 @@ def order_of_gap(problem: SimplexSaddle, M: int, antithetic: bool, T: int, steps
 def calibrated(
     problem: SimplexSaddle, budget: float, pure: bool, antithetic: bool | None, M: int | None, U: float | None
 ) -> Budget:
-    """Return what minimizes `order_of_gap` under the zCDP accountant, where M and U are not fixed by the caller.
-
-    `budget` is ``sqrt(8 rho)``, with `pure` epsilon; `antithetic` None: for M > 0.
-    """
+    """Return what minimizes `order_of_gap`; `budget` is ``sqrt(8 rho)``, with `pure` epsilon."""
     ell, L = math.log(problem.dx) + math.log(problem.dy), max(problem.lipschitz)
     best: tuple[float, Budget] | None = None
     for level in [M] if M is not None else range(9):
@@ -299,9 +279,7 @@ def calibrated(
 
 def printed(problem: SimplexSaddle, epsilon: float, delta: float, M: int | None, U: float | None) -> Budget:
     """Return Theorem 3.14's M, U, tau and alpha: the largest M with ``2^M <= sqrt(U(M))``, where none are given."""
-    if not delta > 0 or not epsilon < 8 * math.log(1 / delta):
-        what = "needs delta > 0 and epsilon < 8 log(1/delta)"
-        raise InvalidParameterError("constants", "paper", what, "Use constants='calibrated'")
+    base.require_printed(epsilon, delta)
     ell, logd = math.log(problem.dx) + math.log(problem.dy), math.log(1 / delta)
     L0, L1, L2 = max(problem.spread) / 4, problem.smoothness, problem.second_smoothness
 

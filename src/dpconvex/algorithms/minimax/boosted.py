@@ -139,7 +139,7 @@ class BoostedPlan(SaddlePlan):
         each = m // total
 
         def solve(name: str, section: SaddleSection) -> SaddleResult:
-            plan = _on(plans[name], section)
+            plan: SaddlePlan = replace(cast(Any, plans[name]), problem=section)  # it depends on no record
             for _ in plan.releases:
                 ledger.record(next(planned))
             return plan.run(records, source)
@@ -165,11 +165,6 @@ class BoostedPlan(SaddlePlan):
         above = max(self.problem.value_sum(records, rows, xs[0], y) for y in ys)
         below = min(self.problem.value_sum(records, rows, x, ys[0]) for x in xs)
         return (above - below) / m
-
-
-def _on(plan: SaddlePlan, section: SaddleSection) -> SaddlePlan:
-    """Return the plan of one piece for another piece of its size: nothing in it depends on which records these are."""
-    return replace(cast(Any, plan), problem=section)
 
 
 @recorded("boosted_mirror_descent")
@@ -203,9 +198,7 @@ def plan(
         base or (_PRINTED_BASE if paper else _BASES[tuning]),
         responder or (_PRINTED_ANSWER if paper else _respond),
     )
-    for name, value in (("candidates", candidates), ("answers", answers)):
-        if value is not None:
-            _validate.integer(name, value, at_least=1)
+    _validate.optional(_validate.integer, {"candidates": candidates, "answers": answers}, at_least=1)
     many = paper or tuning == "bound"
     count = candidates or (math.ceil(math.log2(4 / failure)) if many else max(2, math.ceil(math.log(4 / failure, 100))))
     replies = answers or (math.ceil(math.log2(8 * count / failure)) if many else 2)

@@ -1,11 +1,10 @@
 r"""Private Frank-Wolfe over a simplex or polytope: with full gradients, and in one pass with variance reduction.
 
-One pass over binary trees (Asi, Feldman, Koren and Talwar 2021)
+One pass over binary trees (Asi, Feldman, Koren and Talwar 2021; reconstructed)
     Phase t walks a binary tree of depth t in depth-first order. The root estimates the gradient at the present point
     from a fresh batch; a left child copies its parent's point and estimate; a right child takes the present point and
-    adds the *difference* of gradients there and at its parent's point, from a fresh batch. At each of the ``2^t``
-    leaves a vertex is drawn by the exponential mechanism, and a Frank-Wolfe step is taken. Reconstructed: the
-    saddle-point paper only cites the method.
+    adds the *difference* of gradients there and at its parent's point, from a fresh batch. At each leaf a vertex is
+    drawn, and a Frank-Wolfe step is taken.
 Guarantee
     (epsilon, delta), or pure epsilon, for neighbors that replace one record.
 Lemma, full gradients (Talwar, Thakurta and Zhang 2015)
@@ -16,12 +15,10 @@ Lemma, one pass
     leaves below by one vector of range ``spread/b``, b the node's batch; a difference of two gradients by one of range
     ``kappa spread/b``, where ``kappa spread`` is the smaller of ``2 spread`` (both are clipped) and of ``drift`` times
     the way between the two points. That way is public: the steps of the left subtree, each at most ``2 * 2/(k + 2)``
-    in l1. So ``2^(t-s)`` draws have range ``c kappa spread/b``: zCDP ``2^(t-s) (c kappa spread/b)^2/8``. The theorem's
-    constants rest on such a bound silently (erratum E10); there is never less noise than the lemma allows.
+    in l1. So ``2^(t-s)`` draws have range ``c kappa spread/b``: zCDP ``2^(t-s) (c kappa spread/b)^2/8`` (erratum E10).
 Bounds
-    Full gradients, with f L1-smooth in the l1 norm: ``E excess <= 8 L1/(T + 2) + log(d)/c`` on the data. One pass, for
-    the distribution of the records: ``8 L1/(S + 2) + log(d)/c + 4 L sqrt(2 log(2 d) (1/b_0 + sum_s kappa_s^2/b_s))``
-    for S leaves (Hoeffding).
+    Full gradients: docs, Saddle points: the other methods. One pass, for the distribution of the records and S leaves:
+    ``8 L1/(S + 2) + log(d)/c + 4 L sqrt(2 log(2 d) (1/b_0 + sum_s kappa_s^2/b_s))`` (Hoeffding).
 """
 
 from __future__ import annotations
@@ -105,7 +102,7 @@ class FrankWolfePlan(base.VertexSamplingPlan):
 
 
 def _typical(problem: SimplexSaddle, steps: int, scale: float) -> float:
-    """The bound with a share of the worst curvature."""
+    """The bound, ``8 L1/(T + 2) + log(d)/c``, with a share of the worst curvature."""
     return 8 * problem.smoothness / CURVATURE_DIVISOR / (steps + 2) + math.log(problem.dx) / scale
 
 
@@ -128,8 +125,7 @@ def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = 
     """
     check_relation(privacy)
     _require_smooth(problem)
-    if steps is not None:
-        _validate.integer("steps", steps, at_least=1)
+    _validate.optional(_validate.integer, {"steps": steps}, at_least=1)
     spread, ell, smoothness = rounded_spread(problem), math.log(problem.dx), problem.smoothness
     budget = base.range_budget(privacy)
 
@@ -170,23 +166,15 @@ class Node:
 
 @cache
 def walk(phases: int) -> tuple[tuple[Node, int], ...]:
-    """Return, in the order of the walk, every node that reads records, and the number of copies that follow it.
-
-    A node of depth s in phase t is followed by ``t - s`` left children, which copy it, down to a leaf.
-    """
+    """Return, in the order of the walk, every node that reads records, and how many left children copy it."""
     found: list[tuple[Node, int]] = []
     for t in range(1, phases + 1):
         found.append((Node(t, 0), t))
         for leaf in range(1, 2**t):
             zeros = (leaf & -leaf).bit_length() - 1  # the leaf's path ends with 1 followed by so many left turns
-            moved = sum(2 * _share(k) for k in range(len(found) - 2**zeros, len(found)))  # its left sibling's leaves
+            moved = sum(4 / (k + 2) for k in range(len(found) - 2**zeros, len(found)))  # its left sibling's leaves
             found.append((Node(t, t - zeros, min(2.0, moved)), zeros))
     return tuple(found)
-
-
-def _share(step: int) -> float:
-    """Return the share of the way to the drawn vertex, at step 0, 1, ..."""
-    return 2 / (step + 2)
 
 
 @final
@@ -245,7 +233,7 @@ class VarianceReducedPlan(base.VertexSamplingPlan):
                 estimate = estimates[s - 1] + (estimate - before)
             points[s:], estimates[s:] = [x] * (copies + 1), [estimate] * (copies + 1)
             vertex = int(session.draw(-self.score_scales[node.phase - 1] * estimate)[0])
-            x = x.plus_vertex(vertex, _share(step))
+            x = x.plus_vertex(vertex, 2 / (step + 2))
         return self.finish(x.dense(), np.ones(1), source)
 
 

@@ -56,8 +56,7 @@ DRAW_LEMMA = "a mean of n gradients, clipped record by record, moves by a vector
 MOVE_LEMMA = "a mean of n gradients, clipped record by record and centred, moves by at most sqrt(d) spread/(2n) in l2"
 MOST_STEPS, MOST_BATCHES, MOST_ROUNDS = 300, 400, 300
 # Measured on simulated games and regressions (docs, Saddle points).
-SLOPE_SHARE = 0.25
-"""Of the worst slope, that steps are chosen for unless the game is bilinear (losses on data are rarely near it)."""
+SLOPE_SHARE = 0.25  # of the worst slope, that steps are chosen for unless the game is bilinear: data rarely come near
 ERROR_SHARES = {"smooth": 0.08, "entropic": 0.3, "euclidean": 0.15}  # measured gap as a share of the bound
 
 
@@ -119,8 +118,8 @@ class GaussianDescentPlan(SaddlePlan):
         return tuple(self.mechanism.planned(LABEL, f"batch {t}") for t in range(1, self.iterations + 1))
 
     def describe(self) -> Mapping[str, Any]:
-        facts = {"geometry": self.geometry, "one_pass": self.one_pass, "iterations": self.iterations}
-        facts |= {"smooth": self.smooth}
+        names = ("geometry", "one_pass", "iterations", "smooth")
+        facts = {name: getattr(self, name) for name in names}
         return {**facts, "batch": self.batch, "steps": list(self.steps), "sigma": self.mechanism.sigma}
 
     def _run(self, records: Any, source: BitSource) -> SaddleResult:
@@ -339,21 +338,18 @@ def _largest_mean_move(problem: SimplexSaddle, block: int) -> float:
 
 @recorded("multiplicative_weights")
 def plan_multiplicative_weights(
-    problem: SimplexSaddle, privacy: PrivacyParams, *, rounds: int | None = None, learner: str | None = None
+    problem: SimplexSaddle, privacy: PrivacyParams, *, rounds: int | None = None
 ) -> MultiplicativeWeightsPlan:
     """Plan private multiplicative weights for a matrix game with both gradients dependent on the records.
 
-    `rounds` is T; default: what minimizes the bound. The `learner` is "x" or "y"; default: who has fewer vertices.
+    `rounds` is T; default: what minimizes the bound. Who has fewer vertices learns.
     """
     check_relation(privacy)
     require_delta(privacy)
     if not problem.bilinear or problem.dy == 1 or not all(problem.spread):
         raise InvalidParameterError("problem", problem.name, "must be a matrix game of private records", "Use 'sgda'")
-    if rounds is not None:
-        _validate.integer("rounds", rounds, at_least=1)
-    if learner is not None:
-        _validate.choice("learner", learner, ("x", "y"))
-    me = int(problem.dx > problem.dy) if learner is None else "xy".index(learner)
+    _validate.optional(_validate.integer, {"rounds": rounds}, at_least=1)
+    me = int(problem.dx > problem.dy)
     dims = (problem.dx, problem.dy)
     ell, L = math.log(dims[me]), problem.lipschitz[me]
     rho = largest_rho(privacy.epsilon, privacy.delta) * (1 - 1e-9)

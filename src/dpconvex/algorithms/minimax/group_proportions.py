@@ -23,13 +23,11 @@ from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.problems.data.sources import EncodedRows, totals
+from dpconvex.problems.data.sources.rows import EncodedRows, totals
 from dpconvex.problems.data.summation import Parts
 from dpconvex.randomness import BitSource
 
-BUDGET_SHARE = 0.05
-"""Part of epsilon that the proportions cost (ours): noise of about 40/epsilon records, for groups of hundreds or more.
-"""
+BUDGET_SHARE = 0.05  # of epsilon, for the proportions (ours): noise of about 40/epsilon records, for groups of hundreds
 LABEL = "number of records in each group"
 LEMMA = "a replaced record moves at most two counts of groups, by one each"
 
@@ -68,10 +66,7 @@ class GroupShares:
         return PrivacyParams(left, self.privacy.delta)
 
     def run(self, groups: AnyArray | EncodedRows, source: BitSource) -> FloatArray:
-        """Return released proportions (n_groups,), each at least `smallest`, of group numbers (n,) in the range.
-
-        They are an array, or the last targets of `EncodedRows`.
-        """
+        """Release the proportions (n_groups,) of group numbers (n,): an array, or the last targets of `EncodedRows`."""
 
         def work(_: AnyArray, y: AnyArray) -> Parts:
             return (np.bincount(y.reshape(len(y), -1)[:, -1].astype(np.intp), minlength=self.n_groups),)
@@ -142,10 +137,7 @@ class GroupProportionsPlan(Plan):
 
 @recorded("group_shares")
 def after_proportions(first: GroupShares, then: SaddlePlan, shares: tuple[float, ...]) -> GroupProportionsPlan:
-    """Return the plan of both stages: `then` is planned with ``first.rest`` for the `shares` that `first` released.
-
-    Certificates name the arguments.
-    """
+    """Return the plan of both stages: `then` is planned with ``first.rest`` for the `shares` that `first` released."""
     return GroupProportionsPlan(first, then, shares)
 
 

@@ -117,8 +117,8 @@ class VertexDescentPlan(base.VertexSamplingPlan):
 
 
 def _averages(session: VertexSession, state: list[FloatArray], count: int) -> list[SimplexPoint]:
-    """Average `count` vertices of each block; a block of one vertex needs no draw."""
-    draws = [session.draw(s, count) if len(s) > 1 else np.zeros(1, np.int64) for s in state]
+    """Average `count` vertices of each block."""
+    draws = base.drawn(session, state, count)
     return [SimplexPoint.average(vertices, len(s)) for vertices, s in zip(draws, state, strict=True)]
 
 
@@ -154,8 +154,7 @@ def plan(
     _validate.choice("tuning", tuning, ("measured", "bound"))
     if iterations is not None and _validate.integer("iterations", iterations, at_least=2) > problem.n:
         raise InvalidParameterError("iterations", iterations, f"must be at most n={problem.n}")
-    if samples is not None:
-        _validate.integer("samples", samples, at_least=1)
+    _validate.optional(_validate.integer, {"samples": samples}, at_least=1)
     if not math.isfinite(sum(problem.spread) + sum(problem.lipschitz)):
         raise InvalidParameterError("problem", problem.name, "must have bounded gradients", "Clip them")
     base.require_records(problem)

@@ -1,13 +1,8 @@
 r"""Iterations, samples, batch sizes and steps of Algorithm 1, from public facts alone.
 
-Explicit bound on the expected gap (docs, Saddle points), for blocks b of half range ``L_b`` and step ``t_b``:
-
-    sum_b [2 l_b/(t_b T) + (5/2) t_b L_b^2] + 4 bias(K) + 4 L1/T + 4 L1 sqrt(l/T)
-
-with ``l_b = log d_b``, ``l`` their sum; ``bias(K) = 0`` if gradients are affine, else the least of ``4 L2/K``,
-``4 sqrt(2) L1/sqrt(K)`` and ``2 L``. The last two terms are the price of fresh output draws; bilinear games re-use the
-query points and, with equal weights, do not pay it. With one simplex: ``l/(t T) + t L^2/2 + 2 bias(K) + 2 L1/T``, with
-``bias(K)`` at most ``2 L2/K`` or ``4 L1/sqrt(K)``. Tapered outputs have no proved bound.
+The explicit bound on the expected gap is that of the docs (Saddle points), for blocks b of half range ``L_b`` and step
+``t_b``. Bilinear games re-use the query points and, with equal weights, do not pay the price of fresh output draws.
+Tapered outputs have no proved bound.
 
 Privacy: a record of batch r enters all later scores once, so each of the ``m_r`` draws made after batch r has range at
 most ``t_b spread_b/|B_r|`` in block b, and ``max_r (m_r/|B_r|^2) sum_b (t_b spread_b)^2/8`` is the zCDP cost.
@@ -24,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms.minimax.base import affordable, batch_sizes
+from dpconvex.algorithms.minimax.base import affordable, batch_sizes, require_printed
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import SimplexSaddle
 
@@ -132,12 +127,9 @@ class Bound:
         )
 
     def steps(self, T: int, cap: float, pure: bool) -> tuple[float, float]:
-        """Return steps within ``(sum_b (t_b spread_b)^p)^(1/p) <= cap``, p = 1 or 2.
-
-        Nearly the best ones: where the cap binds, ``t_b`` is proportional to ``(l_b/spread_b^p)^(1/(1+p))``, which
-        minimizes ``sum l_b/t_b``; a block that has enough leaves the rest to the other.
-        """
+        """Return nearly the best steps within ``(sum_b (t_b spread_b)^p)^(1/p) <= cap``, p = 1 or 2."""
         best, spread = self.best_steps(T), self.problem.spread
+        # Where the cap binds, ``(l_b/spread_b^p)^(1/(1+p))`` minimizes ``sum l_b/t_b``.
         norm = 1 if pure else 2
         if float(np.linalg.norm(np.multiply(best, spread), norm)) <= cap:
             return best
@@ -221,11 +213,7 @@ def calibrated(
     measured: bool = True,
     tapered: bool = False,
 ) -> Schedule:
-    """Return the schedule of the smallest `Bound.score`, over T and K where the caller does not fix them.
-
-    `budget` is ``sqrt(8 rho)``, with `pure` epsilon; with `measured` terms have their measured weights in the score,
-    which is the bound itself otherwise; the rest as in `Layout`.
-    """
+    """Return the schedule of the smallest `Bound.score`; `budget` is ``sqrt(8 rho)``, with `pure` epsilon."""
     if problem.n < 2:
         raise InvalidParameterError("n", problem.n, "must be at least 2", "One record cannot be learned from privately")
     n, noise_share = problem.n, TUNING.noise_share if measured and (tapered or not problem.bilinear) else 1.0
@@ -254,15 +242,8 @@ def calibrated(
 def printed(
     problem: SimplexSaddle, epsilon: float, delta: float, *, T: int | None = None, K: int | None = None
 ) -> Schedule:
-    """Return Theorem 3.1's T and K (constants 1; or those given), and Proposition 3.3's step.
-
-    The printed bound on the step is for equal batches of ``floor(n/T)`` records and fresh output draws; the x and y
-    blocks share one constant L0 and one step. It needs ``0 < epsilon < 8 log(1/delta)`` and positive delta.
-    """
-    if delta <= 0 or epsilon >= 8 * math.log(1 / delta):
-        raise InvalidParameterError(
-            "constants", "paper", "needs delta > 0 and epsilon < 8 log(1/delta)", "Use constants='calibrated'"
-        )
+    """Return Theorem 3.1's T and K (constants 1; or those given), and Proposition 3.3's step, one for both blocks."""
+    require_printed(epsilon, delta)
     n, logd = problem.n, math.log(1 / delta)
     bound = Bound(problem, False)
     ell, L0 = sum(bound.ells), max(s / 4 for s in problem.spread)

@@ -23,7 +23,7 @@ from dpconvex.algorithms import Plan, check_relation
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel, ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity
-from dpconvex.problems.data.sources import EncodedRows, totals
+from dpconvex.problems.data.sources.rows import EncodedRows, totals
 from dpconvex.problems.queries import LARGEST, LinearQueries
 from dpconvex.randomness import BitSource
 
@@ -88,11 +88,10 @@ class QueryReleasePlan(Plan):
 
     @abstractmethod
     def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
-        """Run the paper's listing on cells (n,) inside the domain; return model, answers and released tables."""
+        """Run the paper's listing; return model, answers and released tables.
 
-    def clip_records(self, records: AnyArray) -> AnyArray:
-        """Return what `_run` reads of the records: their cells."""
-        return self.queries.clip_records(records)
+        Records are cells (n,) inside the domain, for plans that need `only_sums` as given: they clip what they sum.
+        """
 
     @final
     def answered(self, histogram: FloatArray, answers: FloatArray | None = None) -> Answered:
@@ -119,7 +118,7 @@ class QueryReleasePlan(Plan):
             if cells.shape not in ((self.n,), (self.n, columns)) or cells.dtype.kind not in "iu":
                 what = f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},)"
                 raise InvalidDataError(f"{what} are planned, or ({self.n}, {columns})")
-            read = self.clip_records(cells)
+            read = cells if self.only_sums else self.queries.clip_records(cells)
         ledger = Ledger(self.privacy, self.releases)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
             model, answers, tables = self._run(read, source, ledger)
@@ -154,11 +153,8 @@ def rounding(queries: LinearQueries) -> float:
 
 
 def planned_steps(queries: LinearQueries, sigma: float, tables: int) -> int:
-    """Return the steps of `fit_histogram` after which its own error is below that of the noise, a public number.
-
-    After k steps the objective is within ``4 L log Z / k^2`` of its least value, ``L = blocks block_l2^2 / 4``; noise
-    leaves ``count e^2 / 2`` of it, with e of `noise_left`.
-    """
+    """Return the steps of `fit_histogram` after which its own error is below that of the noise, a public number."""
+    # After k steps the objective is within ``4 L log Z / k^2`` of its least value; noise leaves ``count e^2 / 2``.
     smooth = 8 * tables * queries.block_l2**2 / 4 * math.log(queries.cells + 1)
     wanted = math.sqrt(smooth / queries.count) / max(noise_left(queries, sigma), 1e-9)
     return max(LEAST_STEPS, min(math.ceil(wanted), MOST_STEPS, int(MOST_WORK / queries.cells)))
@@ -167,8 +163,8 @@ def planned_steps(queries: LinearQueries, sigma: float, tables: int) -> int:
 def noise_left(queries: LinearQueries, sigma: float) -> float:
     """Return a bound on the root mean square error of fitted answers, sigma that of the noise in them.
 
-    The fit is at most as far from the noisy answers as the data are, so its squared errors sum to at most twice
-    ``max_z <noise, q(z)>``, in expectation ``sigma block_l2 sqrt(blocks log Z)`` (Nikolov, Talwar and Zhang 2013).
+    The fit is at most as far from the noisy answers as the data are: squared errors sum to at most twice
+    ``max_z <noise, q(z)>`` (Nikolov, Talwar and Zhang 2013).
     """
     width = queries.block_l2 / math.sqrt(2) * math.sqrt(2 * len(queries.blocks) * math.log(queries.cells + 1))
     return math.sqrt(2 * sigma * width / queries.count)
@@ -183,11 +179,9 @@ def largest_error(queries: LinearQueries, records: AnyArray, histogram: FloatArr
 def fit_histogram(
     queries: LinearQueries, targets: Mapping[int, FloatArray], times: Mapping[int, float], start: FloatArray, steps: int
 ) -> FloatArray:
-    r"""Return weights over the cells whose answers are near `targets`: least squares over the simplex.
+    r"""Return the minimizer over the simplex of ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` that is near `start`.
 
-    Accelerated entropic mirror descent (Tseng 2008) on ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` from `start`
-    (cells,), near which the result stays where answers leave a choice; ``sum_b times_b block_l2^2/4``-smooth in l1.
-    `targets` are the answers of each measured block, `times` how often it was measured, its weight.
+    Accelerated entropic mirror descent (Tseng 2008); the sum is ``sum_b times_b block_l2^2/4``-smooth in l1.
     """
     curvature = sum(times.values()) * queries.block_l2**2 / 4
     everything = len(targets) == len(queries.blocks)

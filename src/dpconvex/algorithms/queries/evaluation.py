@@ -37,8 +37,7 @@ from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyPara
 from dpconvex.problems import UserGroups
 from dpconvex.randomness import BitSource
 
-ONE = 2**32
-"""The weight of a unit, in integers: what a user's records share."""
+ONE = 2**32  # The weight of a unit, in integers: what a user's records share
 LARGEST = 2**31 - 1  # units at most: sums stay below 2^63
 RANGE = 4.0
 """Thresholds are equal steps of the log-odds between minus and plus this."""

@@ -111,8 +111,7 @@ class FitPlan:
     falling: bool  #: whether the rate falls at the end: for very little
 
 
-Floats = NDArray[np.floating[Any]]
-"""Single precision under way, double at the end."""
+Floats = NDArray[np.floating[Any]]  # Single precision under way, double at the end
 
 
 class _State(NamedTuple):

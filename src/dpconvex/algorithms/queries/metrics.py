@@ -2,10 +2,6 @@ r"""Metrics with intervals from the noisy tables of `evaluation`: post-processin
 
 Formulas and what they assume: docs, Private evaluation. Tables have leading axes for simulated draws; the first step
 always moves all cells equally so that they add up to the public number of units.
-
-Within a bin the density is taken as flat in the log-odds c, and the probability ``rho = 1/(1 + e^-c)`` as right: then
-positives sit ``s^2/12 (1 - rho)`` above the middle of a bin of width s, negatives ``s^2/12 rho`` below, and a positive
-of a bin outranks a negative of the same bin with probability ``1/2 + s/12``.
 """
 
 from __future__ import annotations
@@ -22,8 +18,7 @@ from dpconvex.algorithms.queries.evaluation import NUMBERS, RANGE, EvaluationRes
 
 DRAWS, SEED = 1000, 0x6576616C
 """Simulated tables of an interval, and the public seed of their stream, apart from any run's noise."""
-SURE = 4.0
-"""A count is known where it exceeds so many deviations of its noise; what divides by others is not reported."""
+SURE = 4.0  # A count is known where it exceeds so many deviations of its noise; what divides by others is not reported
 NORMAL = 1.959963984540054
 
 Metrics = dict[str, FloatArray]
@@ -233,10 +228,7 @@ def _found(
     tables: FloatArray,
     draws: FloatArray,
 ) -> Found:
-    """Return the estimates of all groups together and, if there are several, of each; of small ones none is known.
-
-    `table` and `unknown` take a table and the number of groups that are added up in it.
-    """
+    """Return the estimates of all groups together and of each of several; functions take how many are added up."""
     groups, found = len(tables), list[tuple[Metrics, Metrics, set[str]]]()
     for T, drawn in ((T, draws[:, g]) for g, T in enumerate(tables) if groups > 1):
         values = table(T, 1)

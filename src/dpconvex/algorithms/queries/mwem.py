@@ -49,6 +49,7 @@ SELECTION_LEMMA = (
     "an absolute error of a mean of n values moves by at most (high - low)/n either way: range 2 c times that"
 )
 SELECTION_SHARE = 0.3  # of the zCDP budget, for selections
+FIT_STEPS = 20  # of the fit after each round but the last, whose steps follow from sigma
 
 
 @final
@@ -58,8 +59,6 @@ class MwemPlan(QueryReleasePlan):
 
     rounds: int  #: T
     rho: float  #: zCDP budget of everything
-    selection_share: float  #: part of it that selections spend
-    fit_steps: int  #: of the fit after each round but the last, whose steps follow from sigma
     algorithm = "mwem"
     only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
@@ -69,7 +68,7 @@ class MwemPlan(QueryReleasePlan):
     @cached_property
     def scale(self) -> float:
         """Score c of an error of 1."""
-        eta = math.sqrt(8 * self.rho * self.selection_share / self.rounds) * (1 - 1e-9) / ENLARGEMENT
+        eta = math.sqrt(8 * self.rho * SELECTION_SHARE / self.rounds) * (1 - 1e-9) / ENLARGEMENT
         return eta / self._largest_move
 
     @property
@@ -87,7 +86,7 @@ class MwemPlan(QueryReleasePlan):
     @cached_property
     def measurements(self) -> Mapping[int, GaussianMechanism]:
         """Noise of one block's answers, by the number of queries in it; the same event for all."""
-        mu = math.sqrt(2 * self.rho * (1 - self.selection_share) / self.rounds) * (1 - 1e-9)
+        mu = math.sqrt(2 * self.rho * (1 - SELECTION_SHARE) / self.rounds) * (1 - 1e-9)
         sizes = {part.stop - part.start for part in self.queries.blocks}
         sensitivity = mean_sensitivity(self.queries, self.n, 1, max(sizes))
         return {size: GaussianMechanism.of_mu(sensitivity, mu, size) for size in sizes}
@@ -120,8 +119,8 @@ class MwemPlan(QueryReleasePlan):
         return (selected, replace(measured, times=self.rounds))
 
     def describe(self) -> Mapping[str, Any]:
-        constants = {"rounds": self.rounds, "selection_share": self.selection_share, "sigma": self.sigma}
-        return {**constants, "score_scale": self.scale, "fit_steps": self.fit_steps}
+        constants = {"rounds": self.rounds, "selection_share": SELECTION_SHARE, "sigma": self.sigma}
+        return {**constants, "score_scale": self.scale, "fit_steps": FIT_STEPS}
 
     def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
         queries = self.queries
@@ -142,33 +141,23 @@ class MwemPlan(QueryReleasePlan):
             times[block] = times.get(block, 0) + 1
             # 3. Fit the histogram to all measurements so far.
             targets = {b: sums[b] / times[b] for b in sums}
-            steps = self.fit_steps if t < self.rounds else planned_steps(queries, self.sigma, self.rounds)
+            steps = FIT_STEPS if t < self.rounds else planned_steps(queries, self.sigma, self.rounds)
             histogram = fit_histogram(queries, targets, times, histogram, steps)
         return self.answered(histogram)
 
 
 @recorded("mwem")
-def plan(
-    queries: LinearQueries,
-    n: int,
-    privacy: PrivacyParams,
-    *,
-    rounds: int | None = None,
-    selection_share: float = SELECTION_SHARE,
-    fit_steps: int = 20,
-) -> MwemPlan:
+def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, rounds: int | None = None) -> MwemPlan:
     """Plan MWEM.
 
     `rounds` is T, from public knowledge; by default it balances what stays unmeasured with the noise of a measurement,
-    at most one a block. Selections spend `selection_share` of the budget. The fit after each round takes `fit_steps`.
+    at most one a block.
     """
     check(queries, n, privacy)
     require_delta(privacy)
-    _validate.real("selection_share", selection_share, above=0.0, below=1.0)
-    _validate.integer("fit_steps", fit_steps, at_least=1)
     rho = largest_rho(privacy.epsilon, privacy.delta) * (1 - 1e-9)
     if rounds is None:
         signal = n * math.sqrt(2 * rho * math.log(queries.cells + 1)) / math.log(2 * queries.count)
         rounds = max(1, min(len(queries.blocks), 60, round(signal / 4)))
     _validate.integer("rounds", rounds, at_least=1)
-    return MwemPlan(queries, n, privacy, rounds, rho, selection_share, fit_steps)
+    return MwemPlan(queries, n, privacy, rounds, rho)

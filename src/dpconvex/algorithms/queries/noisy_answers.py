@@ -24,7 +24,6 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex import _validate
 from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries.base import (
     Answered,
@@ -50,7 +49,6 @@ class QueryNoisePlan(QueryReleasePlan):
     """Constants of one noisy release of all answers."""
 
     mu: float  #: Gaussian budget; 0: Laplace noise
-    fit_steps: int  #: of the fit of the histogram
     algorithm = "query_noise"
     only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
@@ -94,6 +92,11 @@ class QueryNoisePlan(QueryReleasePlan):
         """What is left after the fit, which removes most of the noise."""
         return min(noise_left(self.queries, self.sigma), self.predicted_error.bound)
 
+    @cached_property
+    def fit_steps(self) -> int:
+        """Steps of the fit of the histogram: as many as the noise deserves."""
+        return planned_steps(self.queries, self.sigma, len(self.queries.blocks))
+
     def describe(self) -> Mapping[str, Any]:
         return {"sigma": self.sigma, "fit_steps": self.fit_steps}
 
@@ -109,12 +112,8 @@ class QueryNoisePlan(QueryReleasePlan):
 
 
 @recorded("query_noise")
-def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, fit_steps: int | None = None) -> QueryNoisePlan:
-    """Plan the noisy answers.
-
-    Each of the `fit_steps` of a histogram to them reads the domain twice; default: as many as the noise deserves.
-    """
+def plan(queries: LinearQueries, n: int, privacy: PrivacyParams) -> QueryNoisePlan:
+    """Plan the noisy answers."""
     check(queries, n, privacy)
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0  # accountants round up
-    steps = planned_steps(queries, QueryNoisePlan(queries, n, privacy, mu, 1).sigma, len(queries.blocks))
-    return QueryNoisePlan(queries, n, privacy, mu, _validate.integer("fit_steps", fit_steps or steps, at_least=1))
+    return QueryNoisePlan(queries, n, privacy, mu)

@@ -13,9 +13,6 @@ Lemma
 Allocation
     A share h of the budget (of mu^2) for the one-way tables; inside both kinds in proportion to the cube root of the
     cells, rounded to powers of ``2^(1/4)`` so that few scales, hence few entries of the ledger, exist.
-Which tables
-    All pairs, while their noise is below what they tell; then pairs with the `center`; then the columns'
-    own tables alone. Chosen from the mean total variation R of the raw noise, a public number (`MOST_RAW`).
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, 
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
-from dpconvex.problems.data.sources import totals
+from dpconvex.problems.data.sources.rows import totals
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.queries import LinearQueries, Marginals
 from dpconvex.randomness import BitSource
@@ -167,9 +164,6 @@ class NoisyTablesPlan(QueryReleasePlan):
         found |= {"raw_total_variation": self.raw, "expected_total_variation": self.expected_variation}
         return found | ({"histogram_steps": self.steps} if self.steps else {"latent_classes": vars(self.fitting)})
 
-    def clip_records(self, records: AnyArray) -> AnyArray:
-        return self.queries.codes(records)
-
     def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
         return self.fitted(self.release(records, source, ledger))
 
@@ -179,10 +173,10 @@ class NoisyTablesPlan(QueryReleasePlan):
         sides = [[shape[axis] for axis in subset] for subset in self.subsets]
 
         def work(codes: AnyArray, _: AnyArray) -> Parts:
-            clipped = self.clip_records(codes)
-            pairs = zip(self.subsets, sides, strict=True)
-            cells = [(np.ravel_multi_index([clipped[:, axis] for axis in s], size), size) for s, size in pairs]
-            return tuple(np.bincount(each, minlength=math.prod(size)) for each, size in cells)
+            columns = self.queries.codes(codes).T
+            pairs = zip(self.subsets, sides, strict=True)  # one table's cells in memory at a time
+            cells = ((np.ravel_multi_index([columns[axis] for axis in s], size), math.prod(size)) for s, size in pairs)
+            return tuple(np.bincount(each, minlength=count) for each, count in cells)
 
         counted = totals(codes, codes, work)
         for size, (label, mechanism, _), counts in zip(sides, self.noises, counted, strict=True):
@@ -209,35 +203,10 @@ def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, relations: s
     """Plan noise on the tables of columns and of pairs of columns.
 
     `relations` says which pairs: ``"all"`` that the queries list, those with the column ``queries.center``, or
-    ``"none"``; ``"auto"`` goes from the first to the last until the noise is small enough.
+    ``"none"``; ``"auto"`` goes from the first to the last until the noise is small enough (`MOST_RAW`).
     """
     check_relation(privacy)
     _validate.records("n", n)
-    _check_queries(queries)
-    _validate.choice("relations", relations, RELATIONS)
-    if relations == "center" and queries.center is None:
-        raise InvalidParameterError("center", None, "must be a column for relations='center'", "Name one")
-    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0
-    found: list[NoisyTablesPlan] = []
-    for kind in RELATIONS[1:] if relations == "auto" else (relations,):
-        if kind != "center" or queries.center is not None:
-            subsets = _measured(queries, kind)
-            laws = (("laplace", 0.0), *((("gaussian", mu),) if mu else ()))
-            plans = [NoisyTablesPlan(queries, n, privacy, subsets, kind, law, m) for law, m in laws]
-            found.append(min(plans, key=lambda each: each.raw))
-            if found[-1].raw <= MOST_RAW.get(kind, math.inf):
-                break
-    return found[-1]
-
-
-def _measured(queries: LinearQueries, kind: str) -> Tables:
-    """Return the tables of all columns with two values or more, and those pairs of them that a kind measures."""
-    columns = [axis for axis, size in enumerate(queries.shape) if size > 1]
-    pairs = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns) and kind != "none"]
-    return (*((axis,) for axis in columns), *(pair for pair in pairs if kind == "all" or queries.center in pair))
-
-
-def _check_queries(queries: LinearQueries) -> None:
     shape = queries.shape
     if not queries.subsets or max(map(len, queries.subsets)) > 2:
         what = "must be marginal tables of one or two columns for this algorithm"
@@ -249,3 +218,20 @@ def _check_queries(queries: LinearQueries) -> None:
         if size > MOST[name]:
             remedy = f"Use fewer columns or bins; most values have columns {widest}"
             raise InvalidParameterError(name, size, f"must be at most {MOST[name]}", remedy)
+    _validate.choice("relations", relations, RELATIONS)
+    if relations == "center" and queries.center is None:
+        raise InvalidParameterError("center", None, "must be a column for relations='center'", "Name one")
+    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0
+    columns = [axis for axis, size in enumerate(shape) if size > 1]
+    listed = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns)]
+    found: list[NoisyTablesPlan] = []
+    for kind in RELATIONS[1:] if relations == "auto" else (relations,):
+        if kind != "center" or queries.center is not None:
+            pairs = [pair for pair in listed if kind == "all" or (kind == "center" and queries.center in pair)]
+            subsets = (*((axis,) for axis in columns), *pairs)
+            laws = (("laplace", 0.0), *((("gaussian", mu),) if mu else ()))
+            plans = [NoisyTablesPlan(queries, n, privacy, subsets, kind, law, m) for law, m in laws]
+            found.append(min(plans, key=lambda each: each.raw))
+            if found[-1].raw <= MOST_RAW.get(kind, math.inf):
+                break
+    return found[-1]

@@ -37,22 +37,15 @@ GRID = 1 + 2.0**-18  # a step of the mechanism's grid is below 2^-20 of the scal
 @final
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """A table of shares with an interval for each of them.
+    """A table of shares with an interval for each of them."""
 
-    Parameters
-    ----------
-    shares : array, one axis a column
-        Shares of the fitted model; they agree with every other table and with sampled records.
-    low, high : arrays of the same shape
-        Intervals for the shares of the *data*, from the noisy table alone, so they hold whatever the model does.
-    level : float
-        Probability with which each interval holds its share; with ``together`` all of them at once.
-    """
-
+    #: Of the fitted model, one axis a column; they agree with every other table and with sampled records.
     shares: FloatArray
+    #: low, high: intervals for the shares of the *data*, from the noisy table alone, so they hold whatever the model
+    #: does.
     low: FloatArray
     high: FloatArray
-    level: float
+    level: float  #: Probability with which each interval holds its share; with ``together`` all of them at once
 
     @property
     def fits(self) -> bool:
@@ -100,10 +93,7 @@ class ReleasedTables:
         return Marginal(shares, np.clip(found - reach, 0, 1), np.clip(found + reach, 0, 1), level)
 
     def report(self, names: Sequence[str], model: Callable[[tuple[int, ...]], FloatArray]) -> list[dict[str, Any]]:
-        """Return for each table the deviation of its noise, how many such the model is away from it (root mean square).
-
-        About 1 where noise explains it. ``fits``: inside all intervals of level 0.95.
-        """
+        """Return for each table its noise, how many deviations of it the model is off, and if it fits (level 0.95)."""
         rows: list[dict[str, Any]] = []
         for subset, noisy, deviation in zip(self.subsets, self.noisy, self.deviations, strict=True):
             shares = model(subset)

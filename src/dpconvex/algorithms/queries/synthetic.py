@@ -13,9 +13,6 @@ Lemma
     records it moves by a fixed vector of range ``2 tau R/B`` after the record's batch. Every draw is
     ``eta^2/8``-zCDP (Cesar and Rogers 2021) and these add up (`VertexDraws`). Histogram, average and sampled records
     are post-processing. Draw T would enter ``x^{T+1}`` only, so it is not made.
-Bound
-    ``E max_j |q_j(data) - <q_j, x>| <= log(Z)/(tau_x T) + tau_x R^2/8 + log(2m)/(tau_y T) + tau_y R^2/2`` for full
-    batches, by the players' regrets. Fresh batches: twice the y-part, and for the population.
 """
 
 from __future__ import annotations
@@ -162,6 +159,7 @@ def _cap(queries: LinearQueries, n: int, privacy: PrivacyParams, steps: int, mod
 
 
 def _bound(queries: LinearQueries, mode: str, steps: int, tau_x: float, tau_y: float) -> float:
+    """Bound on the largest error by the players' regrets; fresh batches: for the population (docs, Saddle points)."""
     width = queries.high - queries.low
     of_x = math.log(queries.cells + 1) / (tau_x * steps) + tau_x * width**2 / 8
     of_y = math.log(2 * queries.count) / (tau_y * steps) + tau_y * width**2 / 2

@@ -74,11 +74,8 @@ class Candidate:
 
     @property
     def event(self) -> WholeRun:
-        """All its releases together; where they depend on one another, the worst run that its promise admits.
-
-        That is a pure mechanism of the promised epsilon which fails with probability delta.
-        """
-        if self.plan.adaptive:
+        """All its releases together; where they depend on one another, the worst run that its promise admits."""
+        if self.plan.adaptive:  # a pure mechanism of the promised epsilon, which fails with probability delta
             promise = self.plan.privacy
             worst: list[Event] = [PureMechanism(promise.epsilon)]
             worst += [FailureProbability(promise.delta)] if promise.delta else []
@@ -137,10 +134,7 @@ class SearchPlan(Plan):
 
     @cached_property
     def cost(self) -> float:
-        """What the search adds to the predicted error, as a share of what predicting nothing loses; mean of candidates.
-
-        A search loses about that much where no setting is better than the default.
-        """
+        """What the search adds to the predicted error of a candidate, as a share of what predicting nothing loses."""
         if self.method == "none":
             return 0.0
         pairs = zip(self.candidates, self.whole, strict=True)

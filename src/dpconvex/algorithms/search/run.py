@@ -15,7 +15,7 @@ from dpconvex.algorithms.search.scores import Searchable, fit_label
 from dpconvex.mechanisms import BestOfRepeats, ReportNoisyMax
 from dpconvex.privacy import Ledger
 from dpconvex.problems import UserGroups
-from dpconvex.problems.data.sources import TableSource
+from dpconvex.problems.data.sources.rows import TableSource
 from dpconvex.randomness import BitSource
 
 ModelT = TypeVar("ModelT", bound=Searchable)

@@ -14,7 +14,7 @@ from dpconvex.algorithms import LinearModelPlan, stored
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
 from dpconvex.privacy import Sensitivity, Unit
 from dpconvex.problems import UserGroups
-from dpconvex.problems.data.sources import each_row
+from dpconvex.problems.data.sources.rows import each_row
 from dpconvex.problems.data.summation import exact_sum
 from dpconvex.randomness import BitSource
 
@@ -70,12 +70,9 @@ class Score:
     range: Any = None  #: Public range of a numeric target: it scales numbers to units of its width
 
     def sensitivity(self, count: int, unit: Unit) -> Sensitivity:
-        """Return how far one unit moves the mean over `count` held-out units.
-
-        Sums of floats err by at most ``2^-46`` of ``count * bound``, on either data set.
-        """
+        """Return how far one unit moves the mean over `count` held-out units."""
         each = {"record": "one held-out record", "user": "one held-out user, whose records are averaged first"}[unit]
-        value = self.bound / count * (1 + count * 2.0**-45 + 2.0**-50)
+        value = self.bound / count * (1 + count * 2.0**-45 + 2.0**-50)  # sums err by 2^-46 of count * bound at most
         lemma = f"{each} moves the mean of {count:,} losses in [0, {self.bound:g}] by at most bound/n"
         return Sensitivity(value, "absolute", lemma, unit=unit)
 

@@ -25,10 +25,10 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import AccuracyError
-from dpconvex.problems.custom.functions import CustomBounds, RecordLoss
+from dpconvex.problems.custom.functions import RecordLoss
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.linear.lipschitz_extension import Extension, PlanesRisk
-from dpconvex.problems.objective import ROUNDING, UP
+from dpconvex.problems.objective import ROUNDING, UP, StatedBounds
 
 Pairs = Callable[[AnyArray, FloatArray], tuple[FloatArray, FloatArray]]
 """From indices of functions (k,) and a point for each (k, dim) to values (k,) and subgradients (k, dim)."""
@@ -89,8 +89,10 @@ class Extender:
             inside[t] = here = np.linalg.norm(x, axis=1) <= R
             cuts[t], shapes[t] = x, J  # outside: the center of the ball is on the other side
             values, g = self._evaluated(f, rows[here], x[here])
-            pulls[t, here] = p = self._pull(w[here], x[here])
-            upper[here] = np.minimum(upper[here], values + self.level * np.linalg.norm(w[here] - x[here], axis=1))
+            away = w[here] - x[here]
+            far = np.linalg.norm(away, axis=1)
+            pulls[t, here] = p = self.level * (1 - 1e-15) * away / np.maximum(far, 1e-300)[:, None]
+            upper[here] = np.minimum(upper[here], values + self.level * far)
             tangents[t, here] = np.column_stack([g, values - np.einsum("ij,ij->i", g, x[here])])
             cuts[t, here] = g - p
             q = np.einsum("kij,ki->kj", J, cuts[t])
@@ -105,17 +107,8 @@ class Extender:
         weights = np.where(total > 0, weights / np.maximum(total, 1e-300), inside / np.maximum(inside.sum(axis=0), 1))
         mean = np.einsum("tk,tkj->kj", weights, tangents)
         slopes = np.einsum("tk,tkj->kj", weights, pulls)
-        return self._plane(mean, slopes, w), upper, slopes
-
-    def _plane(self, tangents: FloatArray, pulls: FloatArray, w: FloatArray) -> FloatArray:
-        """Return values at `w` of the planes of mean tangents (g, h) and mean pulls (Lemma 8.3), rounded down."""
-        rest = self.radius * np.linalg.norm(tangents[:, :-1] - pulls, axis=1)
-        return tangents[:, -1] + np.einsum("ij,ij->i", pulls, w) - rest - self.rounding
-
-    def _pull(self, w: FloatArray, y: FloatArray) -> FloatArray:
-        """Return ``C (w - y) / |w - y|``, 0 where they are equal."""
-        away = w - y
-        return self.level * (1 - 1e-15) * away / np.maximum(np.linalg.norm(away, axis=1), 1e-300)[:, None]
+        rest = self.radius * np.linalg.norm(mean[:, :-1] - slopes, axis=1)  # Lemma 8.3, of tangents (g, h)
+        return mean[:, -1] + np.einsum("ij,ij->i", slopes, w) - rest - self.rounding, upper, slopes
 
     def _multipliers(self, cuts: FloatArray, shapes: FloatArray, last: FloatArray) -> FloatArray:
         """Return the multiples xi (steps, k) of the cuts that prove how narrow the last ellipsoid is."""
@@ -145,10 +138,7 @@ class Extender:
 @final
 @dataclass(frozen=True, eq=False)
 class ExtendedRisk(PlanesRisk):
-    r"""``J(w) = mean_i [f_i - f_i(0)]_C (w) + l2/2 |w - centre|^2`` over a ball, values off by at most `oracle_error`.
-
-    Values of the losses at 0, a public place, are taken off: what rounds is then limited by the declared slope.
-    """
+    """``J(w) = mean_i [f_i - f_i(0)]_C (w) + l2/2 |w - centre|^2`` over a ball; values err by `oracle_error`."""
 
     function: RecordLoss
     records: Records
@@ -166,6 +156,7 @@ class ExtendedRisk(PlanesRisk):
 
     @cached_property
     def _at_zero(self) -> FloatArray:
+        # Values at 0, a public place, are taken off: what rounds is then limited by the declared slope.
         return self._values(np.zeros(self.dim))[0]
 
     def _values(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -180,8 +171,8 @@ class ExtendedRisk(PlanesRisk):
         return own_rounding(self.extender, self.l2)
 
     @property
-    def bounds(self) -> CustomBounds:
-        return CustomBounds(math.inf, self.extender.level)
+    def bounds(self) -> StatedBounds:
+        return StatedBounds(self.extender.level)
 
     @property
     def level(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -20,7 +20,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import Aggregation
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.objective import ROUNDING, UP, Bounds, Objective
+from dpconvex.problems.objective import ROUNDING, UP, Bounds, Objective, StatedBounds
 
 _HUGE = 1e100  # in place of what is not finite
 _BLOCK = 2**20  # floats of the gradients of some records (8 MB)
@@ -62,7 +62,7 @@ class ConvexFunction(ABC):
     @property
     def bounds(self) -> Bounds:
         """What solvers are chosen by."""
-        return CustomBounds(self.smoothness)
+        return StatedBounds(curvature_bound=self.smoothness)  # the slope is bounded in a ball only
 
     def objective(self, records: Records, l2: float, radius: float) -> Objective:
         """Return the objective with a ridge on clipped records, over parameters of norm at most `radius`."""
@@ -98,16 +98,6 @@ class ConvexFunction(ABC):
         return ()
 
 
-@final
-@dataclass(frozen=True)
-class CustomBounds:
-    """What solvers may ask: the curvature everywhere; the slope is bounded in a ball only."""
-
-    curvature_bound: float
-    slope_bound: float = math.inf
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class CustomObjective(Objective):
     """``J(w) = F(w, X) + l2/2 |w|^2`` over parameters of norm at most `radius`; both numbers positive."""
@@ -123,8 +113,8 @@ class CustomObjective(Objective):
         return self.function.lipschitz(self.radius)
 
     @property
-    def bounds(self) -> CustomBounds:
-        return CustomBounds(self.function.smoothness)
+    def bounds(self) -> Bounds:
+        return self.function.bounds
 
     @property
     def dim(self) -> int:
@@ -208,12 +198,18 @@ class RecordLoss(ConvexFunction):
         return value / records.n, gradient / records.n
 
 
-def row_blocks(records: Records, width: int = 1) -> Iterator[FloatArray]:
-    """Yield the records as read-only arrays (m, n_features), a few at a time where results have `width` columns."""
-    most = max(1, _BLOCK // width)
+def dense_blocks(records: Records) -> Iterator[tuple[FloatArray, slice]]:
+    """Yield the records as read-only arrays (m, n_features), and which they are."""
     for block in records.blocks():
         rows = (block.features if block.factor is None else block.dense()).view()
         rows.flags.writeable = False
+        yield rows, block.rows
+
+
+def row_blocks(records: Records, width: int = 1) -> Iterator[FloatArray]:
+    """Yield the same rows, a few at a time where results have `width` columns."""
+    most = max(1, _BLOCK // width)
+    for rows, _ in dense_blocks(records):
         for first in range(0, len(rows), most):
             yield rows[first : first + most]
 

@@ -66,10 +66,7 @@ def jax_loss(
             smoothness=1.0,
         )
     """
-    try:
-        import jax  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ImportError("jax_loss needs JAX. Install it with: pip install 'dpconvex[jax]'") from error
+    jax = require_jax("jax_loss")
     _validate.integer("dim", dim, at_least=1)
     loss = JaxLoss(f, dim, domain, lipschitz, smoothness, value_at_zero, name)
     shape = jax.eval_shape(f, np.zeros(dim), np.zeros(domain.n_features)).shape
@@ -95,49 +92,52 @@ class JaxLoss(RecordLoss):
         return float(self.slope(radius) if callable(self.slope) else self.slope)
 
     def value(self, w: FloatArray, records: FloatArray) -> FloatArray:
-        return self._double(self._each, w, records)[0]
+        return self._call("each", w, records)[0]
 
     def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
-        return self._double(self._each, w, records)[1]
+        return self._call("each", w, records)[1]
 
     def each(self, points: FloatArray, records: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return both by one call, rows filled up to a power of two: few sizes are compiled."""
         m = len(records)
         rows = np.minimum(np.arange(1 << (m - 1).bit_length()), m - 1)
-        values, gradients = self._double(self._pairs, points[rows], records[rows])
+        values, gradients = self._call("pairs", points[rows], records[rows])
         return values[:m], gradients[:m]
 
     def sums(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
         """Return both sums by one backward pass, without the gradients of single records."""
-        value, gradient = self._double(self._sum, w, records)
+        value, gradient = self._call("sum", w, records)
         return float(value), gradient
 
     @cached_property
-    def _each(self) -> Callable[..., Any]:
-        import jax  # pyright: ignore[reportMissingImports]
+    def _compiled(self) -> dict[str, Callable[..., Any]]:
+        """For one point and many records, for a point a record, and for the sum over records at one point."""
+        jax = require_jax("jax_loss")
+        each = jax.value_and_grad(self.f)
+        total = jax.value_and_grad(lambda w, records: jax.vmap(self.f, (None, 0))(w, records).sum())
+        kinds = {"each": jax.vmap(each, (None, 0)), "pairs": jax.vmap(each), "sum": total}
+        return {name: jax.jit(function) for name, function in kinds.items()}
 
-        return jax.jit(jax.vmap(jax.value_and_grad(self.f), (None, 0)))
-
-    @cached_property
-    def _pairs(self) -> Callable[..., Any]:
-        import jax  # pyright: ignore[reportMissingImports]
-
-        return jax.jit(jax.vmap(jax.value_and_grad(self.f)))
-
-    @cached_property
-    def _sum(self) -> Callable[..., Any]:
-        import jax  # pyright: ignore[reportMissingImports]
-
-        return jax.jit(jax.value_and_grad(lambda w, records: jax.vmap(self.f, (None, 0))(w, records).sum()))
-
-    @staticmethod
-    def _double(function: Callable[..., Any], w: FloatArray, records: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Call with 64-bit numbers, a setting that ends with the call."""
-        import jax  # pyright: ignore[reportMissingImports]
-
-        with jax.enable_x64(True), jax.debug_nans(False), jax.debug_infs(False):  # data must not raise
-            value, gradient = function(w, records)
+    def _call(self, which: str, w: FloatArray, records: FloatArray) -> tuple[FloatArray, FloatArray]:
+        value, gradient = in_double(self._compiled[which], w, records)
         if value.dtype != np.float64:
             remedy = "Its results are certified to 13 digits; convert nothing to float32"
             raise InvalidParameterError("f(...).dtype", str(value.dtype), "must be float64", remedy)
         return np.asarray(value), np.asarray(gradient)
+
+
+def require_jax(name: str) -> Any:
+    """Return JAX, or raise `ImportError`: `name` needs it."""
+    try:
+        import jax  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ImportError(f"{name} needs JAX. Install it with: pip install 'dpconvex[jax]'") from error
+    return jax
+
+
+def in_double(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a compiled function with 64-bit numbers, a setting that ends with the call; no content of data raises."""
+    import jax  # pyright: ignore[reportMissingImports]
+
+    with jax.enable_x64(True), jax.debug_nans(False), jax.debug_infs(False):
+        return function(*arguments)

@@ -192,17 +192,13 @@ class MaxRisk(WholeObjective):
         return self.loss.contrast(radius)
 
     def value_and_gradient(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
-        value, worst = self._largest(w, records)
-        return value, of_shape("gradient", self.loss.gradient(w, worst), (1, self.dim))[0]
+        losses = of_shape("value", self.loss.value(w, records), (len(records),))
+        worst = int(np.argmax(losses))
+        gradient = self.loss.gradient(w, records[worst : worst + 1])
+        return float(losses[worst]), of_shape("gradient", gradient, (1, self.dim))[0]
 
     def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
-        best = max((self._largest(w, rows) for rows in row_blocks(records)), key=lambda found: found[0])
-        return best[0], of_shape("gradient", self.loss.gradient(w, best[1]), (1, self.dim))[0]
-
-    def _largest(self, w: FloatArray, rows: FloatArray) -> tuple[float, FloatArray]:
-        losses = of_shape("value", self.loss.value(w, rows), (len(rows),))
-        worst = int(np.argmax(losses))
-        return float(losses[worst]), rows[worst : worst + 1]
+        return max((self.value_and_gradient(w, rows) for rows in row_blocks(records)), key=lambda found: found[0])
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:

@@ -112,7 +112,18 @@ class CustomProblem(Problem):
 
     def declared(self) -> CustomProblem:
         """Return the problem of what is declared of the function, without the function: it has the same plans."""
-        return replace(self, function=_declared(self.function, self.radius))
+        function, radius = self.function, self.radius
+        common: dict[str, Any] = {name: getattr(function, name) for name in ("name", "domain", "dim", "value_at_zero")}
+        common |= {"radius": radius, "slope": function.lipschitz(radius), "difference": function.contrast(radius)}
+        if isinstance(function, SaddleLoss):
+            names = ("attack", "parameter_smoothness", "attack_smoothness", "cross_smoothness", "attack_concavity")
+            constants = {name: getattr(function, name) for name in names}
+            payoff = DeclaredPayoff(**common, **constants, attack_slope=function.attack_lipschitz(radius))
+            return replace(self, function=payoff)
+        if type(function).certifiable_radius is not ConvexFunction.certifiable_radius:
+            raise TypeError("the function has an accuracy rule of its own, which no certificate can hold")
+        own = {"smoothness": function.smoothness, "aggregation": function.aggregation, "said": function.claims(radius)}
+        return replace(self, function=DeclaredFunction(**common, **own))
 
     def describe(self) -> dict[str, Any]:
         blocks = self.function.domain.blocks
@@ -131,12 +142,17 @@ class CustomProblem(Problem):
         }
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Declared(ConvexFunction):
     """What the caller declared of a function in a ball, all that a plan reads; it has no values."""
 
+    name: str
+    domain: DataDomain
+    dim: int
+    value_at_zero: float
     radius: float
-    slope: float
-    difference: float
+    slope: float  #: `lipschitz` there
+    difference: float  #: `contrast` there
 
     def lipschitz(self, radius: float) -> float:
         return self._at(radius, self.slope)
@@ -156,20 +172,10 @@ class _Declared(ConvexFunction):
 @final
 @dataclass(frozen=True, kw_only=True)
 class DeclaredFunction(_Declared):
-    """Constants of a `ConvexFunction` in the ball of one radius, by the names of its members.
+    """Constants of a `ConvexFunction` in the ball of one radius, by the names of its members."""
 
-    `slope`, `difference` and `said` are its `lipschitz`, `contrast` and `claims` there.
-    """
-
-    name: str
-    domain: DataDomain
-    dim: int
     smoothness: float
-    value_at_zero: float
     aggregation: Aggregation  # pyright: ignore[reportIncompatibleVariableOverride]
-    radius: float
-    slope: float
-    difference: float
     said: tuple[str, ...]
 
     def claims(self, radius: float) -> tuple[str, ...]:
@@ -182,18 +188,8 @@ class DeclaredFunction(_Declared):
 @final
 @dataclass(frozen=True, kw_only=True)
 class DeclaredPayoff(_Declared, SaddleLoss):
-    """Constants of a `SaddleLoss` in the ball of one radius, by the names of its members.
+    """Constants of a `SaddleLoss` in the ball of one radius, by the names of its members."""
 
-    `slope`, `difference` and `attack_slope` are its `lipschitz`, `contrast` and `attack_lipschitz` there.
-    """
-
-    name: str
-    domain: DataDomain
-    dim: int
-    value_at_zero: float
-    radius: float
-    slope: float
-    difference: float
     attack_slope: float
     attack: Block
     parameter_smoothness: float
@@ -205,17 +201,3 @@ class DeclaredPayoff(_Declared, SaddleLoss):
         return self._at(radius, self.attack_slope)
 
     value = gradient = attack_gradient = _Declared._none  # pyright: ignore[reportAssignmentType]
-
-
-def _declared(function: ConvexFunction, radius: float) -> _Declared:
-    common: dict[str, Any] = {name: getattr(function, name) for name in ("name", "domain", "dim", "value_at_zero")}
-    common |= {"radius": radius, "slope": function.lipschitz(radius), "difference": function.contrast(radius)}
-    if isinstance(function, SaddleLoss):
-        names = ("attack", "parameter_smoothness", "attack_smoothness", "cross_smoothness", "attack_concavity")
-        constants = {name: getattr(function, name) for name in names}
-        return DeclaredPayoff(**common, **constants, attack_slope=function.attack_lipschitz(radius))
-    if type(function).certifiable_radius is not ConvexFunction.certifiable_radius:
-        raise TypeError("the function has an accuracy rule of its own, which no certificate can hold")
-    return DeclaredFunction(
-        **common, smoothness=function.smoothness, aggregation=function.aggregation, said=function.claims(radius)
-    )

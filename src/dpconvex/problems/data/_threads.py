@@ -27,10 +27,7 @@ _LEAST_PARTS = 4  # a thread must have at least so many blocks to be worth its s
 
 
 def total(parts: int, work: Callable[[int], Parts]) -> Parts:
-    """Return ``work(0) + ... + work(parts - 1)``, computed by several threads; `parts` is at least 1.
-
-    What `work` returns are arrays that add up exactly (`summation`), so neither threads nor their order matter.
-    """
+    """Return ``work(0) + ... + work(parts - 1)``, parts that add up exactly: neither threads nor their order matter."""
 
     def some(indices: range) -> Parts:
         with np.errstate(all="ignore"):  # a thread has settings of its own; what floats meet depends on the data

@@ -230,6 +230,11 @@ class DataDomain:
         return tuple(runs)
 
 
+def is_centered(domain: DataDomain, block: Block) -> bool:
+    """Return whether noise ignores what is constant over a block: of a simplex, beside a constant feature."""
+    return block.norm == "simplex" and domain.intercept > 0
+
+
 def center(values: FloatArray, lower: float, upper: float, out: FloatArray) -> None:
     """Write values (n,), clipped into an interval and mapped to [-1/2, 1/2], to `out`; NaN becomes 0."""
     from dpconvex.problems.data import _loops
@@ -238,10 +243,7 @@ def center(values: FloatArray, lower: float, upper: float, out: FloatArray) -> N
 
 
 def _to_simplex(rows: FloatArray) -> None:
-    """Make the vectors along the last axis of `rows` (finite floats) points of the simplex, in place.
-
-    A vector with a single 1, else 0, stays as it is, bit for bit; each becomes a function of itself alone.
-    """
+    """Make the last axis of `rows` (finite) points of the simplex, in place, each by itself; vertices keep bits."""
     np.maximum(rows, 0.0, out=rows)
     # Entries that sum to 1 are below 2; a division leaves sums by less than half of what `Block.rounded` allows off 1.
     wrong = np.abs(np.einsum("ijk->ij", np.minimum(rows, 2.0)) - 1) > 0.5e-15 * (4 + rows.shape[-1])
@@ -252,10 +254,7 @@ def _to_simplex(rows: FloatArray) -> None:
 
 
 def _shorten(rows: FloatArray, norm: BlockNorm, bound: float) -> None:
-    """Scale the vectors along the last axis of `rows` (finite floats) down to length `bound`, in place.
-
-    Whether a vector is touched, and every bit of the result, is a function of that vector alone.
-    """
+    """Scale the last axis of `rows` (finite) down to length `bound`, in place: each a function of that vector alone."""
     with np.errstate(over="ignore"):
         length = np.einsum("ijk->ij", np.abs(rows)) if norm == "l1" else np.sqrt(np.einsum("ijk,ijk->ij", rows, rows))
     long = ~(length <= bound) if bound > 1e-100 else np.ones(length.shape, dtype=bool)  # tiny squares vanish

@@ -24,7 +24,7 @@ from dpconvex import _leverage, _rounding
 from dpconvex._leverage import Contrasts, Part
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.data.domain import Block, DataDomain
+from dpconvex.problems.data.domain import Block, DataDomain, is_centered
 
 LARGEST_BLOCK = 512
 """Certificates state the floats of other matrices than contrasts."""
@@ -57,10 +57,10 @@ class Factor:
 
     def _allowed(self, block: Block, part: Part) -> bool:
         if isinstance(part, float):
-            return math.isfinite(part) and not self.centered(block)
+            return math.isfinite(part) and not is_centered(self.domain, block)
         found = _leverage.grid(part)
         fits = block.norm == "simplex" and found.integers.shape[0] == block.size
-        return fits and (found.balanced or not self.centered(block))
+        return fits and (found.balanced or not is_centered(self.domain, block))
 
     @classmethod
     def of(cls, domain: DataDomain, shares: Sequence[float], kernel: Kernel) -> Factor:
@@ -70,7 +70,7 @@ class Factor:
         """
         parts: list[Part] = []
         for block, share in zip(domain.all_blocks, shares, strict=True):
-            if cls.centered_in(domain, block):
+            if is_centered(domain, block):
                 parts.append(_root(block.size, kernel(block), share))
             else:
                 length = block.bound if block.norm == "linf" else block.l2  # of a box each column has its share
@@ -83,19 +83,10 @@ class Factor:
         return cls(
             domain,
             tuple(
-                Contrasts(block.size, (block.size - 1) / block.size) if cls.centered_in(domain, block) else 1.0
+                Contrasts(block.size, (block.size - 1) / block.size) if is_centered(domain, block) else 1.0
                 for block in domain.all_blocks
             ),
         )
-
-    @staticmethod
-    def centered_in(domain: DataDomain, block: Block) -> bool:
-        """Return whether that block of the domain is centered."""
-        return block.norm == "simplex" and domain.intercept > 0
-
-    def centered(self, block: Block) -> bool:
-        """Return whether that block is centered."""
-        return self.centered_in(self.domain, block)
 
     @cached_property
     def matrix(self) -> Any:

@@ -162,10 +162,7 @@ class Groups:
 
     @classmethod
     def random(cls, n: int, size: int, coins: np.random.Generator) -> Groups:
-        """Return ``floor(n / size)`` groups (at least one) of at least `size` records, uniformly at random.
-
-        A single group needs no coins.
-        """
+        """Return ``floor(n / size)`` random groups, at least one, of `size` records or more; one needs no coins."""
         sizes = group_sizes(n, size)
         order = np.arange(n) if len(sizes) == 1 else coins.permutation(n)
         return cls(order, np.concatenate([[0], np.cumsum(sizes)]))

@@ -50,10 +50,7 @@ class RowBlock:
         return self.features.shape[1] + self.copies + (self.intercept > 0)
 
     def predict(self, W: FloatArray) -> FloatArray:
-        """Return ``X W^T``: shape (m,) for `W` of shape (dim,), (m, k) for (k, dim).
-
-        What a record gets is a function of that record and `W` alone, to the last bit.
-        """
+        """Return ``X W^T``, (m,) or (m, k), for W (dim,) or (k, dim): of each record and W alone, to the last bit."""
         from dpconvex.problems.data import _loops
 
         p = self.features.shape[1]
@@ -76,10 +73,7 @@ class RowBlock:
         )
 
     def adjoint(self, g: FloatArray, size: float) -> FloatArray:
-        """Return the parts of ``g^T X`` (`summation`): (3, dim) for `g` of shape (m,), (3, k, dim) for (m, k).
-
-        `size` bounds every ``|g x|`` and is the same for all blocks.
-        """
+        """Return the parts of ``g^T X`` for `g` (m,) or (m, k), with `size` as `summation.vector_parts` has it."""
         scaled = g if self.factor is None else _scaled(g, self.factor)
         out = [summation.vector_parts(self.features, scaled, size)]
         if self.extra is not None:
@@ -96,10 +90,7 @@ class RowBlock:
         return total
 
     def picked(self, stride: int, targets: AnyArray | None = None) -> AnyArray:
-        """Return the positions of about every `stride`-th record; a public hash of the record decides, not its place.
-
-        `targets` (n,) of all records are hashed too, or the block's own.
-        """
+        """Return the places of about every `stride`-th record: a public hash of record and target decides, no place."""
         keys = self.predict(np.random.default_rng(0).standard_normal(self.dim)).view(np.uint64)
         if targets is not None or self.targets is not None:
             labels = np.ascontiguousarray(self.targets_in(targets), dtype=np.float64)
@@ -176,10 +167,7 @@ class RecordSource(ABC):
 
     @abstractmethod
     def subset(self, stride: int, targets: AnyArray | None = None, weights: AnyArray | None = None) -> Subset:
-        """Return about every `stride`-th record in memory, with target and weight (1 without any).
-
-        Which ones is decided by what a record holds, its target included (`RowBlock.picked`).
-        """
+        """Return about every `stride`-th record (`RowBlock.picked`) in memory, with target and weight (or 1)."""
 
     @abstractmethod
     def chosen(self, index: AnyArray, targets: AnyArray | None) -> RecordSource:

@@ -122,17 +122,7 @@ def record_weights(groups: UserGroups, share: float = 1.0) -> FloatArray:
 
 
 def pick_users(groups: UserGroups, users: Positions) -> tuple[Positions, UserGroups]:
-    """Return which records some users have, one user after the other, and the same users as groups of those records.
-
-    `users`, each at most once, are positions in `groups`; the returned ones are positions of records in the data.
-
-    Examples
-    --------
-    >>> groups = UserGroups.of(np.array(["b", "a", "b", "c"]))
-    >>> rows, picked = pick_users(groups, np.array([2, 1]))
-    >>> rows.tolist(), picked.starts.tolist()
-    ([3, 0, 2], [0, 1, 3])
-    """
+    """Return the places of some users' records (each user once), user after user, and the users as groups of those."""
     firsts, sizes = groups.starts[:-1][users], groups.sizes[users]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     rows = np.arange(starts[-1]) + np.repeat(firsts - starts[:-1], sizes)
@@ -218,11 +208,7 @@ def _streamed_sum(
     reach: float,
     shortened: Callable[[FloatArray], AnyArray],
 ) -> AnyArray:
-    """Return the parts of the sum of users' `shortened` gradients.
-
-    Users whose records are all in one portion are finished there. Parts of other users' gradients come to the driver,
-    which adds them up exactly: where rows are sorted by user, those are two users a portion.
-    """
+    """Return the parts of the sum of users' `shortened` gradients; users of several portions are finished here."""
     codes, sizes = groups.spread(np.arange(groups.n_users, dtype=np.float64)).astype(np.int64), groups.sizes
     domain = records.domain
 

@@ -7,17 +7,10 @@ constant feature. A convex loss of one prediction is largest at an end of the pr
 
 with the dual norm: l2 for p = 2, l1 for p = infinity.
 
-Lift. For losses of the margin, which do not increase in ``y z``, the worst case is ``loss(z - y rho, y)``; for
-piecewise linear losses ``max of u r over u in [lo, hi]`` it is, with ``c = (hi + lo) / (hi - lo)``,
-
-    ``loss(z + c rho, y) + charge rho``,  ``charge = -2 hi lo / (hi - lo)``.
-
-Both are linear in rho before the loss and do not decrease in it. So put a variable in place of the norm, over cones
-``a |w_g| <= q_g`` (g: all features for p = 2, each feature for p = infinity). What results is an ordinary linear model
-of records ``(x, c_i s/a, ..., c_i s/a)`` whose ridge is l2/(1 + a^2): as smooth as the loss, and strongly convex. A
-ball ``|w| <= R`` becomes the ball of radius ``sqrt(1 + a^2) R``. The slope ``a^2 = s sqrt(k) / X``, k cones, features
-of l2 norm at most X, makes smoothness over strong convexity least. (Lemma 1 of the docs, Adversarial training; Lowy and
-Razaviyayn, Section 5.2, with the closed form in place of their saddle point.)
+Lift (docs, Adversarial training, Lemma 1; Lowy and Razaviyayn, Section 5.2, has a saddle point in its place): the worst
+case is ``loss(z + c rho, y) + charge rho``, with ``c = -y`` and no charge for losses of the margin. With variables over
+cones ``a |w_g| <= q_g`` in place of the norm it is a linear model of records ``(x, c_i s/a, ...)`` and ridge
+l2/(1 + a^2); a ball ``|w| <= R`` becomes that of radius ``sqrt(1 + a^2) R``.
 """
 
 from __future__ import annotations

@@ -1,22 +1,10 @@
 r"""What a plan may expect of ordinary data, from public facts: the guess that ranks plans. Privacy never rests on it.
 
-Bounds with different proofs cannot be compared, so plans also state an *expected* error: the excess loss of a quadratic
-model of the risk at its minimizer, for a data set that the schema makes one expect.
-
-Model (docs, Which algorithm, has the reasons)
-    Columns are independent but for the blocks; levels of a one-hot block are equally frequent, numeric columns on
-    ``[-s, s]`` have variance ``s^2/9`` and a mean of ``s/3`` or ``-s/3``. Every direction's moment stands for quantiles
-    of a spectrum (`Tuning`). The risk's curvature in a direction is its moment times `typical_curvature`. The minimizer
-    has the comparator norm R, its square shared by blocks as they need it (`squared_reach`).
-Directions
-    The Hessian is taken to be diagonal in: the directions within each block that sum to 0, the numeric columns, and
-    ``mu = (s_j / sqrt(d_j))_j``, which alone has curvature in the span of the constant and the means of blocks. Where
-    blocks are centered their means are 0, and mu is that of the constant and of the numeric columns.
-Shapes, one a column (docs, Additive models, section 4)
-    A block's values at its vertices have mean 0 and a public covariance; numeric columns are a straight line that
-    reaches one logit at the ends plus a Brownian motion. What that does between two knots no vertex can follow: it
-    counts as bias, less the more knots there are. Directions are those of a block in which both curvature and ridge
-    are diagonal, in the new coordinates v of ``w = F v``.
+An *expected* error: the excess loss of a quadratic model of the risk at its minimizer, for a data set that the schema
+makes one expect (docs, Which algorithm, has the model; Additive models, section 4, that of shapes). The Hessian is
+diagonal in the directions within each block that sum to 0, the numeric columns, and ``mu = (s_j / sqrt(d_j))_j``, which
+alone has curvature in the span of the constant and the means of blocks; where blocks are centered their means are 0.
+Of shapes: in the directions of a block, ``w = F v``, in which both curvature and ridge are diagonal.
 """
 
 from __future__ import annotations
@@ -34,7 +22,7 @@ from scipy.special import expit
 
 from dpconvex._types import FloatArray
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain
+from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain, is_centered
 from dpconvex.problems.data.factor import Factor
 
 Size = TypeVar("Size", float, FloatArray)
@@ -100,7 +88,7 @@ class TypicalData:
         stretch: FloatArray = np.ones(len(blocks)) if factor is None else factor.mean_squares
         square: FloatArray = stretch * np.square([float(block.bound) for block in blocks])
         one_hot = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
-        centered = np.array([factor is not None and factor.centered(block) for block in blocks])
+        centered = np.array([factor is not None and is_centered(domain, block) for block in blocks])
         boxed = np.array([block.norm == "linf" for block in blocks])
         columns = np.where(boxed, size, 1)  # each a block of its own, as the comparator norm counts them
         of_others = np.where(one_hot, 1.0, ORDINARY.ball_squared_length) / levels
@@ -151,10 +139,7 @@ class TypicalData:
         return self._excess(self.signal)
 
     def variances(self, deviations: FloatArray) -> FloatArray:
-        """Return the variance in each direction (g,) of noise, its deviations (dim,) or (k, dim) equal in blocks.
-
-        Of several outputs the first counts.
-        """
+        """Return each direction's variance (g,) of noise of deviations (dim,) or (k, dim), equal in blocks."""
         of_block = np.square(deviations.take(self.start, -1))
         common = (of_block @ self.numeric)[..., None], (of_block @ self.mean)[..., None]
         return np.concatenate((of_block, *common), -1).take(self.block, -1)  # NUMERIC and MEAN count from the end
@@ -207,10 +192,7 @@ class TypicalData:
 
 
 def _power_law(size: int) -> tuple[FloatArray, FloatArray]:
-    """Return ranks 1 to `size` in a few cells of equal length in the logarithm: how many, and their mean moment.
-
-    Moments fall with the power `Tuning.rank_power` of the rank and have mean 1.
-    """
+    """Return a few cells of ranks 1 to `size`, even in the logarithm: how many are in each, and their mean moments."""
     ranks, most = np.arange(1, size + 1), ORDINARY.spectrum_quantiles
     cells = np.minimum(most * np.log(ranks) / math.log(max(size, 2)), most - 1).astype(int)
     count = np.bincount(cells, minlength=1)

@@ -5,12 +5,10 @@ with ``phi(x) >= t x + c`` and any p of length at most C give a plane (docs, Hea
 
     f_C(u) >= <p, u> + c + min over y in W of <t a - p, y>    for all u in W,
 
-which needs the minimum of a linear function over W only and is valid however t and p were found. They come from the
-proximal point ``y(s) = argmin of f(y) + |w - y|^2 / (2 s)``: with t the slope of phi there, ``p = (w - y)/s`` is a
-subgradient of f plus the normal cone at y, ``|p|`` falls with s, and the s where ``|p| = C`` is found by bisection.
-``f_C(w) <= min(f(w), f(y) + C |w - y|)`` closes the bracket. The direction of the normal, which ``w - s t a - y``
-tells badly for small s, is taken from the set: `ConvexSet.outward`. A maximum of affine functions (Proposition D.6) has
-weights of its pieces in place of t; a record's loss has two, and more are `reference.max_affine` of the experiments.
+which is valid however t and p were found: at the proximal point ``y(s) = argmin of f(y) + |w - y|^2 / (2 s)``, where
+``p = (w - y)/s`` and t is the slope of phi, for the s where ``|p| = C``. ``f_C(w) <= min(f(w), f(y) + C |w - y|)``
+closes the bracket; the normal's direction is the set's own (`ConvexSet.outward`). A maximum of affine functions
+(Proposition D.6) has weights of its pieces in place of t: two here, more in `reference.max_affine` of the experiments.
 """
 
 from __future__ import annotations
@@ -288,10 +286,7 @@ def _bracket(some: Profiles, w: FloatArray, near: _Proximal, level: float, domai
 
 
 def _proximal(some: Profiles, w: FloatArray, s: FloatArray, domain: ConvexSet, tolerance: float) -> _Proximal:
-    """Return the proximal points; t is nearly the slope there.
-
-    The tangents at the ends of the search average to one of slope t, lower than phi by at most the tolerance.
-    """
+    """Return proximal points; tangents at the ends of the search average to slope t, within the tolerance of phi."""
 
     def at(t: FloatArray, part: Profiles, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         point = w - (s * t)[:, None] * part.slopes

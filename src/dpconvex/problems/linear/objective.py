@@ -274,10 +274,7 @@ class Weights:
 
 
 def _weighted_gram(block: RowBlock, weights: FloatArray, most: float, linf: float) -> AnyArray:
-    """Parts of the sum over records of weight (m,) or (m, k, k), Kronecker x x^T.
-
-    Weights are at most `most`, features at most `linf`, in absolute value.
-    """
+    """Parts of the sum of weights (m,) or (m, k, k), at most `most`, Kronecker x x^T, features at most `linf`."""
     if weights.ndim == 1:
         return block.gram(np.sqrt(weights), math.sqrt(most) * linf, np.rint)
     k, d = weights.shape[1], block.dim

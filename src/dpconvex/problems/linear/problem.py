@@ -17,7 +17,7 @@ from dpconvex.problems.base import Aggregation, Problem
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.records import Records, RecordSource
-from dpconvex.problems.data.sources import EncodedRows, streamed
+from dpconvex.problems.data.sources.rows import EncodedRows, streamed
 from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
 from dpconvex.problems.linear.expected_risk import ExpectedShapes, TypicalData, squared_reach

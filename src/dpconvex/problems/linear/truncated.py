@@ -26,7 +26,7 @@ from dpconvex.problems.linear.lipschitz_extension import (
     lipschitz_extension,
 )
 from dpconvex.problems.linear.objective import clipped_targets
-from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_rounding
+from dpconvex.problems.objective import ROUNDING, UP, Objective, StatedBounds, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
 
@@ -272,15 +272,6 @@ def extension_rounding(
 
 
 @final
-@dataclass(frozen=True)
-class ExtensionBounds:
-    """Constants of an average of Lipschitz extensions: the level C, and no smoothness."""
-
-    slope_bound: float
-    curvature_bound: float = math.inf
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class ExtensionRisk(CenteredRisk, PlanesRisk):
     r"""``J(w) = mean_i f_{C,i}(w) + l2/2 |w - centre|^2`` over a compact set, evaluated to a stated accuracy.
@@ -315,8 +306,8 @@ class ExtensionRisk(CenteredRisk, PlanesRisk):
         return profiles(self.loss, self.records.rows(slice(None)), self.targets, self.domain.radius, self.cap)
 
     @property
-    def bounds(self) -> ExtensionBounds:
-        return ExtensionBounds(self.level)
+    def bounds(self) -> StatedBounds:
+        return StatedBounds(self.level)
 
     @cached_property
     def oracle_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

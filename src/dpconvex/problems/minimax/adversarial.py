@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self, final
@@ -22,10 +21,10 @@ from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import Aggregation
-from dpconvex.problems.custom.functions import ConvexFunction, of_shape
+from dpconvex.problems.custom.functions import ConvexFunction, CustomObjective, dense_blocks, of_shape
 from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.objective import ROUNDING, UP, Bounds, Objective
+from dpconvex.problems.objective import ROUNDING, UP, Bounds
 
 _INNER = 200  # accelerated steps of the attack where no saddle solver is at work: reports and searches only
 
@@ -91,7 +90,7 @@ class SaddleLoss(ConvexFunction):
         objective = SaddleObjective(self, records, 1.0, 1.0)
         v = objective.worst_attacks(w)
         value, gradient = 0.0, np.zeros(self.dim)
-        for rows, part in objective.blocks():
+        for rows, part in dense_blocks(records):
             value += float(np.sum(of_shape("value", self.value(w, v[part], rows), (len(rows),))))
             gradient += objective.slopes(w, v[part], rows)
         return value / records.n, gradient / records.n
@@ -127,35 +126,14 @@ class SaddleLoss(ConvexFunction):
 
 @final
 @dataclass(frozen=True, eq=False)
-class SaddleObjective(Objective):
-    """``J(w) = G(w) + l2/2 |w|^2`` over parameters of norm at most `radius`, with the gradients of its payoff.
+class SaddleObjective(CustomObjective):
+    """``J(w) = G(w) + l2/2 |w|^2`` over a ball. Values are of nearly the worst attacks, so no certificate uses them."""
 
-    Values and gradients of J itself come from attacks that are only nearly the worst: they serve reports. Their
-    rounding slack is infinite, so that no certificate can rest on them.
-    """
-
-    loss: SaddleLoss
-    records: Records
-    l2: float
-    radius: float
-    bounds = SaddleBounds()  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    function: SaddleLoss
     smoothness = math.inf  # the worst attack may jump  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    minimiser_norm = math.inf  # nothing is known outside the ball  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-
-    @property
-    def dim(self) -> int:
-        return self.loss.dim
-
-    @property
-    def initial_gap(self) -> float:
-        L = self.loss.lipschitz(self.radius)
-        return min(L * self.radius, L**2 / (2 * self.l2)) * UP
-
-    def lipschitz_within(self, radius: float) -> float:
-        return (self.loss.lipschitz(radius) + self.l2 * radius) * UP
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = self.loss.total(w, self.records)
+        value, gradient = self.function.total(w, self.records)
         return value + self.l2 / 2 * float(w @ w), gradient + self.l2 * w
 
     def gradient_rounding(self, w: FloatArray) -> float:
@@ -164,56 +142,46 @@ class SaddleObjective(Objective):
     def value_rounding(self, value: float, w: FloatArray) -> float:
         return math.inf
 
-    def blocks(self) -> Iterator[tuple[FloatArray, slice]]:
-        """Yield the records as read-only arrays (m, n_features), and which they are."""
-        for block in self.records.blocks():
-            rows = (block.features if block.factor is None else block.dense()).view()
-            rows.flags.writeable = False
-            yield rows, block.rows
-
     def slopes(self, w: FloatArray, v: FloatArray, rows: FloatArray) -> FloatArray:
         """Return the sum of the gradients in w of some records' payoffs, shape (dim,)."""
-        gradients = of_shape("gradient", self.loss.gradient(w, v, rows), (len(rows), self.dim))
+        gradients = of_shape("gradient", self.function.gradient(w, v, rows), (len(rows), self.dim))
         return np.sum(np.ascontiguousarray(gradients.T), axis=1)
 
     def payoff_gradients(self, w: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the gradient in w of the mean payoff with the ridge (dim,), and each record's gradient in v (n, k).
-
-        What is not finite breaks a claim; it becomes 0, and the claims are the caller's.
-        """
+        """Return the gradient in w of the mean payoff with the ridge (dim,), and each record's in v (n, k); finite."""
         slope, attacks = self.l2 * w, np.empty_like(v)
-        for rows, part in self.blocks():
+        for rows, part in dense_blocks(self.records):
             slope = slope + self.slopes(w, v[part], rows) / self.records.n
-            attacks[part] = of_shape("attack_gradient", self.loss.attack_gradient(w, v[part], rows), v[part].shape)
+            attacks[part] = of_shape("attack_gradient", self.function.attack_gradient(w, v[part], rows), v[part].shape)
         return np.nan_to_num(slope, posinf=0.0, neginf=0.0), np.nan_to_num(attacks, posinf=0.0, neginf=0.0)
 
     def project_attacks(self, v: FloatArray) -> FloatArray:
         """Return the nearest attacks of S, (n, k)."""
-        bound = self.loss.attack.bound
-        if self.loss.attack.norm == "linf":
+        bound = self.function.attack.bound
+        if self.function.attack.norm == "linf":
             return np.clip(v, -bound, bound)
         lengths = np.sqrt(np.einsum("ij,ij->i", v, v))
         return v * (bound / np.maximum(lengths, bound))[:, None]
 
     def attack_gap(self, v: FloatArray, gradients: FloatArray) -> float:
         """Return ``max_u mean_i <gradient_i, u_i - v_i>`` over attacks u of S: the Frank-Wolfe gap."""
-        norm = np.abs(gradients).sum(1) if self.loss.attack.norm == "linf" else np.linalg.norm(gradients, axis=1)
-        return float(np.mean(self.loss.attack.bound * norm - np.einsum("ij,ij->i", gradients, v)))
+        norm = np.abs(gradients).sum(1) if self.function.attack.norm == "linf" else np.linalg.norm(gradients, axis=1)
+        return float(np.mean(self.function.attack.bound * norm - np.einsum("ij,ij->i", gradients, v)))
 
     def worst_attacks(self, w: FloatArray) -> FloatArray:
         """Return nearly the worst attacks at `w`, (n, k): accelerated ascent, exact for payoffs linear in v."""
-        v = np.zeros((self.records.n, self.loss.attack.size))
-        beta = self.loss.attack_smoothness
+        v = np.zeros((self.records.n, self.function.attack.size))
+        beta = self.function.attack_smoothness
         if beta == 0:
             gradients = self.payoff_gradients(w, v)[1]
-            if self.loss.attack.norm == "linf":
-                return self.loss.attack.bound * np.sign(gradients)
+            if self.function.attack.norm == "linf":
+                return self.function.attack.bound * np.sign(gradients)
             lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
-            return self.loss.attack.bound * gradients / np.maximum(lengths, 1e-300)
+            return self.function.attack.bound * gradients / np.maximum(lengths, 1e-300)
         y, t = v, 1.0
         for _ in range(_INNER):
             previous, v = v, self.project_attacks(y + self.payoff_gradients(w, y)[1] / beta)
-            if np.abs(v - previous).max(initial=0.0) <= 1e-15 * self.loss.attack.bound:
+            if np.abs(v - previous).max(initial=0.0) <= 1e-15 * self.function.attack.bound:
                 break
             t, old = (1 + math.sqrt(1 + 4 * t * t)) / 2, t
             y = v + (old - 1) / t * (v - previous)

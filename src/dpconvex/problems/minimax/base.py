@@ -239,10 +239,7 @@ def _added_pairwise(terms: Iterable[Pair]) -> Pair | None:
 @final
 @dataclass(frozen=True, eq=False)
 class SaddleSection(SimplexSaddle):
-    """Records ``start .. start + n - 1`` of a problem, of one player or of both.
-
-    Its records are all records of the whole problem, of which it reads its own only.
-    """
+    """Records ``start .. start + n - 1`` of a problem, read from all of its records; of one player or of both."""
 
     whole: SimplexSaddle
     start: int
@@ -334,8 +331,12 @@ class SaddleSection(SimplexSaddle):
         return -values if self.player == "y" else values
 
 
-def clamped(values: AnyArray, bound: float) -> FloatArray:
-    """Return a float64 copy with NaN replaced by 0 and every entry clipped to ``[-bound, bound]``."""
+def clamped(values: Any, bound: float) -> Any:
+    """Return a float64 copy with NaN replaced by 0 and every entry clipped to ``[-bound, bound]``; CSR in place."""
+    if issparse(values):
+        values.sum_duplicates()
+        values.data = clamped(values.data, bound)
+        return values
     with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
         out = np.array(values, dtype=np.float64, order="C")
     np.nan_to_num(out, copy=False, nan=0.0)
@@ -355,10 +356,7 @@ def check_sizes(n: int, dx: int, dy: int, least_dy: int = 1) -> None:
 
 
 def check_array(name: str, array: Any, shape: tuple[int, ...], sparse: tuple[int, int] | None = None) -> None:
-    """Raise `InvalidDataError` unless `array` is a real or integer NumPy array of this shape (public facts).
-
-    With `sparse`, a SciPy CSR array or matrix of that shape will do as well.
-    """
+    """Raise `InvalidDataError` unless `array` is a real NumPy array of this shape, or CSR of the shape `sparse`."""
     if sparse is not None and issparse(array):
         shape = sparse
         if array.format != "csr":

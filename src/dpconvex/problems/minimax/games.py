@@ -25,10 +25,15 @@ from dpconvex.problems.minimax.base import (
 )
 
 
+@dataclass(frozen=True)
 class _Game(SimplexSaddle):
     """``f(x, y; z) = x^T A_z y`` with entries of at most `bound` in magnitude, to which they are clamped."""
 
-    bound: float
+    #: n, dx, dy: records, rows and columns; at least 1, 2 and 2.
+    n: int
+    dx: int
+    dy: int
+    bound = 1.0
     second_smoothness = 0.0
     bilinear = True
     drift = 0.0, 0.0  # a player's gradient depends on the other's point only  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
@@ -62,10 +67,6 @@ class MatrixGame(_Game):
     Records: an array (n, dx, dy), or a SciPy CSR array or matrix (n, dx * dy) of flattened matrices.
     """
 
-    #: n, dx, dy: records, rows and columns; at least 1, 2 and 2.
-    n: int
-    dx: int
-    dy: int
     bound: float = 1.0  #: of the entries of every payoff matrix, positive: entries are clamped to it
     name: ClassVar[str] = "matrix game"
 
@@ -76,13 +77,7 @@ class MatrixGame(_Game):
         check_array("records", records, (self.n, self.dx, self.dy), sparse=(self.n, self.dx * self.dy))
 
     def _total(self, records: Any, rows: slice) -> FloatArray:
-        part = records[rows]
-        if part.ndim == 3:
-            return clamped(part, self.bound).sum(0)
-        part = part.tocsr()
-        part.sum_duplicates()
-        part.data = clamped(part.data, self.bound)
-        return np.asarray(part.sum(0)).reshape(self.dx, self.dy)
+        return np.asarray(clamped(records[rows], self.bound).sum(0)).reshape(self.dx, self.dy)
 
     def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         total = self._total(records, rows)
@@ -101,12 +96,7 @@ class RankOneGame(_Game):
     Records: an array (n, dx + dy), a then b, of any real or integer dtype (int8 saves memory).
     """
 
-    #: n, dx, dy: records, rows and columns; at least 1, 2 and 2.
-    n: int
-    dx: int
-    dy: int
     name: ClassVar[str] = "rank-one matrix game"
-    bound = 1.0
 
     def check(self, records: Any) -> None:
         check_array("records", records, (self.n, self.dx + self.dy))
@@ -132,10 +122,6 @@ class PlayLog(_Game):
     Records: an array (n, 3) of row, column, payoff. Rows and columns outside the game count as the first one.
     """
 
-    #: n, dx, dy: records, rows and columns.
-    n: int
-    dx: int
-    dy: int
     bound: float = 1.0  #: of the payoff, to which it is clamped
     name: ClassVar[str] = "play log"
 

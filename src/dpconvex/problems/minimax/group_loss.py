@@ -186,14 +186,6 @@ class WorstGroupLoss(base.SimplexSaddle):
         """Return the weights (p,) that a point (2 p,) of the simplex stands for."""
         return self.radius * (x[: self.dim] - x[self.dim :])
 
-    def _features(self, records: Any, rows: slice) -> Any:
-        part = records[0][rows]
-        if issparse(part):
-            part.sum_duplicates()
-            part.data = base.clamped(part.data, self.feature_bound)
-            return part
-        return base.clamped(part, self.feature_bound)
-
     def _predictions(self, X: Any, x: base.SimplexPoint) -> FloatArray:
         w = self.point(x.dense())
         constant = self.feature_bound * w[-1] if self.intercept else 0.0
@@ -214,7 +206,7 @@ class WorstGroupLoss(base.SimplexSaddle):
         return np.clip(np.nan_to_num(self.loss.value(z, targets)), 0.0, self.loss_bound)
 
     def _gradients(self, records: Any, rows: slice, x: base.SimplexPoint, y: base.SimplexPoint) -> base.Pair:
-        X = self._features(records, rows)
+        X = base.clamped(records[0][rows], self.feature_bound)
         targets, g, factors = self._targets(records, rows)
         z = self._predictions(X, x)
         slopes = np.clip(np.nan_to_num(self.loss.derivative(z, targets)), -self.slope, self.slope)
@@ -232,7 +224,7 @@ class WorstGroupLoss(base.SimplexSaddle):
         return np.concatenate([half, -half]), summation.vector(sums[1])
 
     def _values(self, records: Any, rows: slice, x: base.SimplexPoint, y: base.SimplexPoint) -> FloatArray:
-        z = self._predictions(self._features(records, rows), x)
+        z = self._predictions(base.clamped(records[0][rows], self.feature_bound), x)
         targets, g, factors = self._targets(records, rows)
         return y.dense()[g] * factors * self._losses(z, targets)
 

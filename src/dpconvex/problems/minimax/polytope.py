@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, NoReturn, final
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.problems.custom.jax import in_double, require_jax
 from dpconvex.problems.minimax.base import Pair, SimplexPoint, SimplexSaddle, check_bound, check_sizes, clamped
 
 Gradients = Callable[[FloatArray, FloatArray, AnyArray], tuple[AnyArray, AnyArray]]
@@ -155,32 +155,6 @@ def l1_ball_vertices(dim: int, radius: float) -> FloatArray:
     return radius * np.hstack([np.eye(dim), -np.eye(dim)])
 
 
-@dataclass(frozen=True, eq=False)
-class _JaxFunction:
-    """Values and gradients of ``f(u, v, record)``, mapped over records and compiled, in float64."""
-
-    f: Callable[[Any, Any, Any], Any]
-
-    @cached_property
-    def _compiled(self) -> Callable[..., Any]:
-        import jax  # pyright: ignore[reportMissingImports]
-
-        return jax.jit(jax.vmap(jax.value_and_grad(self.f, (0, 1)), (None, None, 0)))
-
-    def _call(self, u: FloatArray, v: FloatArray, records: AnyArray) -> Any:
-        import jax  # pyright: ignore[reportMissingImports]
-
-        with jax.enable_x64(True), jax.debug_nans(False), jax.debug_infs(False):  # data must not raise
-            return self._compiled(u, v, records)
-
-    def gradients(self, u: FloatArray, v: FloatArray, records: AnyArray) -> tuple[AnyArray, AnyArray]:
-        _, (gu, gv) = self._call(u, v, records)
-        return np.asarray(gu), np.asarray(gv)
-
-    def values(self, u: FloatArray, v: FloatArray, records: AnyArray) -> AnyArray:
-        return np.asarray(self._call(u, v, records)[0])
-
-
 def jax_saddle(
     f: Callable[[Any, Any, Any], Any],
     n: int,
@@ -198,10 +172,15 @@ def jax_saddle(
     It is a JAX scalar, convex in u and concave in v. The other arguments are those of `PolytopeSaddle`; `smoothness`,
     `second_smoothness` and `bilinear` are its ``l1_smoothness``, ``l2_smoothness`` and ``is_bilinear``.
     """
-    try:
-        import jax  # noqa: F401  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ImportError("jax_saddle needs JAX. Install it with: pip install 'dpconvex[jax]'") from error
-    function = _JaxFunction(f)
-    functions, constants = (function.gradients, function.values), (smoothness, second_smoothness, bilinear)
-    return PolytopeSaddle(n, *functions, V, W, bounds, value_bounds, *constants, "jax saddle problem")
+    jax = require_jax("jax_saddle")
+    compiled = jax.jit(jax.vmap(jax.value_and_grad(f, (0, 1)), (None, None, 0)))
+
+    def gradients(u: FloatArray, v: FloatArray, records: AnyArray) -> tuple[AnyArray, AnyArray]:
+        gu, gv = in_double(compiled, u, v, records)[1]
+        return np.asarray(gu), np.asarray(gv)
+
+    def values(u: FloatArray, v: FloatArray, records: AnyArray) -> AnyArray:
+        return np.asarray(in_double(compiled, u, v, records)[0])
+
+    constants = (smoothness, second_smoothness, bilinear)
+    return PolytopeSaddle(n, gradients, values, V, W, bounds, value_bounds, *constants, "jax saddle problem")

@@ -105,7 +105,7 @@ def dependent(n: int, shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 
 def mean_variation(model, codes, queries) -> float:
-    truth = np.split(queries.record_sums(codes) / len(codes), queries.offsets[1:-1])
+    truth = np.split(queries.record_sums(codes) / len(codes), [block.start for block in queries.blocks[1:]])
     pairs = zip(queries.subsets, truth, strict=True)
     return float(np.mean([np.abs(model.marginal(s).ravel() - t).sum() / 2 for s, t in pairs]))
 

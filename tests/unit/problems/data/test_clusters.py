@@ -136,7 +136,7 @@ def test_broken_files_end_in_one_error_without_content(tmp_path, client) -> None
 def test_records_leave_their_rows_at_home() -> None:
     from dpconvex.losses import LogisticLoss
     from dpconvex.problems import Block, DataDomain
-    from dpconvex.problems.data.sources import EncodedRows, streamed
+    from dpconvex.problems.data.sources.rows import EncodedRows, streamed
 
     class Rows(EncodedRows):
         n, n_features = 1, 2

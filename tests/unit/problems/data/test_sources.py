@@ -20,8 +20,8 @@ from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Numeric
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _features, _streams
 from dpconvex.problems.data import _threads
-from dpconvex.problems.data.sources import cells, open_tables
-from dpconvex.problems.data.sources.arrow import MEMORY
+from dpconvex.problems.data.sources import cells
+from dpconvex.problems.data.sources.arrow import MEMORY, open_tables
 
 N = 4000
 COLUMNS = (

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.mechanisms.gaussian import Sample
-from dpconvex.problems import LinearModelProblem, Objective, UserGroups
+from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
@@ -53,10 +53,7 @@ class Clipping:
 def mean_gradients(
     clipping: Clipping, batches: int, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource
 ) -> list[Gradient]:
-    """Return the mean clipped gradient of every batch's units, functions of parameters (dim,).
-
-    Records are put into batches at equal distances, users by coins of `source`.
-    """
+    """Return every batch's mean clipped gradient: records at equal distances, users by coins of `source`."""
     if groups is None:
         parts = [slice(j, None, batches) for j in range(batches)] if batches > 1 else []
         return [_of_records(clipping, X[rows], y[rows]) for rows in parts] or [_of_records(clipping, X, y)]
@@ -68,10 +65,7 @@ def mean_gradients(
 
 
 def sampled_gradient(clipping: Clipping, rate: float, X: AnyArray, y: AnyArray) -> SampledGradient:
-    """Return a function of parameters (dim,) and of the numbers of sampled records, ascending, shape (m,), m >= 0.
-
-    It sums their clipped gradients and divides by the expected number of records, ``rate * n``, never by m.
-    """
+    """Return the sum of the sampled records' clipped gradients over ``rate * n``, by parameters and sample."""
     problem = clipping.problem
     records, targets = problem.clipped(X, y)
 
@@ -88,7 +82,7 @@ def sampled_gradient(clipping: Clipping, rate: float, X: AnyArray, y: AnyArray) 
 def _of_records(clipping: Clipping, X: AnyArray, y: AnyArray) -> Gradient:
     problem = clipping.problem
     if not clipping.cuts:
-        return _gradient(problem.objective(X, y, 0.0))
+        return problem.objective(X, y, 0.0).gradient
     records, targets = problem.clipped(X, y)
     total = partial(clipped_sum, problem, records, targets, records.each(clipping.lengths), clipping.level)
     scales = 1.0 if clipping.deviations is None else clipping.scales
@@ -99,13 +93,9 @@ def _of_users(clipping: Clipping, X: AnyArray, y: AnyArray, groups: UserGroups) 
     problem, weights = clipping.problem, record_weights(groups)
     if not clipping.cuts:
         own = replace(problem, n=groups.n_users)  # those of a batch are fewer
-        return _gradient(own.on(*own.clipped(X, y), 0.0, groups))
+        return own.on(*own.clipped(X, y), 0.0, groups).gradient
     records, targets = problem.clipped(X, y)
     return lambda w: clipped_mean(problem.loss, records, targets, groups, weights, w, clipping.level)
-
-
-def _gradient(objective: Objective) -> Gradient:
-    return lambda w: objective.gradient(w)
 
 
 def clipped_sum(

@@ -17,8 +17,7 @@ Assumptions
     by position, users by a uniform permutation (coins of their own): its law does not change when a user's label does.
 Steps and bounds (docs, Noisy gradient descent and Clipped users)
     Typical steps measure gradients divided by D, `gaussian_block_weights`: the lemma is about ``D^-1 g``, and g gets
-    noise of deviation ``sigma D``. Others have the bound of `accelerated_sgd`, or, plain, ``eta <= 1/(2 beta)``, of at
-    most ``R^2/(eta T) + 2 eta V^2`` (kinks: ``+ eta (L^2 + V^2)``) for the average of the last half of the points.
+    noise of deviation ``sigma D``. Others have the bound of `accelerated_sgd`; plain ones average half of the points.
 """
 
 from __future__ import annotations

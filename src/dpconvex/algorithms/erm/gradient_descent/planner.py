@@ -35,10 +35,7 @@ MOST_BATCHES = 1024
 @final
 @dataclass(frozen=True)
 class BoundTuning:
-    """How constants are chosen by bounds; for users chosen on simulated ones, unlike and of unequal sizes.
-
-    `benchmarks/user_level.py` compares the result with other methods.
-    """
+    """How bounds choose constants; for users chosen on simulated ones, unlike and of unequal sizes."""
 
     # Passes over the data that a plan chooses by itself.
     most_passes: int = 256

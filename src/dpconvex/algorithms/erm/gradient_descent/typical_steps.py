@@ -20,8 +20,6 @@ from dpconvex.losses import LinearModelLoss
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import ORDINARY, typical_curvature
 
-NUMERIC_MEAN_SQUARE = 1 / 3
-"""Mean square of a numeric column on [-1, 1], for the typical length of a record."""
 _PRODUCTS = np.geomspace(1e-9, 2.0, 300)
 """Values of ``x = eta c`` in the table."""
 
@@ -29,11 +27,7 @@ _PRODUCTS = np.geomspace(1e-9, 2.0, 300)
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """What the choice tries and what it trusts.
-
-    Measured on simulated tables and Adult (docs, Noisy gradient descent); sampling, work and times by
-    `benchmarks/minibatch.py`.
-    """
+    """What the choice tries and what it trusts, as measured on simulated tables and Adult (docs)."""
 
     momenta: tuple[float, ...] = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
     # In units of one over the largest curvature. Up to 2: curvatures of at most half the largest are stable, and beyond
@@ -66,9 +60,6 @@ class Tuning:
 
 
 TUNING = Tuning()
-
-
-# The model of the error.
 
 
 @final
@@ -138,10 +129,7 @@ def _table(counts: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
 def _effects(
     problem: LinearModelProblem, noise: FloatArray, counts: tuple[int, ...], l2: float
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """Return the excess of steps, shape (counts, tails, momenta, rates), and that of parameters 0.
-
-    From the missed share of the minimizer; from noise, were the budget not shared; from samples, over ``1/rate - 1``.
-    """
+    """Return the excess, (counts, tails, momenta, rates), of what is missed, of noise, of samples; and that of 0."""
     typical = problem.typical
     assert typical is not None  # there is no tilt and no attack here
     curvature = typical.curvature + l2
@@ -191,9 +179,6 @@ def quadratic_bound(steps: Steps, problem: LinearModelProblem, variance: float, 
     return bias + float(np.max(curvature * spread)) * variance / 2
 
 
-# What clipping costs.
-
-
 def typical_levels(problem: LinearModelProblem, weights: FloatArray) -> tuple[tuple[float, float], ...]:
     """Return clipping levels in units of the longest gradient, and their costs; `weights` as in `typical_length`."""
     loss, typical = problem.loss, typical_length(problem.domain, weights)
@@ -209,7 +194,7 @@ def typical_length(domain: DataDomain, weights: FloatArray) -> float:
     blocks = domain.all_blocks
     size = np.array([block.size for block in blocks])
     square = np.array([block.l2**2 for block in blocks]) * weights[np.cumsum(size) - size]
-    share = np.array([NUMERIC_MEAN_SQUARE if block.norm == "linf" else 1.0 for block in blocks])
+    share = np.array([1 / 3 if block.norm == "linf" else 1.0 for block in blocks])  # mean square on [-1, 1]
     return math.sqrt(float(share @ square) / float(square.sum()))
 
 
@@ -228,9 +213,6 @@ def _has_residuals(loss: LinearModelLoss) -> bool:
     return loss.task == "regression" and known and _steepest(loss) <= loss.slope_bound * (1 + 1e-9)
 
 
-# The model of the cost.
-
-
 def step_work(problem: LinearModelProblem, rate: float) -> float:
     """Return what one step costs, in entries of the data read in order, for a rate in (0, 1]."""
     outputs, dim = problem.loss.n_outputs, problem.domain.dim
@@ -247,9 +229,6 @@ def _counts(problem: LinearModelProblem, rate: float) -> tuple[int, ...]:
         as_long = 2 ** int(math.log2(most)) * step_work(problem, 1.0) / step_work(problem, rate)
         most = min(TUNING.most_sampled_steps, max(2.0, as_long))
     return tuple(2**k for k in range(1, int(math.log2(most)) + 1))
-
-
-# The choice.
 
 
 @final

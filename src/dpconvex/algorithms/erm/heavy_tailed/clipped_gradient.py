@@ -89,8 +89,11 @@ class ClippedGradientPlan(LinearModelPlan):
     @property
     def coefficient_deviation(self) -> FloatArray:
         """The noise of all steps in the average iterate, if nothing pulled it back."""
-        per_step = self.step_size * _deviation(self.mechanism, self.problem.dim) / math.sqrt(self.problem.dim)
-        return np.full(self.problem.dim, min(per_step * math.sqrt(self.steps / 3), self.problem.radius))
+        d, mechanism = self.problem.dim, self.mechanism
+        gaussian = isinstance(mechanism, GaussianMechanism)
+        length = mechanism.sigma * math.sqrt(d) if gaussian else mechanism.scale * math.sqrt(d * (d + 1))
+        per_step = self.step_size * length / math.sqrt(d)
+        return np.full(d, min(per_step * math.sqrt(self.steps / 3), self.problem.radius))
 
     def describe(self) -> Mapping[str, Any]:
         return {"noise": self.noise_name, "level": self.level, "steps": self.steps, "step_size": self.step_size}
@@ -168,10 +171,3 @@ def _mechanism(
     if privacy.pure:
         return NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon / steps * (1 - 1e-12))
     return GaussianMechanism.of_mu(sensitivity, mu / math.sqrt(steps) * (1 - 1e-12), problem.dim)
-
-
-def _deviation(mechanism: NormNoiseMechanism | GaussianMechanism, dim: int) -> float:
-    """Root mean square length of the noise."""
-    if isinstance(mechanism, GaussianMechanism):
-        return mechanism.sigma * math.sqrt(dim)
-    return mechanism.scale * math.sqrt(dim * (dim + 1))

@@ -20,6 +20,7 @@ Assumptions
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, final
 
 from dpconvex._types import FloatArray
@@ -34,10 +35,11 @@ from dpconvex.problems.custom.extension import ExtendedRisk, Extender, own_round
 
 
 @final
+@dataclass(frozen=True)
 class CustomExtension(Extension):
     """Lipschitz extensions over the ball of losses with a declared slope."""
 
-    name = "extension of any convex loss"
+    name: str = "extension of any convex loss"
     lipschitz = "it is the Lipschitz extension over the ball of a loss that is declared convex"
 
     def finest(self, part: Part) -> float:

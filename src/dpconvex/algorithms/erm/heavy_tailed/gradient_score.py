@@ -34,7 +34,7 @@ from dpconvex.algorithms.erm.heavy_tailed import localized_mechanism
 from dpconvex.algorithms.erm.heavy_tailed.localization import To
 from dpconvex.algorithms.erm.heavy_tailed.localized_mechanism import NetPlan
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy
-from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Setting, Stage, sensitivity
+from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Scaled, Setting, Stage, sensitivity
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
@@ -43,8 +43,6 @@ from dpconvex.problems.linear.truncated import Truncation
 from dpconvex.problems.objective import ROUNDING
 
 LEMMA = "a mean of gradients cut to length C moves by at most 2C/m, and projections do not expand; plus rounding"
-MOST_WORK = 2**26
-"""Most gradients of records in one choice: seconds."""
 
 
 @final
@@ -109,38 +107,27 @@ class GradientScorePlan(NetPlan[P]):
         return net[self.noises[t][0].release(scores, entry.label, *to, entry.block)]  # line 4
 
 
-@final
-@dataclass(frozen=True)
-class Choice:
-    """Constants of a phase with one choice, those with the unit of a parameter times lambda."""
+def choice(setting: Setting, m: int) -> Scaled:
+    """Return a phase with one choice; what has the unit of a parameter is times lambda."""
+    level = setting.level(m)
+    rest = setting.bias(level, m) + setting.moments.g2 / math.sqrt(m)  # surrogates, sampling
+    first = (rest + 4 * level / (m * setting.epsilon)) / setting.diameter  # about the first phase's ridge weight
 
-    m: int
-    level: float
-    rest: float  #: of the error: surrogates, sampling
-    error: float  #: with a net of all of W; a phase has a net of its own
-
-    @classmethod
-    def of(cls, setting: Setting, m: int) -> Choice:
-        """Return the constants."""
-        level = setting.level(m)
-        rest = setting.bias(level, m) + setting.moments.g2 / math.sqrt(m)
-        l2 = (rest + 4 * level / (m * setting.epsilon)) / setting.diameter  # about that of the first phase
-        return cls(m, level, rest, best_net(setting, level, m, setting.reach, l2)[0] + rest)
-
-    def phase(self, layout: tuple[int, int, int], l2: float, setting: Setting) -> Phase:
-        """Return the phase."""
+    def phase(layout: tuple[int, int, int], l2: float) -> Phase:
         reach = setting.reach if layout[0] == 0 else setting.diameter  # of W from the center; the first one is public
-        confine = min(reach, self.level / l2)
-        error, side, smoothing = best_net(setting, self.level, self.m, confine, l2)
-        truncation = Truncation(self.level, setting.problem.radius, smoothing)
-        stage = Stage(0.0, sensitivity(self.level, l2, self.m, 0.0), 1.0, confine, side)
-        return Phase(*layout, self.m, l2, truncation, (stage,), (error + self.rest) / l2)
+        confine = min(reach, level / l2)
+        error, side, smoothing = best_net(setting, level, m, confine, l2)
+        truncation = Truncation(level, setting.problem.radius, smoothing)
+        stage = Stage(0.0, sensitivity(level, l2, m, 0.0), 1.0, confine, side)
+        return Phase(*layout, m, l2, truncation, (stage,), (error + rest) / l2)
+
+    return Scaled(best_net(setting, level, m, setting.reach, first)[0] + rest, phase)  # by a net of all of W
 
 
 def best_net(setting: Setting, C: float, m: int, confine: float, l2: float) -> tuple[float, int, float]:
     """Return a bound on lambda times the distance from the minimizer, with the side and smoothing that minimize it."""
     d = setting.problem.dim
-    largest = max(3, int(min(2**12, MOST_WORK // m) ** (1 / d)))
+    largest = max(3, int(min(2**12, 2**26 // m) ** (1 / d)))  # 2^26 gradients of records take seconds
     sides = np.unique(np.geomspace(3, largest, 30).astype(int) // 2 * 2 + 1)
     sides = sides[sides <= largest]
     eta = 2 * confine / (sides - 1) * math.sqrt(d)
@@ -155,7 +142,7 @@ def best_net(setting: Setting, C: float, m: int, confine: float, l2: float) -> t
     return float(errors[best]), int(sides[best]), float(smoothing[best])
 
 
-planned = partial(localized_mechanism.planned, kind=GradientScorePlan, scaling=Choice.of)
+planned = partial(localized_mechanism.planned, kind=GradientScorePlan, scaling=choice)
 """From problem, promise, moments, surrogate, failure probability and level to the plan."""
 
 

@@ -35,7 +35,7 @@ from dpconvex.algorithms.select import Options
 from dpconvex.mechanisms import LaplaceMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem
-from dpconvex.problems.data.sources import totals
+from dpconvex.problems.data.sources.rows import totals
 from dpconvex.randomness import BitSource
 from dpconvex.sets import ConvexSet
 

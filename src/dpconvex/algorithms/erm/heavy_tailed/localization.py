@@ -21,8 +21,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, final
@@ -34,7 +33,16 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.base import P, beyond_floats
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
-from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Schedule, Setting, Stage, calibrated, paper
+from dpconvex.algorithms.erm.heavy_tailed.schedule import (
+    Phase,
+    Scaled,
+    Schedule,
+    Setting,
+    Stage,
+    calibrated,
+    one_release,
+    paper,
+)
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Part, Surrogate, surrogate_named
 from dpconvex.algorithms.erm.output_perturbation.plan import DECLARED, RETURNS
 from dpconvex.errors import InvalidParameterError
@@ -42,7 +50,6 @@ from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
-from dpconvex.problems.base import Problem
 from dpconvex.randomness import BitSource
 from dpconvex.sets import BallSection, ConvexSet, L2Ball, Section
 
@@ -85,11 +92,6 @@ class LocalizationPlan(ConvexPlan[P]):
     def domain(self) -> ConvexSet:
         """W: parameters are members, and extensions are over it."""
         return L2Ball(self.problem.radius) if self.constraint is None else self.constraint
-
-    @property
-    def surrogate(self) -> str:
-        """Name of the method."""
-        return self.method.name
 
     def part(self, phase: Phase) -> Part:
         """Return the public facts of one minimization."""
@@ -153,7 +155,7 @@ class LocalizationPlan(ConvexPlan[P]):
         return np.full(self.problem.dim, scale * math.sqrt(self.problem.dim + 1))
 
     def describe(self) -> Mapping[str, Any]:
-        chosen: dict[str, Any] = {} if self.method is SURROGATES["truncated"] else {"surrogate": self.surrogate}
+        chosen: dict[str, Any] = {} if self.method is SURROGATES["truncated"] else {"surrogate": self.method.name}
         if self.constraint is not None:
             chosen["constraint"] = repr(self.constraint)
         return {
@@ -291,7 +293,7 @@ def plan(
 
 
 def planned(
-    problem: P,
+    problem: Any,
     privacy: PrivacyParams,
     moments: Moments,
     method: Surrogate,
@@ -299,32 +301,25 @@ def planned(
     failure: float | None,
     constraint: ConvexSet | None = None,
     level: float | None = None,
-) -> HeavyTailedPlan[P]:
-    """Return the plan for a surrogate that fits the problem; parameters as in `plan`.
-
-    With a `level`, all phases cut there, and the bound is on the stand-ins' risk: `moments` are of their slopes.
-    """
+    *,
+    kind: Callable[..., Any] = HeavyTailedPlan,
+    scaling: Callable[[Setting, int], Scaled] = one_release,
+) -> Any:
+    """Return the plan, of this kind; with a `level` all phases cut there, and `moments` are of what is cut."""
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))
-    with floats(problem, moments if level is None else None):
+    try:
         setting = Setting.of(problem, privacy.epsilon, moments, method, constraint, level)
         if constants == "paper" and level is None:
             failure = 0.1 if failure is None else failure
             schedule = paper(setting, failure)
         else:
-            schedule = calibrated(setting, failure)
-        found = HeavyTailedPlan(problem, privacy, moments, schedule, failure, constants, method, constraint)
-        _ = [mechanism.event for stages in found.noises for mechanism in stages]  # noise scales, too, are floats
+            schedule = calibrated(setting, failure, scaling)
+        found = kind(problem, privacy, moments, schedule, failure, constants, method, constraint)
+        _ = [release.event for release in found.releases]  # noise scales, too, are floats
         return found
-
-
-@contextmanager
-def floats(problem: Problem, moments: Moments | None) -> Iterator[None]:
-    """Turn constants that no float holds into the error that says so."""
-    try:
-        yield
-    except (ArithmeticError, ValueError) as error:
+    except (ArithmeticError, ValueError) as error:  # constants that no float holds
         if isinstance(error, InvalidParameterError) and error.name in ("n", "surrogate"):
             raise
-        raise (beyond_floats(problem.name) if moments is None else extreme(problem.name, moments)) from None
+        raise (extreme(problem.name, moments) if level is None else beyond_floats(problem.name)) from None

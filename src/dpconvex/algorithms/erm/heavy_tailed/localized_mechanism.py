@@ -23,25 +23,24 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.base import P
-from dpconvex.algorithms.erm.exponential_mechanism import RADII, ball_grid, overshoot
+from dpconvex.algorithms.erm.exponential_mechanism import RADII, Ball, ball_grid, overshoot
+from dpconvex.algorithms.erm.heavy_tailed import localization
 from dpconvex.algorithms.erm.heavy_tailed.custom import CustomExtension, check_custom
-from dpconvex.algorithms.erm.heavy_tailed.localization import LocalizationPlan, To, floats
+from dpconvex.algorithms.erm.heavy_tailed.localization import LocalizationPlan, To
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy
-from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Scaled, Setting, Stage, calibrated, sensitivity
+from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Scaled, Setting, Stage, sensitivity
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Surrogate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned, ReportNoisyMax
 from dpconvex.privacy import PrivacyParams, Release, Sensitivity
 from dpconvex.problems import CustomProblem, LinearModelProblem, Objective
-from dpconvex.problems.linear.truncated import Truncation
 from dpconvex.randomness.exact import FINENESS
 
 MAX_DIM = 2
@@ -55,10 +54,7 @@ class NetPlan(LocalizationPlan[P]):
     compares_values: ClassVar[bool] = False  #: of the objective, for the choice
 
     def net(self, t: int, center: FloatArray) -> FloatArray:
-        """Return the net of phase t around a center of the ball, shape (N, dim): a grid, projected to the ball.
-
-        The projection brings no point farther from the center, nor from any point of the ball.
-        """
+        """Return the net of phase t around a center, (N, dim): a grid, projected, which brings no point farther off."""
         stage = self.phases[t].stages[0]
         return self.domain.project_rows(center + ball_grid(self.problem.dim, stage.side, stage.confine))
 
@@ -131,45 +127,26 @@ class LocalizedMechanismPlan(NetPlan[P]):
         return net[self.choices[t].release(scores, entry.label, *to, entry.block)]  # line 7
 
 
-class _Net(NamedTuple):
-    error: float  #: root mean squared distance to the minimizer, times lambda
-    confine: float  #: radius of the ball, times lambda
-    side: int
+def net_release(setting: Setting, m: int) -> Scaled:
+    """Return a phase with a center and a choice; what has the unit of a parameter is times lambda."""
+    level = setting.level(m)
+    tau = TUNING.accuracy * level / m
+    shift = TUNING.smoothing * setting.problem.dim * 4 * (level / m + tau) / setting.epsilon * setting.smooths
+    rest = shift + setting.bias(level, m) + setting.moments.g2 / math.sqrt(m)  # smoothing, surrogates, sampling
+
+    def phase(layout: tuple[int, int, int], l2: float) -> Phase:
+        truncation = setting.truncation(level, l2, shift)
+        radius = max(TUNING.accuracy * level / (l2 * m), setting.finest(truncation, l2, m))
+        error = setting.surrogate.error(setting.part(truncation, l2, m), radius)
+        net = best_net(setting, level, m, radius * l2, error * l2)
+        stage = Stage(radius, sensitivity(level, l2, m, radius), 0.5, net.radius / l2, net.side)
+        return Phase(*layout, m, l2, truncation, (stage,), (net.bound + rest) / l2)
+
+    return Scaled(best_net(setting, level, m, tau, 0.0).bound + rest, phase)  # by exact values; a phase adds rounding
 
 
-@final
-@dataclass(frozen=True)
-class NetRelease:
-    """Constants of a phase with a center and a choice, those with the unit of a parameter times lambda."""
-
-    m: int
-    level: float
-    shift: float
-    rest: float  #: of the error: smoothing, surrogates, sampling
-    error: float  #: by exact values; a phase adds what rounding needs
-
-    @classmethod
-    def of(cls, setting: Setting, m: int) -> NetRelease:
-        """Return the constants."""
-        level = setting.level(m)
-        tau = TUNING.accuracy * level / m
-        shift = TUNING.smoothing * setting.problem.dim * 4 * (level / m + tau) / setting.epsilon * setting.smooths
-        rest = shift + setting.bias(level, m) + setting.moments.g2 / math.sqrt(m)
-        return cls(m, level, shift, rest, best_net(setting, level, m, tau, 0.0).error + rest)
-
-    def phase(self, layout: tuple[int, int, int], l2: float, setting: Setting) -> Phase:
-        """Return the phase."""
-        smoothing = l2 * (self.shift / (l2 * self.level)) ** 2 if self.shift else 1.0
-        truncation = Truncation(self.level, setting.problem.radius, smoothing)
-        radius = max(TUNING.accuracy * self.level / (l2 * self.m), setting.finest(truncation, l2, self.m))
-        error = setting.surrogate.error(setting.part(truncation, l2, self.m), radius)
-        net = best_net(setting, self.level, self.m, radius * l2, error * l2)
-        stage = Stage(radius, sensitivity(self.level, l2, self.m, radius), 0.5, net.confine / l2, net.side)
-        return Phase(*layout, self.m, l2, truncation, (stage,), (net.error + self.rest) / l2)
-
-
-def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> _Net:
-    """Return radius and net of the smallest bound, for lambda times a solver's accuracy and lambda times B."""
+def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> Ball:
+    """Return the net of the smallest error; all but the side, and what is given of solver and values, times lambda."""
     d, half = setting.problem.dim, setting.epsilon / 2
     theta = (2 * C / m + 2 * tau) / half
     largest = int(setting.surrogate.most_points(m) ** (1 / d))
@@ -182,7 +159,7 @@ def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> _N
     moved = 2 * C * (g + first) + (g**2 + 2 * g * first + second) / 2
     squares = 2 * (2 / half * (2 * C * confine / m + error) * d * np.log(sides) + moved)
     i, j = np.unravel_index(int(np.argmin(squares)), squares.shape)
-    return _Net(math.sqrt(float(squares[i, j])), float(confine[i, 0]), int(sides[0, j]))
+    return Ball(math.sqrt(float(squares[i, j])), float(confine[i, 0]), int(sides[0, j]))
 
 
 def planned(
@@ -194,23 +171,17 @@ def planned(
     level: float | None = None,
     *,
     kind: Any = LocalizedMechanismPlan,
-    scaling: Callable[[Setting, int], Scaled] = NetRelease.of,
+    scaling: Callable[[Setting, int], Scaled] = net_release,
 ) -> Any:
     """Return the plan, of this kind, for a surrogate that fits the problem; other parameters as in `localization`."""
-    if failure is not None:
-        _validate.real("failure", failure, above=0.0, below=0.5)
     if problem.dim > MAX_DIM:
         what = f"must be at most {MAX_DIM}, a constant included: larger nets are unaffordable, pure samplers unknown"
         raise InvalidParameterError("dim", problem.dim, what, "Use algorithm='heavy_tailed'")
     if kind.compares_values and math.isinf(problem.value_at_zero):
         what = "must have bounded targets for this algorithm, or values round without a bound"
         raise InvalidParameterError("loss", problem.name, what, "Give it a target_bound")
-    with floats(problem, moments if level is None else None):
-        setting = Setting.of(problem, privacy.epsilon, moments, method, None, level)
-        schedule = calibrated(setting, failure, scaling)
-        found = kind(problem, privacy, moments, schedule, failure, method=method)
-        _ = [release.event for release in found.releases]
-        return found
+    common = problem, privacy, moments, method, "calibrated", failure, None, level
+    return localization.planned(*common, kind=kind, scaling=scaling)
 
 
 @recorded("localized_exponential_mechanism")

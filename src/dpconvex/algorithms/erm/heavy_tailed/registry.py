@@ -50,8 +50,6 @@ from dpconvex.sets import Box, ConvexSet
 
 SHARE = 0.1
 """Of epsilon, for the level. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on."""
-FOUND = ("level", "second_moment")
-"""What a scale releases; of slopes the level alone."""
 APART = 4
 """Localization: every fourth record finds the level."""
 
@@ -129,12 +127,6 @@ class HeavyMethod:
         known = self.slopes and problem.loss.cut(SMALLEST) is None
         return Moments(k, bound) if known else None
 
-    def adapted(self, problem: LinearModelProblem, moments: Moments) -> Moments:
-        """Return what the method needs of declared moments of gradients."""
-        if not self.slopes:
-            return moments
-        return self.settled(problem, moments.k) or clipped_residuals.slope_moments(problem, moments)
-
 
 HEAVY_METHODS: Mapping[str, HeavyMethod] = {
     "heavy_tailed": HeavyMethod(heavy_tailed.plan, level.localized, apart=True, repeats=True, shaped=True),
@@ -153,11 +145,7 @@ NAMED.update({f"heavy-tailed method {name}": method for name, method in HEAVY_ME
 
 
 def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str = "calibrated") -> str:
-    """Return the method that ``"auto"`` stands for: clipped residuals, unless records may be far longer than typical.
-
-    A typical record is taken to consist of the constant and the one-hot columns. Without a constant, nothing tells.
-    Localization, too, where slopes are unbounded and cannot be cut, and for the paper's constants, which are its own.
-    """
+    """Return what ``"auto"`` stands for: clipped residuals, unless records may be far longer than typical."""
     loss = problem.loss
     if constants == "paper" or (math.isinf(loss.slope_bound) and loss.cut(SMALLEST) is None):
         return "heavy_tailed"
@@ -205,10 +193,7 @@ class LeveledPlan(TwoStagePlan):
         return clipped_residuals.PREDICTIONS if self.method.slopes else self.problem.radius
 
     def error(self, released: tuple[float, ...], moments: Moments) -> float:
-        """Return the theorem's bound, for a released scale, under any law with these moments of what is cut.
-
-        Before a run, for what it releases at most under such a law: ``error(scale.worst(moments), moments)``.
-        """
+        """Return the theorem's bound for a released scale; before a run for ``scale.worst(moments)``."""
         share = 1 if self.shape is None or self.shape.surrogate == "truncated" else 2  # a slope less its extension's
         bias = share * min(moments.bound * self.scale.tail[1] ** (1 - 1 / moments.k), moments.g1)
         unlucky = 0.0 if self.failure is not None else self.scale.failure * moments.g1
@@ -268,7 +253,8 @@ class LeveledPlan(TwoStagePlan):
 
     def describe(self) -> Mapping[str, Any]:
         facts = {key: value for key, value in self.then.describe().items() if not key.startswith("moment_")}
-        found: dict[str, Any] = {**self.scale.describe(), **dict(zip(FOUND, self.released, strict=False))}
+        released = zip(("level", "second_moment"), self.released, strict=False)  # of slopes the level alone
+        found: dict[str, Any] = {**self.scale.describe(), **dict(released)}
         if self.released:
             found["bound_for_cut"] = self.then.predicted_error.bound
         more = {} if self.failure is None else {"failure_probability": self.failure}
@@ -319,11 +305,7 @@ def leveled(
     proved: bool = False,
     sums: bool = False,
 ) -> LeveledPlan:
-    """Return the plan of a run that first finds a level itself; the promise is for both.
-
-    Raises `InvalidParameterError` unless the method can be planned for the least and for the largest level, and if the
-    level's theorem is asked to hold (`proved`), unless there are records enough for it.
-    """
+    """Return the plan of a run that first finds a level; refuse what could not follow and what is to be `proved`."""
     check_heavy(problem, privacy, Moments(2.0, 1.0))
     method.check(constants)
     share = privacy.epsilon if method.apart else _rounding.product_down(SHARE, privacy.epsilon)
@@ -385,7 +367,9 @@ def heavy_plans(
             raise InvalidParameterError("failure", failure, what, "Leave one of the two out")
     with algorithms.within_floats(problem.name):
         given = None if k is None or bound is None else Moments(k, bound)
-        moments = method.settled(problem, k or 2.0) if given is None else method.adapted(problem, given)
+        moments = given if given and not method.slopes else method.settled(problem, k or 2.0)
+        if given and moments is None:
+            moments = clipped_residuals.slope_moments(problem, given)
         if moments is None:
             proved = k is None or failure is not None
             facts = problem, privacy, method, options.constants, failure, shape

@@ -15,7 +15,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from scipy.stats import binom, gamma
@@ -144,6 +144,11 @@ class Setting:
         reach = min(constraint.diameter, constraint.radius + float(np.linalg.norm(first)))
         return cls(problem, epsilon, moments, surrogate, constraint, constraint.diameter, reach, one)
 
+    def truncation(self, level: float, l2: float, shift: float) -> Truncation:
+        """Return level and ball, smoothed so that the minimizer moves by `shift` over lambda; 0: not at all."""
+        # Smoothing lowers every loss by at most smoothing C^2 / 2: the minimizer moves by C sqrt(smoothing / lambda).
+        return Truncation(level, self.problem.radius, l2 * (shift / (l2 * level)) ** 2 if shift else 1.0)
+
     def finest(self, truncation: Truncation, l2: float, m: int) -> float:
         """Return the smallest distance that is certified for every data set."""
         return self.surrogate.finest(self.part(truncation, l2, m))
@@ -174,13 +179,9 @@ class Setting:
 def calibrated(
     setting: Setting, failure: float | None = None, scaling: Callable[[Setting, int], Scaled] | None = None
 ) -> Schedule:
-    """Return the default schedule of the specification's section 4.3, each release at `epsilon`.
-
-    `scaling` has a phase's constants (default: one output perturbation). `failure` in (0, 1/2): a bound that fails with
-    this probability at most, through repetitions; None: in expectation.
-    """
+    """Return the schedule of the specification, 4.3; with `failure`, by repetitions, the bound holds but for that."""
     n, moments = setting.problem.n, setting.moments
-    scaling = scaling or _OneRelease.of
+    scaling = scaling or one_release
     first = scaling(setting, max(1, n // 2))
     growth = TUNING.growth if setting.one is None else TUNING.one_level_growth
     if setting.one is None:
@@ -199,11 +200,12 @@ def calibrated(
     layout = [(2**t - 1, 2 ** (t + 1)) for t in range(T - 1)] + [(2 ** (T - 1) - 1, 2 ** (T - 1))]
     sizes = [len(range(start, n, step)) // J for start, step in layout]
     scaled = [scaling(setting, m) for m in sizes]
-    s = _aggregation(J, failure)
+    # What root mean square distances are multiplied by: Markov's inequality, and `localization.middle` by 3.
+    s = 1.0 if failure is None else (1.0 if J == 1 else 3.0) / math.sqrt(1 - TUNING.success)
     start = (1.0 if setting.one is None else TUNING.one_level_start) * s  # balances the bound's two terms
     base = start * scaled[0].error / setting.diameter
     phases = tuple(
-        part.phase((begin, step, J), base * growth**t, setting)
+        part.phase((begin, step, J), base * growth**t)
         for t, ((begin, step), part) in enumerate(zip(layout, scaled, strict=True))
     )
     bound = _bound(phases, setting.reach, moments.g1, s)
@@ -219,13 +221,6 @@ def repetitions(failure: float) -> int:
     return J
 
 
-def _aggregation(J: int, failure: float | None) -> float:
-    """What root mean square distances are multiplied by (s): Markov's inequality, and `localization.middle` by 3."""
-    if failure is None:
-        return 1.0
-    return (1.0 if J == 1 else 3.0) / math.sqrt(1 - TUNING.success)
-
-
 def _bound(phases: tuple[Phase, ...], R: float, g1: float, s: float) -> float:
     """Telescoping over the phases (docs, Heavy tails)."""
     total = phases[0].l2 * R**2 / 2
@@ -234,43 +229,30 @@ def _bound(phases: tuple[Phase, ...], R: float, g1: float, s: float) -> float:
     return total + s * g1 * phases[-1].error
 
 
-class Scaled(Protocol):
-    """A phase's constants but for its ridge weight; `error` is the root mean squared distance, times lambda."""
+class Scaled(NamedTuple):
+    """A phase but for its ridge weight."""
 
-    @property
-    def error(self) -> float: ...
-
-    def phase(self, layout: tuple[int, int, int], l2: float, setting: Setting) -> Phase: ...
+    error: float  #: root mean squared distance from the minimizer, times lambda
+    phase: Callable[[tuple[int, int, int], float], Phase]  #: from layout and ridge weight
 
 
-@final
-@dataclass(frozen=True)
-class _OneRelease:
-    """A phase's constants, those with the unit of a parameter times lambda: `shift` by smoothing, `error` in all."""
+def one_release(setting: Setting, m: int) -> Scaled:
+    """Return a phase of one output perturbation; what has the unit of a parameter is times lambda."""
+    d, level = setting.problem.dim, setting.level(m)
+    beta = 2 * (1 + TUNING.accuracy) * level / (m * setting.epsilon)
+    shift = TUNING.smoothing * d * beta if setting.smooths else 0.0
+    centered = TUNING.accuracy * level / m + shift + setting.bias(level, m) + setting.moments.g2 / math.sqrt(m)
+    error = math.hypot(math.sqrt(d * (d + 1)) * beta, centered)
 
-    m: int
-    level: float
-    shift: float
-    error: float
+    def phase(layout: tuple[int, int, int], l2: float) -> Phase:
+        truncation = setting.truncation(level, l2, shift)
+        wanted = TUNING.accuracy * level / (l2 * m)
+        radius = max(wanted, setting.finest(truncation, l2, m))
+        extra = (radius - wanted) * (1 + 2 * (d + 1))  # what rounding adds; noise follows
+        stage = Stage(radius, sensitivity(level, l2, m, radius))
+        return Phase(*layout, m, l2, truncation, (stage,), error / l2 + extra)
 
-    @classmethod
-    def of(cls, setting: Setting, m: int) -> _OneRelease:
-        d, level = setting.problem.dim, setting.level(m)
-        beta = 2 * (1 + TUNING.accuracy) * level / (m * setting.epsilon)
-        shift = TUNING.smoothing * d * beta if setting.smooths else 0.0
-        centered = TUNING.accuracy * level / m + shift + setting.bias(level, m) + setting.moments.g2 / math.sqrt(m)
-        return cls(m, level, shift, math.hypot(math.sqrt(d * (d + 1)) * beta, centered))
-
-    def phase(self, layout: tuple[int, int, int], l2: float, setting: Setting) -> Phase:
-        """Return the phase for a ridge weight."""
-        # Smoothing lowers every loss by at most smoothing C^2 / 2: the minimizer moves by C sqrt(smoothing / lambda).
-        smoothing = l2 * (self.shift / (l2 * self.level)) ** 2 if self.shift else 1.0
-        truncation = Truncation(self.level, setting.problem.radius, smoothing)
-        wanted = TUNING.accuracy * self.level / (l2 * self.m)
-        radius = max(wanted, setting.finest(truncation, l2, self.m))
-        extra = (radius - wanted) * (1 + 2 * (setting.problem.dim + 1))  # what rounding adds; noise follows
-        stage = Stage(radius, sensitivity(self.level, l2, self.m, radius))
-        return Phase(*layout, self.m, l2, truncation, (stage,), self.error / l2 + extra)
+    return Scaled(error, phase)
 
 
 def paper(setting: Setting, failure: float) -> Schedule:

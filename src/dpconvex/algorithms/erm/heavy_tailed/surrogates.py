@@ -32,7 +32,7 @@ from dpconvex.algorithms import require
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import PiecewiseLinearLoss
-from dpconvex.problems import LinearModelProblem, Objective, Records
+from dpconvex.problems import Objective, Records
 from dpconvex.problems.linear.truncated import ExtensionRisk, RecordCap, TruncatedRisk, Truncation, extension_rounding
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
@@ -45,8 +45,6 @@ MOST_STEPS = 1e5
 """Passes over the records in one minimization of a planned number of steps: some minutes."""
 SOLVER = solvers.Guaranteed(solvers.BallNewton(), solvers.AcceleratedGradient())
 """Of truncated losses in balls; over other sets the guaranteed one alone."""
-WORST_ACCURACY = 2.0
-"""Largest tau, in units of ``C / (lambda m)``, to which work may raise it: noise three times that of exact points."""
 
 
 @final
@@ -63,8 +61,12 @@ class Part:
 
     @property
     def cap(self) -> RecordCap:
-        """Which records count."""
-        return cap_for(self.problem, self.moments, self.level)
+        """Which records count: nearly all, by the moments; a level beyond the cap would null what it keeps."""
+        problem = self.problem
+        steepest = min(problem.lipschitz, max(record_cap(self.moments, problem.n), 4 * self.level)) * (1 + 1e-9)
+        unit = problem.domain.intercept or 1.0
+        highest = steepest * max(problem.radius, steepest / unit**2)  # of squared losses under the cap, and more
+        return RecordCap(steepest, min(highest, problem.loss.value_at_zero))
 
     @property
     def level(self) -> float:
@@ -75,14 +77,6 @@ class Part:
     def width(self) -> float:
         """Diameter of W within ``C / lambda`` of the centre, where the minimizer is and all steps stay."""
         return min(self.domain.diameter, 2 * self.level / self.l2)
-
-
-def cap_for(problem: LinearModelProblem, moments: Moments, level: float) -> RecordCap:
-    """Return which records count: nearly all, by the moments; a level beyond the cap would null what it keeps."""
-    steepest = min(problem.lipschitz, max(record_cap(moments, problem.n), 4 * level)) * (1 + 1e-9)
-    unit = problem.domain.intercept or 1.0
-    highest = steepest * max(problem.radius, steepest / unit**2)  # of squared losses under the cap, and more
-    return RecordCap(steepest, min(highest, problem.loss.value_at_zero))
 
 
 class Surrogate(ABC):
@@ -168,9 +162,15 @@ class Truncated(Surrogate):
         return require(solver.solve(risk, radius, region, start), radius)
 
 
+@dataclass(frozen=True)
 class Extension(Surrogate):
-    """The Lipschitz extension; below, the ways to its minimizer."""
+    """The Lipschitz extension, by cutting planes; below, other ways to its minimizer.
 
+    Planes come from bisection on the proximal step (Lemma 6), which finds weights of two pieces (D.6) too.
+    """
+
+    name: str
+    piecewise: bool = False
     lipschitz = (
         "it is the Lipschitz extension over the set, an infimum of C-Lipschitz functions; of f = 0 beyond the cap"
     )
@@ -201,15 +201,6 @@ class Extension(Surrogate):
         )
 
 
-@final
-@dataclass(frozen=True)
-class Planes(Extension):
-    """Cutting planes, by bisection on the proximal step (Lemma 6), which finds weights of two pieces (D.6) too."""
-
-    name: str
-    piecewise: bool = False
-
-
 class Counted(Extension):
     """Methods of a number of steps that is planned: tau is at least what fits `most` of them."""
 
@@ -221,7 +212,7 @@ class Counted(Extension):
 
     def finest(self, part: Part) -> float:
         floor, unit = super().finest(part), part.level / (part.l2 * part.m)
-        for radius in np.geomspace(0.05, WORST_ACCURACY, 30) * unit:
+        for radius in np.geomspace(0.05, 2.0, 30) * unit:  # at 2, noise is three times that of exact points
             if radius >= floor and self.steps(part, float(radius)) <= self.most:
                 return float(radius)
         what = f"needs more than {self.most:g} passes for parts of {part.m} records"
@@ -238,8 +229,7 @@ class Counted(Extension):
 class FixedSteps(Counted):
     """Theorem D.4, as many steps for every data set: as printed (Lemma D.5), or fewer by strong convexity."""
 
-    name: str
-    printed: bool
+    printed: bool = False
     reached = "a fixed number of steps along planes of a planned accuracy suffices for all data (Theorem D.4)"
 
     def steps(self, part: Part, radius: float) -> float:
@@ -265,7 +255,6 @@ class FixedSteps(Counted):
 class Joint(Counted):
     """The joint problem of Lemma 2.7 with Algorithm 3, which stops by a certificate of its own."""
 
-    name = "joint"
     most = 50 * MOST_STEPS  # in the worst case; it stops earlier on others
     reached = "Algorithm 3 runs until its certificate fires, within a number of steps that is planned for"
 
@@ -295,10 +284,10 @@ class Joint(Counted):
 
 SURROGATES: Mapping[str, Surrogate] = {
     "truncated": Truncated(),
-    "extension": Planes("extension"),
-    "structured": Planes("structured", piecewise=True),
-    "joint": Joint(),
-    "fixed_steps": FixedSteps("fixed_steps", printed=False),
+    "extension": Extension("extension"),
+    "structured": Extension("structured", piecewise=True),
+    "joint": Joint("joint"),
+    "fixed_steps": FixedSteps("fixed_steps"),
     "printed_steps": FixedSteps("printed_steps", printed=True),
 }
 """By the name used in estimators and on the command line."""

@@ -21,7 +21,6 @@ Assumptions
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,6 +35,7 @@ from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
 from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems.data.domain import is_centered
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
 
@@ -45,60 +45,47 @@ LONGEST = 30
 """A linear term is at most so many root mean squares long: for a longer one, of probability below 1e-17, runs stop."""
 
 
-class OutputNoise(ABC):
-    """Noise that hides how far the solver stopped from the exact minimizer; its sensitivity is twice that distance."""
-
-    deviation: float  #: Standard deviation of every coordinate
-
-    @property
-    @abstractmethod
-    def mechanisms(self) -> Mapping[str, Planned]: ...
-
-    @abstractmethod
-    def simulate(self, dim: int, size: int, generator: np.random.Generator) -> FloatArray:
-        """Return `size` noise vectors of the law, (size, dim): for pictures, not for a run."""
-
-    @abstractmethod
-    def release(self, minimizer: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
-        """Return the minimizer (dim,) with noise."""
-
-
 @final
 @dataclass(frozen=True)
-class SeparateOutput(OutputNoise):
+class SeparateOutput:
     """Pure noise, charged on its own (Theorem 3: ``epsilon = epsilon_obj + epsilon_out``)."""
 
     mechanism: NormNoiseMechanism  #: In the l2 norm, of sensitivity ``2 gamma / l2``
 
     @property
-    def deviation(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def deviation(self) -> float:
+        """Standard deviation of every coordinate."""
         return self.mechanism.scale * math.sqrt(self.mechanism.norm.dim + 1)
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
+        """What is released beside the minimizer."""
         return {MASK: self.mechanism}
 
     def simulate(self, dim: int, size: int, generator: np.random.Generator) -> FloatArray:
+        """Return `size` noise vectors of the law, (size, dim): for pictures, not for a run."""
         return self.mechanism.simulate(size, generator)
 
     def release(self, minimizer: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+        """Return the minimizer (dim,) with noise."""
         return self.mechanism.release(minimizer, MASK, source, ledger)
 
 
 @final
 @dataclass(frozen=True)
-class JointGaussianOutput(OutputNoise):
+class JointGaussianOutput:
     """Gaussian noise priced inside the minimizer's own event (formula 3.3)."""
 
     noise: GaussianObjectiveNoise  #: Its event holds ``rho``, twice the solver radius over this deviation
     deviation: float  #: Of every coordinate
-    mechanisms: ClassVar[Mapping[str, Planned]] = {}  # pyright: ignore[reportIncompatibleMethodOverride]
+    mechanisms: ClassVar[Mapping[str, Planned]] = {}
 
     def simulate(self, dim: int, size: int, generator: np.random.Generator) -> FloatArray:
         """Return normal numbers, a little wider for the grid of the release."""
         return self.deviation * (1 + 2**-9) * generator.standard_normal((size, dim))
 
     def release(self, minimizer: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+        """Return the minimizer (dim,) with noise."""
         return self.noise.add_output_noise(minimizer, self.deviation, MINIMIZER, source, ledger)
 
 
@@ -113,7 +100,8 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     noise: ObjectiveNoise  #: Law of the linear term, with its event
     copies: int  #: Independent copies of the linear term, one an output; 1 where one law covers all outputs
     deviations: FloatArray  #: (dim,): standard deviations of the linear term
-    output: OutputNoise  #: Noise that hides the solver's inaccuracy
+    #: Noise that hides how far the solver stopped from the exact minimizer; its sensitivity is twice that distance.
+    output: SeparateOutput | JointGaussianOutput
     gradient_tolerance: float  #: Gradient norm that the solver certifies
     bound: float  #: On the expected excess mean loss
     solver: Solver  #: Fast solver with the guaranteed one that takes over
@@ -181,11 +169,9 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Guess the noise of ``b`` through a curvature that public facts suggest. Only for pictures.
-
-        Columns count as independent, numeric ones as uniform, levels as equally frequent; half the largest curvature.
-        Means of blocks and the constant are collinear but for the ridge: their small system is solved exactly.
-        """
+        """Guess the noise of ``b`` through a curvature that public facts suggest. Only for pictures."""
+        # Columns count as independent, numeric ones as uniform, levels as equally frequent; half the largest curvature.
+        # Means of blocks and the constant are collinear but for the ridge: their small system is solved exactly.
         factor = self.problem.factor
         assert factor is not None  # the planner sees to it
         blocks, n = self.problem.domain.all_blocks, self.problem.n
@@ -196,7 +182,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         categorical = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
         share = square * np.array([1.0 if block.norm == "linf" else 1 / block.size for block in blocks])
         share = np.where(categorical, share, share / 3)
-        one_hot = categorical & ~np.array([factor.centered(block) for block in blocks])
+        one_hot = categorical & ~np.array([is_centered(factor.domain, block) for block in blocks])
         noise = self.deviations[np.cumsum(size) - size] / n
         mean = np.where(one_hot, np.sqrt(square / size), 0.0)
         system = np.diag(self.l2 + curvature * np.where(one_hot, 0.0, share)) + curvature * np.outer(mean, mean)
@@ -214,10 +200,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         return self.solver.only_sums and self.problem.only_sums
 
     def noise_reach(self) -> FloatArray:
-        """``(|F_j| ||b||_2 + |F_j b|) / (2 n l2)``, plus output noise and solver radius (docs, Proposition 5).
-
-        The minimizer moves to a point of the ball about ``-b / (2 n l2)`` through 0, in the new coordinates.
-        """
+        """``(|F_j| ||b||_2 + |F_j b|) / (2 n l2)``, plus output noise and solver radius (docs, Proposition 5)."""
         size, generator = simulations(self.problem.dim)
         b = self.noise.simulate(self.copies, size, generator)
         length = np.linalg.norm(b, axis=1, keepdims=True)

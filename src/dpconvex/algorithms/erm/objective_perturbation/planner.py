@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -125,10 +126,7 @@ number or a category with two, and of the constant. Compared with others by `ben
 
 @lru_cache(maxsize=64)
 def coordinates(domain: DataDomain, plain: bool) -> Factor:
-    """Return the coordinates that the ridge is on: contrasts of categories, and blocks of comparable prior variance.
-
-    `plain`: those in which a ridge weight that the user gives has its usual meaning.
-    """
+    """Return contrasts, in blocks of comparable prior variance; `plain`: for a ridge weight with its usual meaning."""
     if plain:
         return Factor.contrasts(domain)
     category, number, constant = SHARES
@@ -144,10 +142,7 @@ def _norm(kind: str, domain: DataDomain, costs: Costs) -> geometry.NoiseNorm:
 
 
 def noise_costs(problem: LinearModelProblem, privacy: PrivacyParams) -> Costs:
-    """Return the excess that a unit of noise energy costs in each block, about where curvature stops being free.
-
-    None where plans rank by the bound, in which energy counts. Any positive weights are valid: they rank the noise.
-    """
+    """Return about what a unit of a block's noise energy costs: it ranks noise; None where plans rank by the bound."""
     factor, typical = problem.factor, problem.typical
     if typical is None or problem.grouped or factor is None:
         return None
@@ -183,19 +178,9 @@ def _pure_split(
     gamma = gradient_tolerance(problem, lam, energy, 4 * d * (d + 1) / epsilon_out**2)
     mask = Sensitivity(_rounding.ratio_up(2 * gamma, lam), "l2", "2 gamma / l2 (Theorem 3)", unit=privacy.unit)
     output = SeparateOutput(NormNoiseMechanism(geometry.L2Norm(d), mask, epsilon_out))
-    return ObjectivePerturbationPlan(
-        problem=problem,
-        privacy=privacy,
-        l2=lam,
-        noise_name=norm.name,
-        noise=NormObjectiveNoise(norm, event, sensitivity),
-        copies=copies,
-        deviations=event.scale * unit_deviations,
-        output=output,
-        gradient_tolerance=gamma,
-        bound=_bound(problem, lam, energy, d * output.deviation**2, l2 is not None),
-        solver=default_solver(problem.loss, dim=d),
-    )
+    law = {"noise_name": norm.name, "noise": NormObjectiveNoise(norm, event, sensitivity), "copies": copies}
+    deviations = event.scale * unit_deviations
+    return _built(problem, privacy, lam, gamma, energy, output, l2 is not None, deviations=deviations, **law)
 
 
 def _gaussian(
@@ -228,22 +213,25 @@ def _gaussian(
     deviation = _rounding.ratio_up(2 * gamma, lam * rho * (1 - 1e-15))
     lemma = "distance between two records' gradients in units of the noise (Theorem 4)"
     noise = GaussianObjectiveNoise(base, event, Sensitivity(event.claimed_sensitivity, "l2", lemma), problem.factor)
-    return ObjectivePerturbationPlan(
-        problem=problem,
-        privacy=privacy,
-        l2=lam,
-        noise_name=kind,
-        noise=noise,
-        copies=copies,
-        deviations=event.sigma * np.tile(deviations, copies),
-        output=JointGaussianOutput(noise, deviation),
-        gradient_tolerance=gamma,
-        bound=_bound(problem, lam, energy, problem.dim * deviation**2, l2 is not None),
-        solver=default_solver(loss, dim=problem.dim),
-    )
+    law = {"noise_name": kind, "noise": noise, "copies": copies}
+    output, tiled = JointGaussianOutput(noise, deviation), event.sigma * np.tile(deviations, copies)
+    return _built(problem, privacy, lam, gamma, energy, output, l2 is not None, deviations=tiled, **law)
 
 
-def _bound(problem: LinearModelProblem, l2: float, energy: float, output_energy: float, ridge_is_target: bool) -> float:
-    """Return (5.1) plus ``beta/2 E||z||^2``; with `l2` given by the user the ridge is part of the target."""
-    shrinkage = 0.0 if ridge_is_target else l2 * problem.ridge_radius**2 / 2
-    return shrinkage + energy / (2 * problem.n**2 * l2) + output_part(problem, l2, output_energy)
+def _built(
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    l2: float,
+    gamma: float,
+    energy: float,
+    output: SeparateOutput | JointGaussianOutput,
+    given: bool,
+    **law: Any,
+) -> ObjectivePerturbationPlan:
+    """Return the plan; its bound is (5.1) plus ``beta/2 E||z||^2``, a `given` ridge being part of the target."""
+    shrinkage = 0.0 if given else l2 * problem.ridge_radius**2 / 2
+    hidden = output_part(problem, l2, problem.dim * output.deviation**2)
+    solver = default_solver(problem.loss, dim=problem.dim)
+    facts: dict[str, Any] = {"problem": problem, "privacy": privacy, "l2": l2, "output": output, "solver": solver}
+    bound = shrinkage + energy / (2 * problem.n**2 * l2) + hidden
+    return ObjectivePerturbationPlan(**facts, gradient_tolerance=gamma, bound=bound, **law)

@@ -109,11 +109,7 @@ def user_rank(problem: LinearModelProblem) -> int | None:
 def planned_error(
     problem: LinearModelProblem, deviations: FloatArray, output: Callable[[Any], Any]
 ) -> Callable[[Any, Any], Any]:
-    """Return what the regularization keeps small, of `l2` and the noise ``b``: expected error, for users bound (5.1).
-
-    Both may be arrays (k,). `deviations` (dim,) are those of ``b`` in the unit of the noise, `output` the output's over
-    the solver radius, which counts as the smallest that rounding allows.
-    """
+    """Return the expected error, for users bound (5.1), by `l2` and noise ``b``; `deviations` of ``b`` in its unit."""
     n, typical, length = problem.n, problem.typical, float(np.linalg.norm(deviations))
     certifiable = np.frompyfunc(problem.certifiable_radius, 2, 1)
 
@@ -138,10 +134,7 @@ def planned_error(
 def pure_regularization(
     problem: LinearModelProblem, frobenius: bool, deviations: FloatArray, budget: float, output: Callable[[Any], Any]
 ) -> tuple[float, NoiseShare]:
-    """Minimize the planned error over the regularization, with the noise share that each value leaves.
-
-    `deviations` are those of ``b`` (dim,) at ``epsilon_1 = 1``; `output` as in `planned_error`.
-    """
+    """Minimize the planned error over the ridge; `deviations` (dim,) are those of ``b`` at ``epsilon_1 = 1``."""
     loss, unit_tau, error = problem.loss, problem.tau(1.0), planned_error(problem, deviations, output)
     q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
     rank = user_rank(problem) or loss.curvature_rank
@@ -226,10 +219,7 @@ def calibrate_gaussian(
 def least_error(
     error: Callable[[Any, Any], Any], noise: Callable[[float], float], low: float, high: float, *others: float
 ) -> float:
-    """Return the regularization of the least `error` (as from `planned_error`) in [low, high], or one of `others`.
-
-    A logarithmic grid, then a bounded search; `noise` is infinite where curvature takes too much.
-    """
+    """Return the ridge of the least `error` in [low, high], by a grid and a bounded search, or one of `others`."""
 
     def cost(l2: float) -> float:
         size = noise(l2)

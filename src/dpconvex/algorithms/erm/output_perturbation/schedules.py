@@ -93,7 +93,7 @@ def calibrated(problem: Problem, l2: float | None, e1: float, e2: float, target:
         r = max(_slack(problem) / 2 * delta, problem.certifiable_radius(lam))
         projected = problem.local and kind is _lipschitz_bound
         reach = _reach(delta, r, ball)
-        bound = kind(_Setting(problem, lam, l2 is not None, r, reach * e1, reach**2 * e2, ball))
+        bound = kind(problem, lam, l2 is not None, r, (reach * e1, reach**2 * e2), ball)
         if target == "population":
             bound += problem.lipschitz * reach  # Lemmas 4.1 and 4.2, repaired: stability
         letters = "FH" if l2 else "GJ"
@@ -118,10 +118,7 @@ def calibrated(problem: Problem, l2: float | None, e1: float, e2: float, target:
 
 
 def _diameter(problem: Problem, l2: float | None, e1: float, target: str) -> Schedule:
-    """Return noise that covers the whole ball of the comparator: the sensitivity 2R needs no assumption whatever.
-
-    The excess is at most ``L E||z||``, the shrinkage and the solver's error, with kinks ``l2 r^2 / 2``.
-    """
+    """Return noise that covers the ball (2R, no assumption): excess ``L E||z||``, shrinkage and the solver's error."""
     L, R = problem.lipschitz, problem.radius
 
     def schedule(lam: float) -> Schedule:
@@ -138,45 +135,30 @@ def _diameter(problem: Problem, l2: float | None, e1: float, target: str) -> Sch
     return schedule(_least(lambda lam: schedule(lam).bound, L / R * DIAMETER_SLACK))
 
 
-@dataclass(frozen=True)
-class _Setting:
-    """What a bound on the excess of ``w_T + z`` is made of: r, ``E||z||``, ``E||z||^2`` and the rest."""
-
-    problem: Problem
-    lam: float
-    regularized: bool
-    r: float
-    noise1: float
-    noise2: float
-    ball: float
+_Bound = Callable[..., float]
+"""On the excess of ``w_T + z``, by problem, ridge (part of the target?), r, ``E||z||`` and ``E||z||^2``, ball."""
 
 
-_Bound = Callable[[_Setting], float]
+def _lipschitz_bound(
+    problem: Problem, lam: float, regularized: bool, r: float, noise: tuple[float, float], ball: float
+) -> float:
+    """Return ``L (E||z|| + r)`` plus the shrinkage, or the growth of a ridge that is part of the target."""
+    if regularized:
+        return lam / 2 * (noise[1] + r**2) + problem.lipschitz * (noise[0] + 2 * r)
+    return lam * problem.radius**2 / 2 + problem.lipschitz * (noise[0] + r)
 
 
-def _lipschitz_bound(s: _Setting) -> float:
-    """Return ``L (E||z|| + r)`` plus the shrinkage; where the ridge is part of the target, its own growth instead:
-
-    ``l2/2 E||w_T + z||^2 - l2/2 ||w*||^2``, of centered noise and with ``l2 ||w*|| r <= L r``.
-    """
-    L = s.problem.lipschitz
-    if s.regularized:
-        return s.lam / 2 * (s.noise2 + s.r**2) + L * (s.noise1 + 2 * s.r)
-    return s.lam * s.problem.radius**2 / 2 + L * (s.noise1 + s.r)
-
-
-def _smooth_bound(s: _Setting) -> float:
-    """Return ``beta/2 E||z||^2`` of centered noise, the solver's gap, and the shrinkage or the ridge's noise.
-
-    Kinks add ``kink E||z||`` and to the gap ``pi kink r`` (docs, Adversarial training, Theorem 3).
-    """
-    beta, lam, ball, kink = s.problem.curvature, s.lam, s.ball, s.problem.kink
-    gap = (beta + lam) / 2 * s.r**2 + math.pi * kink * s.r
-    if s.problem.local or ball < s.problem.minimiser_norm(lam):
-        gap += (s.problem.lipschitz + lam * ball) * s.r  # the constraint may be active, and the gradient there not 0
-    if s.regularized:
-        return kink * s.noise1 + (beta + lam) / 2 * s.noise2 + gap
-    return lam * s.problem.radius**2 / 2 + kink * s.noise1 + beta / 2 * s.noise2 + gap
+def _smooth_bound(
+    problem: Problem, lam: float, regularized: bool, r: float, noise: tuple[float, float], ball: float
+) -> float:
+    """Return ``beta/2 E||z||^2``, gap, shrinkage or ridge; kinks: docs, Adversarial training, Theorem 3."""
+    beta, kink = problem.curvature, problem.kink
+    gap = (beta + lam) / 2 * r**2 + math.pi * kink * r
+    if problem.local or ball < problem.minimiser_norm(lam):
+        gap += (problem.lipschitz + lam * ball) * r  # the constraint may be active, and the gradient there not 0
+    if regularized:
+        return kink * noise[0] + (beta + lam) / 2 * noise[1] + gap
+    return lam * problem.radius**2 / 2 + kink * noise[0] + beta / 2 * noise[1] + gap
 
 
 def _closed_form(problem: Problem, e1: float, e2: float, smooth: bool, target: str) -> float:

@@ -45,8 +45,6 @@ from dpconvex.randomness import BitSource
 EIGENVALUE, PRODUCTS = "smallest eigenvalue of the second moments", "mean products of features and target"
 EIGENVALUE_LEMMA = "the smallest eigenvalue moves by at most X^2 / n, plus rounding"
 PRODUCTS_LEMMA = "the mean of x y moves by at most 2 X B / n, plus rounding"
-FAILURE = 0.05
-"""The paper's rho: probability that noise exceeds what the ridge allows for."""
 
 
 @final
@@ -69,8 +67,8 @@ class AdasspPlan(LinearModelPlan):
     @property
     def largest_ridge(self) -> float:
         """Ridge where the smallest eigenvalue counts as 0."""
-        d = self.problem.dim
-        return math.sqrt(d * math.log(2 * d**2 / FAILURE)) * self.moments.sigma
+        d, failure = self.problem.dim, 0.05  # the paper's rho: that noise exceeds what the ridge allows for
+        return math.sqrt(d * math.log(2 * d**2 / failure)) * self.moments.sigma
 
     @property
     def predicted_error(self) -> PredictedError:

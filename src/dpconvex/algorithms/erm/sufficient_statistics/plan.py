@@ -190,10 +190,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @cached_property
     def expected(self) -> float:
-        """Excess on typical data, residuals cut at the expected level: what the last steps leave, and their noise.
-
-        K steps leave of a direction about what a ridge of ``s / K`` leaves.
-        """
+        """Excess on typical data: K steps leave about what a ridge of ``s / K`` leaves, and noise."""
         typical, last = self.problem.typical, self.stages[-1]
         assert typical is not None  # there is no tilt and no attack here
         level = TUNING.expected_level * _target_bound(self.problem)

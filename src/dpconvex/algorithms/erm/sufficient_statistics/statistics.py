@@ -22,8 +22,6 @@ from dpconvex.problems.data.summation import Parts
 
 _ENERGIES = np.exp(np.linspace(-9.0, 6.0, 61))
 """Candidates for the energy of the parameters, in units of what the public radius lets one expect."""
-_ENERGY_DEVIATION = 1.5
-"""Deviation of the logarithm of that energy from what is expected, a priori."""
 
 
 @final
@@ -120,11 +118,7 @@ def unpacked(vector: FloatArray, dim: int) -> FloatArray:
 @final
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """Noisy second moments by eigenvalues: a first fit and preconditioned steps.
-
-    Noise hides curvature below the *resolution* s. Steps take the inverse of ``A + (s + lambda) I``, A the moments with
-    negative eigenvalues raised to 0: they do not diverge, and where A is wrong they are plain descent.
-    """
+    """Noisy second moments by eigenvalues, raised to 0; steps take the resolution for curvature that noise may hide."""
 
     values: FloatArray  #: at least 0
     basis: FloatArray  #: eigenvectors in columns
@@ -138,18 +132,13 @@ class Curvature:
         return cls(np.maximum(values, 0.0), basis, deviation, share * deviation * np.sqrt(len(values)))
 
     def first_fit(self, products: FloatArray, deviation: float, expected: float) -> tuple[FloatArray, float]:
-        """Return the posterior mean of the parameters given the noisy mean of ``x y``, and their estimated energy.
-
-        A priori they are independent normal; noise in the moments counts as further noise of the products. The energy,
-        the sum of their variances, has the largest posterior density.
-        """
+        """Return the posterior mean of the parameters, a priori normal, and their energy of largest density."""
         d, a, seen = len(self.values), self.values, self.basis.T @ products
         energies = expected * _ENERGIES
         noise = deviation**2 + self.deviation**2 * energies
         variances = energies[:, None] / d * a**2 + noise[:, None]
-        evidence = (
-            -0.5 * (np.log(variances) + seen**2 / variances).sum(1) - 0.5 * (np.log(_ENERGIES) / _ENERGY_DEVIATION) ** 2
-        )
+        prior = -0.5 * (np.log(_ENERGIES) / 1.5) ** 2  # 1.5: a priori deviation of the logarithm
+        evidence = -0.5 * (np.log(variances) + seen**2 / variances).sum(1) + prior
         best = int(np.argmax(evidence))
         return self.basis @ (energies[best] / d * a * seen / variances[best]), float(energies[best])
 
@@ -158,10 +147,7 @@ class Curvature:
         return self.basis @ (self.basis.T @ gradient / (self.values + self.resolution + ridge))
 
     def settled(self, points: FloatArray, gradients: FloatArray, ridge: float) -> FloatArray:
-        """Return what points and gradients, both (rounds, dim) in their order, say together; shape (dim,).
-
-        A step from the mean point with the mean gradient: of all where curvature is known, else of the last half.
-        """
+        """Return a step from the mean of points and gradients, (rounds, dim): the last half where curvature hides."""
         late = slice(len(points) // 2, None)
         last, whole = (points[part].mean(0) + self.step(gradients[part].mean(0), ridge) for part in (late, slice(None)))
         known = np.square(self.values / (self.values + self.resolution + ridge))
@@ -169,11 +155,7 @@ class Curvature:
 
 
 def cutting_level(shares: FloatArray, thresholds: FloatArray, noise: float, reach: float) -> float:
-    """Return the threshold at which noise and what cutting residuals does to a mean gradient are least together.
-
-    Thresholds (k,) ascend, and `shares` (k + 1,) are the noisy shares of residuals between them. Per unit, `noise` is
-    the length of the gradient's noise and `reach` the length that the mean of cut-off parts adds to the gradient.
-    """
+    """Return the threshold of least noise and bias together, by noisy shares (k + 1,) between thresholds (k,)."""
     edges = np.concatenate([[0.0], thresholds, thresholds[-1:]])
     middle = (edges[1:] + edges[:-1]) / 2
     beyond = np.maximum(middle[None, :] - thresholds[:, None], 0.0) @ shares

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
+from typing import Any, ClassVar, Self, cast
 
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import LinearModelPlan, PrivateResult, continued
@@ -15,14 +15,6 @@ from dpconvex.randomness import BitSource
 
 Planner = Callable[[LinearModelProblem, PrivacyParams], tuple[LinearModelPlan, ...]]
 """Plans of the ordinary methods for a problem and a promise, the one to run first in front."""
-
-
-@runtime_checkable
-class Checking(Protocol):
-    """Planners that can say at the price of one plan whether they have any."""
-
-    def check(self, problem: LinearModelProblem, privacy: PrivacyParams) -> None:
-        """Raise as a call would."""
 
 
 class TwoStagePlan(LinearModelPlan):

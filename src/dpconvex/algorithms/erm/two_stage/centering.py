@@ -29,13 +29,13 @@ from numpy.typing import NDArray
 
 from dpconvex import _rounding, algorithms
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.erm.two_stage.base import Checking, Planner, TwoStagePlan
+from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms import NormNoiseMechanism, Planned, ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
-from dpconvex.problems.data.sources import mapped, totals
+from dpconvex.problems.data.sources.rows import mapped, totals
 from dpconvex.problems.linear.expected_risk import ORDINARY, reach_share, squared_reach
 from dpconvex.randomness import BitSource
 
@@ -248,17 +248,13 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     length = min(TUNING.long * math.sqrt(variance), 1.0) * float(np.linalg.norm(widths))
     then = planner(centered(problem, length), rest)[0]
     found = CenteredPlan(problem, privacy, first, second, then, planner, length)
-    refuse = planner.check if isinstance(planner, Checking) else planner
+    refuse = getattr(planner, "check", planner)  # at the price of one plan, where the planner can say so
     refuse(centered(problem, float(found.lengths[-1])), privacy)  # here, from public facts, what would be refused later
     return (found,)
 
 
 def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
-    """Return the problem over moved records: numeric columns first, of that length; then the other blocks.
-
-    Coefficients of shorter records are larger: the comparator norm is for predictions that spread as before. The
-    constant feature is no longer than the numeric columns: the intercept need not carry their means any more.
-    """
+    """Return the problem over moved records: numeric columns of that length first; radius and constant follow."""
     domain = problem.domain
     widths = numeric_half_widths(domain)
     p = len(widths)

@@ -30,7 +30,7 @@ from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, PrivacyParams
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
-from dpconvex.problems.data.sources import mapped
+from dpconvex.problems.data.sources.rows import mapped
 from dpconvex.problems.linear.expected_risk import reach_share
 from dpconvex.randomness import BitSource
 
@@ -153,10 +153,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
 
 
 def projected(problem: LinearModelProblem, columns: int) -> LinearModelProblem:
-    """Return the problem over projected records: `columns` first, then the other blocks.
-
-    The comparator norm's share of the projected columns falls in proportion to their number, in its square.
-    """
+    """Return the problem over projected records; their square share of the radius is in proportion to `columns`."""
     domain = problem.domain
     wide = [block for block in domain.blocks if block.norm == "l2"]
     p = sum(block.size for block in wide)

@@ -54,8 +54,6 @@ from dpconvex.sets import L2Ball
 TESTS = ("auto", "tested", "threshold", "clipped")
 COHORT = (500, 8000)
 """Users that are compared with one another: least and most of them where no number is given."""
-WORK = 2e12
-"""Steps times users times size of a cohort times dimension, at most, until cohorts are at their smallest."""
 SPREAD = 2.5
 """Default distance of two users' mean gradients, in units of ``L/sqrt(m)``."""
 OUTLIERS = 0.05
@@ -247,16 +245,14 @@ def plan_accelerated(
 
     def scheduled(error: float) -> tuple[Schedule, Smoothing]:
         chosen = smoothings(problem, smoothing, error)
-        facts = Facts(
-            problem.n, per_user, problem.dim, problem.radius, L, chosen.smoothness(problem), l2,
-            chosen.excess(problem), problem.loss.n_outputs, guard, LENGTHS if sample is None else SAMPLED_LENGTHS,
-        )  # fmt: skip
+        lengths = LENGTHS if sample is None else SAMPLED_LENGTHS
+        facts = Facts(problem, chosen.smoothness(problem), l2, chosen.excess(problem), guard, lengths)
         return (empirical(facts) if target == "empirical" else population(facts, localized)), chosen
 
     kinks = smoothing not in ("auto", "none") or math.isinf(problem.smoothness)
     errors = (L * problem.radius * np.geomspace(1e-5, 0.3, 10)).tolist() if kinks else [1.0]
-    schedule, chosen = min(map(scheduled, errors), key=lambda option: option[0].bound)
-    return AcceleratedPlan(problem, privacy, schedule.phases, chosen, schedule.bound, target, l2)
+    (phases, bound), chosen = min(map(scheduled, errors), key=lambda option: option[0][1])
+    return AcceleratedPlan(problem, privacy, phases, chosen, bound, target, l2)
 
 
 def _check(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
@@ -285,8 +281,8 @@ def _guards(
 
     def parts(count: int, steps: int) -> int:
         """Number of cohorts."""
-        least, most = COHORT
-        size = cohort or min(most, max(least, int(WORK / (steps * count * dim))))
+        least, most = COHORT  # within them steps times users times size times dimension are at most 2e12
+        size = cohort or min(most, max(least, int(2e12 / (steps * count * dim))))
         return max(1, count // size if cohort else -(-count // size))
 
     @lru_cache(maxsize=4096)

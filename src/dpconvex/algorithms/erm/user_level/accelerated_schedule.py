@@ -24,17 +24,12 @@ import numpy as np
 from dpconvex.algorithms.erm.accelerated_sgd import Descent, plan_descent
 from dpconvex.algorithms.erm.user_level.guards import Guard
 from dpconvex.errors import InvalidParameterError
+from dpconvex.problems import LinearModelProblem
 
 LENGTHS = tuple(sorted({round(2 ** (k / 2)) for k in range(2, 25)}))
 """Numbers of steps that are considered, 2 to 4096."""
 SAMPLED_LENGTHS = (8, 16, 32, 64, 128, 256)
 """The same where planning one of them takes long."""
-PHASES = (2, 3, 4, 5, 6)
-"""Numbers of phases that are considered."""
-WEIGHT_EXPONENTS = (1.0, 2.0, 3.0)
-"""Exponents p of ``lambda_i = lambda 2^(p (i-1))``."""
-RESTARTS = (1, 2, 3)
-"""Numbers of blocks that are considered for strongly convex losses."""
 
 
 @final
@@ -80,17 +75,17 @@ GuardPlanner = Callable[[int, int], tuple[Batching, Guard] | InvalidParameterErr
 class Facts:
     """Public numbers that the bounds are made of."""
 
-    n: int  #: users
-    m: int  #: records of each
-    dim: int
-    radius: float  #: R
-    lipschitz: float  #: L
+    problem: LinearModelProblem  #: of users, with R and L
     smoothness: float  #: beta, of the stand-in for losses with kinks
     l2: float
     excess: float  #: what smoothing adds
-    outputs: int  #: predictions of a record
     guard: GuardPlanner  #: cached by the caller
     lengths: tuple[int, ...] = LENGTHS  #: numbers of steps that are considered
+
+    @property
+    def m(self) -> int:
+        """Records of a user."""
+        return self.problem.records_per_user or 1
 
     def variance(self, users: int, steps: int) -> float:
         """Return V^2 of a gradient; infinite where the test could not pass."""
@@ -101,13 +96,13 @@ class Facts:
         if isinstance(found, InvalidParameterError):
             return math.inf
         batching, guard = found
-        sampling = self.lipschitz**2 / (batching.read * self.m) if batching.partial else 0.0
-        return self.dim * guard.deviation**2 + guard.scatter + sampling
+        sampling = self.problem.lipschitz**2 / (batching.read * self.m) if batching.partial else 0.0
+        return self.problem.dim * guard.deviation**2 + guard.scatter + sampling
 
     def descent(self, users: int, l2: float, distance: float) -> Descent:
         """Plan the steps of a phase with that many users and that weight, from so far away."""
         convexity = l2 + self.l2
-        smooth, slope = self.smoothness + convexity, self.lipschitz + self.l2 * self.radius
+        smooth, slope = self.smoothness + convexity, self.problem.lipschitz + self.l2 * self.problem.radius
         gap = min(slope * distance, slope**2 / (2 * convexity) if convexity else math.inf) * (1 + 1e-9)
         return plan_descent(smooth, convexity, distance, gap, lambda T: self.variance(users, T), self.lengths)
 
@@ -120,21 +115,17 @@ class Facts:
         return Phase(replace(batching, first=first), l2, descent, guard)
 
 
-@final
-@dataclass(frozen=True)
-class Schedule:
-    """Phases and their bound."""
-
-    phases: tuple[Phase, ...]
-    bound: float
+Schedule = tuple[tuple[Phase, ...], float]
+"""Phases and their bound."""
 
 
 def empirical(facts: Facts) -> Schedule:
     """Plan one phase with all users, for the excess on the data."""
-    descent = facts.descent(facts.n, 0.0, facts.radius)
+    n = facts.problem.n
+    descent = facts.descent(n, 0.0, facts.problem.radius)
     bound = descent.excess + facts.excess
     require_steps(bound)
-    return Schedule((facts.phase(0, facts.n, 0.0, descent),), bound)
+    return (facts.phase(0, n, 0.0, descent),), bound
 
 
 def require_steps(bound: float) -> None:
@@ -147,31 +138,32 @@ def require_steps(bound: float) -> None:
 def population(facts: Facts, localized: bool | None) -> Schedule:
     """Plan for the population: one phase, or several on disjoint users, with l2 in restarts; None: the lesser bound."""
     found = [] if localized else [uniform(facts)]
-    if localized or (localized is None and facts.outputs > 1):
-        found += [_restarted(facts, count) for count in (RESTARTS if facts.l2 else (1,))]
+    if localized or (localized is None and facts.problem.loss.n_outputs > 1):
+        found += [_restarted(facts, count) for count in ((1, 2, 3) if facts.l2 else (1,))]
     bound, drafts = min(found, key=lambda option: option[0])
     require_steps(bound)
-    return Schedule(tuple(facts.phase(*draft) for draft in drafts), bound)
+    return tuple(facts.phase(*draft) for draft in drafts), bound
 
 
 def uniform(facts: Facts) -> tuple[float, list[Draft]]:
     """Return one phase of all users, and its bound on the population by uniform convergence of linear models."""
-    descent = facts.descent(facts.n, 0.0, facts.radius)
-    contraction = 1.0 if facts.outputs == 1 else math.sqrt(2 * facts.outputs)  # c
-    rate = contraction * facts.lipschitz / math.sqrt(facts.n * facts.m)
-    bound = descent.excess + 2 * facts.radius * rate
+    n, R, outputs = facts.problem.n, facts.problem.radius, facts.problem.loss.n_outputs
+    descent = facts.descent(n, 0.0, R)
+    contraction = 1.0 if outputs == 1 else math.sqrt(2 * outputs)  # c
+    rate = contraction * facts.problem.lipschitz / math.sqrt(n * facts.m)
+    bound = descent.excess + 2 * R * rate
     if facts.l2:
         k = 2 * rate**2 / facts.l2
         bound = min(bound, (math.sqrt(k) + math.sqrt(k + descent.excess)) ** 2)
-    return bound + facts.excess, [(0, facts.n, 0.0, descent)]
+    return bound + facts.excess, [(0, n, 0.0, descent)]
 
 
 def _restarted(facts: Facts, restarts: int) -> tuple[float, list[Draft]]:
     """Return phases on so many blocks of users, each from within what the one before leaves."""
     drafts: list[Draft] = []
-    radius, first, bound = facts.radius, 0, math.inf
-    sizes = [facts.n * 2**k // (2**restarts - 1) for k in range(restarts - 1)]  # they double; the last has the rest
-    for block in (*sizes, facts.n - sum(sizes)):
+    n, radius, first, bound = facts.problem.n, facts.problem.radius, 0, math.inf
+    sizes = [n * 2**k // (2**restarts - 1) for k in range(restarts - 1)]  # they double; the last has the rest
+    for block in (*sizes, n - sum(sizes)):
         bound, part = _localized(facts, first, block, radius)
         drafts += part
         first += block
@@ -191,26 +183,27 @@ def halves(first: int, n: int, phases: int) -> list[tuple[int, int]]:
 
 def _localized(facts: Facts, first: int, n: int, radius: float) -> tuple[float, list[Draft]]:
     """Return the best phases on one block of users, from within `radius` of the minimizer."""
-    L, best, least = facts.lipschitz, [], math.inf
+    L, R, best, least = facts.problem.lipschitz, facts.problem.radius, [], math.inf
+    exponents = (1.0, 2.0, 3.0)  # p of lambda_i = lambda 2^(p (i-1))
 
     @cache
     def descent(users: int, l2: float, distance: float) -> Descent:
         return facts.descent(users, l2, distance)
 
-    for count, p in itertools.product([count for count in PHASES if n >= 2**count], WEIGHT_EXPONENTS):
+    for count, p in itertools.product([count for count in range(2, 7) if n >= 2**count], exponents):
         for weight in (L / radius * np.geomspace(1e-4, 10, 16)).tolist():
             bound, square, drafts = facts.excess, radius**2, []
             for i, (slot, users) in enumerate(halves(first, n, count)):
                 l2 = weight * 2 ** (p * i)
                 convexity = l2 + facts.l2
-                found = descent(users, l2, min(2 * facts.radius, (L + facts.l2 * facts.radius) / convexity))
+                found = descent(users, l2, min(2 * R, (L + facts.l2 * R) / convexity))
                 bound += 2 * L**2 / (convexity * users * facts.m) + l2 * square / 2  # generalization, ridge
                 square = 2 * found.excess / convexity  # D_(i+1)^2
                 drafts.append((slot, users, l2, found))
                 if not bound < least:
                     break
             else:
-                bound += (L + facts.l2 * facts.radius) * math.sqrt(square)
+                bound += (L + facts.l2 * R) * math.sqrt(square)
                 if bound < least:
                     best, least = drafts, bound
     return least, best
@@ -229,10 +222,7 @@ class PrintedPhase:
 
 @dataclass(frozen=True)
 class Printed:
-    """Real-valued constants of Algorithm 3, as printed.
-
-    The bound is that of formulas (15) to (18) of the proof, with every hidden constant 1 and ``K_i`` capped at ``n_i``.
-    """
+    """Constants of Algorithm 3 as printed; bound by (15) to (18), hidden constants 1, ``K_i`` capped at ``n_i``."""
 
     growth: float  #: p
     l2: float  #: lambda
@@ -260,11 +250,7 @@ def printed(
     q: float | None = None,
     logarithms: bool = True,
 ) -> Printed:
-    """Return the printed constants; by default ``q = 1 / log n``, which nearly maximizes the last phase.
-
-    Without `logarithms` logarithmic factors and the 500 are left out, to see the powers in the number of gradients;
-    ``K_i >= n_i/T_i`` is then enforced (E9).
-    """
+    """Return them, ``q = 1 / log n``; without `logarithms` by powers alone, ``K_i >= n_i/T_i`` enforced (E9)."""
     q = 1 / math.log(n) if q is None else q
     big = math.log(n * dim * m) if logarithms else 1.0
     tau, p = lipschitz * big / math.sqrt(m), 3 * q + 2.5 + math.log(math.sqrt(m)) / math.log(n)

@@ -39,17 +39,17 @@ SEARCHED_LEMMA = (
 class Aggregate(ABC):
     """Public constants of one release."""
 
-    presumes_radius: ClassVar[bool] = False
-    """Whether it fails unless displacements are within a public radius of one another."""
+    presumes_radius: ClassVar[bool] = False  #: Whether it fails unless displacements are that close to one another
+    noise: Any  #: what releases the mean
 
     @property
     @abstractmethod
     def deviation(self) -> float:
         """Standard deviation of each coordinate of the noise; where a radius is selected, at the largest one."""
 
-    @abstractmethod
     def releases(self, label: str, block: str) -> tuple[Release, ...]:
         """Return everything that `release` may record."""
+        return (self.noise.planned(label, block),)
 
     @abstractmethod
     def release(
@@ -67,30 +67,27 @@ class Aggregate(ABC):
 class Guarded(Aggregate):
     """Release the weighted mean of displacements cut to `clip`, if most are within `radius` of one another."""
 
-    mean: GuardedMean
+    noise: GuardedMean
     radius: float
     clip: float
     presumes_radius: ClassVar[bool] = True
 
     @property
     def deviation(self) -> float:
-        return self.mean.unit_length(self.radius, self.clip) * self.mean.sigma
-
-    def releases(self, label: str, block: str) -> tuple[Release, ...]:
-        return (self.mean.planned(label, block),)
+        return self.noise.unit_length(self.radius, self.clip) * self.noise.sigma
 
     def release(
         self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
     ) -> FloatArray | None:
-        return self.mean.release(displacements, self.radius, self.clip, label, source, ledger, block)
+        return self.noise.release(displacements, self.radius, self.clip, label, source, ledger, block)
 
     def describe(self) -> Mapping[str, Any]:
         return {
-            "aggregate": self.mean.name,
+            "aggregate": self.noise.name,
             "radius": self.radius,
             "clip": self.clip,
-            **self.mean.describe(),
-            "sensitivity": self.mean.unit_length(self.radius, self.clip),
+            **self.noise.describe(),
+            "sensitivity": self.noise.unit_length(self.radius, self.clip),
             "noise": self.deviation,
         }
 
@@ -113,9 +110,6 @@ class Plain(Aggregate):
     @property
     def deviation(self) -> float:
         return self.length * self.noise.sigma
-
-    def releases(self, label: str, block: str) -> tuple[Release, ...]:
-        return (self.noise.planned(label, block),)
 
     def release(
         self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
@@ -170,7 +164,7 @@ class Searched(Aggregate):
         return (
             self.test.planned(f"radius of {label}", block),
             self.allowance.planned(f"failing lemma of {label}", block),
-            self.noise.planned(label, block),
+            *super().releases(label, block),
         )
 
     def release(
@@ -228,10 +222,7 @@ def searched(
     failure: float = 1e-3,
     unit: Unit = Unit.USER,
 ) -> Searched | None:
-    """Return the private-radius release with the least noise at equal radius, or None if there are too few points.
-
-    `failure` is the probability that a radius at which all points are close is passed over.
-    """
+    """Return the private-radius release of the least noise; `failure`: a good radius passed over. None: too few."""
     misled, best, least = delta / 10, None, math.inf
     for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8):
         pure = share * epsilon

@@ -8,7 +8,6 @@ error with a curvature smaller by ``2 sqrt(d)`` (docs, User gradients, Losses wi
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -45,61 +44,34 @@ class ShiftedLoss:
         return self.loss.slope_bound
 
 
-class Smoothing(ABC):
-    """How a loss is made smooth."""
-
-    name: ClassVar[str]
-    size: float
-    """The parameter, for the certificate."""
-
-    @abstractmethod
-    def smoothness(self, problem: LinearModelProblem) -> float:
-        """Smoothness constant of one record's stand-in."""
-
-    @abstractmethod
-    def excess(self, problem: LinearModelProblem) -> float:
-        """Largest difference between the excess of the loss and that of the stand-in."""
-
-    @abstractmethod
-    def at_step(
-        self, loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, dim: int, coins: np.random.Generator
-    ) -> tuple[LinearModelLoss | ShiftedLoss, FloatArray]:
-        """Return the loss and targets (n,) whose slopes are those of one step, for records of these lengths (n,).
-
-        The coins are apart from all noise.
-        """
-
-
-@final
 @dataclass(frozen=True)
-class NoSmoothing(Smoothing):
-    """The loss is smooth as it is."""
+class Smoothing:
+    """How a loss is made smooth; this one leaves it as it is."""
 
+    size: float = 0.0  #: The parameter, for the certificate
     name: ClassVar[str] = "none"
-    size: float = 0.0
 
     def smoothness(self, problem: LinearModelProblem) -> float:
+        """Return the smoothness constant of one record's stand-in."""
         return problem.smoothness
 
     def excess(self, problem: LinearModelProblem) -> float:
+        """Return the largest difference between the excess of the loss and that of the stand-in."""
         return 0.0
 
     def at_step(
         self, loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, dim: int, coins: np.random.Generator
     ) -> tuple[LinearModelLoss | ShiftedLoss, FloatArray]:
+        """Return loss and targets (n,) of one step, for records of lengths `norms` (n,); coins apart from noise."""
         return loss, targets
 
 
 @final
 @dataclass(frozen=True)
 class Envelope(Smoothing):
-    """Moreau envelope of a piecewise linear loss, of width s in the unit of predictions over that of slopes."""
+    """Moreau envelope of a piecewise linear loss, of width `size`, in the unit of predictions over that of slopes."""
 
-    size: float  #: s
     name: ClassVar[str] = "envelope"
-
-    def __post_init__(self) -> None:
-        _validate.real("width", self.size, above=0.0)
 
     def smoothness(self, problem: LinearModelProblem) -> float:
         return problem.feature_l2**2 / self.size
@@ -117,13 +89,9 @@ class Envelope(Smoothing):
 @final
 @dataclass(frozen=True)
 class Randomized(Smoothing):
-    """Average over a ball of radius r around the parameters, by one draw a record and step."""
+    """Average over a ball of radius `size` around the parameters, by one draw a record and step."""
 
-    size: float  #: r
     name: ClassVar[str] = "randomised"
-
-    def __post_init__(self) -> None:
-        _validate.real("radius", self.size, above=0.0)
 
     def smoothness(self, problem: LinearModelProblem) -> float:
         return problem.lipschitz * math.sqrt(problem.dim) / self.size
@@ -147,7 +115,7 @@ def smoothings(problem: LinearModelProblem, kind: str, error: float) -> Smoothin
     if kind == "none":
         if not smooth:
             raise InvalidParameterError("smoothing", kind, "must not be 'none' for a loss with kinks", "Use 'auto'")
-        return NoSmoothing()
+        return Smoothing()
     if kind == "envelope":
         if not isinstance(problem.loss, PiecewiseLinearLoss):
             raise InvalidParameterError("smoothing", kind, "needs a piecewise linear loss", "Use 'auto'")

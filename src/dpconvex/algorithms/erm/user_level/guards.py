@@ -77,9 +77,9 @@ class Guard(ABC):
         """Mean square of what users who are left out although all are alike make a mean differ by."""
         return 0.0
 
-    @abstractmethod
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready constants of the test."""
+        return {}
 
     @abstractmethod
     def releases(self, block: str | None) -> tuple[Release, ...]:
@@ -91,10 +91,12 @@ class Guard(ABC):
 
 
 @dataclass(frozen=True)
-class RobustSteps(Guard):
-    """A robust mean at every step, of all vectors or of cohorts."""
+class TestedSteps(Guard):
+    """A robust mean at every step, of all vectors or of cohorts, each with an entry of its own."""
 
     mean: GuardedMean
+    name: ClassVar[str] = "tested"
+    __test__: ClassVar[bool] = False
 
     @property
     def deviation(self) -> float:
@@ -107,15 +109,6 @@ class RobustSteps(Guard):
     def describe(self) -> Mapping[str, Any]:
         return self.mean.describe()
 
-
-@final
-@dataclass(frozen=True)
-class TestedSteps(RobustSteps):
-    """A robust mean at every step, each with an entry of its own."""
-
-    name: ClassVar[str] = "tested"
-    __test__: ClassVar[bool] = False
-
     def releases(self, block: str | None) -> tuple[Release, ...]:
         return (replace(self.mean.planned(MEAN, block), times=self.steps),)
 
@@ -125,7 +118,7 @@ class TestedSteps(RobustSteps):
 
 @final
 @dataclass(frozen=True)
-class SampledGuard(RobustSteps):
+class SampledGuard(TestedSteps):
     """A robust mean of a fresh secret subset at every step, one entry for all; the caller draws the subset."""
 
     event: SampledSteps
@@ -146,64 +139,56 @@ class SampledGuard(RobustSteps):
         return mean
 
 
-@final
-@dataclass(frozen=True)
-class ThresholdGuard(Guard):
-    """AboveThreshold across the steps, Gaussian noise for the means."""
-
-    test: AboveThreshold  #: on minus the smallest excess of an h-index
-    cohorts: Cohorts
-    allowance: FailureAllowance  #: for a bad step that passes
-    noise: GaussianMechanism  #: of one mean
-    name: ClassVar[str] = "threshold"
-
-    @property
-    def deviation(self) -> float:
-        return self.noise.sigma
-
-    def describe(self) -> Mapping[str, Any]:
-        return {**self.cohorts.describe(), "threshold": -self.test.threshold}
-
-    def releases(self, block: str | None) -> tuple[Release, ...]:
-        means = replace(self.noise.planned(MEAN, block), times=self.steps)
-        return self.test.planned(TESTS, block), self.allowance.planned(WRONG, block), means
-
-    def start(self, source: BitSource, ledger: Ledger, block: str | None) -> Mean:
-        ledger.record(self.allowance.planned(WRONG, block))
-        session = self.test.start(TESTS, source, ledger, block)  # one for all steps (erratum E3)
-        domain = PointDomain(self.noise.dim, self.clip, self.clip / 2)
-
-        def mean(points: FloatArray) -> FloatArray | None:
-            excesses, means = self.cohorts.examine(clip_points(points, domain), self.radius, source)
-            if session.query(-excesses.min()):
-                return None
-            total = self.cohorts.total(means, np.ones(len(means), dtype=bool))
-            return self.noise.release(total, MEAN, source, ledger, block)
-
-        return mean
-
-
-@final
 @dataclass(frozen=True)
 class ClippedSteps(Guard):
     """The plain mean of vectors cut to their largest length, with Gaussian noise."""
 
-    noise: GaussianMechanism
+    noise: GaussianMechanism  #: of one mean
     name: ClassVar[str] = "clipped"
 
     @property
     def deviation(self) -> float:
         return self.noise.sigma
 
-    def describe(self) -> Mapping[str, Any]:
-        return {}
+    def cut(self, points: FloatArray) -> FloatArray:
+        """Return the vectors (count, dim), none longer than the largest length."""
+        return clip_points(points, PointDomain(self.noise.dim, self.clip, self.clip / 2))
 
     def releases(self, block: str | None) -> tuple[Release, ...]:
         return (replace(self.noise.planned(MEAN, block), times=self.steps),)
 
     def start(self, source: BitSource, ledger: Ledger, block: str | None) -> Mean:
-        domain = PointDomain(self.noise.dim, self.clip, self.clip / 2)
-        return lambda points: self.noise.release(clip_points(points, domain).mean(axis=0), MEAN, source, ledger, block)
+        return lambda points: self.noise.release(self.cut(points).mean(axis=0), MEAN, source, ledger, block)
+
+
+@final
+@dataclass(frozen=True)
+class ThresholdGuard(ClippedSteps):
+    """AboveThreshold across the steps, Gaussian noise for the means."""
+
+    test: AboveThreshold  #: on minus the smallest excess of an h-index
+    cohorts: Cohorts
+    allowance: FailureAllowance  #: for a bad step that passes
+    name: ClassVar[str] = "threshold"
+
+    def describe(self) -> Mapping[str, Any]:
+        return {**self.cohorts.describe(), "threshold": -self.test.threshold}
+
+    def releases(self, block: str | None) -> tuple[Release, ...]:
+        return self.test.planned(TESTS, block), self.allowance.planned(WRONG, block), *super().releases(block)
+
+    def start(self, source: BitSource, ledger: Ledger, block: str | None) -> Mean:
+        ledger.record(self.allowance.planned(WRONG, block))
+        session = self.test.start(TESTS, source, ledger, block)  # one for all steps (erratum E3)
+
+        def mean(points: FloatArray) -> FloatArray | None:
+            excesses, means = self.cohorts.examine(self.cut(points), self.radius, source)
+            if session.query(-excesses.min()):
+                return None
+            total = self.cohorts.total(means, np.ones(len(means), dtype=bool))
+            return self.noise.release(total, MEAN, source, ledger, block)
+
+        return mean
 
 
 def tested(
@@ -287,7 +272,7 @@ def threshold(
         mu = largest_mu(privacy.epsilon - pure, privacy.delta - wrong) / math.sqrt(steps) * (1 - 1e-9)
         test = AboveThreshold(score, pure * (1 - 1e-12), -margin)
         noise = GaussianMechanism.of_mu(Sensitivity(length, "l2", SUM_LEMMA, unit=unit), mu, dim)
-        return ThresholdGuard(count, steps, radius, clip, test, found, allowance, noise)
+        return ThresholdGuard(count, steps, radius, clip, noise, test, found, allowance)
 
     possible = [found for found in map(option, np.linspace(0.1, 0.9, 17)) if found is not None]
     if not possible:

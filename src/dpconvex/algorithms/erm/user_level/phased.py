@@ -147,11 +147,7 @@ def _names(phase: int) -> tuple[str, str]:
 @final
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """One pass of projected SGD, in the l2 ball of `radius`, over the pooled records of each of several parts.
-
-    A part's result is a function of its own users' records, a public start and coins of its own: one user moves one
-    result. Of a user at most `cap` random records are taken, so a part of N users takes at most ``N cap`` steps.
-    """
+    """One pass of projected SGD over each part's records, at most `cap` a user: one user moves one result."""
 
     loss: LinearModelLoss
     records: Records
@@ -161,11 +157,7 @@ class Pooled:
     cap: int
 
     def displacements(self, users: AnyArray, start: FloatArray, step: float, source: BitSource) -> FloatArray:
-        """Return how far each part's average iterate is from the start, shape (parts, dim).
-
-        `users` are numbers, each at most once, shape (parts, users of a part). The order of records in each part comes
-        from a stream of its own.
-        """
+        """Return how far each part's average iterate is from the start, (parts, dim); `users` is (parts, users)."""
         moved, total = np.zeros((2, len(users), len(start)))
         lengths, pieces, size = np.ones((len(users), 1)), [], 0
         portion = max(_PORTION // self.records.dim, self.records.n // _SHARE)

@@ -4,9 +4,7 @@ Bound
     Theorem 5 of the docs (User-level privacy), on the expected excess *population* risk over the ball of radius R, for
     users with M records each, all drawn independently from one distribution. A test that fails costs at most ``2 L R``.
 Radius
-    Lemma 4 of the docs: two parts' averages differ by more than ``b(l) eta L sqrt(T)`` with probability at most
-    ``e^-l``. In 200000 measured pairs the ratio stayed below 2.1; `PRACTICAL_SPREAD` is the default, and the bound then
-    presumes that it holds.
+    Lemma 4 of the docs, or `PRACTICAL_SPREAD` (in 200000 measured pairs at most 2.1), which the bound then presumes.
 Printed constants
     Those of `printed`. To be run: C is raised to ``150 log(20 e^epsilon / delta) / epsilon`` (erratum E2) and to an
     even integer (the proof needs it, see `mechanisms.OutlierRemoval`), the other sizes are rounded down (E19).
@@ -33,14 +31,6 @@ TEST_FAILURE = 1e-5
 """Probability beta with which a test fails although points are close, and with which they are not."""
 PRACTICAL_SPREAD = 2.5
 """Default radius in units of ``eta L sqrt(T)``."""
-MOST_PHASES = 6
-"""Numbers of phases up to this one are considered."""
-LEAST_MOVE = 1e-10
-"""A phase that moves less than this share of the radius is not worth its users."""
-STEP_DECAYS = (1, 2, 3)
-"""Exponents k of ``eta_i = eta 2^(-k (i-1))``."""
-FIRST_STEPS = 2.0 ** (-np.arange(-4, 33) / 2)
-"""First step sizes, in units of ``R / (L sqrt(T))``."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +59,7 @@ class Schedule:
 class Facts:
     """What the search works with."""
 
-    n: int  #: users
-    records: int  #: M of a user
-    dim: int
-    lipschitz: float  #: L
-    curvature: float  #: beta; may be infinite
-    radius: float  #: R
+    problem: LinearModelProblem  #: of n users with M records each; with L, beta and R
     privacy: PrivacyParams
     constant: float | None  #: radius in units of eta L sqrt(T); None: what is proven
     searching: bool  #: whether the radius is found privately
@@ -83,13 +68,14 @@ class Facts:
     @classmethod
     def of(cls, problem: LinearModelProblem, privacy: PrivacyParams, radius: str | float, kind: str) -> Facts:
         """Return the facts of a problem."""
-        assert problem.records_per_user is not None  # the plan checked; tells the type checker
         spreads = {"practical": PRACTICAL_SPREAD, "provable": None, "private": PRACTICAL_SPREAD}
         constant = spreads[radius] if isinstance(radius, str) else float(radius)
-        return cls(
-            problem.n, problem.records_per_user, problem.dim, problem.lipschitz, problem.curvature, problem.radius,
-            privacy, constant, radius == "private", kind,
-        )  # fmt: skip
+        return cls(problem, privacy, constant, radius == "private", kind)
+
+    @property
+    def records(self) -> int:
+        """M."""
+        return self.problem.records_per_user or 1
 
     def spread(self, parts: int) -> float:
         """Return the radius in units of ``eta L sqrt(T)``."""
@@ -109,7 +95,7 @@ class _Shape:
 
     parts: int
     sizes: tuple[int, ...]
-    decay: int
+    decay: int  #: exponent k of ``eta_i = eta 2^(-k (i-1))``
 
 
 def phase_sizes(n: int, phases: int) -> tuple[int, ...]:
@@ -124,24 +110,25 @@ def calibrated(facts: Facts, groups: int | None = None, phases: int | None = Non
     found = [_best_shape(replace(facts, kind=kind), groups, phases) for kind in kinds]
     _, shape, step, kind = min(found, key=lambda choice: choice[0])
     if shape is None:
-        what = f"leaves too few users in a group or too few groups for the promise, of {facts.n} users in all"
+        what = f"leaves too few users in a group or too few groups for the promise, of {facts.problem.n} users in all"
         raise InvalidParameterError("groups", groups, what, "Use other groups, fewer phases or aggregate='plain'")
     return _built(replace(facts, kind=kind), shape, step)
 
 
 def _best_shape(facts: Facts, groups: int | None, phases: int | None) -> tuple[float, _Shape | None, float, str]:
     """Return the least bound with its shape and first step size."""
-    best, chosen, step = math.inf, None, 0.0
-    counts = range(1, MOST_PHASES + 1) if phases is None else [phases]
-    for sizes in (phase_sizes(facts.n, count) for count in counts):
+    problem, best, chosen, step = facts.problem, math.inf, None, 0.0
+    first = 2.0 ** (-np.arange(-4, 33) / 2)  # step sizes, in units of R / (L sqrt(T))
+    counts = range(1, 7) if phases is None else [phases]
+    for sizes in (phase_sizes(facts.problem.n, count) for count in counts):
         most = max(sizes[-1], 1)
         grid = {round(2 ** (k / 2)) for k in range(2 * int(math.log2(most)) + 1)} | {sizes[-1]}  # of ratio sqrt(2)
         for C in sorted(grid & set(range(1, min(sizes[-1], 20_000) + 1))) if groups is None else [groups]:
             if min(sizes) < C:
                 continue
-            for decay in STEP_DECAYS if len(sizes) > 1 else STEP_DECAYS[:1]:
+            for decay in (1, 2, 3) if len(sizes) > 1 else (1,):
                 shape = _Shape(C, sizes, decay)
-                etas = facts.radius / (facts.lipschitz * math.sqrt(_steps(facts, shape)[0])) * FIRST_STEPS
+                etas = problem.radius / (problem.lipschitz * math.sqrt(_steps(facts, shape)[0])) * first
                 bounds = np.minimum(*_bounds(facts, shape, etas))
                 at = int(np.argmin(bounds))
                 if bounds[at] < best:
@@ -155,7 +142,7 @@ def _steps(facts: Facts, shape: _Shape) -> list[int]:
 
 def _bounds(facts: Facts, shape: _Shape, etas: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the bound with and without a last projection, for several first step sizes."""
-    L, R, d = facts.lipschitz, facts.radius, facts.dim
+    L, R, d = facts.problem.lipschitz, facts.problem.radius, facts.problem.dim
     square, total = np.full(len(etas), R**2), np.zeros(len(etas))
     for i, T in enumerate(_steps(facts, shape)):
         eta = etas * 2.0 ** (-shape.decay * i)
@@ -163,14 +150,15 @@ def _bounds(facts: Facts, shape: _Shape, etas: FloatArray) -> tuple[FloatArray, 
         guarded, direct = _deviations(facts, shape.parts, T, eta)
         total += np.where(guarded < direct, 2 * TEST_FAILURE * 2 * L * R, 0.0)  # a test that fails
         square = d * np.minimum(guarded, direct) ** 2  # from this phase's noise to the next one's start
-    return total + L * np.sqrt(np.minimum(square, 4 * R**2)), total + facts.curvature / 2 * square
+    return total + L * np.sqrt(np.minimum(square, 4 * R**2)), total + facts.problem.curvature / 2 * square
 
 
 def _deviations(facts: Facts, C: int, T: int, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the noise of the guarded (or searched) and of the plain mean."""
     mu, _ = budget(facts.privacy.epsilon, facts.privacy.delta)
-    direct = 2 * np.minimum(facts.radius, eta * facts.lipschitz * T) / (C * mu)
-    radius = facts.spread(C) * eta * facts.lipschitz * math.sqrt(T)
+    L, R = facts.problem.lipschitz, facts.problem.radius
+    direct = 2 * np.minimum(R, eta * L * T) / (C * mu)
+    radius = facts.spread(C) * eta * L * math.sqrt(T)
     if facts.searching:
         found = _searched(facts, C, (1.0,), 1.0)
         scale = math.inf if found is None else found.kappa * found.noise.sigma
@@ -182,15 +170,15 @@ def _deviations(facts: Facts, C: int, T: int, eta: FloatArray) -> tuple[FloatArr
         return scale * radius, never
     if facts.kind == "plain":
         return never, direct
-    return np.where(radius < 2 * facts.radius, scale * radius, np.inf), direct  # any two points are within 2 R
+    return np.where(radius < 2 * R, scale * radius, np.inf), direct  # any two points are within 2 R
 
 
 def _built(facts: Facts, shape: _Shape, eta: float) -> Schedule:
     first, phases, presumed = 0, [], False
     for i, (size, T) in enumerate(zip(shape.sizes, _steps(facts, shape), strict=True)):
         step = eta * 2.0 ** (-shape.decay * i)
-        if step * facts.lipschitz * T < LEAST_MOVE * facts.radius:
-            break
+        if step * facts.problem.lipschitz * T < 1e-10 * facts.problem.radius:
+            break  # a phase that moves so little is not worth its users
         aggregate = _aggregate(facts, shape.parts, T, step)
         presumed |= aggregate.presumes_radius
         phases.append(Phase(first, shape.parts, size // shape.parts, T, step, aggregate))
@@ -205,12 +193,12 @@ def _built(facts: Facts, shape: _Shape, eta: float) -> Schedule:
 def _aggregate(facts: Facts, C: int, T: int, step: float) -> Aggregate:
     """Return the release with the least noise; public numbers decide."""
     guarded, direct = (float(noise[0]) for noise in _deviations(facts, C, T, np.array([step])))
-    reach = step * facts.lipschitz * T
-    radius, clip = facts.spread(C) * step * facts.lipschitz * math.sqrt(T), min(2 * facts.radius, reach)
+    problem, L, R = facts.problem, facts.problem.lipschitz, facts.problem.radius
+    reach = step * L * T
+    radius, clip = facts.spread(C) * step * L * math.sqrt(T), min(2 * R, reach)
     if not guarded < direct:
         mu, _ = budget(facts.privacy.epsilon, facts.privacy.delta)
-        about_origin = facts.radius <= reach
-        return plain(C, facts.dim, facts.radius if about_origin else reach, about_origin, mu, facts.privacy.unit)
+        return plain(C, problem.dim, min(R, reach), reach >= R, mu, facts.privacy.unit)
     if facts.searching:
         ends = sorted({radius * 2.0 ** (-k / 2) for k in range(-6, 15)})
         found = _searched(facts, C, tuple(rho for rho in ends if rho < plain_length(C, clip) * C), clip)
@@ -223,13 +211,13 @@ def _aggregate(facts: Facts, C: int, T: int, step: float) -> Aggregate:
 
 def _robust(facts: Facts, C: int) -> RobustMean | None:
     mu, test = budget(facts.privacy.epsilon, facts.privacy.delta)
-    return robust_mean_of(C, facts.dim, mu, test, failure=TEST_FAILURE, unit=facts.privacy.unit)
+    return robust_mean_of(C, facts.problem.dim, mu, test, failure=TEST_FAILURE, unit=facts.privacy.unit)
 
 
 @lru_cache(maxsize=256)
 def _searched(facts: Facts, C: int, grid: tuple[float, ...], clip: float) -> Searched | None:
-    privacy = facts.privacy
-    return searched(C, facts.dim, privacy.epsilon, privacy.delta, grid, clip, failure=TEST_FAILURE, unit=privacy.unit)
+    privacy, dim = facts.privacy, facts.problem.dim
+    return searched(C, dim, privacy.epsilon, privacy.delta, grid, clip, failure=TEST_FAILURE, unit=privacy.unit)
 
 
 @dataclass(frozen=True)
@@ -246,11 +234,7 @@ class PrintedPhase:
 
 @dataclass(frozen=True)
 class Printed:
-    """Real-valued constants of Algorithm 1, as printed.
-
-    The bound is what the proof of Theorem B.1 gives for them, with the constants of its Lemma B.3: telescoped, no
-    logarithm dropped.
-    """
+    """Constants of Algorithm 1 as printed; bound by Theorem B.1's proof with Lemma B.3's constants."""
 
     groups: float  #: C
     step_size: float  #: eta
@@ -288,14 +272,15 @@ def printed(
 
 def paper(facts: Facts) -> Schedule:
     """Return the printed algorithm as it can be run; raise for an empty group and for a cost above the promise."""
-    privacy, n, m, d = facts.privacy, facts.n, facts.records, facts.dim
+    privacy, problem, m = facts.privacy, facts.problem, facts.records
+    n, d, L, R = problem.n, problem.dim, problem.lipschitz, problem.radius
     epsilon, delta = privacy.epsilon, privacy.delta
     if epsilon > 10:
         raise InvalidParameterError("epsilon", epsilon, "must be at most 10 with constants='paper'", "Theorem 2.1")
     literal = 100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon
     repaired = 150 / epsilon * math.log(20 * math.exp(epsilon) / delta)
     C = 2 * math.ceil(max(literal, repaired) / 2)
-    constants = printed(n, m, d, epsilon, delta, lipschitz=facts.lipschitz, diameter=2 * facts.radius, groups=C)
+    constants = printed(n, m, d, epsilon, delta, lipschitz=L, diameter=2 * R, groups=C)
     if n < 2 or constants.phases[-1].group < 1:  # erratum E1
         least = f"too few for the printed C={C} groups in each of {max(1, int(math.log2(n)))} phases"
         raise InvalidParameterError("n", n, f"users are {least}", "Use constants='calibrated'")
@@ -307,7 +292,7 @@ def paper(facts: Facts) -> Schedule:
     first, phases = 0, []
     for phase in constants.phases:
         N = int(phase.group)
-        clip = max(min(2 * facts.radius, phase.step_size * facts.lipschitz * N * m), 1e-90)
+        clip = max(min(2 * R, phase.step_size * L * N * m), 1e-90)
         aggregate = Guarded(mean, phase.radius, clip)
         phases.append(Phase(first, C, N, N * m, phase.step_size, aggregate))
         first += C * N

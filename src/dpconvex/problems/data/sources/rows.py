@@ -141,11 +141,6 @@ class EncodedRows(ABC):
                 first = stop
 
     @final
-    def mapped(self, change: Callable[[FloatArray], FloatArray]) -> EncodedRows:
-        """Return the same rows, with features that a function of single rows makes of them."""
-        return MappedRows(self, change)
-
-    @final
     def ahead(self) -> Generator[Portion, None, None]:
         """Yield all rows, the next portion being read while the last one is used; check their number."""
         portions, seen = self.portions(), 0
@@ -213,7 +208,7 @@ def mapped(
 ) -> tuple[Any, Any]:
     """Return features that a function of single rows makes of others, and their targets: arrays, or rows twice."""
     if isinstance(X, EncodedRows):
-        rows = X.mapped(change)
+        rows = MappedRows(X, change)
         return rows, rows
     return change(X), y
 
@@ -275,7 +270,7 @@ class StreamedRecords(RecordSource):
         return StreamedRecords, (None, self.domain, self._clipping, self.n)
 
     def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
-        found = (parts for parts in self._run(lambda blocks: parts_of(blocks, work)) if parts is not None)
+        found = (parts for parts in self.each_portion(lambda blocks: parts_of(blocks, work)) if parts is not None)
         return reduce(_threads.add, found)
 
     def subset(self, stride: int, targets: AnyArray | None = None, weights: AnyArray | None = None) -> Subset:
@@ -284,7 +279,7 @@ class StreamedRecords(RecordSource):
             return [(part.dense(), part.targets_in(None), part.weights_in(None)) for part in parts]
 
         none = (np.empty((0, self.dim)), np.empty(0), np.empty(0))
-        chosen, labels, counted = zip(none, *(each for found in self._run(some) for each in found), strict=True)
+        chosen, labels, counted = zip(none, *(each for found in self.each_portion(some) for each in found), strict=True)
         records = Records.of_rows(self.domain, np.concatenate(chosen))
         return records, np.concatenate(labels), np.concatenate(counted)
 
@@ -311,15 +306,12 @@ class StreamedRecords(RecordSource):
 
         return self._changed(change, domain, self.n)
 
-    def each_portion(self, work: Callable[[list[RowBlock], Any], T], held: Held) -> Iterator[T]:
-        """Yield what `work` makes of the blocks of each portion, and of what is `held` of its rows."""
-        return self._run(work, held)
-
     def _changed(self, change: Change, domain: DataDomain, n: int, held: Held = nothing) -> StreamedRecords:
         clipping = replace(self._clipping, changes=(*self._clipping.changes, change))
         return StreamedRecords(self._rows, domain, clipping, n, (*self._held, held))
 
-    def _run(self, work: Callable[..., T], *own: Held) -> Iterator[T]:
+    def each_portion(self, work: Callable[..., T], *own: Held) -> Iterator[T]:
+        """Yield what `work` makes of the blocks of each portion, and of what is held of its rows for it."""
         assert self._rows is not None  # where tasks are sent from
         clipping, count = self._clipping, len(self._held)
         all_held = (*self._held, *own)

@@ -90,13 +90,13 @@ def test_less_noise_than_planned_is_over_budget(kind) -> None:
     (phase,) = planned(kind).phases
     guard = phase.guard
     match guard:
-        case guards.TestedSteps():
-            quiet = replace(guard, mean=replace(guard.mean, sigma=guard.mean.sigma / 2))
-        case guards.ThresholdGuard() | guards.ClippedSteps():
-            quiet = replace(guard, noise=replace(guard.noise, sigma=guard.noise.sigma / 2))
         case guards.SampledGuard():
             mean = replace(guard.mean, sigma=guard.mean.sigma / 2)
             quiet = replace(guard, mean=mean, event=replace(guard.event, step=mean.event))
+        case guards.TestedSteps():
+            quiet = replace(guard, mean=replace(guard.mean, sigma=guard.mean.sigma / 2))
+        case guards.ClippedSteps():
+            quiet = replace(guard, noise=replace(guard.noise, sigma=guard.noise.sigma / 2))
     with pytest.raises(BudgetExceededError):
         Ledger(USERS, quiet.releases(None))
     ledger = Ledger(USERS, guard.releases(None))
