@@ -107,9 +107,11 @@ def json_text(value: Any) -> str:
     return json.dumps(finite(value), indent=2, allow_nan=False) + "\n"
 
 
-def print_released(certificate: PrivacyCertificate, folder: Path, *names: str) -> None:
-    """Explain what was released, and say where its files are."""
+def print_released(certificate: PrivacyCertificate, folder: Path, *names: str, measured: str = "") -> None:
+    """Explain what was released, state its `measured` quality, if any, and say where its files are."""
     print_text(f"\n{certificate.explain()}")
+    if measured:
+        print_text(measured)
     print_text(f"\nWrote {', '.join(names[:-1])} and {names[-1]} to {folder}")
 
 

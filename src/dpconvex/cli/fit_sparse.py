@@ -83,11 +83,8 @@ def fit_sparse(
         return
     _show((estimator.plan_,), promise, False)
     print_labels(declared)
-    _output.print_text()
-    _output.print_text(estimator.certificate_.explain())
-    if metrics is not None:
-        _output.print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")
-    _output.print_text(f"\nWrote {_output.MODEL} and {_output.CERTIFICATE} to {out}")
+    measured = "" if metrics is None else f"\nTest file, NOT PRIVATE: {metrics.text()}."
+    _output.print_released(estimator.certificate_, out, _output.MODEL, _output.CERTIFICATE, measured=measured)
 
 
 def build(schema: Schema, group: str | None, epsilon: float, delta: float, options: dict[str, Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -91,7 +90,7 @@ def game(
                 random_state=seed,
             )
         released = {"form": form, "shape": list(sides), "row": result.x.tolist(), "column": result.y.tolist()}
-        (folder / _output.GAME).write_text(json.dumps(released, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        (folder / _output.GAME).write_text(_output.json_text(released), encoding="utf-8")
         (folder / _output.CERTIFICATE).write_text(result.certificate.to_json(), encoding="utf-8")
     if as_json:
         files = [str(out / name) for name in (_output.GAME, _output.CERTIFICATE)]
@@ -101,9 +100,7 @@ def game(
     _show((result.plan,), False)
     for player, weights in (("row", result.x), ("column", result.y)):
         _show_strategy(player, weights)
-    _output.print_text()
-    _output.print_text(result.certificate.explain())
-    _output.print_text(f"\nWrote {_output.GAME} and {_output.CERTIFICATE} to {out}")
+    _output.print_released(result.certificate, out, _output.GAME, _output.CERTIFICATE)
 
 
 def read_shape(text: str) -> tuple[int, int]:
@@ -150,9 +147,8 @@ def _show(plans: Sequence[SaddlePlan], as_json: bool) -> None:
 
 def _show_strategy(player: str, weights: FloatArray) -> None:
     largest = (-weights).argsort(kind="stable")[:SHOWN].tolist()
-    _output.print_text()
     _output.print_table(
-        f"Strategy of the {player} player" + (f", the largest {SHOWN} weights" if len(weights) > SHOWN else ""),
+        f"\nStrategy of the {player} player" + (f", the largest {SHOWN} weights" if len(weights) > SHOWN else ""),
         ("action", "probability"),
         [(str(k), _output.number(float(weights[k]))) for k in largest],
         right=(0, 1),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ from dpconvex import _validate
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
 from dpconvex.cli.fit import engine_for, opened_table
+from dpconvex.cli.plan import print_facts
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def median(
             groups = None if user_column is None else table.column(user_column)
             estimator.fit(table.select(names) if source is None else source, groups=groups)
         result = released(estimator, names)
-        (folder / _output.MEDIAN).write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        (folder / _output.MEDIAN).write_text(_output.json_text(result), encoding="utf-8")
         (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     if as_json:
         files = [str(out / name) for name in (_output.MEDIAN, _output.CERTIFICATE)]
@@ -132,9 +132,8 @@ def median(
         _output.print_text(
             f"\nRadius: {radius}, within a factor of about 4 that of two thirds of the points (--level)."
         )
-    _output.print_text(f"Status: {STATUS_WORDS[estimator.status_]}.\n")
-    _output.print_text(estimator.certificate_.explain())
-    _output.print_text(f"\nWrote {_output.MEDIAN} and {_output.CERTIFICATE} to {out}")
+    _output.print_text(f"Status: {STATUS_WORDS[estimator.status_]}.")
+    _output.print_released(estimator.certificate_, out, _output.MEDIAN, _output.CERTIFICATE)
 
 
 def released(estimator: PrivateGeometricMedian, names: list[str]) -> dict[str, Any]:
@@ -177,10 +176,7 @@ def _show_plan(
     warn_if_hopeless(plan)
     facts = plan_facts(plan)
     if as_json:
-        promise = {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta}
-        _output.print_json(
-            {"users" if unit == "user" else "rows": rows, **promise, "plans": [{"chosen": True, **facts}]}
-        )
+        print_facts(rows, plan.privacy, [facts], f"{unit}s" if unit == "user" else "rows")
         return
     cells = [
         (release["label"], release["mechanism"], _output.number(release["sensitivity"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -67,7 +67,6 @@ def plan(
     if shapes:
         print_planned(shapes)
     if more:
-        print_text()
         print_scaling(more)
     zero, scaled = LOSS_WORDS[found[0].problem.loss.task]
     print_text(f"\nTrivial loss ({zero}): {number(found[0].predicted_error.trivial)}.")
@@ -76,8 +75,13 @@ def plan(
         f"coefficients have at most the planned norm{scaled}, on average over the noise. Above the trivial "
         "loss a bound is vacuous: it promises nothing about this fit."
     )
-    if found[0].public.get("repetition_price"):
-        _print_price(found[0])
+    public = found[0].public
+    if public.get("repetition_price"):
+        print_text(
+            f"The bound holds with probability 1 - {public['failure_probability']:g}, by "
+            f"{public['phases'][0]['repetitions']} repetitions a phase: it is {number(public['repetition_price'])} "
+            "times the one in expectation, without them."
+        )
     if "private_level" in found[0].public:
         _print_level(cast("LeveledPlan", found[0]))
 
@@ -122,16 +126,6 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
         found.append(("moment", f"of order {public['moment_order']:g}, declared {number(public['moment_bounds'][0])}"))
     found += [(name, str(public[name])) for name in ("surrogate", "constraint") if name in public]
     return found
-
-
-def _print_price(plan: LinearModelPlan) -> None:
-    """Say with which probability the bound holds, and what that costs."""
-    public = plan.public
-    print_text(
-        f"The bound holds with probability 1 - {public['failure_probability']:g}, by "
-        f"{public['phases'][0]['repetitions']} repetitions a phase: it is {number(public['repetition_price'])} times "
-        "the one in expectation, without them."
-    )
 
 
 def _print_level(plan: LeveledPlan) -> None:
@@ -215,7 +209,7 @@ def print_scaling(table: list[list[dict[str, Any]]]) -> None:
     names = sorted({cell["algorithm"] for row in table for cell in row})
     marks = dict(zip(names, "abcdefghij", strict=False))
     print_table(
-        "Bound on the excess loss of the best plan, by users and records per user",
+        "\nBound on the excess loss of the best plan, by users and records per user",
         ("users", *(f"{cell['records_per_user']:,}" for cell in table[0])),
         (
             (f"{row[0]['users']:,}", *(f"{number(c['excess_loss_bound'])} {marks[c['algorithm']]}" for c in row))
@@ -267,6 +261,12 @@ def plan_facts(plan: Plan, **own: Any) -> dict[str, Any]:
     return {"algorithm": plan.algorithm, "constants": plan.constants, **own, **shared, "public": dict(plan.public)}
 
 
+def print_facts(count: int, privacy: PrivacyParams, plans: Iterable[dict[str, Any]], counted: str = "rows") -> None:
+    """Print facts of plans as JSON, the chosen one first and marked."""
+    listed = [{"chosen": k == 0, **each} for k, each in enumerate(plans)]
+    print_json({counted: count, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": listed})
+
+
 def show_plans(
     title: str,
     plans: Sequence[Plan],
@@ -280,11 +280,7 @@ def show_plans(
     Without a `promise` that of the plans is stated.
     """
     if facts is not None:
-        privacy, listed = (
-            promise or plans[0].privacy,
-            [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)],
-        )
-        print_json({"rows": rows, "epsilon": privacy.epsilon, "delta": privacy.delta, "plans": listed})
+        print_facts(rows, promise or plans[0].privacy, map(facts, plans))
         return
     guessed = any(plan.expectation is not None for plan in plans)
     cells = [

@@ -11,6 +11,7 @@ import typer
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
 from dpconvex.cli.fit import engine_for, measure, opened_table, read_test, write_outputs
+from dpconvex.cli.plan import print_facts
 from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidParameterError
 
@@ -86,19 +87,18 @@ def search(
             found.fit(records)
         metrics = None if held_out is None else measure(found.best_estimator_, held_out)
         write_outputs(found.best_estimator_, folder, Origin(table.name, purpose, paid))
+    names = (_output.MODEL, _output.CERTIFICATE, _output.REPORT)
     if as_json:
-        files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE, _output.REPORT)]
+        files = [str(out / name) for name in names]
         chosen = {"best": settings(found.best_params_), "plan": facts(found.plan_)}
         chosen |= {"certificate": found.certificate_.to_dict(), "test": metrics and metrics.to_dict()}
         _output.print_json({"files": files, **chosen})
         return
     _show((found.plan_,), False)
-    _output.print_text(f"\nChosen: {_words(found.best_params_)}\n")
+    _output.print_text(f"\nChosen: {_words(found.best_params_)}")
     print_labels(declared)
-    _output.print_text(found.certificate_.explain())
-    if metrics is not None:
-        _output.print_text(f"\nTest file, NOT PRIVATE: {metrics.text()}.")
-    _output.print_text(f"\nWrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT} to {out}")
+    measured = "" if metrics is None else f"\nTest file, NOT PRIVATE: {metrics.text()}."
+    _output.print_released(found.certificate_, out, *names, measured=measured)
 
 
 def build(
@@ -165,9 +165,7 @@ def _words(values: Any) -> str:
 def _show(plans: Sequence[SearchPlan], as_json: bool) -> None:
     first = plans[0]
     if as_json:
-        rows = [{"chosen": k == 0, **facts(plan)} for k, plan in enumerate(plans)]
-        promise = {"epsilon": first.privacy.epsilon, "delta": first.privacy.delta}
-        _output.print_json({"rows": first.n, **promise, "plans": rows})
+        print_facts(first.n, first.privacy, map(facts, plans))
         return
     cells = []
     for plan in plans:
