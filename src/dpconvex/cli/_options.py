@@ -75,41 +75,38 @@ UserColumn = Annotated[
 ]
 
 
-def _option(kind: Any, default: Any, help: str, **more: Any) -> tuple[Any, Any]:
+def _option(of: Any, help: str, **more: Any) -> tuple[Any, Any]:
+    """Return an option of this default and its type; of a type, None where it is not given."""
+    kind, default = (of | None, None) if isinstance(of, type) else (list[str] if isinstance(of, list) else type(of), of)
     return Annotated[kind, typer.Option(help=help, **more)], default
 
 
 MODEL: dict[str, tuple[Any, Any]] = {
     "model": (Model, None),
-    "quantile": _option(float | None, None, "Which quantile, with --model quantile. Default: 0.5."),
+    "quantile": _option(float, "Which quantile, with --model quantile. Default: 0.5."),
     "heavy_tailed": _option(
-        str | None,
-        None,
+        str,
         "Regression of heavy-tailed targets. auto: no moment is known, a level for gradients is found privately; or "
         "the order K >= 2 of a moment of the gradients and its bound G for a target scaled to width 1; K alone: as "
         "auto, but without a proof for few records. Target bounds then bound predictions; targets are not clipped.",
         metavar="auto|K[:G]",
     ),
     "failure": _option(
-        float | None,
-        None,
+        float,
         "With --heavy-tailed: let the bound hold but for this probability, in (0, 1/2). Default: in expectation.",
     ),
     "surrogate": _option(
-        str | None,
-        None,
+        str,
         "With --heavy-tailed: what stands in for the loss of a steep record: truncated (default), extension, or, for "
         "few records, structured, joint, fixed_steps or printed_steps.",
     ),
     "constraint": _option(
-        str | None,
-        None,
+        str,
         "With --heavy-tailed: an interval for every coefficient, in units of the target's range per encoded feature.",
         metavar="LOWER:UPPER",
     ),
     "delta": (Delta, 0.0),
     "algorithm": _option(
-        str,
         "auto",
         "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentring "
         "(numeric columns), random_projection (plan --features) or sufficient_statistics (linear); for users also "
@@ -118,81 +115,64 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "localized_exponential_mechanism or gradient_score.",
     ),
     "constants": _option(
-        str,
         "calibrated",
         "calibrated, or paper: output_perturbation, phased_sgd, sufficient_statistics, heavy_tailed. What others would "
         "need for it is said when they are asked (accelerated_user: it cannot be run).",
     ),
-    "noise": _option(str, "auto", "auto, or a name that `dpconvex plan` lists."),
+    "noise": _option("auto", "auto, or a name that `dpconvex plan` lists."),
     "l2": _option(
-        float | None,
-        None,
+        float,
         "Regularisation. Default: from public facts. Tuning it on the private data is not private.",
     ),
-    "coefficient_norm": _option(
-        float | None, None, "Norm of coefficients that the model should reach. Never affects privacy."
-    ),
-    "tilt": _option(float, 0.0, "Positive: weigh large losses more (output perturbation only)."),
+    "coefficient_norm": _option(float, "Norm of coefficients that the model should reach. Never affects privacy."),
+    "tilt": _option(0.0, "Positive: weigh large losses more (output perturbation only)."),
     "adversarial_radius": _option(
-        float,
         0.0,
         "Train against features moved by up to this, in encoded units (two classes, output perturbation only).",
     ),
-    "adversarial_norm": _option(str, "l2", "How such a move is measured: l2 or linf."),
+    "adversarial_norm": _option("l2", "How such a move is measured: l2 or linf."),
     "slope_cap": _option(
-        float | None,
-        None,
+        float,
         "Largest slope of the logistic loss, in (0, 1]; two classes. Less noise for a slight bias. Default: from "
         "public facts.",
     ),
     "residual_cap": _option(
-        float | None,
-        None,
+        float,
         "Largest residual that counts in full, in units of the target; model linear. Less noise for a bias of "
         "skewed targets. Default: from public facts.",
     ),
     "smoothing": _option(
-        float | None,
-        None,
+        float,
         "Length over which the kink of the loss is rounded: of the margin with --model svc (default 0.5), in units of "
         "the target with quantile (default: 5 % of its range). 0 keeps the kink.",
     ),
     "width": _option(
-        float | None,
-        None,
+        float,
         "Residual at which the loss of --model huber turns linear, in units of the target. Default: 20 % of its range.",
     ),
-    "risk": _option(
-        str, "empirical", "empirical, or population: bound the loss on new records (output perturbation only)."
-    ),
+    "risk": _option("empirical", "empirical, or population: bound the loss on new records (output perturbation only)."),
     "solver": _option(
-        str,
         "auto",
         "By which certified method output perturbation minimizes: auto, newton_cholesky, lbfgs, accelerated_gradient, "
         "katyusha, subgradient, stochastic_subgradient, dual_coordinate_ascent, ... It costs time, never privacy.",
     ),
     "user_test": _option(
-        str, "auto", "How means of users are guarded: tested, threshold or clipped (accelerated_user only)."
+        "auto", "How means of users are guarded: tested, threshold or clipped (accelerated_user only)."
     ),
     "user_smoothing": _option(
-        str, "auto", "How kinks are smoothed for users: envelope or randomised (accelerated_user only)."
+        "auto", "How kinks are smoothed for users: envelope or randomised (accelerated_user only)."
     ),
     "records_per_user": _option(
-        int,
         1,
         "PUBLIC: how many rows a typical user is known or guessed to have. Accuracy gains from it, privacy never "
         "rests on it.",
     ),
-    "knots": _option(int | None, None, "Knots of every numeric column; model additive. Default: from public facts."),
+    "knots": _option(int, "Knots of every numeric column; model additive. Default: from public facts."),
     "interactions": _option(
-        list[str], [], "Two columns that interact, as in age,hours; may be repeated. Model additive.", metavar="A,B"
+        [], "Two columns that interact, as in age,hours; may be repeated. Model additive.", metavar="A,B"
     ),
-    "missing": _option(
-        str | None, None, "own: missing numbers have a value of their own; or none. Model additive. Default: own."
-    ),
-    "monotone": _option(
-        list[str], [], "A numeric column whose shape must not fall, or with a minus, -age, rise. Model additive."
-    ),
+    "missing": _option(str, "own: missing numbers have a value of their own; or none. Model additive. Default: own."),
+    "monotone": _option([], "A numeric column whose shape must not fall, or with a minus, -age, rise. Model additive."),
 }
 """What describes a linear model on the command line: by name, an option and its default."""
 

@@ -163,9 +163,7 @@ def fit(
             f"expected {_output.number(before)}, and was chosen by that."
         )
     print_labels(declared)
-    _output.print_text()
-    _output.print_text(estimator.certificate_.explain())
-    _output.print_text()
+    _output.print_text(f"\n{estimator.certificate_.explain()}\n")
     if found is not None:
         print_metrics(found, "held out")
         _output.print_text(f"Its certificate and the numbers: {_output.EVALUATED} and {_output.METRICS}.\n")

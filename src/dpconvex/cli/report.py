@@ -280,15 +280,8 @@ def _loss_figure(estimator: PrivateLinearModel) -> str:
 # Figures, as inline SVG whose colors are the page's CSS variables (light and dark alike).
 
 INK, MUTED, RULE, ACCENT, SECOND, WASH = "#010101", "#020202", "#030303", "#040404", "#050505", "#060606"
-_VARIABLES = {
-    INK: "var(--ink)",
-    MUTED: "var(--muted)",
-    RULE: "var(--rule)",
-    ACCENT: "var(--accent)",
-    SECOND: "var(--second)",
-    WASH: "var(--wash)",
-}
-"""Stand-in colors that matplotlib draws with, and what the page replaces them by."""
+_VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", ACCENT: "accent", SECOND: "second", WASH: "wash"}
+"""Stand-in colors that matplotlib draws with, and the page's variables that replace them."""
 
 _STYLE = {
     "font.family": "sans-serif",
@@ -323,6 +316,8 @@ def loss_figure(
     even_loss: float | None = None,
 ) -> str:
     """Excess loss of one method over epsilon: its bound, and what it expects on typical data, with yardsticks."""
+    from matplotlib.ticker import LogLocator
+
     figure, axes = _axes("loss", 3.3)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -352,7 +347,10 @@ def loss_figure(
             axes.annotate(name, (epsilons[k], line[k]), place, **side, color=color)
         if math.isfinite(own):
             axes.plot(epsilon, own, "o", markersize=8, markerfacecolor=color, markeredgecolor=INK, zorder=5)
-    _log_ticks(axes)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if epsilons[-1] / epsilons[0] < 1e4 else (1,), numticks=99))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.minorticks_off()
     axes.set_xlabel("epsilon")
     axes.set_ylabel("excess loss")
     return _svg(figure, "loss")
@@ -410,17 +408,6 @@ def _svg(figure: Figure, salt: str) -> str:
     text = buffer.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     for stand_in, variable in _VARIABLES.items():
-        text = text.replace(stand_in, variable)
+        text = text.replace(stand_in, f"var(--{variable})")
     # The page's own fonts: inline styles would win, and name the fonts of the machine that drew the figure.
     return re.sub(r"font-family: [^;\"]*;? ?", "", text)
-
-
-def _log_ticks(axes: Axes) -> None:
-    low, high = axes.get_xlim()
-    steps = (1, 2, 5) if high / low < 1e4 else (1,)
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [t for d in decades for t in (step * 10.0**d for step in steps) if low * 0.999 <= t <= high * 1.001]
-    axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
-    axes.xaxis.minorticks_off()
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.minorticks_off()
