@@ -121,10 +121,9 @@ def median(
         return
     found = {"median": estimator.location_, "centre before": estimator.center_}
     shown = {title: values.tolist() for title, values in found.items() if values is not None}
-    rows_ = zip(names, *([_output.number(x, 6) for x in values] for values in shown.values()), strict=True)
-    cells = list(rows_)[:SHOWN]
-    right = tuple(range(1, len(shown) + 1))
-    _output.print_table(f"Private geometric median of {points}", ("column", *shown), cells, right=right)
+    cells = list(zip(names, *([_output.number(x, 6) for x in values] for values in shown.values()), strict=True))
+    title, right = f"Private geometric median of {points}", range(1, len(shown) + 1)
+    _output.print_table(title, ("column", *shown), cells[:SHOWN], right=right)
     if len(names) > SHOWN:
         _output.print_text(f"and {len(names) - SHOWN:,} more columns, in {_output.MEDIAN}.")
     if estimator.radius_ is not None:

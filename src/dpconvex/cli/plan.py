@@ -177,12 +177,6 @@ def _plans(
     return estimator.plan(n, features, classes, unit=unit)
 
 
-FACTORS = (0.25, 1, 4)
-"""Of the number of users in the table of `print_scaling`."""
-RECORDS = (1, 10, 100)
-"""Records per user there, beside the one that was asked for."""
-
-
 def scaling(
     estimator: PrivateLinearModel,
     users: int,
@@ -199,8 +193,8 @@ def scaling(
         facts = {"users": n, "records_per_user": records, "algorithm": plan.algorithm}
         return {**facts, "excess_loss_bound": error.bound, "vacuous": error.vacuous}
 
-    columns = sorted({estimator.records_per_user, *RECORDS})
-    rows = sorted({max(1, round(users * factor)) for factor in FACTORS})
+    columns = sorted({estimator.records_per_user, 1, 10, 100})
+    rows = sorted({max(1, round(users * factor)) for factor in (0.25, 1, 4)})
     return [[best(n, records) for records in columns] for n in rows]
 
 

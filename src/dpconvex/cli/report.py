@@ -113,11 +113,8 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "even_loss": even,
         "loss_figure": _loss_figure(estimator),
         "measured": measured,
-        "measured_figure": measured
-        and accuracy_figure(measured.epsilons, measured.accuracies, measured.majority, measured.non_private),
-        "explanation": certificate.explain(),
+        "measured_figure": measured and accuracy_figure(measured),
         "not_checked": NOT_CHECKED,
-        "digest": certificate.to_dict()["digest"],
     }
 
 
@@ -303,7 +300,6 @@ _STYLE = {
     "lines.linewidth": 1.8,
     "lines.solid_capstyle": "round",
 }
-_WIDTH = 5.4  # inches; the page scales it to its column, which may be that of a telephone
 TRIVIAL_DASH, EVEN_DASH, EXPECTED_DASH = (0, (4, 3)), (0, (1, 2)), (0, (6, 2))
 
 
@@ -356,15 +352,17 @@ def loss_figure(
     return _svg(figure, "loss")
 
 
-def accuracy_figure(epsilons: Sequence[float], accuracies: Sequence[float], majority: float, non_private: float) -> str:
+def accuracy_figure(measured: Measured) -> str:
     """Measured test accuracy over epsilon, between the majority vote and the non-private model."""
+    epsilons, accuracies = measured.epsilons, measured.accuracies
     figure, axes = _axes("accuracy", 3.0)
     axes.set_xscale("log")
-    reach = [*accuracies, majority, non_private]
+    reach = [*accuracies, measured.majority, measured.non_private]
     margin = 0.12 * max(max(reach) - min(reach), 0.01)
     axes.set_ylim(min(reach) - margin, max(reach) + 1.6 * margin)
     axes.set_xlim(epsilons[0] / 1.6, epsilons[-1] * 1.6)
-    for value, text, color in ((non_private, "not private", SECOND), (majority, "larger class only", MUTED)):
+    others = (measured.non_private, "not private", SECOND), (measured.majority, "larger class only", MUTED)
+    for value, text, color in others:
         axes.axhline(value, color=color, linewidth=1.2, linestyle=(0, (4, 3)))
         axes.annotate(f"{text} {100 * value:.1f} %", (epsilons[0] / 1.6, value), (4, 4), **_LEFT, color=color)
     axes.plot(epsilons, accuracies, "o-", color=ACCENT, markersize=6)
@@ -393,7 +391,7 @@ def _axes(salt: str, height: float) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_style(salt)):
-        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        figure = Figure(figsize=(5.4, height), layout="constrained")  # inches; the page scales it to its column
         return figure, figure.subplots()
 
 
