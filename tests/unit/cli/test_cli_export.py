@@ -15,9 +15,9 @@ import typer
 from typer.testing import CliRunner
 
 from dpconvex import CategoricalColumn, NumericColumn, PrivateLogisticRegression, Schema
-from dpconvex.cli import fit
 from dpconvex.cli.main import app
 from dpconvex.data import ClassTarget
+from dpconvex.estimators import _features
 from dpconvex.estimators.persistence import save_model
 
 RUNNER = CliRunner()
@@ -66,7 +66,7 @@ def test_predictions_keep_ids_and_come_in_portions(place: Path, monkeypatch: pyt
     assert list(rows[0]) == ["who", "prediction", "p(no)", "p(yes)"]
     assert [row["who"] for row in rows] == TABLE["who"].tolist()
     assert run("predict", place, place / "t.csv", "--id", "age").splitlines()[2].startswith("1,")
-    monkeypatch.setattr(fit, "ROWS", 7)
+    monkeypatch.setattr(_features, "PREDICTED", 7)
     assert run("predict", place, place / "t.csv", "--proba", "--id", "who") == whole
     run("predict", place, place / "t.csv", "--proba", "--id", "who", "--out", place / "p.csv")
     assert (place / "p.csv").read_text() == whole
