@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,3 +19,8 @@ class Status(StrEnum):
     CERTIFIED = "certified"
     STEP_LIMIT = "step_limit"
     STALLED = "stalled"
+
+
+def forwarded(part: str, name: str) -> Any:
+    """Return the property of a whole that is its part's."""
+    return property(attrgetter(f"{part}.{name}"))

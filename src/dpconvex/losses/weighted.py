@@ -21,18 +21,13 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.losses.base import CurvatureLaw, SmoothLoss, quiet
 from dpconvex.losses.classification import LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.losses.regression import HuberLoss
 
 _LEVELS = 2.0**25
 """Numbers are rounded to this many steps on either side of 0, to leave digits for weights."""
-
-
-def _of_base(name: str) -> Any:
-    """Return a property that is the unweighted loss's: the same fact, or an upper bound (Lemma (weights))."""
-    return property(lambda self: getattr(self.base, name))
 
 
 def _weighed(name: str) -> Any:
@@ -62,19 +57,20 @@ class WeightedLoss(SmoothLoss):
 
     base: SmoothLoss
 
-    task = _of_base("task")
-    n_outputs = _of_base("n_outputs")
-    rates = _of_base("rates")
-    slope_bound = _of_base("slope_bound")
-    slope_bound_l1 = _of_base("slope_bound_l1")
-    curvature_bound = _of_base("curvature_bound")
-    curvature_trace = _of_base("curvature_trace")
-    curvature_rank = _of_base("curvature_rank")
-    self_concordance = _of_base("self_concordance")
-    frobenius_self_concordance = _of_base("frobenius_self_concordance")
-    offset = _of_base("offset")
-    trivial = _of_base("trivial")
-    value_at_zero = _of_base("value_at_zero")
+    # The unweighted loss's: the same fact, or an upper bound (Lemma (weights)).
+    task = forwarded("base", "task")
+    n_outputs = forwarded("base", "n_outputs")
+    rates = forwarded("base", "rates")
+    slope_bound = forwarded("base", "slope_bound")
+    slope_bound_l1 = forwarded("base", "slope_bound_l1")
+    curvature_bound = forwarded("base", "curvature_bound")
+    curvature_trace = forwarded("base", "curvature_trace")
+    curvature_rank = forwarded("base", "curvature_rank")
+    self_concordance = forwarded("base", "self_concordance")
+    frobenius_self_concordance = forwarded("base", "frobenius_self_concordance")
+    offset = forwarded("base", "offset")
+    trivial = forwarded("base", "trivial")
+    value_at_zero = forwarded("base", "value_at_zero")
 
     @property
     def curvature_law(self) -> CurvatureLaw:

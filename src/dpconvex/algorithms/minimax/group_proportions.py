@@ -7,6 +7,8 @@ Lemma
     Replacing one record moves at most two of the counts, by one each: l1 sensitivity 2.
 """
 
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -17,12 +19,12 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import Plan, PredictedError, recorded, stored
+from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex.algorithms import Plan, recorded, stored
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import LaplaceMechanism
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems.data.sources.rows import EncodedRows, totals
 from dpconvex.problems.data.summation import Parts
 from dpconvex.randomness import BitSource
@@ -84,6 +86,12 @@ class GroupProportionsPlan(Plan):
     first: GroupShares
     then: SaddlePlan  #: planned for the released proportions with the rest of the promise
     proportions: tuple[float, ...]
+    privacy = forwarded("first", "privacy")
+    algorithm = forwarded("then", "algorithm")
+    constants = forwarded("then", "constants")
+    noise_name = forwarded("then", "noise_name")
+    predicted_error = forwarded("then", "predicted_error")
+    assumptions = forwarded("then", "assumptions")
     adaptive = True  #: other proportions have other noise, even another method  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
@@ -96,36 +104,12 @@ class GroupProportionsPlan(Plan):
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
 
     @property
-    def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.then.algorithm
-
-    @property
-    def constants(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.then.constants
-
-    @property
-    def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.then.noise_name
-
-    @property
-    def privacy(self) -> PrivacyParams:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.first.privacy
-
-    @property
-    def predicted_error(self) -> PredictedError:
-        return self.then.predicted_error
-
-    @property
     def releases(self) -> tuple[Release, ...]:
         return (self.first.planned, *self.then.releases)
 
     @property
     def theorem(self) -> str:
         return f"Shares of the groups: Laplace mechanism. Then: {self.then.theorem}"
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return self.then.assumptions
 
     @property
     def public(self) -> Mapping[str, Any]:

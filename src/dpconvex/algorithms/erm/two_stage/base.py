@@ -1,15 +1,17 @@
 """Plans that prepare a problem, with a release of their own or without, and leave the fit to an ordinary method."""
 
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
+
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, cast
 
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.algorithms import LinearModelPlan, PrivateResult, continued
 from dpconvex.mechanisms import Planned
-from dpconvex.privacy import Assumption, PrivacyParams, Release
+from dpconvex.privacy import PrivacyParams, Release
 from dpconvex.problems import LinearModelProblem
 from dpconvex.randomness import BitSource
 
@@ -24,7 +26,17 @@ class TwoStagePlan(LinearModelPlan):
     """
 
     then: LinearModelPlan
-    mechanisms: ClassVar[Mapping[str, Planned]] = {}  # pyright: ignore[reportIncompatibleMethodOverride]
+    mechanisms: ClassVar[Mapping[str, Planned]] = {}
+
+    constants = forwarded("then", "constants")
+    noise_name = forwarded("then", "noise_name")
+    l2 = forwarded("then", "l2")
+    coefficient_deviation = forwarded("then", "coefficient_deviation")
+    only_sums = forwarded("then", "only_sums")
+    theorem = forwarded("then", "theorem")
+    assumptions = forwarded("then", "assumptions")
+    adaptive = forwarded("then", "adaptive")  # unless the plan itself makes `then` from what was released
+    course = forwarded("then", "course")
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -32,43 +44,6 @@ class TwoStagePlan(LinearModelPlan):
 
     def exact_bits(self, source: BitSource) -> bool:
         return super().exact_bits(source) and self.then.exact_bits(source)
-
-    @property
-    def constants(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.then.constants
-
-    @property
-    def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.then.noise_name
-
-    @property
-    def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.then.l2
-
-    @property
-    def coefficient_deviation(self) -> FloatArray | None:
-        return self.then.coefficient_deviation
-
-    @property
-    def only_sums(self) -> bool:
-        return self.then.only_sums
-
-    @property
-    def theorem(self) -> str:
-        return self.then.theorem
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return self.then.assumptions
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether `then` is, unless the plan itself makes `then` from what was released."""
-        return self.then.adaptive
-
-    @property
-    def course(self) -> tuple[Any, ...]:
-        return self.then.course
 
     def resumed(self, *course: Any) -> Self:
         return self.after(cast(LinearModelPlan, self.then.resumed(*course)))
