@@ -28,7 +28,7 @@ from scipy.sparse.csgraph import connected_components
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("dpconvex", "dpconvex_experiments")
-MAX_LINES = {"dpconvex": 51_700, "dpconvex_experiments": 8_000}
+MAX_LINES = {"dpconvex": 50_000, "dpconvex_experiments": 8_000}
 """For the package 50,000 is wanted: whoever adds to it wins as much back first, and lowers this number."""
 MAX_FILES = {"dpconvex": 280, "dpconvex_experiments": 45}
 DURATIONS = ".pytest_cache/v/durations"

@@ -3,8 +3,6 @@
 A pipe or a device might never end, so neither is read.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets

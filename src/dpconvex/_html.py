@@ -1,7 +1,5 @@
 """Small panels for notebooks: what is promised and spent, as a table with a bar. Plain HTML, everything escaped."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping
 from typing import Any

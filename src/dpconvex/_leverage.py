@@ -9,8 +9,6 @@ Entries of a matrix are multiples of ``2**-40`` of a power of two above all of t
 can sum to exactly 0 and lengths are computed exactly.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from fractions import Fraction
@@ -22,8 +20,7 @@ from scipy import sparse
 from dpconvex._types import AnyArray, FloatArray
 
 GRID_BITS = 40
-HALF = 20
-"""Bits of an integer's lower part: squares of parts add up in 64 bits."""
+HALF = 20  #: Bits of an integer's lower part: squares of parts add up in 64 bits.
 
 Rows = tuple[tuple[float, ...], ...]
 

@@ -4,8 +4,6 @@ Rational operations are done exactly with `fractions.Fraction` and rounded once 
 Transcendental functions are widened by `SLACK`, far above the few units in the last place of the C library.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterable

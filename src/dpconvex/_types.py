@@ -1,7 +1,5 @@
 """Array aliases used in annotations. Shapes are given in docstrings; everything is float64 unless said."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Checks of public parameters, each with one message form: ``name=value: what is required. how to fix it``."""
 
-from __future__ import annotations
-
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping

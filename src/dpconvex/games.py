@@ -1,7 +1,5 @@
 """Private zero-sum games: strategies learned from private payoffs, in one call."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Private minimization of any convex function of your own: the functional core, without an estimator around it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dpconvex._types import AnyArray

@@ -16,8 +16,6 @@ A distribution declares, in its ``pyproject.toml``,
 Installing a distribution lets its code run here, as with any import: nothing in a certificate or a model can name one.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any

@@ -5,8 +5,6 @@ facts that it states, and what comes out is compared with what it says: every re
 sensitivity and lemma, blocks, relation and unit, cost, public facts, assumptions and theorem.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -45,8 +45,7 @@ constant from either side.
 """
 LOOSE = 10.0  # Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)
 
-P = TypeVar("P", bound=Problem, covariant=True)
-"""The kind of problem that a plan is for."""
+P = TypeVar("P", bound=Problem, covariant=True)  #: The kind of problem that a plan is for.
 
 DATA_ASSUMPTIONS = (
     Assumption(
@@ -108,8 +107,7 @@ class Plan(Releasing, ABC):
     constants: str  #: which constant set
     noise_name: str  #: kind of noise
     privacy: PrivacyParams
-    recipe: Recipe | None = None
-    """How it was planned; set by the planner (`recipes.recorded`)."""
+    recipe: Recipe | None = None  #: How it was planned; set by the planner (`recipes.recorded`).
 
     def _repr_html_(self) -> str:
         error, privacy = self.predicted_error, self.privacy

@@ -1,7 +1,5 @@
 """What a plan expects to lose, and how far its noise moves coefficients: statements for reports, from public facts."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

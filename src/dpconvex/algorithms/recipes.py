@@ -6,8 +6,6 @@ stored in the certificate. `again` reads it and plans. What a file may name are 
 hold public facts: nothing else is built, and no code is stored.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,8 +50,7 @@ CLASSES: dict[str, type] = {
 OPEN: tuple[type, ...] = (LinearModelLoss, SimplexSaddle, LinearQueries, ConvexSet)
 """Whose subclasses, all that are loaded, are held as well: a loss of one's own is known where it is imported."""
 PLANNERS: dict[str, Callable[..., Any]] = {}
-NAMED: dict[str, Any] = {"no function": no_function}
-"""Objects that recipes hold by name."""
+NAMED: dict[str, Any] = {"no function": no_function}  #: Objects that recipes hold by name.
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,8 +5,6 @@ documentation and the contract tests read it, so a new method is one file and on
 another distribution is found through its entry point (`dpconvex.plugins`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, final
@@ -25,8 +23,7 @@ CONSTANTS = ("calibrated", "paper")
 AIMS = ("empirical", "population")
 """Whose excess loss a plan may be for: that on the data, or that on their distribution."""
 
-SMALLEST, LARGEST = 1e-100, 1e100
-"""Sizes of public parameters whose squares and ratios are floats."""
+SMALLEST, LARGEST = 1e-100, 1e100  #: Sizes of public parameters whose squares and ratios are floats.
 
 SUMS_REMEDY = "Use another algorithm (docs, Larger than memory), or read the table into a frame"
 

@@ -5,8 +5,6 @@ of the outputs of whole runs (`bounds.prove`), which assume nothing. A promise *
 promised: no proof of privacy, while a refutation is one of its failure, but for the stated probability.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,15 +31,12 @@ from dpconvex.privacy import ledger
 from dpconvex.problems import LinearModelProblem
 from dpconvex.randomness import BitSource, SystemSource
 
-ERROR = 1e-3
-"""Probability with which an audit may call a true promise refuted."""
+ERROR = 1e-3  #: Probability with which an audit may call a true promise refuted.
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 8.0)
 BOUNDS = (0.1, 1.0, 10.0, 100.0)
-REFUSED = "no plan"
-"""What stands for the attack where the library itself refuses the promise."""
-_CELLS = 2000
-"""More than any grid has: every sampled bound is wrong with probability at most `ERROR` over this."""
+REFUSED = "no plan"  #: What stands for the attack where the library itself refuses the promise.
+_CELLS = 2000  #: More than any grid has: every sampled bound is wrong with probability at most `ERROR` over this.
 
 
 def audit(

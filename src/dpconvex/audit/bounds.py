@@ -11,8 +11,6 @@ Outputs (`prove`)
     event chosen on half of the runs and tested on the other half, epsilon is at least ``log((p - delta) / q)``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,17 +28,12 @@ IntArray = NDArray[np.int64]
 Statistic = Callable[[FloatArray], FloatArray]
 """From outputs, shape (n, dim), to a number for each, shape (n,); fixed on the tuning half."""
 
-_TUNING = 0.3
-"""Share of the transcripts on which a bet is chosen."""
-_STAKES = np.geomspace(0.01, 0.95, 24)
-"""Of the largest stake, ``1/delta``."""
-_CAUTION = (0.5, 1.5, 3.0)
-"""Standard deviations by which a chosen bet has to win; one bet for each."""
-_BEYOND = 1e4
-"""An epsilon that only infinite losses exceed."""
+_TUNING = 0.3  #: Share of the transcripts on which a bet is chosen.
+_STAKES = np.geomspace(0.01, 0.95, 24)  #: Of the largest stake, ``1/delta``.
+_CAUTION = (0.5, 1.5, 3.0)  #: Standard deviations by which a chosen bet has to win; one bet for each.
+_BEYOND = 1e4  #: An epsilon that only infinite losses exceed.
 _EXACT = 1 - 1e-9
-MOST_VALUES = 64
-"""Different outputs up to which they are counted one by one."""
+MOST_VALUES = 64  #: Different outputs up to which they are counted one by one.
 _QUANTILES = np.linspace(0.005, 0.995, 100)
 _BINS = 16
 _COORDINATES = 16

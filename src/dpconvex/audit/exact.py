@@ -9,8 +9,6 @@ All transcripts (`enumerated_pair`)
     Public coins are held fixed, which can only reveal more than the claim covers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,17 +34,12 @@ from dpconvex.privacy.profiles import epsilon_of
 from dpconvex.problems import Records, UserGroups
 
 SEARCH = "Searching neighbours"
-MOST = 300
-"""Transcripts up to which all are enumerated."""
-_SLACK = 1e-9
-"""Absolute, on sums of thousands of probabilities."""
-_OFFSETS = np.array([-1e-6, -1e-9, 0.0, 1e-9, 1e-6])
-"""From the kinks of a loss, where densities are compared."""
-_QUADRATURE = 1e-3
-"""Relative slack of integrals."""
+MOST = 300  #: Transcripts up to which all are enumerated.
+_SLACK = 1e-9  #: Absolute, on sums of thousands of probabilities.
+_OFFSETS = np.array([-1e-6, -1e-9, 0.0, 1e-9, 1e-6])  #: From the kinks of a loss, where densities are compared.
+_QUADRATURE = 1e-3  #: Relative slack of integrals.
 
-Law = dict[tuple[int, ...], float]
-"""Log-probability of every transcript."""
+Law = dict[tuple[int, ...], float]  #: Log-probability of every transcript.
 
 
 def exact_finding(

@@ -5,8 +5,6 @@ that is the same for all values. Mechanisms that have none here say their own
 (`dpconvex.mechanisms.base.Planned.log_density`); one without either can be audited by counting only.
 """
 
-from __future__ import annotations
-
 from functools import singledispatch
 from typing import Any
 

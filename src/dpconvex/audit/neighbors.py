@@ -4,8 +4,6 @@ Every feature of a built record is far outside the domain, so that clipping is p
 all pairs and keeps the one that costs most; a pair that is no worst case makes its bound small, never wrong.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from typing import Any

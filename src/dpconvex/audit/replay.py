@@ -13,8 +13,6 @@ Steps on secret samples (`sampled_losses`)
     given the others' coins, which the claim's proof grants. `participation` checks the rate.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -50,11 +48,9 @@ from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points, weighted_mean
 from dpconvex.randomness import BitSource, SeededSource
 
-Run = Callable[..., Any]
-"""``run(*data, source)``."""
+Run = Callable[..., Any]  #: ``run(*data, source)``.
 
-Steps = SampledSteps | PoissonSteps
-"""Of whole mechanisms on fresh secret samples."""
+Steps = SampledSteps | PoissonSteps  #: Of whole mechanisms on fresh secret samples.
 
 
 @final

@@ -1,7 +1,5 @@
 """What an audit says, how it shows how far it is, and how many runs it makes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -9,11 +7,9 @@ from typing import Any, Protocol, TypeVar, final
 
 from dpconvex.privacy import PrivacyParams
 
-TOLERANCE = 1e-6
-"""Relative slack for the arithmetic of exact losses."""
+TOLERANCE = 1e-6  #: Relative slack for the arithmetic of exact losses.
 
-FEWEST = 8
-"""Runs that an audit makes at least of each kind, however long they take."""
+FEWEST = 8  #: Runs that an audit makes at least of each kind, however long they take.
 
 T = TypeVar("T")
 

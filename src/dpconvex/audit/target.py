@@ -4,8 +4,6 @@ Every file of `dpconvex.audit.targets` lists its `Target` objects, and so does a
 point group ``dpconvex.audit``): a name, the kind of promise, and a function that builds a small plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
@@ -47,8 +45,7 @@ class Pair:
 
 Pairs = Mapping[str, Pair]
 
-SIZES = (8, 24, 72, 216, 648)
-"""Numbers of records that `smallest` tries."""
+SIZES = (8, 24, 72, 216, 648)  #: Numbers of records that `smallest` tries.
 
 
 def run_of(plan: Any) -> Callable[..., Any]:

@@ -1,7 +1,5 @@
 """Quality of a model on a *public* table. Nothing here is private: never call it on protected records."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np

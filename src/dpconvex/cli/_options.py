@@ -180,8 +180,7 @@ OWN = ("quantile", "heavy_tailed", "failure", "surrogate", "constraint")
 OWN += ("slope_cap", "residual_cap", "smoothing", "width", "knots", "interactions", "missing", "monotone")
 """Of these, what only some models have."""
 
-ADDITIVE = "additive"
-"""The model's name for classes and for numbers alike."""
+ADDITIVE = "additive"  #: The model's name for classes and for numbers alike.
 
 
 def describes_model(command: Callable[..., None]) -> Callable[..., None]:

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 MODEL, CERTIFICATE, REPORT, MEDIAN = "model.skops", "certificate.json", "report.html", "median.json"
 SYNTHETIC, GAME, SIGNATURE = "synthetic.csv", "game.json", "certificate.json.sig"
-METRICS, EVALUATED = "metrics.json", "evaluation.certificate.json"
-"""Files of a folder of outputs."""
+METRICS, EVALUATED = "metrics.json", "evaluation.certificate.json"  #: Files of a folder of outputs.
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

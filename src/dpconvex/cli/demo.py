@@ -20,12 +20,10 @@ EPSILONS, QUICK_EPSILONS = (0.1, 0.3, 1.0, 3.0), (1.0, 3.0)
 TRAIN, TEST, QUICK_ROWS = 36_186, 9_036, 8_000
 SPLITS, QUICK_SPLITS = 8, 2
 """Fixed permutations of the public data, seeds 0, 1, ...: one test part alone moves an AUC by .005 either way."""
-KEPT = 1.0
-"""Epsilon of the model that is written."""
+KEPT = 1.0  #: Epsilon of the model that is written.
 
 
-METRICS = {"accuracy": "accuracy", "auc": "AUC", "log_loss": "log-loss"}
-"""Shown metrics and their headers."""
+METRICS = {"accuracy": "accuracy", "auc": "AUC", "log_loss": "log-loss"}  #: Shown metrics and their headers.
 
 
 @_output.one_line_errors

@@ -1,7 +1,5 @@
 """Entry point: ``dpconvex COMMAND``."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators import PrivateLinearModel
     from dpconvex.privacy import PrivacyCertificate, Release
 
-SHOWN = 30
-"""Coefficients that are open to view; the others unfold."""
+SHOWN = 30  #: Coefficients that are open to view; the others unfold.
 NOT_STATED = "not stated"
 
 GRID = (0.05, 10.0, 9)

@@ -1,7 +1,5 @@
 """Models in other forms (``dpconvex export``), and the shapes of additive ones: tables, what plans say, the picture."""
 
-from __future__ import annotations
-
 import math
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``dpconvex verify`` and ``sign``: check a certificate without the data, and say who stands behind it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated

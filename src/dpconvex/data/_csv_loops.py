@@ -5,8 +5,6 @@ A cell is a pair of places (start, stop) in the text. A quoted cell starts after
 that separates cells.
 """
 
-from __future__ import annotations
-
 from numba import njit
 
 from dpconvex._types import AnyArray

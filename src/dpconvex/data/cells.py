@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from dpconvex.data.frames import Series
 
 
-MISSING = "(missing)"
-"""Label of missing numbers, where they are a value of their own."""
+MISSING = "(missing)"  #: Label of missing numbers, where they are a value of their own.
 
 
 class CellColumn(ABC):

@@ -33,11 +33,9 @@ if TYPE_CHECKING:
 
     from dpconvex.data.frames import Frame, Series
 
-BLANKS = " \t\n\v\f\r"
-"""What is trimmed off the ends of a cell before it is compared."""
+BLANKS = " \t\n\v\f\r"  #: What is trimmed off the ends of a cell before it is compared.
 
-MOST_KNOTS = 64
-"""Of a shape."""
+MOST_KNOTS = 64  #: Of a shape.
 
 OTHER, MISSING = "(other)", "(missing)"
 """Names of the level that takes missing and unlisted values, and of the feature that says that a number is missing."""
@@ -92,8 +90,7 @@ class Described(ABC):
     unit: str = ""
     source: str = ""
 
-    numeric: ClassVar[bool]
-    """Whether cells are read as numbers (else as text)."""
+    numeric: ClassVar[bool]  #: Whether cells are read as numbers (else as text).
 
     def __post_init__(self) -> None:
         nonempty("name", self.name)

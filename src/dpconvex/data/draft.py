@@ -28,14 +28,11 @@ if TYPE_CHECKING:
     from dpconvex._types import FloatArray
     from dpconvex.data.frames import Series
 
-MAX_CATEGORIES = 50
-"""A text column with more distinct values is left out of a draft, as an identifier or free text."""
+MAX_CATEGORIES = 50  #: A text column with more distinct values is left out of a draft, as an identifier or free text.
 
-MAX_CODES = 10
-"""A column of at most so many distinct whole numbers may hold codes; the draft says so."""
+MAX_CODES = 10  #: A column of at most so many distinct whole numbers may hold codes; the draft says so.
 
-MOSTLY = 0.6
-"""A text column holds numbers, or dates, if at least this share of its distinct texts are."""
+MOSTLY = 0.6  #: A text column holds numbers, or dates, if at least this share of its distinct texts are.
 
 DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d")
 """Formats of dates that drafts know; the first that reads most of a column's texts."""

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from dpconvex.data.frames import Frame
 
-MANY = 20
-"""Rows of one person from which on a look speaks of them; spellings shown of a column, at most."""
+MANY = 20  #: Rows of one person from which on a look speaks of them; spellings shown of a column, at most.
 
 
 @final

@@ -1,7 +1,5 @@
 """The schema file: TOML text to schema parts and back, with errors that name the file, the table and the key."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
@@ -16,11 +14,9 @@ from dpconvex.errors import InvalidParameterError, SchemaError
 
 _NOTES = ("missing", "unit", "source")
 
-_LINE = 100
-"""Lists that need a longer line are written with one item a line."""
+_LINE = 100  #: Lists that need a longer line are written with one item a line.
 
-MOST_TEXT, MOST_PARTS = 2**22, 8
-"""Characters of a schema file, and parts of a key with dots."""
+MOST_TEXT, MOST_PARTS = 2**22, 8  #: Characters of a schema file, and parts of a key with dots.
 
 _QUOTED = re.compile(  # texts and comments; one that is not closed ends where the file does: linear time for any file
     r'"""(?:[^"\\]|\\.|"{1,2}(?!"))*+"{0,5}|'

@@ -3,8 +3,6 @@
 A new one is one file and its name in `ESTIMATORS`; the contract tests, saved models and the command line then know it.
 """
 
-from __future__ import annotations
-
 from dpconvex.estimators.additive import AdditiveModel, PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifiers import (

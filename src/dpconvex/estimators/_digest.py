@@ -1,7 +1,5 @@
 """What a fit adds to a certificate: the digest of the model, and the sources of bounds."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

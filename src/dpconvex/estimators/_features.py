@@ -26,8 +26,7 @@ from dpconvex.problems.minimax.base import clamped
 if TYPE_CHECKING:
     from dpconvex.data.frames import Frame, Series
 
-PREDICTED = 2**16
-"""Rows of a table that are encoded at a time for predictions."""
+PREDICTED = 2**16  #: Rows of a table that are encoded at a time for predictions.
 
 
 class FeatureMap(ABC):

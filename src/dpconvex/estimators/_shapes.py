@@ -26,8 +26,7 @@ from dpconvex.estimators._features import FeatureMap
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import ExpectedShapes
 
-OWN = "(missing)"
-"""Name of the vertex of missing cells."""
+OWN = "(missing)"  #: Name of the vertex of missing cells.
 
 PAIR_KNOTS, PAIR_LEVELS, PAIR_SHARE = 4, 8, 0.25
 """Knots of a column in a pair, levels of a category there, and a pair's prior variance in units of a column's."""

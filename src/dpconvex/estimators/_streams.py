@@ -1,7 +1,5 @@
 """Fits of tables that are read portion by portion: what may be given, and what it becomes."""
 
-from __future__ import annotations
-
 from copy import copy
 from typing import Any, TypeVar
 

@@ -26,8 +26,7 @@ from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
 if TYPE_CHECKING:
     from dpconvex.data.frames import Series
 
-LARGEST = 1e100
-"""Of a target bound: as the losses have it."""
+LARGEST = 1e100  #: Of a target bound: as the losses have it.
 
 
 def as_series(y: Any, name: str = "y") -> tuple[Series, str]:

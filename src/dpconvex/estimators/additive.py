@@ -11,8 +11,6 @@ Assumptions
     Ranges, levels, knots and which columns have a value of their own for missing cells are public.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -38,11 +36,9 @@ from dpconvex.losses import HuberLoss, LinearModelLoss, PseudoHuberLoss, Smoothe
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem
 
-KNOTS = (2, 3, 4, 6, 8, 12, 16)
-"""How many even knots are tried; two make a column linear."""
+KNOTS = (2, 3, 4, 6, 8, 12, 16)  #: How many even knots are tried; two make a column linear.
 
-SHAPES = "objective_perturbation"
-"""The algorithm of shapes; straight lines may have any."""
+SHAPES = "objective_perturbation"  #: The algorithm of shapes; straight lines may have any.
 
 
 @final
@@ -345,8 +341,7 @@ coef_ : array
     Values of all shapes, one after the other.
 {released}
 """
-ADDITIVE = {"parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}
-"""Descriptions that both share."""
+ADDITIVE = {"parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}  #: Descriptions that both share.
 
 
 @final

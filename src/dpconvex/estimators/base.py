@@ -1,7 +1,5 @@
 """What all private linear models share: features, plan, run, fitted attributes, digest. No mathematics here."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -93,10 +91,8 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
 class FittedModel(PrivateEstimator, ABC):
     """A linear model as a fit leaves it."""
 
-    kind: ClassVar[str]
-    """Name on the command line; unique among the models."""
-    effect: ClassVar[str]
-    """What a coefficient changes, for reports."""
+    kind: ClassVar[str]  #: Name on the command line; unique among the models.
+    effect: ClassVar[str]  #: What a coefficient changes, for reports.
 
     encoded_coef_: FloatArray
     encoded_intercept_: FloatArray
@@ -106,12 +102,9 @@ class FittedModel(PrivateEstimator, ABC):
     status_: str
     schema: Schema | None
     feature_bounds: Any
-    _ready: Any = None
-    """What `fit` runs if it is planned already: by a search, on copies of its own."""
-    _sums: bool = False
-    """Whether plans may need sums alone: of copies, for data that are read portion by portion."""
-    _weighs: bool = False
-    """Whether records have weights."""
+    _ready: Any = None  #: What `fit` runs if it is planned already: by a search, on copies of its own.
+    _sums: bool = False  #: Whether plans may need sums alone: of copies, for data that are read portion by portion.
+    _weighs: bool = False  #: Whether records have weights.
 
     @abstractmethod
     def predict(self, X: Any) -> AnyArray:
@@ -190,10 +183,8 @@ class PrivateLinearModel(FittedModel, Exported):
     weight_cap: float | None = None
     random_state: int | BitSource | None = None
     plan_: LinearModelPlan = field(init=False)
-    _scores: ClassVar[tuple[str, ...]]
-    """Held-out losses that a search may choose by."""
-    _own_score: ClassVar[str]
-    """What it chooses by unless told otherwise."""
+    _scores: ClassVar[tuple[str, ...]]  #: Held-out losses that a search may choose by.
+    _own_score: ClassVar[str]  #: What it chooses by unless told otherwise.
 
     def plan(self, n: int, n_features: int | None = None, *, unit: str | None = None) -> tuple[LinearModelPlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.

@@ -1,7 +1,5 @@
 """Linear classifiers: which labels there are, how they become targets of a loss, and the losses."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self, cast, final

@@ -9,8 +9,6 @@ Hold-out
     prices. With coins that are public or depend on records this is false for tables whose order does.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,8 +39,7 @@ from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Unit, charge
 from dpconvex.problems import UserGroups
 from dpconvex.randomness import BitSource, source_from
 
-BLOCK = 2**16
-"""Rows that are expanded and scored at a time."""
+BLOCK = 2**16  #: Rows that are expanded and scored at a time.
 UNLISTED = "(not listed)"
 HELD_OUT = (
     "Model and evaluation were made from disjoint parts of one table, whose places a secret random order decided that "

@@ -1,7 +1,5 @@
 """`PrivateGeometricMedian`: a robust private center of points, as a scikit-learn estimator."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, final
 

@@ -7,8 +7,6 @@ the file and takes time and memory in proportion to its size. It holds what the 
 no generator, no seed.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math
@@ -32,8 +30,7 @@ from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 from dpconvex.problems import Block, DataDomain
 from dpconvex.sets import ConvexSet
 
-SavedModel = estimators.PrivateLinearModel | estimators.PrivateSparseModel
-"""What can be saved: linear models, fitted."""
+SavedModel = estimators.PrivateLinearModel | estimators.PrivateSparseModel  #: What can be saved: linear models, fitted.
 
 _PLAIN = {
     ("DictNode", "builtins", "dict"),
@@ -45,17 +42,13 @@ _PLAIN = {
 }
 """All that a model file is made of. skops itself trusts many more types, whose constructors would run."""
 
-MOST_BYTES = 2**30
-"""Of a model file."""
+MOST_BYTES = 2**30  #: Of a model file.
 
-_LARGE = (ArithmeticError, MemoryError)
-"""Raised for numbers and shapes that are too large."""
+_LARGE = (ArithmeticError, MemoryError)  #: Raised for numbers and shapes that are too large.
 
-MODEL, CERTIFICATE = "model.skops", "certificate.json"
-"""What commands call a model's files."""
+MODEL, CERTIFICATE = "model.skops", "certificate.json"  #: What commands call a model's files.
 
-FORMAT, VERSION = "dpconvex-model", 1
-"""Stored in every file. A reader accepts its own version only."""
+FORMAT, VERSION = "dpconvex-model", 1  #: Stored in every file. A reader accepts its own version only.
 
 _DROPPED = ("classes", "groups", "group_shares", "random_state")
 _CODED = ("schema", "domain", "feature_bounds", "target_bounds", *_DROPPED)

@@ -1,7 +1,5 @@
 """`PrivateSearchCV`: the best of several parameter settings, for one promise that covers the whole search."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, cast, final

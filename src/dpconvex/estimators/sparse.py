@@ -1,7 +1,5 @@
 """Linear models over an l1 ball, for many more features than records: what they share, and the final classes."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
@@ -27,8 +25,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, WorstGroupLoss, l1_ball_loss, single_group
 from dpconvex.randomness import BitSource, source_from
 
-LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))
-"""Largest third derivative of the logistic loss."""
+LOGISTIC_THIRD = 1 / (6 * math.sqrt(3))  #: Largest third derivative of the logistic loss.
 
 
 @dataclass(eq=False, repr=False)

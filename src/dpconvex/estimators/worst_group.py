@@ -1,7 +1,5 @@
 """`PrivateWorstGroupClassifier`: train for the group that fares worst."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Self, final
 

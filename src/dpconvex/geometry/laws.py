@@ -1,7 +1,5 @@
 """Laws of noise vectors, as functions of uniform numbers: independent normal numbers, and laws in new coordinates."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -31,8 +31,7 @@ from dpconvex.geometry.laws import NoiseLaw, StandardNormals
 if TYPE_CHECKING:
     from dpconvex.problems import DataDomain
 
-MAX_RUNS = 2000
-"""Largest number of distinct kinds of blocks that the quadratic search for groups looks at one by one."""
+MAX_RUNS = 2000  #: Largest number of distinct kinds of blocks that the quadratic search for groups looks at one by one.
 
 
 class NoiseNorm(NoiseLaw):

@@ -3,8 +3,6 @@
 A new loss is one class and its name in `LOSSES`; the contract tests then check it.
 """
 
-from __future__ import annotations
-
 from dpconvex.losses.base import CurvatureLaw, LinearModelLoss, LossConstants, PiecewiseLinearLoss, SmoothLoss
 from dpconvex.losses.classification import HingeLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.losses.regression import (

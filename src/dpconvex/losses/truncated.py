@@ -5,8 +5,6 @@ prediction. Its gradient in w is the clipped gradient ``clip_C(grad loss)``, yet
 function, so whatever is proved of minimizers of convex C-Lipschitz losses holds for it (docs, Heavy tails).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -26,8 +26,7 @@ from dpconvex.losses.base import CurvatureLaw, SmoothLoss, quiet
 from dpconvex.losses.classification import LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.losses.regression import HuberLoss
 
-_LEVELS = 2.0**25
-"""Numbers are rounded to this many steps on either side of 0, to leave digits for weights."""
+_LEVELS = 2.0**25  #: Numbers are rounded to this many steps on either side of 0, to leave digits for weights.
 
 
 def _weighed(name: str) -> Any:

@@ -14,8 +14,6 @@ Rounding
     to the total. `unit_length` charges ``2^-49`` times the largest length, of which 7/8 are used.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ its certificate (`ROUNDING` of the linear term) contains: the solver's point is 
 the real ``b``, as the theorems want it. What is released is that point with a second noise.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass

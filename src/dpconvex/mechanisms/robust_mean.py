@@ -16,8 +16,6 @@ Variant S
     1)/C``, ``sum w >= C (s0 - A)/(C - A)`` and at most ``C (C - s0)/(C - B)`` points have weight below 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,8 +37,7 @@ from dpconvex.privacy.profiles import charge, largest_mu
 from dpconvex.randomness import BitSource, exact
 
 SCORES = ("h_index", "average")
-SPLITS = np.linspace(0.02, 0.9, 45)
-"""Shares of the squared Gaussian budget that the test may get."""
+SPLITS = np.linspace(0.02, 0.9, 45)  #: Shares of the squared Gaussian budget that the test may get.
 
 
 @final

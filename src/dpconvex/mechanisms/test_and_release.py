@@ -9,8 +9,6 @@ Rounding
     ``1 +- (d + 8) 2^-52``. The mean errs by `WEIGHTED_MEAN_ROUNDING` times r on either data set. Both are in `unit`.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property

@@ -28,12 +28,9 @@ from dpconvex.mechanisms.base import Planned, check_norm
 from dpconvex.privacy import Ledger, PureMechanism, Sensitivity, VertexDraws
 from dpconvex.randomness import BitSource, choice
 
-FLOOR = 700.0
-"""Scores are raised to the largest one minus this: a bias of ``e^-700`` a vertex, and no underflow."""
-ENLARGEMENT = 1.0 + 2.0**-18
-"""What rounding costs, as a factor of all ranges."""
-SMALLEST = 2.0**-30
-"""Of the mean range of a draw: an error of ``2^-50`` in each exponential is ``2^-20`` of it."""
+FLOOR = 700.0  #: Scores are raised to the largest one minus this: a bias of ``e^-700`` a vertex, and no underflow.
+ENLARGEMENT = 1.0 + 2.0**-18  #: What rounding costs, as a factor of all ranges.
+SMALLEST = 2.0**-30  #: Of the mean range of a draw: an error of ``2^-50`` in each exponential is ``2^-20`` of it.
 _FINENESS = 2.0**-22
 
 

@@ -11,8 +11,6 @@ used; and its relation flag doubles sensitivities under replace-one, so the sens
 the noise multiplier and the plain Gaussian pair is composed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -25,10 +23,8 @@ from dpconvex.privacy.events.base import Event, Parts
 from dpconvex.privacy.profiles import charge, epsilon_of, mixed_delta, zcdp_delta
 
 Counted = tuple[Event, int]
-MOST_PURE = 4
-"""Pure events in a closed form of ``2^MOST_PURE`` terms. PLD has no answer below about delta = 1e-15."""
-MOST_LOSSES = 2**22
-"""Of the grid of losses in PLD, which holds all of them in memory."""
+MOST_PURE = 4  #: Pure events in a closed form of ``2^MOST_PURE`` terms. PLD has no answer below about delta = 1e-15.
+MOST_LOSSES = 2**22  #: Of the grid of losses in PLD, which holds all of them in memory.
 
 
 def accountant_name(events: Sequence[Counted]) -> str:

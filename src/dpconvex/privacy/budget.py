@@ -10,8 +10,6 @@ How it is kept
     cut off after its two amounts. Nothing is ever given back: whether a run failed may depend on its data.
 """
 
-from __future__ import annotations
-
 import decimal
 import errno
 import json
@@ -30,11 +28,9 @@ from dpconvex._files import MOST_BYTES, TwiceError, once_each
 from dpconvex.errors import BudgetExceededError, BudgetFileError, DpconvexError, InvalidParameterError
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
 
-VERSION = 1
-"""Of the file format; a file of another version is not spent from."""
+VERSION = 1  #: Of the file format; a file of another version is not spent from.
 
-MOST_TEXT = 200
-"""Characters of a line's description."""
+MOST_TEXT = 200  #: Characters of a line's description.
 
 _EXACT = decimal.Context(prec=4000, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])
 _AMOUNTS = re.compile(r'\{"epsilon": ([-+.eE0-9]+), "delta": ([-+.eE0-9]+),')

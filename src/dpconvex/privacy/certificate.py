@@ -34,8 +34,7 @@ SCHEMA_VERSION = 1
 no other, do not raise it; a reader leaves them out. Events are never read in part: an unknown kind or field is refused.
 """
 
-MOST_WORDS = 1000
-"""Characters of a message about a malformed certificate, which may quote it."""
+MOST_WORDS = 1000  #: Characters of a message about a malformed certificate, which may quote it.
 
 MISSING = "signatures need the package cryptography. Install it with: pip install 'dpconvex[sign]'"
 

@@ -9,8 +9,6 @@ Without a budget, fits of the same public form (names or number of columns, numb
 the second on a `RepeatedFitWarning` says what they cost together. The content of data has no part in it.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import threading
@@ -25,14 +23,11 @@ from dpconvex.errors import InvalidParameterError, RepeatedFitWarning, warn
 from dpconvex.privacy.budget import MOST_TEXT, Budget, exact_text
 from dpconvex.privacy.params import PrivacyParams
 
-FILE = "budget_context"
-"""Name of a temporary budget, which refusals give."""
+FILE = "budget_context"  #: Name of a temporary budget, which refusals give.
 
-MOST_FORMS = 1000
-"""Of tables that are counted; beyond, the one fitted longest ago is forgotten."""
+MOST_FORMS = 1000  #: Of tables that are counted; beyond, the one fitted longest ago is forgotten.
 
-_open: list[Budget] = []
-"""Of the contexts that this process (or the one it was forked from) has entered and not left."""
+_open: list[Budget] = []  #: Of the contexts that this process (or the one it was forked from) has entered and not left.
 _sent: list[Budget] = []
 """Of the contexts of another process, as the estimator that came here last from there brought them."""
 _counts: OrderedDict[tuple[Any, ...], tuple[int, Decimal, Decimal]] = OrderedDict()

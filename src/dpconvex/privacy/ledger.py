@@ -14,8 +14,7 @@ from dpconvex.privacy.events.base import Event, event_from_dict
 from dpconvex.privacy.events.private_selection import added_up
 from dpconvex.privacy.params import PrivacyParams, Sensitivity
 
-MOST_CHARGED = 10**6
-"""Releases on all records, each counted once for every block."""
+MOST_CHARGED = 10**6  #: Releases on all records, each counted once for every block.
 
 
 @dataclass(frozen=True)

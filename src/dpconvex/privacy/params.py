@@ -1,7 +1,5 @@
 """What is promised (epsilon, delta, unit, relation), and how far one neighbor can move a value."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -9,8 +9,6 @@ Zero-concentrated and Renyi
     Canonne, Kamath and Steinke 2020, "The discrete Gaussian for differential privacy", Proposition 12.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,8 +121,7 @@ def smallest(feasible: Callable[[float], bool], start: float) -> float:
     return high
 
 
-BEYOND = 2.0**40
-"""An epsilon that no promise reaches; where even this one does not suffice, none is looked for."""
+BEYOND = 2.0**40  #: An epsilon that no promise reaches; where even this one does not suffice, none is looked for.
 
 
 def epsilon_of(delta_at: Callable[[float], float], delta: float) -> float:

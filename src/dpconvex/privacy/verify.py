@@ -5,8 +5,6 @@ found (`unconfirmed`). No algorithm is known here by name: releases are priced b
 the caller's (`dpconvex.verification`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,23 +23,19 @@ from dpconvex.privacy.certificate import COURSE, PrivacyCertificate, current_ver
 from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.profiles import charge, limited
 
-SAME = 1e-9
-"""Relative difference up to which two numbers computed by the same program count as equal."""
+SAME = 1e-9  #: Relative difference up to which two numbers computed by the same program count as equal.
 
 ROUNDING_SHARE = 1e-4
 """Most that an event's sensitivity may exceed its lemma's, relative to it: the allowance for the samplers' grids."""
 
-SECOND = 1e-3
-"""Relative difference up to which two accountants agree, beside what rounding to a grid of losses adds."""
+SECOND = 1e-3  #: Relative difference up to which two accountants agree, beside what rounding to a grid of losses adds.
 
 GRID = 1e-4
 """Largest step of the second accountant's grid of losses; it rounds every pure loss up to it, and the Gaussian one."""
 
-PLANNED = "planned again"
-"""Name of what `plan_checks` compares."""
+PLANNED = "planned again"  #: Name of what `plan_checks` compares.
 
-ABSENT = "nothing"
-"""Stands for a field that one side lacks, in words."""
+ABSENT = "nothing"  #: Stands for a field that one side lacks, in words.
 
 UNREADABLE = (DpconvexError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 """What reading a certificate's fields may raise: each may be anything."""
@@ -60,8 +54,7 @@ NOT_CHECKED = (
 )
 """What no certificate can show, or this verifier does not recompute; printed by the command line beside the result."""
 
-Keys = tuple[str | int, ...]
-"""Where a value stands in nested fields."""
+Keys = tuple[str | int, ...]  #: Where a value stands in nested fields.
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Public domains of data, clipped records, and the objectives that solvers minimize."""
 
-from __future__ import annotations
-
 from dpconvex.problems.custom.check_constants import ConstantsAttack, attack_constants
 from dpconvex.problems.custom.functions import ConvexFunction, RecordLoss
 from dpconvex.problems.custom.jax import jax_loss

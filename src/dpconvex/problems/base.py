@@ -1,7 +1,5 @@
 """What a plan may know about the function that is minimized: public facts, of linear models and all others."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """What solvers and certificates need of an objective, whatever it is made of."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

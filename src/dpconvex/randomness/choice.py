@@ -6,8 +6,6 @@ floats themselves (`draw`), by Arb's ball arithmetic where they are masses that 
 with as many bits as it takes.
 """
 
-from __future__ import annotations
-
 import itertools
 from bisect import bisect_left, bisect_right
 from types import SimpleNamespace

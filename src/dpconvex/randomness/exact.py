@@ -9,8 +9,6 @@ Noise
     post-processing. With a seeded source (tests, benchmarks) the same laws are drawn by NumPy, up to rounding.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Where random bits come from: the operating system; a seed only for tests and benchmarks."""
 
-from __future__ import annotations
-
 import numbers
 import os
 from abc import ABC, abstractmethod
@@ -28,8 +26,7 @@ class BitSource(ABC):
         """Return a generator whose stream is independent of every other call's."""
 
 
-RandomState: TypeAlias = BitSource | int | None
-"""What users may pass: nothing, a seed (not private) or a source."""
+RandomState: TypeAlias = BitSource | int | None  #: What users may pass: nothing, a seed (not private) or a source.
 
 
 @final

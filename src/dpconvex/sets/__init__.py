@@ -3,8 +3,6 @@
 A new set is one class and its name in `SETS`; the contract tests then check it.
 """
 
-from __future__ import annotations
-
 from dpconvex.sets.balls import Ellipsoid, L1Ball, L2Ball
 from dpconvex.sets.base import ConvexSet, WholeSpace
 from dpconvex.sets.box import Box, Simplex

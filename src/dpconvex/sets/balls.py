@@ -1,7 +1,5 @@
 """Balls in the l2 and the l1 norm, and ellipsoids."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

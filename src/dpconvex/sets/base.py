@@ -1,7 +1,5 @@
 """What a constraint set is: membership, Euclidean projection, size and linear minimizer; the set of all vectors."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A box with sides parallel to the axes; the simplex: non-negative weights with a fixed sum."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

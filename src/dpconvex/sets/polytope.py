@@ -1,7 +1,5 @@
 """Polytopes given by inequalities."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass
@@ -17,8 +15,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, quiet
 
 _MOST_CORNERS = 20_000  # choices of dim inequalities, at most: the vertices are among their solutions
-_INDEPENDENT = 1e-3
-"""Smallest singular value of independent normals: rounding is magnified by at most its inverse."""
+_INDEPENDENT = 1e-3  #: Smallest singular value of independent normals: rounding is magnified by at most its inverse.
 _TIGHT = 1e-15  # of the size: a constraint violated by less holds
 _ROUNDS = 4  # far points are projected again: each time rounding falls by the factor 1e-12 or more
 

@@ -1,7 +1,5 @@
 """Parts of sets: of a ball or of any set near a member, and second-order cones cut off by a ball."""
 
-from __future__ import annotations
-
 import math
 import sys
 from dataclasses import dataclass

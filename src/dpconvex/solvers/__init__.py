@@ -3,8 +3,6 @@
 A new solver is one class and its name in `SOLVERS`; the contract tests then check it.
 """
 
-from __future__ import annotations
-
 import re
 
 from dpconvex.solvers.accelerated import AcceleratedGradient, SmoothedAcceleratedGradient

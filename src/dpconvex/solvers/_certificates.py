@@ -5,8 +5,6 @@ Certificates C1 to C4 of the docs page Solver certificates, C6 of the page Saddl
 each computed gradient and value.
 """
 
-from __future__ import annotations
-
 import math
 from typing import final
 

@@ -5,8 +5,6 @@ shapes, so that one compiled function serves all losses. A loss of another file 
 until then these methods refuse it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import singledispatch

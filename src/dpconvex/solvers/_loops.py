@@ -1,7 +1,5 @@
 """Loops that numba compiles, cached on disk; imported when they are needed, for numba loads slowly."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Projected accelerated gradient method, with a step count that suffices for every data set; of smoothed losses too."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import final

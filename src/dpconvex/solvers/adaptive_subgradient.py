@@ -4,8 +4,6 @@ Adaptive inexact projected subgradients need no Lipschitz constant, and stop wit
 those of the theory, ``(3 D L / target)^2``: beyond a few records use other solvers (docs, Heavy tails).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -44,8 +44,7 @@ class SolverResult:
     gradient_calls: int  #: Full passes over the data. They depend on the data: not for release.
 
 
-Start = FloatArray | None
-"""Where a solver begins, (dim,); None: at 0, or nothing is known."""
+Start = FloatArray | None  #: Where a solver begins, (dim,); None: at 0, or nothing is known.
 
 
 class Solver(ABC):

@@ -1,7 +1,5 @@
 """A fast solver with a guaranteed one behind it, and which one fits a problem, from public facts only."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Self, final

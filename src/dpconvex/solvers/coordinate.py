@@ -1,7 +1,5 @@
 """Dual coordinate ascent for piecewise linear losses."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import final

@@ -1,7 +1,5 @@
 """Extragradient for saddle objectives, with a step count that suffices for every data set."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import final
 

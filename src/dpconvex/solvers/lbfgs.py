@@ -1,7 +1,5 @@
 """L-BFGS with a certificate, for smooth losses and many parameters."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import final

@@ -1,7 +1,5 @@
 """Newton's method for moderate dimension: on smooth losses, without a constraint or in a ball, and on smoothed ones."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Methods that read one record at a time, with a certificate after every stage: subgradients, and Katyusha."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import final

@@ -1,7 +1,5 @@
 """Methods for any convex objective, smooth or not: projected subgradients, and cutting planes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Literal, Self, final

@@ -8,8 +8,6 @@ long one: docs, User gradients, after Lemma 3. Many stages, each of which halves
 All numbers are fixed before the first step: the noise of a step depends on how many there are.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

@@ -19,8 +19,6 @@ Error
     Docs, Exponential mechanism (after McKenna and Sheldon 2020); rho, grid and `l2` minimize it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,10 +47,8 @@ CENTER, CHOICE = "centre of the ball", "best point of the grid around it"
 
 MAX_DIM = 2
 
-SMOOTH_SLACK, NONSMOOTH_SLACK = 0.01, 0.1
-"""Solver radius as a share of half the sensitivity (ours)."""
-RADII = np.linspace(0.5, 30.0, 60)
-"""Radii of the ball tried: the solver's, plus these multiples of the noise's scale."""
+SMOOTH_SLACK, NONSMOOTH_SLACK = 0.01, 0.1  #: Solver radius as a share of half the sensitivity (ours).
+RADII = np.linspace(0.5, 30.0, 60)  #: Radii of the ball tried: the solver's, plus these multiples of the noise's scale.
 
 
 @dataclass(frozen=True)

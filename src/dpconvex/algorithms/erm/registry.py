@@ -1,7 +1,5 @@
 """All methods that minimize the loss of a linear model, by name, and the choice among them from public facts."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache

@@ -16,8 +16,6 @@ Lemma, descent from the origin (DP-GD; Haghifam, Steinke and Ullman 2024, the pl
     so the expected excess of the average is at most ``R^2 / (2 T eta) + eta (1 + d sigma^2) / 2``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -17,8 +17,6 @@ Assumptions
     the sensitivities include: a replaced user may as well stand elsewhere (`user_points`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,8 +60,7 @@ FEW_RECORDS = 1000
 """Below so many, search and center fail too often with `SHARES` (1 to 3 of 8 runs at 500): each gets what it needs."""
 LEVEL = 0.65  # Default level. At 1,000 records it finds the smaller radius more often than the paper's 0.775.
 FALLBACK_RADIUS = 0.2  # Effective radius, as a share of R, that refinement presumes when there is no center
-FAILURE = 0.1
-"""Share of delta for the lemmas of the center that may fail."""
+FAILURE = 0.1  #: Share of delta for the lemmas of the center that may fail.
 MOST_RECORDS = 2**26  # Largest n that is planned for
 
 THEOREM = (

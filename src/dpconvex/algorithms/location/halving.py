@@ -14,8 +14,6 @@ Lemma
     of gradients of stage 2 is fixed and shared by the rounds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

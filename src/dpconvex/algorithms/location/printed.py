@@ -11,8 +11,6 @@ Repairs
     Docs, Errata, on the private-median paper: P1, U1, U5 and U8. Failing draws are charged additively.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -33,8 +33,6 @@ Rounding
     times the noise is released first (for 2^-20 of the budget), and the precise one relative to it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

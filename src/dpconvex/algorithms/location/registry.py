@@ -1,7 +1,5 @@
 """All ways to a private center of points by name, and their planner."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -19,8 +19,6 @@ Rounding
     Errors do not grow on the way: ``2 T`` times that joins the sensitivity, averaging included.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

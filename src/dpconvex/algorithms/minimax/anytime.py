@@ -18,8 +18,6 @@ Bound
     with `_moments` for bias and V. For q = 1 the terms with q are 0 and the step is free: no point is stale.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping

@@ -13,8 +13,6 @@ Repairs
     last. The prediction is the order of Theorem 3.14 with constant 1 (docs, Saddle points: the other methods).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

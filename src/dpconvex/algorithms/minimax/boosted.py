@@ -12,8 +12,6 @@ Lemma
 Parts of the run, constants and the bound (Theorem 3.20, explicit): docs, Saddle points: the other methods.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

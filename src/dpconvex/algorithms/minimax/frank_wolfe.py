@@ -21,8 +21,6 @@ Bounds
     ``8 L1/(S + 2) + log(d)/c + 4 L sqrt(2 log(2 d) (1/b_0 + sum_s kappa_s^2/b_s))`` (Hoeffding).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

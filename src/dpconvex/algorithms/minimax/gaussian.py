@@ -23,8 +23,6 @@ Bound, multiplicative weights
     learner's regret and the responder's expected loss.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

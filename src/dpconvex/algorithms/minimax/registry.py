@@ -1,7 +1,5 @@
 """All ways to a private saddle point over two simplices, or a minimizer over one, and the choice among them."""
 
-from __future__ import annotations
-
 import math
 
 from dpconvex.algorithms.minimax import anytime, bias_reduced, boosted, frank_wolfe, gaussian, vertex_descent

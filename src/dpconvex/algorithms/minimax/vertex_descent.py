@@ -15,8 +15,6 @@ Assumptions, each enforced
     grid and drawn from exactly (`VertexSampling`), non-finite numbers become 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

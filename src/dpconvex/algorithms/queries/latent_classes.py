@@ -13,8 +13,6 @@ Listing
     take. Impossible cells are fitted, with a large weight, and belong to no fold: else that would say when to stop.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 

@@ -4,8 +4,6 @@ Formulas and what they assume: docs, Private evaluation. Tables have leading axe
 always moves all cells equally so that they add up to the public number of units.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

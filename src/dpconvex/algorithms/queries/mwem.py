@@ -15,8 +15,6 @@ Assumptions
     Rounds, shares and fit steps are public. Rounding of the computed means is in both sensitivities.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -14,8 +14,6 @@ Bound
     answers* about the data; none is claimed for the histogram's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

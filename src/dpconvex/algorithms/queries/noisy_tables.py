@@ -15,8 +15,6 @@ Allocation
     cells, rounded to powers of ``2^(1/4)`` so that few scales, hence few entries of the ledger, exist.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping

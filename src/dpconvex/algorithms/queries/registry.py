@@ -1,7 +1,5 @@
 """All ways to answer linear queries by name, and the choice among them from public facts."""
 
-from __future__ import annotations
-
 import math
 
 from dpconvex.algorithms.queries import mwem, noisy_answers, noisy_tables, synthetic

@@ -15,8 +15,6 @@ Models
     records, rounded by one uniform number, so that counts are within one of what the model expects.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

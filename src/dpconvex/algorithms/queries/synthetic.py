@@ -15,8 +15,6 @@ Lemma
     are post-processing. Draw T would enter ``x^{T+1}`` only, so it is not made.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A search as planned: split, fit, score, choose, release. The only part of a search that sees data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast, final

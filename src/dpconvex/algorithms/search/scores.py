@@ -28,10 +28,8 @@ Errors of regressors are in units of the target's public range, so that 1 is the
 class Searchable(Protocol):
     """What a search needs of the models that it compares: private linear models have it."""
 
-    _own_score: ClassVar[str]
-    """What ``"auto"`` means."""
-    _scores: ClassVar[tuple[str, ...]]
-    """Names of the scores that apply."""
+    _own_score: ClassVar[str]  #: What ``"auto"`` means.
+    _scores: ClassVar[tuple[str, ...]]  #: Names of the scores that apply.
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name."""

@@ -1,7 +1,5 @@
 """Everything that can be audited, by name: each file lists its own, other distributions add theirs (`plugins`)."""
 
-from __future__ import annotations
-
 from dpconvex.algorithms.erm.registry import ERM_METHODS
 from dpconvex.algorithms.select import Method
 from dpconvex.audit.target import Target

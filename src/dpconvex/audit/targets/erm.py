@@ -3,8 +3,6 @@
 One feature, so that sensitivities are attained.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Self, final
@@ -46,16 +44,13 @@ from dpconvex.sets import Box, ConvexSet
 from dpconvex.solvers import LBFGS, Solver, SolverResult
 from dpconvex.solvers.base import Start
 
-N = 3
-"""Records: few, so that one of them moves the result far."""
-SEARCHED = 6
-"""Records of a search, two of them held out: one of them moves a score far."""
+N = 3  #: Records: few, so that one of them moves the result far.
+SEARCHED = 6  #: Records of a search, two of them held out: one of them moves a score far.
 CAP = 1 / (1 + math.e)
 """Largest slope of a capped logistic loss: below 1/2, so that opposite records attain it at once; kink at margin 1."""
 RIDGE = 4.0
 """Weight of the ridge over the square of the features' bound: margins stay in the linear part of the hinge."""
-SHARE = 1e-3
-"""Of a wrong solver's radius, for the solver underneath."""
+SHARE = 1e-3  #: Of a wrong solver's radius, for the solver underneath.
 
 
 def linear_problem(loss: LinearModelLoss, bound: float, n: int = N, records: int | None = None) -> LinearModelProblem:

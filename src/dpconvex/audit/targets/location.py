@@ -1,7 +1,5 @@
 """What is audited of locations of points: every method for the private geometric median."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +12,7 @@ from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 
 _POINTS = 24
-FEW = 12
-"""Gradients of a warm start that would take a thousand: all of them are charged alike, and runs are short."""
+FEW = 12  #: Gradients of a warm start that would take a thousand: all of them are charged alike, and runs are short.
 
 
 def point_domain(bound: float) -> PointDomain:

@@ -1,7 +1,5 @@
 """What is audited of mechanisms: one use, on two values at the distance of the sensitivity."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

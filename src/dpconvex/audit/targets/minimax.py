@@ -1,7 +1,5 @@
 """What is audited of saddle points, games, l1 geometry, answered queries, synthetic data, private evaluation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -26,10 +24,8 @@ from dpconvex.randomness import BitSource
 
 _KEYS = (71.3, 88.1, 57.9, 63.7)
 _SEED = 0
-_FEW = 8
-"""Steps of methods that would take hundreds: every step is charged alike, and runs are short."""
-_ANY_STEP = 1e9
-"""Step sizes that only privacy keeps small."""
+_FEW = 8  #: Steps of methods that would take hundreds: every step is charged alike, and runs are short.
+_ANY_STEP = 1e9  #: Step sizes that only privacy keeps small.
 
 
 @final

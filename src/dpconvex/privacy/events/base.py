@@ -5,8 +5,6 @@ holds) and ``delta(epsilon)``, an upper bound on its privacy profile in both dir
 own is known from its definition on; certificates can name these classes and nothing else.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """The events of single mechanisms: pure ones, Laplace and Gaussian noise, draws of vertices, a lemma that may fail."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -16,8 +16,6 @@ with slopes capped at A has the curvature ``a (1 - a)`` at every slope ``a < A``
 ``logistic``). The rules ``free`` and ``logistic`` need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

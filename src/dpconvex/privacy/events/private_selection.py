@@ -20,8 +20,6 @@ appendix, after Liu and Talwar 2019; the profile sharpens Koskela, Redberg and W
 selection", Theorem 3.1, by the choice of e, and adds the cut-off.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,8 +37,7 @@ LAW_SLACK = Fraction(1, 2**50)
 """Added to epsilon: the weights of the number of runs are floats, each within 2^-53 of the formula, relative to it."""
 MOST_RUNS = 10_000
 
-Used = tuple[str | None, int, Event]
-"""The block of records that is read (None: all), how often, and what it costs."""
+Used = tuple[str | None, int, Event]  #: The block of records that is read (None: all), how often, and what it costs.
 
 
 def added_up(uses: Iterable[Used]) -> list[list[tuple[Event, int]]]:

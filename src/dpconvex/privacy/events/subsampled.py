@@ -17,8 +17,6 @@ T adaptive steps are dominated by the T-fold product (Zhu, Dong and Wang 2022, "
 privacy via characteristic function", Theorem 10), on a pessimistic grid.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -233,8 +231,7 @@ def _self_composed(profile: Callable[[np.ndarray], np.ndarray], largest: float, 
     return one.self_compose(steps) if steps > 1 else one
 
 
-MOST_POINTS = 2**18
-"""Of the grid of losses, on either side of 0; losses beyond count as infinite."""
+MOST_POINTS = 2**18  #: Of the grid of losses, on either side of 0; losses beyond count as infinite.
 
 
 def step_profile(epsilon: np.ndarray, rate: float, mu: float, failure: float) -> np.ndarray:

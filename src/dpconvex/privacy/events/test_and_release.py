@@ -1,7 +1,5 @@
 """The event of a mean that is released only if a noisy test found the points close together."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

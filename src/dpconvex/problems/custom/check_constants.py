@@ -1,7 +1,5 @@
 """A search that tries to refute what a `ConvexFunction` claims about itself."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, fields
 from typing import final

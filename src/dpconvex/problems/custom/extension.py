@@ -13,8 +13,6 @@ Sensitivity
     ``f_C`` is a function of one record, convex and C-Lipschitz. Which points were visited leaves no trace in it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

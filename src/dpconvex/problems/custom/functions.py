@@ -4,8 +4,6 @@ Records are rows of numbers (features, targets, whatever the function reads), cl
 function sees them. The constants are the caller's claims. `attack_constants` tries to refute them.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A record loss from one JAX function: values and gradients by automatic differentiation, compiled."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

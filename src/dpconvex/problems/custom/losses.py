@@ -1,7 +1,5 @@
 """Ready-made functions: distances to records, a density, and objectives that are no average of records' losses."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ points lie. Groups of points are held transposed, one row a coordinate: then the
 vectorize.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -26,8 +26,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import Block, DataDomain, is_centered
 
-LARGEST_BLOCK = 512
-"""Certificates state the floats of other matrices than contrasts."""
+LARGEST_BLOCK = 512  #: Certificates state the floats of other matrices than contrasts.
 NEGLIGIBLE = 1e-9
 """Eigenvalues of a kernel below this share of the largest are dropped: no prior variance, no direction."""
 

@@ -141,8 +141,7 @@ class RowBlock:
         return replace(self, features=self.features[index], **parts)
 
 
-Subset = tuple["Records", AnyArray, FloatArray]
-"""Some records in memory, their targets, and their weights."""
+Subset = tuple["Records", AnyArray, FloatArray]  #: Some records in memory, their targets, and their weights.
 
 
 class RecordSource(ABC):

@@ -13,8 +13,6 @@ cones ``a |w_g| <= q_g`` in place of the norm it is a linear model of records ``
 l2/(1 + a^2); a ball ``|w| <= R`` becomes that of radius ``sqrt(1 + a^2) R``.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

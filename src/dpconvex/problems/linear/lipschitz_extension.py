@@ -109,8 +109,7 @@ class Curves:
         return Curves(self.loss, self.slopes[rows], self.targets[rows])
 
 
-Profiles = Pieces | Curves
-"""Functions ``phi_i(<a_i, y>)`` of n records; `slopes` are the vectors a, shape (n, dim)."""
+Profiles = Pieces | Curves  #: Functions ``phi_i(<a_i, y>)`` of n records; `slopes` are the vectors a, shape (n, dim).
 
 
 @final

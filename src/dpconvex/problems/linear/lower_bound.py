@@ -1,7 +1,5 @@
 """A problem on which no private method can do well: the packing of the heavy-tail paper's lower bound (Theorem 4.1)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final

@@ -1,7 +1,5 @@
 r"""Averages of losses that are made Lipschitz, and a ridge around any centre: what heavy-tailed methods minimize."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ Gaps are for simulations, public data and held-out data whose owners agreed: the
 private.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 

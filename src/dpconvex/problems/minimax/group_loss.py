@@ -6,8 +6,6 @@ is the simplex over its ``2 p`` vertices: ``w = R (x_+ - x_-)`` with lifted grad
 With one group, ``dy = 1``: plain optimization over the ball.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Mean gradients of the units of a batch or a sample, each unit's cut to the planned length. Nothing is private."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial

@@ -20,8 +20,6 @@ Steps and bounds (docs, Noisy gradient descent and Clipped users)
     noise of deviation ``sigma D``. Others have the bound of `accelerated_sgd`; plain ones average half of the points.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -42,12 +40,9 @@ from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 
 LABEL = "mean clipped gradient"
-TAIL = 0.5
-"""Share of the iterates, from the last backwards, that are averaged."""
-DRIFT = 0.15
-"""Deviation of accelerated steps' last point, in units of ``sigma T^1.5 / Gamma``, without curvature."""
-FAR = 30.0
-"""Radius of the ball for typical steps, in units of the comparator's norm: it only keeps numbers finite."""
+TAIL = 0.5  #: Share of the iterates, from the last backwards, that are averaged.
+DRIFT = 0.15  #: Deviation of accelerated steps' last point, in units of ``sigma T^1.5 / Gamma``, without curvature.
+FAR = 30.0  #: Radius of the ball for typical steps, in units of the comparator's norm: it only keeps numbers finite.
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """From public facts to a plan of noisy gradient descent. What the constants promise stands in the plan's module."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,8 +25,7 @@ LEMMA = "a mean of K vectors of length at most C changes by at most 2C/K when on
 SAMPLED_LEMMA = (
     "a record that takes part adds a vector of length at most C/(q n), one that does not adds none; rounding"
 )
-MOST_GIVEN = 10_000
-"""Steps that a caller may ask for where momentum is chosen for them: their weights are tabulated."""
+MOST_GIVEN = 10_000  #: Steps that a caller may ask for where momentum is chosen for them: their weights are tabulated.
 MOST_BATCHES = 1024
 
 

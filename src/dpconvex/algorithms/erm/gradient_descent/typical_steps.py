@@ -5,8 +5,6 @@ points, or the last one, is released. Along a direction of curvature c an error 
 steps later by ``a_j``, which depends on ``x = eta c`` and m only, so sums are tabulated (docs, Noisy gradient descent).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +18,7 @@ from dpconvex.losses import LinearModelLoss
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import ORDINARY, typical_curvature
 
-_PRODUCTS = np.geomspace(1e-9, 2.0, 300)
-"""Values of ``x = eta c`` in the table."""
+_PRODUCTS = np.geomspace(1e-9, 2.0, 300)  #: Values of ``x = eta c`` in the table.
 
 
 @final

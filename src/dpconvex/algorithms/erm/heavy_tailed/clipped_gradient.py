@@ -16,8 +16,6 @@ Bound
     on the data, over records with these moments. Level and T minimize it over a public grid, eta exactly.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -29,8 +29,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 
-PREDICTIONS = 0.5
-"""P: estimators map the range of predictions to [-1/2, 1/2]. For accuracy only."""
+PREDICTIONS = 0.5  #: P: estimators map the range of predictions to [-1/2, 1/2]. For accuracy only.
 
 
 @final

@@ -17,8 +17,6 @@ Assumptions
     sensitivity is the diameter, so there is no such mode for ``trusted=False``.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, final

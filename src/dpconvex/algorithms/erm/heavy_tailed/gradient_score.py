@@ -17,8 +17,6 @@ Deviations
     Heavy tails, The exponential mechanism, which also has the error).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ Theorem (docs, "No moment known", with its proof), but for the failure probabili
     constants="paper": ``M = (d + 8 L)/epsilon + 32 L``, of a proof by Chernoff's bounds (specification, 8.7).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -42,10 +40,8 @@ from dpconvex.sets import ConvexSet
 LEVEL, SLOPES, SQUARES = "level of gradients", "level of slopes", "sum of squared cut gradients"
 SCORE = Sensitivity(1.0, "linf", "a replaced record moves every count above an edge by at most 1, so every score")
 SUM = Sensitivity(1.0, "absolute", "each summand is in [0, 1], a multiple of 2^-20: the sum is exact")
-GRID = 2.0**20
-"""Steps of squares within [0, 1]; squares are rounded up."""
-SPREAD = 2.0
-"""Calibrated: ``M = SPREAD (d + L)/epsilon + L``. Ours: 1 to 4 lose the same within noise."""
+GRID = 2.0**20  #: Steps of squares within [0, 1]; squares are rounded up.
+SPREAD = 2.0  #: Calibrated: ``M = SPREAD (d + L)/epsilon + L``. Ours: 1 to 4 lose the same within noise.
 
 
 @final

@@ -17,8 +17,6 @@ Deviations
     stage in the place of two (erratum E1: the second is not needed for the rate), free constants of the docs.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping

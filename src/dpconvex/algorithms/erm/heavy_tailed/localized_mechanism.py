@@ -17,8 +17,6 @@ Assumptions
     density of Algorithm 7 are not pure DP (docs, A net around each release, which also has the error).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

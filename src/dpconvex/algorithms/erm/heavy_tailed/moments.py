@@ -4,8 +4,6 @@ r"""What is assumed of the tails, and how steep a record is over the ball.
 methods need, from the counts of records in public bins of their gradient bounds.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -48,10 +48,8 @@ from dpconvex.problems.base import Problem
 from dpconvex.randomness import BitSource
 from dpconvex.sets import Box, ConvexSet
 
-SHARE = 0.1
-"""Of epsilon, for the level. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on."""
-APART = 4
-"""Localization: every fourth record finds the level."""
+SHARE = 0.1  #: Of epsilon, for the level. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on.
+APART = 4  #: Localization: every fourth record finds the level.
 
 WIDEST, NARROW = 0.3, 4.0
 """Longest record, in units of a typical one, up to which ``"auto"`` prefers clipped residuals: the larger of NARROW and

@@ -50,8 +50,7 @@ class Tuning:
 
 
 TUNING = Tuning()
-PRINTED_TAIL = 3.0
-"""The paper's zeta (Algorithm 2)."""
+PRINTED_TAIL = 3.0  #: The paper's zeta (Algorithm 2).
 
 
 @final

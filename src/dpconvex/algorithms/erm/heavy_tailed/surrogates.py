@@ -16,8 +16,6 @@ Assumptions
     Cap, level, set and counts are functions of public numbers.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -38,11 +36,9 @@ from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
 Data = tuple[Records, AnyArray]
-Near = tuple[ConvexSet, float, FloatArray]
-"""Region, distance and start of a minimization."""
+Near = tuple[ConvexSet, float, FloatArray]  #: Region, distance and start of a minimization.
 
-MOST_STEPS = 1e5
-"""Passes over the records in one minimization of a planned number of steps: some minutes."""
+MOST_STEPS = 1e5  #: Passes over the records in one minimization of a planned number of steps: some minutes.
 SOLVER = solvers.Guaranteed(solvers.BallNewton(), solvers.AcceleratedGradient())
 """Of truncated losses in balls; over other sets the guaranteed one alone."""
 

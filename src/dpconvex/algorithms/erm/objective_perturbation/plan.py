@@ -18,8 +18,6 @@ Assumptions
     `l2`, the norm, `gamma` and the comparator norm come from public facts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

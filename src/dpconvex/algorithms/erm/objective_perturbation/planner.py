@@ -6,8 +6,6 @@ Notation: ``tau = X_2^2/(n l2)``; ``epsilon_1`` the part of the budget that the 
 energy ``E||b||_2^2``; R the comparator norm. The excess mean loss is at most ``l2 R^2/2 + E/(2 n^2 l2)`` (5.1).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -4,8 +4,6 @@ Rules and formulas are those of the docs, Objective perturbation (1.2) to (1.4) 
 `pure_share` and `calibrate_gaussian` alone, which price with directed rounding; the rest is search in plain floats.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -23,16 +21,12 @@ from dpconvex.privacy.events.objective import determinant_cost, logistic_epsilon
 from dpconvex.privacy.profiles import smallest
 from dpconvex.problems import LinearModelProblem
 
-MARGIN = 1 + 1e-9
-"""Regularization is put this far above a floor, so that rounding cannot fall below it."""
+MARGIN = 1 + 1e-9  #: Regularization is put this far above a floor, so that rounding cannot fall below it.
 OUTPUT_RATIO = 0.05
 """Of Gaussian noise: rho in units of ``A X_2 / sigma``. The output noise then takes an eighth of a percent of sigma."""
-POINTS = 40
-"""Regularizations of the grid on which the best one is looked for."""
-SLOPES = np.linspace(0.0, 1.0, 129)
-"""Shares of the largest slope at which estimates look for the costliest."""
-LARGEST = 20.0
-"""An epsilon from which on `tau` may not grow further: what it gains is below what doubles resolve."""
+POINTS = 40  #: Regularizations of the grid on which the best one is looked for.
+SLOPES = np.linspace(0.0, 1.0, 129)  #: Shares of the largest slope at which estimates look for the costliest.
+LARGEST = 20.0  #: An epsilon from which on `tau` may not grow further: what it gains is below what doubles resolve.
 
 
 class NoiseShare(NamedTuple):

@@ -19,8 +19,6 @@ Deviations
     constants hold in a ball only (tilted problems, `Problem.local`): those are solved there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

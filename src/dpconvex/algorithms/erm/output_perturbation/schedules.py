@@ -32,8 +32,7 @@ from dpconvex.problems.base import Problem
 
 SMOOTH_SLACK, NONSMOOTH_SLACK = 0.01, 0.1
 """Solver radius as a share eta of half the sensitivity; the noise grows by the factor 1 + eta (ours)."""
-DIAMETER_SLACK = 1e-3
-"""Solver radius as a share of the ball where noise covers the whole ball (ours)."""
+DIAMETER_SLACK = 1e-3  #: Solver radius as a share of the ball where noise covers the whole ball (ours).
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,6 @@ Wang 2018, "Revisiting differentially private linear regression: optimal and ada
 unbounded domain", UAI, Algorithm 2 (AdaSSP).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

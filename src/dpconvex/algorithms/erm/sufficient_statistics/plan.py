@@ -20,8 +20,6 @@ Assumptions
     of what was released.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

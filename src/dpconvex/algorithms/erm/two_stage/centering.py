@@ -42,8 +42,7 @@ from dpconvex.randomness import BitSource
 CENTER, LENGTH = "centre of the numeric columns", "length of the recentred columns"
 CENTER_LEMMA = "the mean of n vectors of a cube changes by at most 2/n of its half-width when one is replaced"
 LENGTH_LEMMA = "a count changes by at most 1 when one record is replaced"
-UNITS = 2.0**31
-"""Multiples of whose inverse are summed."""
+UNITS = 2.0**31  #: Multiples of whose inverse are summed.
 
 
 @final

@@ -34,10 +34,8 @@ from dpconvex.problems.data.sources.rows import mapped
 from dpconvex.problems.linear.expected_risk import reach_share
 from dpconvex.randomness import BitSource
 
-FEWEST = 4
-"""Columns that are left, at least."""
-CHUNK = 4_000_000
-"""Entries that are clipped and projected at a time."""
+FEWEST = 4  #: Columns that are left, at least.
+CHUNK = 4_000_000  #: Entries that are clipped and projected at a time.
 
 
 @final

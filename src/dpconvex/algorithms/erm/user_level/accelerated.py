@@ -17,8 +17,6 @@ Deviations (errata of the paper in brackets)
     projections (E17), AC-SA in full (E18). A user counts the same whatever the number of records.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,12 +50,9 @@ from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 
 TESTS = ("auto", "tested", "threshold", "clipped")
-COHORT = (500, 8000)
-"""Users that are compared with one another: least and most of them where no number is given."""
-SPREAD = 2.5
-"""Default distance of two users' mean gradients, in units of ``L/sqrt(m)``."""
-OUTLIERS = 0.05
-"""Default share of users that may lie further away."""
+COHORT = (500, 8000)  #: Users that are compared with one another: least and most of them where no number is given.
+SPREAD = 2.5  #: Default distance of two users' mean gradients, in units of ``L/sqrt(m)``.
+OUTLIERS = 0.05  #: Default share of users that may lie further away.
 
 
 @final

@@ -10,8 +10,6 @@ several (``localized``), with restarts for strongly convex losses: docs, User gr
 conditions do not ensure it (erratum E8); for ``K_i < n_i`` the proof of privacy has a gap (E6).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable
@@ -28,8 +26,7 @@ from dpconvex.problems import LinearModelProblem
 
 LENGTHS = tuple(sorted({round(2 ** (k / 2)) for k in range(2, 25)}))
 """Numbers of steps that are considered, 2 to 4096."""
-SAMPLED_LENGTHS = (8, 16, 32, 64, 128, 256)
-"""The same where planning one of them takes long."""
+SAMPLED_LENGTHS = (8, 16, 32, 64, 128, 256)  #: The same where planning one of them takes long.
 
 
 @final
@@ -64,8 +61,7 @@ class Phase:
     guard: Guard  #: for one batch's share of the steps
 
 
-Draft = tuple[int, int, float, Descent]
-"""A phase without its guard: first slot, users, lambda_i, steps."""
+Draft = tuple[int, int, float, Descent]  #: A phase without its guard: first slot, users, lambda_i, steps.
 GuardPlanner = Callable[[int, int], tuple[Batching, Guard] | InvalidParameterError]
 """Batching and guard for so many users and steps, or why that is impossible."""
 
@@ -115,8 +111,7 @@ class Facts:
         return Phase(replace(batching, first=first), l2, descent, guard)
 
 
-Schedule = tuple[tuple[Phase, ...], float]
-"""Phases and their bound."""
+Schedule = tuple[tuple[Phase, ...], float]  #: Phases and their bound.
 
 
 def empirical(facts: Facts) -> Schedule:

@@ -8,8 +8,6 @@ most ``2 c / C``. `Searched`: above-threshold finds the first radius of a public
 the weighted mean; if none passes, the plain one (docs, User-level privacy, Private radius).
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

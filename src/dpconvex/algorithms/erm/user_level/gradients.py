@@ -5,8 +5,6 @@ user's mean gradient from concentrating, one a step would leave an error that no
 error with a curvature smaller by ``2 sqrt(d)`` (docs, User gradients, Losses with kinks). Neither matters to privacy.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,8 +20,7 @@ from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.data.users import Positions, pick_users, user_gradients
 
-Vectors = Callable[[FloatArray], FloatArray]
-"""Vectors (users, dim) at parameters (dim,). Not private."""
+Vectors = Callable[[FloatArray], FloatArray]  #: Vectors (users, dim) at parameters (dim,). Not private.
 SMOOTHINGS = ("auto", "none", "envelope", "randomised")
 
 

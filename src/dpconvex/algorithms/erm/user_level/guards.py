@@ -18,8 +18,6 @@ Cohorts (`mechanisms.cohorts`) are drawn anew by coins at every step. AboveThres
 side, so that on both it is at most 0.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -49,12 +47,10 @@ from dpconvex.problems.data.points import clip_points
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 
-Mean = Callable[[FloatArray], FloatArray | None]
-"""Noisy mean of vectors (count, dim); None: the test failed."""
+Mean = Callable[[FloatArray], FloatArray | None]  #: Noisy mean of vectors (count, dim); None: the test failed.
 MEAN, TESTS, WRONG = "mean user gradient", "tests of all steps", "tests that pass wrongly"
 """Labels of what is released."""
-FALSE_ALARM = 1e-3
-"""Probability that any test fails although all users are alike; privacy does not depend on it."""
+FALSE_ALARM = 1e-3  #: Probability that any test fails although all users are alike; privacy does not depend on it.
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ Deviations
     C, step sizes and number of phases minimize the bound. Radius 0 does not fail: `radius="private"` searches it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final

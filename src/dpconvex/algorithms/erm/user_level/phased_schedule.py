@@ -27,10 +27,8 @@ from dpconvex.mechanisms.robust_mean import budget, flips, robust_mean_of
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
 
-TEST_FAILURE = 1e-5
-"""Probability beta with which a test fails although points are close, and with which they are not."""
-PRACTICAL_SPREAD = 2.5
-"""Default radius in units of ``eta L sqrt(T)``."""
+TEST_FAILURE = 1e-5  #: Probability beta with which a test fails although points are close, and with which they are not.
+PRACTICAL_SPREAD = 2.5  #: Default radius in units of ``eta L sqrt(T)``.
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ Features are made of them portion by portion, at each pass. Any plan may run: th
 matrix (`matrix`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import final
 
@@ -14,8 +12,7 @@ import numpy as np
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.problems.data.sources.rows import EncodedRows, Portion
 
-LEAST = 2**26
-"""Bytes of the smallest matrix that is not made."""
+LEAST = 2**26  #: Bytes of the smallest matrix that is not made.
 
 _STEP, _PORTION, _LEAST_ROWS = 2**15, 2**20, 256
 """Rows that are read at a time; floats of a portion, and its rows where they are wide."""

@@ -27,8 +27,7 @@ from dpconvex.problems.data.sources.rows import Held, Portion, TableSource, chos
 T = TypeVar("T")
 Encode = Callable[[Any], Portion]
 
-RETRIES = 3
-"""How often a task is sent anew."""
+RETRIES = 3  #: How often a task is sent anew.
 
 
 class Partitions(TableSource):

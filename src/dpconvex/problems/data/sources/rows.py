@@ -31,8 +31,7 @@ from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock, Subset, clipped_blocks
 from dpconvex.problems.data.summation import Parts
 
-Portion = tuple[FloatArray, FloatArray]
-"""Encoded features (m, n_features), and targets (m,) as a plan takes them."""
+Portion = tuple[FloatArray, FloatArray]  #: Encoded features (m, n_features), and targets (m,) as a plan takes them.
 
 Held = Callable[[int, int], Any]
 """What goes along with rows ``first, ..., stop - 1``: called by the driver, with numbers that are public."""
