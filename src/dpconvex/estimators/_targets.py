@@ -224,6 +224,13 @@ def times_class(
     """Return weights (n,) times the public ones of the classes, in shares of the largest."""
     if class_weight is None:
         return weights
+    shares = class_shares(class_weight, classes)[index]
+    same_length(shares, shares if weights is None else weights, "sample_weight")
+    return shares * (_one(cap) if weights is None else weights)
+
+
+def class_shares(class_weight: Any, classes: AnyArray) -> FloatArray:
+    """Return the weight of every class, in their order, in shares of the largest."""
     listed = class_weight
     if isinstance(listed, Mapping) and set(listed) == set(classes.tolist()):
         listed = [listed[label] for label in classes.tolist()]
@@ -232,9 +239,7 @@ def times_class(
         remedy = '"balanced" would count the classes in private data. Use 1 / public share of each class'
         raise InvalidParameterError("class_weight", class_weight, what, remedy)
     of_class = np.array([_validate.real(f"class_weight[{k}]", w, above=0.0) for k, w in enumerate(listed)])
-    shares = (of_class / of_class.max())[index]
-    same_length(shares, shares if weights is None else weights, "sample_weight")
-    return shares * (_one(cap) if weights is None else weights)
+    return of_class / of_class.max()
 
 
 def _one(cap: float | None) -> float:

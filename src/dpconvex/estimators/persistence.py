@@ -26,6 +26,7 @@ from dpconvex.data import Schema, write_atomically
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import domain_fields, model_digest
 from dpconvex.estimators._features import FeatureMap
+from dpconvex.estimators._targets import class_shares
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 from dpconvex.problems import Block, DataDomain
 from dpconvex.sets import ConvexSet
@@ -212,6 +213,10 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
     if "target_bounds" in given:
         bounds = given["target_bounds"]
         parameters["target_bounds"] = None if bounds is None else [float(b) for b in bounds]
+    if isinstance(given.get("class_weight"), Mapping):  # as a list: model files know text as keys alone
+        parameters["class_weight"] = [
+            float(given["class_weight"][label]) for label in vars(estimator)["classes_"].tolist()
+        ]
     names = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
     knots = vars(estimator).get("knots_")  # of additive models
     return {
@@ -323,6 +328,8 @@ def _outputs(model: SavedModel, classes: AnyArray | None) -> int:
         return 1
     if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) < len(classes):
         raise InvalidDataError("a classifier must list at least two different classes")
+    if model.get_params(deep=False).get("class_weight") is not None:
+        class_shares(model.get_params(deep=False)["class_weight"], classes)
     if isinstance(model, estimators.LogisticModel):
         cap = _validate.real("slope_cap_", model.slope_cap_, at_least=SMALLEST, at_most=1.0)
         if model.slope_cap not in (None, cap) or (len(classes) > 2 and cap != 1):

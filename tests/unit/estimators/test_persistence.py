@@ -301,3 +301,19 @@ def test_the_digest_covers_all_that_predictions_depend_on() -> None:
         setattr(model, name, kept)
     model.set_params(epsilon=3.0, random_state=7, algorithm="output_perturbation")  # says nothing about this model
     assert model_digest(model) == first
+
+
+@pytest.mark.parametrize("labels", [(0, 1), ("no", "yes")])
+def test_weights_of_classes_come_back(labels, tmp_path: Path) -> None:
+    """As a list in the order of the classes: keys of a dict need not be text."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (50, 2)), np.array(labels)[rng.integers(0, 2, 50)]
+    weight = dict(zip(labels, (1, 5), strict=True))
+    model = PrivateLogisticRegression(1.0, feature_norm=1, classes=labels, class_weight=weight, random_state=0)
+    model.fit(X, y)
+    save_model(model, tmp_path / "m.skops")
+    found = load_model(tmp_path / "m.skops")
+    assert found.get_params()["class_weight"] == [1.0, 5.0]
+    np.testing.assert_array_equal(found.predict(X), model.predict(X))
+    refitted = found.set_params(random_state=0, classes=labels)  # pyright: ignore
+    np.testing.assert_array_equal(refitted.fit(X, y).coef_, model.coef_)
