@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -45,6 +46,7 @@ from dpconvex.algorithms.location.geometric_median import plan as plan_median
 from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle, plan_sparse
+from dpconvex.algorithms.queries import evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
@@ -150,6 +152,9 @@ def huber(dim: int = 3) -> LinearModelProblem:
 
 
 PLANS: dict[str, Callable[[], Any]] = {
+    "evaluation of classes": lambda: evaluation.plan(400, PURE),
+    "evaluation of groups": lambda: evaluation.plan(400, PURE, classes=0, groups=3),
+    "evaluation users": lambda: evaluation.plan(400, replace(FOR_USERS, delta=0.0), classes=3),
     "objective pure": lambda: plans(linear(), PURE, "objective_perturbation")[0],
     "objective gaussian": lambda: plans(linear(SoftmaxLoss(3)), MIXED, "objective_perturbation", GAUSSIAN)[0],
     "objective capped": lambda: plans(linear(LogisticLoss(0.7)), PURE, "objective_perturbation")[0],
@@ -256,7 +261,7 @@ def test_every_algorithm_is_here() -> None:
     made = {genuine(name)[0]["algorithm"] for name in PLANS}
     assert made >= {*ERM_METHODS, *HEAVY_METHODS, *SADDLE_METHODS, *SPARSE_METHODS, "geometric_median", "group_privacy"}
     planners = {genuine(name)[0]["planner"]["name"] for name in PLANS}
-    assert planners | {"private_evaluation"} == set(recipes.PLANNERS)  # that one: test_private_metrics
+    assert planners == set(recipes.PLANNERS)
 
 
 def test_genuine_certificates_pass_and_every_number_is_confirmed() -> None:

@@ -214,9 +214,9 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         bounds = given["target_bounds"]
         parameters["target_bounds"] = None if bounds is None else [float(b) for b in bounds]
     if isinstance(given.get("class_weight"), Mapping):  # as a list: model files know text as keys alone
-        parameters["class_weight"] = [
-            float(given["class_weight"][label]) for label in vars(estimator)["classes_"].tolist()
-        ]
+        classes = vars(estimator)["classes_"]
+        class_shares(given["class_weight"], classes)  # refuses what was set after the fit
+        parameters["class_weight"] = [float(given["class_weight"][label]) for label in classes.tolist()]
     names = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
     knots = vars(estimator).get("knots_")  # of additive models
     return {
