@@ -255,6 +255,12 @@ def numbers(y: AnyArray) -> FloatArray:
     return np.nan_to_num(np.array(y, dtype=np.float64), copy=False, nan=0.0)
 
 
+def reals(y: AnyArray, bound: float) -> FloatArray:
+    """Return `y` clipped to ``[-bound, bound]`` (at most ``LARGEST_TARGET``); NaN becomes 0."""
+    limit = min(bound, LARGEST_TARGET)
+    return np.clip(numbers(y), -limit, limit)
+
+
 def check_bound(target_bound: float, *, finite: bool = False) -> None:
     """Raise `InvalidParameterError` unless the bound is in (0, ``LARGEST_TARGET``], or infinite if allowed."""
     if finite or target_bound != math.inf:

@@ -26,8 +26,7 @@ class _NumericLoss(base.LinearModelLoss):
         base.check_bound(self.target_bound)
 
     def clip_targets(self, y: AnyArray) -> FloatArray:
-        limit = min(self.target_bound, base.LARGEST_TARGET)
-        return np.clip(base.numbers(y), -limit, limit)
+        return base.reals(y, self.target_bound)
 
 
 class _WideLoss(_NumericLoss, base.SmoothLoss):
