@@ -289,8 +289,8 @@ def test_users_of_one_record_are_records(model: Any, algorithm: str, delta: floa
         assert theirs == ours
         np.testing.assert_allclose(users.coef_, records.coef_, rtol=SEARCHED, atol=SEARCHED)
     else:
-        # Ridges are chosen by expected error for records: their bound may be a little above the least one.
-        assert users.plan_.predicted_error.bound >= 0.9 * records.plan_.predicted_error.bound
+        # Users take the ridge of the least bound, records that of the least expected error: up to 19 % more of a bound.
+        assert users.plan_.predicted_error.bound >= 0.7 * records.plan_.predicted_error.bound
 
 
 def test_the_median_of_users_of_one_record_is_that_of_records() -> None:
