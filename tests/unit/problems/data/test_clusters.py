@@ -187,6 +187,7 @@ def test_the_recipe_for_spark(monkeypatch, same) -> None:
 
 @pytest.mark.gate  # ten seconds until Ray is up
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets of Ray that is going
 def test_ray_gives_the_same_model(folder, same) -> None:
     ray = pytest.importorskip("ray", reason="Ray has no wheel for this Python or processor")
     pytest.importorskip("ray.data")
