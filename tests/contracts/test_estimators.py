@@ -73,6 +73,8 @@ def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
 @parametrize_with_checks([*INSTANCES[1:2], *INSTANCES[3:]], expected_failed_checks=expected_failures, xfail_strict=True)
 def test_scikit_learn_checks_of_the_others(estimator: Any, check: Any) -> None:
     weighed(estimator, check)
+    if check.func.__name__.startswith("check_estimator_sparse"):  # many fits, whose accuracy it does not look at
+        estimator.set_params(epsilon=100.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(estimator)
