@@ -328,8 +328,9 @@ def _outputs(model: SavedModel, classes: AnyArray | None) -> int:
         return 1
     if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) < len(classes):
         raise InvalidDataError("a classifier must list at least two different classes")
-    if model.get_params(deep=False).get("class_weight") is not None:
-        class_shares(model.get_params(deep=False)["class_weight"], classes)
+    weights = model.get_params(deep=False).get("class_weight")
+    if weights is not None:
+        class_shares(weights, classes)
     if isinstance(model, estimators.LogisticModel):
         cap = _validate.real("slope_cap_", model.slope_cap_, at_least=SMALLEST, at_most=1.0)
         if model.slope_cap not in (None, cap) or (len(classes) > 2 and cap != 1):
