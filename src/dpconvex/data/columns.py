@@ -185,12 +185,12 @@ class NumericColumn(AbstractColumn):
 class CategoricalColumn(AbstractColumn):
     """A column with a public list of categories.
 
-    Encoded as one 0/1 feature per level, not centered, at most one of them 1 (an l1 block of bound 1). Exactly two
+    Encoded as one feature per level, exactly one of them 1 and the others 0 (a simplex block). Exactly two
     categories without `other` become one feature instead: -1/2 for the first, +1/2 for the second
     (docs, Objective perturbation, section 4).
 
-    Missing values and values not listed take the level ``(other)`` when `other` is true. Otherwise their features
-    are all 0, which for two categories is the mid-point.
+    Missing values and values not listed take the level ``(other)`` when `other` is true. Otherwise they count as
+    equal parts of all levels, which for two categories is the mid-point.
 
     Cells match by text, blanks around them left out; failing that, by number, ``true`` and ``false`` reading as 1
     and 0, so that 1, 1.0, "1" and "1.0" are one category in every file format.
@@ -236,10 +236,11 @@ class CategoricalColumn(AbstractColumn):
 
     @property
     def block(self) -> Block:
-        """One column of absolute value at most 1/2, or an l1 block of bound 1."""
+        """One column of absolute value at most 1/2, or a simplex; of one level an l1 block of bound 1."""
         if self.binary:
             return Block(1, "linf", 0.5, self.name)
-        return Block(len(self.categories) + self.other, "l1", 1.0, self.name)
+        levels = len(self.categories) + self.other
+        return Block(levels, "simplex" if levels > 1 else "l1", 1.0, self.name)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -254,8 +255,9 @@ class CategoricalColumn(AbstractColumn):
             return
         if self.other:
             positions[positions < 0] = len(self.categories)
-        rows = np.flatnonzero(positions >= 0)
-        out[rows, positions[rows]] = 1.0
+        listed = np.flatnonzero(positions >= 0)
+        out[listed, positions[listed]] = 1.0
+        out[positions < 0] = 1 / out.shape[1]
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """The categories and, where the schema has it, the level ``(other)``."""

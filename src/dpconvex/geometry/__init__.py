@@ -1,5 +1,25 @@
 """Geometry: the norms in which noise is measured and drawn."""
 
-from dpconvex.geometry.norms import GroupedNorm, L2Norm, NoiseNorm, StandardNormals, gaussian_block_weights
+from dpconvex.geometry.factored_noise import FactoredNoise
+from dpconvex.geometry.norms import (
+    GroupedNorm,
+    IndependentNormals,
+    L2Norm,
+    NoiseLaw,
+    NoiseNorm,
+    StandardNormals,
+    centered_lengths,
+    gaussian_block_weights,
+)
 
-__all__ = ["GroupedNorm", "L2Norm", "NoiseNorm", "StandardNormals", "gaussian_block_weights"]
+__all__ = [
+    "FactoredNoise",
+    "GroupedNorm",
+    "IndependentNormals",
+    "L2Norm",
+    "NoiseLaw",
+    "NoiseNorm",
+    "StandardNormals",
+    "centered_lengths",
+    "gaussian_block_weights",
+]

@@ -4,8 +4,9 @@ Pure mathematics: a norm knows its dimension, how long a record of a `DataDomain
 noise, and how to sample. The noise of density ``exp(-||b|| / scale)`` is ``scale`` times a sample. For several outputs
 (softmax), noise is one independent copy per output, which is the law of the sum of the outputs' norms.
 
-All norms here are *absolute*: they depend on ``|b_i|`` only and grow with each. So moving each coordinate by at most
-``g`` moves the vector by at most ``g * norm(ones)``, and clipping coordinates never increases a distance.
+A norm is *absolute* if it depends on ``|b_i|`` only and grows with each. Then moving each coordinate by at most ``g``
+moves the vector by at most ``g * norm(ones)``, and clipping coordinates never increases a distance. A norm with
+centered blocks is not: it is 0 for a vector that is constant in each of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,24 +59,24 @@ class StandardNormals:
         return out[: self.dim]
 
 
-class NoiseNorm(ABC):
-    """A norm on vectors of length `dim`, with a sampler of the density proportional to ``exp(-||b||)``."""
+class NoiseLaw(ABC):
+    """The law of a random vector of length `dim`, exactly sampled, in which a release is hidden."""
 
     name: str
     dim: int
-
-    @abstractmethod
-    def __call__(self, v: FloatArray) -> FloatArray:
-        """Norm of vectors of shape (..., dim); shape (...)."""
-
-    @abstractmethod
-    def record_bound(self, domain: DataDomain) -> float:
-        """Largest norm of a feature vector of `domain`, the constant feature included, rounded up."""
 
     @property
     @abstractmethod
     def coordinate_variances(self) -> FloatArray:
         """Variances of the coordinates of a sample, shape (dim,)."""
+
+    @property
+    def contrast_variances(self) -> FloatArray:
+        """Variance of ``<u, b>`` for unit vectors u that sum to 0 over centered blocks, by coordinate, (dim,).
+
+        Contrasts of one block have equal variances, and those of different coordinates and blocks are uncorrelated.
+        """
+        return self.coordinate_variances
 
     @property
     def energy(self) -> float:
@@ -90,6 +91,20 @@ class NoiseNorm(ABC):
     @abstractmethod
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:
         """Return one sample as a function of uniform numbers of (0, 1), as balls (`dpconvex.randomness.real`)."""
+
+
+class NoiseNorm(NoiseLaw):
+    """A norm on vectors of length `dim`, with a sampler of the density proportional to ``exp(-||b||)``."""
+
+    absolute: bool = True  #: whether it depends on the coordinates' magnitudes only, and grows with each
+
+    @abstractmethod
+    def __call__(self, v: FloatArray) -> FloatArray:
+        """Norm of vectors of shape (..., dim); shape (...)."""
+
+    @abstractmethod
+    def record_bound(self, domain: DataDomain) -> float:
+        """Largest norm of a feature vector of `domain`, the constant feature included, rounded up."""
 
     @classmethod
     @abstractmethod
@@ -149,11 +164,15 @@ class GroupedNorm(NoiseNorm):
 
     A block is measured in l1 or, where its records fill a ball, in l2. One group per block of l1 is a weighted l1 norm,
     one group of all blocks the block maximum, one group of one-column blocks a scaled l-infinity norm. Within a group
-    all blocks share one Gamma(D_g + 1) radius, ``D_g`` the columns of the group, and each block is uniform in its
+    all blocks share one Gamma(D_g + 1) radius, ``D_g`` the dimensions of the group, and each block is uniform in its
     cross-polytope or ball.
 
-    Docs, Objective perturbation, section 4: energies, optimal weights and sampler with proofs. K-norm mechanism: Hardt
-    and Talwar 2010, "On the geometry of differential privacy".
+    A *centered* block of d columns, whose records are points of a simplex, is measured in the quotient of l1 by the
+    constants, ``||v||_c = min_t ||v + t 1||_1 = sum_k |v_k - median(v)|``: it has ``d - 1`` dimensions, and samples
+    have the sum 0 in it. (A representative with a coordinate that is exactly 0 would give away what it is added to.)
+
+    Docs, Objective perturbation, section 4, and Additive models, section 2: energies, optimal weights and samplers with
+    proofs. K-norm mechanism: Hardt and Talwar 2010, "On the geometry of differential privacy".
     """
 
     sizes: IntArray  #: columns of each block, (m,)
@@ -163,11 +182,15 @@ class GroupedNorm(NoiseNorm):
     name: str = "grouped"  #: for sensitivities and reports
     #: Which blocks are measured in l2, (m,); default none.
     euclidean: BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
+    #: Which blocks are measured in l1 modulo constants, (m,); default none.
+    centered: BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "euclidean", np.broadcast_to(self.euclidean, np.shape(self.sizes)))
+        for name in ("euclidean", "centered"):
+            object.__setattr__(self, name, np.broadcast_to(getattr(self, name), np.shape(self.sizes)))
         for name, dtype in (
             ("euclidean", np.bool_),
+            ("centered", np.bool_),
             ("sizes", np.int64),
             ("half_widths", np.float64),
             ("groups", np.int64),
@@ -178,6 +201,8 @@ class GroupedNorm(NoiseNorm):
             object.__setattr__(self, name, array)
         if self.sizes.ndim != 1 or not len(self.sizes) or (self.sizes < 1).any():
             raise InvalidParameterError("sizes", self.sizes, "must be a non-empty vector of integers >= 1")
+        if (self.centered & (self.euclidean | (self.sizes < 2))).any():
+            raise InvalidParameterError("centered", self.centered, "must be l1 blocks of at least two columns")
         if self.half_widths.shape != self.sizes.shape or not _positive(self.half_widths):
             raise InvalidParameterError("half_widths", self.half_widths, "must be one positive number per block")
         used = np.unique(self.groups)
@@ -193,35 +218,42 @@ class GroupedNorm(NoiseNorm):
         Equal blocks stay together. Above `MAX_RUNS` distinct kinds, neighboring kinds are first joined into that
         many chunks; the answer is then at least as good as one group per block.
         """
-        sizes, widths, euclidean = _blocks(domain)
-        kinds, kind_of = np.unique(np.column_stack([sizes, widths, euclidean]), axis=0, return_inverse=True)
+        shapes = _blocks(domain)
+        kinds, kind_of = np.unique(np.column_stack(shapes), axis=0, return_inverse=True)
         kind_of = kind_of.reshape(-1)
         chunk_of = kind_of if len(kinds) <= MAX_RUNS else kind_of * MAX_RUNS // len(kinds)
-        spread = _sum_by(chunk_of, _spread(sizes, widths / widths.max(), euclidean))
-        groups = _cheapest_groups(_sum_by(chunk_of, sizes), spread)[chunk_of]
-        candidates = [groups] if len(kinds) <= MAX_RUNS else [groups, np.arange(len(sizes))]
-        weights = [_optimal_weights(sizes, widths, each, euclidean) for each in candidates]
-        norms = [cls(sizes, widths, *pair, "grouped", euclidean) for pair in zip(candidates, weights, strict=True)]
+        spread = _sum_by(chunk_of, shapes.scaled(1 / shapes.widths.max()).spread)
+        groups = _cheapest_groups(_sum_by(chunk_of, shapes.dimensions), spread)[chunk_of]
+        candidates = [groups] if len(kinds) <= MAX_RUNS else [groups, np.arange(len(shapes.sizes))]
+        norms = [cls._of(shapes, each, _optimal_weights(shapes, each), "grouped") for each in candidates]
         return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * norm.energy)
+
+    @classmethod
+    def _of(cls, shapes: _Shapes, groups: IntArray, weights: FloatArray, name: str) -> GroupedNorm:
+        return cls(shapes.sizes, shapes.widths, groups, weights, name, shapes.euclidean, shapes.centered)
 
     @classmethod
     def l1(cls, domain: DataDomain) -> GroupedNorm:
         """The plain l1 norm: independent Laplace coordinates of equal scale."""
-        sizes, widths = _l1_blocks(domain)
-        return cls(sizes, widths, np.arange(len(sizes)), widths, "l1")
+        shapes = _l1_blocks(domain)
+        return cls._of(shapes, np.arange(len(shapes.sizes)), shapes.widths, "l1")
 
     @classmethod
     def weighted_l1(cls, domain: DataDomain) -> GroupedNorm:
         """The cheapest blockwise weighted l1 norm."""
-        sizes, widths = _l1_blocks(domain)
-        alone = np.arange(len(sizes))
-        return cls(sizes, widths, alone, _optimal_weights(sizes, widths, alone, False), "weighted_l1")
+        shapes = _l1_blocks(domain)
+        alone = np.arange(len(shapes.sizes))
+        return cls._of(shapes, alone, _optimal_weights(shapes, alone), "weighted_l1")
 
     @classmethod
     def block_max(cls, domain: DataDomain) -> GroupedNorm:
         """``max_j ||b_j|| / s_j``: every record of the domain has norm at most 1."""
-        sizes, widths, euclidean = _blocks(domain)
-        return cls(sizes, widths, np.zeros(len(sizes), dtype=np.int64), np.ones(1), "block_max", euclidean)
+        shapes = _blocks(domain)
+        return cls._of(shapes, np.zeros(len(shapes.sizes), dtype=np.int64), np.ones(1), "block_max")
+
+    @property
+    def absolute(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return not self.centered.any()
 
     @cached_property
     def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -231,47 +263,69 @@ class GroupedNorm(NoiseNorm):
         blocks = self._block_sums(np.abs(v))
         if self.euclidean.any():
             blocks = np.where(self.euclidean, np.sqrt(self._block_sums(np.square(v))), blocks)
+        for j, start in zip(np.flatnonzero(self.centered), _starts(self.sizes)[self.centered], strict=True):
+            part = v[..., start : start + self.sizes[j]]
+            blocks[..., j] = np.abs(part - np.median(part, axis=-1, keepdims=True)).sum(-1)
         return self._group_maxima(blocks / self.half_widths) @ self.weights
 
     def record_bound(self, domain: DataDomain) -> float:
         """``sum_g a_g`` for the domain the norm was made for; in general the group's widest block counts."""
-        sizes, widths, euclidean = _blocks(domain)
-        if not self.euclidean.any():
-            (sizes, widths), euclidean = _l1_blocks(domain), self.euclidean
-        if not (np.array_equal(sizes, self.sizes) and np.array_equal(euclidean, self.euclidean)):
+        shapes = _blocks(domain) if self.euclidean.any() else _l1_blocks(domain)
+        same = ((getattr(shapes, name), getattr(self, name)) for name in ("sizes", "euclidean", "centered"))
+        if not all(np.array_equal(*pair) for pair in same):
             raise InvalidParameterError(
-                "domain", f"{len(sizes)} blocks", "must have the norm's blocks", "Build the norm from this domain"
+                "domain",
+                f"{len(shapes.sizes)} blocks",
+                "must have the norm's blocks",
+                "Build the norm from this domain",
             )
-        widths = widths * np.where(self.euclidean, 1 + 1e-15 * (4 + sizes), 1.0)  # as `Block.l2`
+        rounding = np.where(self.euclidean | self.centered, 1 + 1e-15 * (4 + shapes.sizes), 1.0)  # as `Block.rounded`
+        widths = shapes.widths * rounding
         return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * _UP
 
     @cached_property
     def coordinate_variances(self) -> FloatArray:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """``(D+1)(D+2)/a^2`` times ``2 s^2/((d+1)(d+2))``, l2: ``s^2/(d+2)``; block of d columns, group of D."""
+        """``(D+1)(D+2)/a^2`` times ``2 s^2/((d+1)(d+2))``, l2: ``s^2/(d+2)``; block of d columns, group of D.
+
+        Centered: a d-th of (2.1) of the docs, Additive models; the covariance is that times ``(d I - 1 1^T)/(d - 1)``.
+        """
         radius = (self._group_sizes + 1) * (self._group_sizes + 2) / self.weights**2
-        spread = _spread(self.sizes, self.half_widths, self.euclidean)
-        variances = np.repeat(radius[self.groups] * (spread / self.sizes), self.sizes)
+        variances = np.repeat(radius[self.groups] * (self._shapes.spread / self.sizes), self.sizes)
         variances.setflags(write=False)
         return variances
 
     @property
+    def contrast_variances(self) -> FloatArray:
+        stretch = np.where(self.centered, self.sizes / np.maximum(self.sizes - 1, 1), 1.0)
+        return self.coordinate_variances * np.repeat(stretch, self.sizes)
+
+    @property
     def uniforms(self) -> int:
-        """``D + 1`` for the radius of a group of ``D`` columns, ``d + 1`` for a block of ``d``, l2: made even."""
-        return 2 * self.dim + len(self.weights) + len(self.sizes) + int((self.sizes[self.euclidean] % 2).sum())
+        """``D + 1`` for the radius of a group of ``D``; for a block ``d + 1``, l2: made even, centered: 2 d."""
+        blocks = self.sizes + np.where(self.centered, self.sizes, 1 + (self.sizes % 2) * self.euclidean)
+        return int(self._group_sizes.sum()) + len(self.weights) + int(blocks.sum())
 
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:
         """Signed exponentials over their sum and one more, per block; times one Gamma(D + 1) radius per group.
 
         Minus the logarithm of a product of ``D + 1`` uniform numbers has that law. In l2: normal numbers over the root
         of the sum of their squares and of twice an exponential (Barthe, Guedon, Mendelson and Naor 2005, theorem 1).
+        Centered: exponentials over their sum, with `_balanced_signs`, less their mean (docs, Additive models).
         """
         rest = iter(uniforms)
         shapes, weights = self._group_sizes.astype(int).tolist(), self.weights.tolist()
         products: list[Any] = [math.prod(islice(rest, d + 1)) for d in shapes]
         radii = [-product.log() / a for product, a in zip(products, weights, strict=True)]
         out: list[Any] = []
-        blocks = (self.sizes, self.half_widths, self.groups, self.euclidean)
-        for d, s, group, euclidean in zip(*(values.tolist() for values in blocks), strict=True):
+        blocks = (self.sizes, self.half_widths, self.groups, self.euclidean, self.centered)
+        for d, s, group, euclidean, centered in zip(*(values.tolist() for values in blocks), strict=True):
+            if centered:
+                signs = _balanced_signs(list(islice(rest, d)))
+                exponentials = [-u.log() for u in islice(rest, d)]
+                signed = [sign * length for sign, length in zip(signs, exponentials, strict=True)]
+                stretch, mean = radii[group] * s / sum(exponentials), sum(signed) / d
+                out += ((x - mean) * stretch for x in signed)
+                continue
             if euclidean:
                 law = StandardNormals(d)
                 normals = law.transform(list(islice(rest, law.uniforms)))
@@ -297,11 +351,22 @@ class GroupedNorm(NoiseNorm):
                 np.array([1.0, 0.5]),
                 euclidean=np.array([True, False, False]),
             ),
+            cls(
+                np.array([1, 4, 3]),
+                np.array([0.5, 1.0, 1.0]),
+                np.array([0, 1, 0]),
+                np.array([2.0, 1.0]),
+                centered=np.array([False, True, True]),
+            ),
         )
 
     @cached_property
+    def _shapes(self) -> _Shapes:
+        return _Shapes(self.sizes, self.half_widths, self.euclidean, self.centered)
+
+    @cached_property
     def _group_sizes(self) -> FloatArray:
-        return _sum_by(self.groups, self.sizes)
+        return _sum_by(self.groups, self._shapes.dimensions)
 
     @cached_property
     def _by_group(self) -> tuple[IntArray, IntArray]:
@@ -316,18 +381,57 @@ class GroupedNorm(NoiseNorm):
         return np.maximum.reduceat(blocks[..., order], starts, axis=-1)
 
 
-def gaussian_block_weights(domain: DataDomain) -> tuple[FloatArray, float]:
+@final
+@dataclass(frozen=True, eq=False)
+class IndependentNormals(NoiseLaw):
+    """Independent normal coordinates of the given standard deviations, (dim,)."""
+
+    deviations: FloatArray
+    name: ClassVar[str] = "gaussian"  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @property
+    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return len(self.deviations)
+
+    @property
+    def coordinate_variances(self) -> FloatArray:
+        return np.square(self.deviations)
+
+    @property
+    def uniforms(self) -> int:
+        return StandardNormals(self.dim).uniforms
+
+    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
+        normals = StandardNormals(self.dim).transform(uniforms)
+        return [z * deviation for z, deviation in zip(normals, self.deviations.tolist(), strict=True)]
+
+
+def centered_lengths(domain: DataDomain) -> tuple[IntArray, FloatArray]:
+    """Dimensions of each block, (m,), and its largest l2 length, rounded up: of a simplex modulo constants.
+
+    ``|x - 1/d|^2 <= 1 - 1/d`` for a point x of the simplex.
+    """
+    blocks = domain.all_blocks
+    centered = np.array([block.norm == "simplex" and domain.intercept > 0 for block in blocks])
+    sizes, widths = np.array([block.size for block in blocks]), np.array([block.l2 for block in blocks])
+    return sizes - centered, np.where(centered, widths * np.sqrt(1 - 1 / sizes) * _UP, widths)
+
+
+def gaussian_block_weights(domain: DataDomain, *, modulo_constants: bool = False) -> tuple[FloatArray, float]:
     """Cheapest blockwise variances of Gaussian noise for records of `domain`.
 
     The noise is ``N(0, sigma^2 diag(1/m_j))`` with ``m_j = sqrt(d_j) / s_j``, ``s_j`` the block's l2 bound; its
     energy is ``sigma^2 (sum_j s_j sqrt(d_j)) ** 2`` over the squared record length, against ``d sum_j s_j^2`` for equal
     variances (docs, Objective perturbation, end of section 3). Returns the standard deviations ``1 / sqrt(m_j)`` of all
     coordinates at ``sigma = 1``, and the largest length of a record in units of these, ``sqrt(sum_j m_j s_j^2)``; both
-    rounded up.
+    rounded up. `modulo_constants`: for parameters that sum to 0 over centered blocks; ``d_j`` and ``s_j`` are then
+    those of `centered_lengths`.
     """
     sizes = np.array([block.size for block in domain.all_blocks])
-    widths = np.array([block.l2 for block in domain.all_blocks])
-    weights = np.sqrt(sizes) / widths
+    dimensions, widths = sizes, np.array([block.l2 for block in domain.all_blocks])
+    if modulo_constants:
+        dimensions, widths = centered_lengths(domain)
+    weights = np.sqrt(dimensions) / widths
     bound = math.sqrt(math.fsum(weights * widths**2)) * _UP
     return np.repeat(1 / np.sqrt(weights) * _UP, sizes), bound
 
@@ -349,30 +453,74 @@ def _starts(sizes: NDArray[Any]) -> IntArray:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 
-def _blocks(domain: DataDomain) -> tuple[IntArray, FloatArray, BoolArray]:
-    """Sizes, bounds of the domain's blocks, and which are bounded in l2; a box counts as one-column blocks."""
+class _Shapes(NamedTuple):
+    """Blocks of a norm; arrays of shape (m,)."""
+
+    sizes: IntArray
+    widths: FloatArray
+    euclidean: BoolArray
+    centered: BoolArray
+
+    @property
+    def dimensions(self) -> IntArray:
+        return self.sizes - self.centered
+
+    @property
+    def spread(self) -> FloatArray:
+        """Expected squared length of a uniform point of each block's cross-polytope, ball, or centered body."""
+        d = self.sizes.astype(np.float64)
+        polytope, ball = 2 * d / ((d + 1) * (d + 2)), d / (d + 2)
+        middle = (2 * (d - 1) - (d - 1 + (self.sizes % 2 == 0)) / d) / (d * (d + 1))  # (2.1)
+        return self.widths**2 * np.where(self.euclidean, ball, np.where(self.centered, middle, polytope))
+
+    def scaled(self, factor: float) -> _Shapes:
+        return self._replace(widths=self.widths * factor)
+
+
+def _blocks(domain: DataDomain) -> _Shapes:
+    """Blocks of the domain, their bounds as widths; a box counts as one-column blocks.
+
+    A simplex block is centered where there is a constant feature, which then stands for all their constants.
+    """
     blocks = domain.all_blocks
     repeats = [block.size if block.norm == "linf" else 1 for block in blocks]
     euclidean = np.repeat([block.norm == "l2" and block.size > 1 for block in blocks], repeats)
+    centered = np.repeat([block.norm == "simplex" and domain.intercept > 0 for block in blocks], repeats)
     sizes = np.array([1 if block.norm == "linf" else block.size for block in blocks], dtype=np.int64)
-    return np.repeat(sizes, repeats), np.repeat([block.bound for block in blocks], repeats), euclidean
+    return _Shapes(
+        np.repeat(sizes, repeats), np.repeat([block.bound for block in blocks], repeats), euclidean, centered
+    )
 
 
-def _l1_blocks(domain: DataDomain) -> tuple[IntArray, FloatArray]:
+def _l1_blocks(domain: DataDomain) -> _Shapes:
     """As `_blocks`, all bounded in l1."""
-    sizes, widths, euclidean = _blocks(domain)
-    return sizes, np.where(euclidean, widths * np.sqrt(sizes) * _UP, widths)
+    shapes = _blocks(domain)
+    widths = np.where(shapes.euclidean, shapes.widths * np.sqrt(shapes.sizes) * _UP, shapes.widths)
+    return shapes._replace(widths=widths, euclidean=np.zeros_like(shapes.euclidean))
 
 
-def _spread(sizes: IntArray, widths: FloatArray, euclidean: BoolArray | bool) -> FloatArray:
-    """Expected squared length of a uniform point of each block's cross-polytope, or ball."""
-    return sizes * widths**2 / (sizes + 2.0) * np.where(euclidean, 1.0, 2 / (sizes + 1.0))
+def _balanced_signs(uniforms: list[Any]) -> list[Any]:
+    """Signs of d coordinates, one of them 0, ``d // 2`` of them 1 and the others -1, every assignment equally likely.
+
+    Drawn without replacement: coordinate after coordinate, with chances in proportion to what is left of each.
+    """
+    d = len(uniforms)
+    positive: Any = d // 2
+    zero: Any = 1
+    signs: list[Any] = []
+    for left, u in zip(range(d, 0, -1), uniforms, strict=True):
+        place = u * left
+        is_positive = (1 - (place - positive).sgn()) / 2
+        at_least_zero = (1 - (place - positive - zero).sgn()) / 2
+        signs.append(is_positive + at_least_zero - 1)
+        positive, zero = positive - is_positive, zero - at_least_zero + is_positive
+    return signs
 
 
-def _optimal_weights(sizes: IntArray, widths: FloatArray, groups: IntArray, euclidean: BoolArray | bool) -> FloatArray:
+def _optimal_weights(shapes: _Shapes, groups: IntArray) -> FloatArray:
     """``a_g = E_g^(1/3)``: Hoelder's optimum of ``(sum a_g)^2 sum E_g / a_g^2``; any positive weights are valid."""
-    largest = widths.max()  # taken out, and tiny energies lifted, so that no square underflows to a zero weight
-    energy = _group_energy(_sum_by(groups, sizes), _sum_by(groups, _spread(sizes, widths / largest, euclidean)))
+    largest = shapes.widths.max()  # taken out, and tiny energies lifted, so that no square underflows to a zero weight
+    energy = _group_energy(_sum_by(groups, shapes.dimensions), _sum_by(groups, shapes.scaled(1 / largest).spread))
     return np.cbrt(np.maximum(energy, 1e-60 * energy.max())) * largest ** (2 / 3)
 
 

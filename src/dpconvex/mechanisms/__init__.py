@@ -2,6 +2,7 @@
 
 from dpconvex.mechanisms.base import FailureAllowance, Mechanism, Planned
 from dpconvex.mechanisms.gaussian import GaussianMechanism, SampledGaussian, SampledSession
+from dpconvex.mechanisms.joint_histogram import JointHistogram
 from dpconvex.mechanisms.k_norm import NormNoiseMechanism
 from dpconvex.mechanisms.laplace import BoundedLaplaceMechanism, LaplaceMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
@@ -24,6 +25,7 @@ __all__ = [
     "GaussianMechanism",
     "GaussianObjectiveNoise",
     "GuardedMean",
+    "JointHistogram",
     "LaplaceMechanism",
     "Mechanism",
     "MedianMechanism",

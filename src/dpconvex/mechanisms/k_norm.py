@@ -10,6 +10,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
 from dpconvex.privacy import NormExponentialNoise, Sensitivity
@@ -36,6 +37,8 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
 
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, self.norm.name)
+        if not self.norm.absolute:  # it hides nothing of what is constant over a block
+            raise InvalidParameterError("norm", self.norm.name, "must be a norm of the magnitudes of the coordinates")
         _validate.real("epsilon", self.epsilon, above=0.0)
         _ = self.step
 
@@ -68,5 +71,5 @@ class NormNoiseMechanism(Mechanism[FloatArray]):
 
     @classmethod
     def examples(cls) -> tuple[NormNoiseMechanism, ...]:
-        norms = (*L2Norm.examples(), *GroupedNorm.examples())
+        norms = (norm for norm in (*L2Norm.examples(), *GroupedNorm.examples()) if norm.absolute)
         return tuple(cls(norm, Sensitivity(0.3, norm.name, "example"), 0.7) for norm in norms)

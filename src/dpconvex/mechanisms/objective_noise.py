@@ -17,10 +17,11 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
-from dpconvex.geometry import NoiseNorm, StandardNormals
+from dpconvex.geometry import FactoredNoise, IndependentNormals, NoiseLaw
 from dpconvex.mechanisms.base import Planned, check_norm
 from dpconvex.mechanisms.gaussian import add_gaussian
 from dpconvex.privacy import GaussianObjectivePerturbation, Ledger, PureObjectivePerturbation, Sensitivity
+from dpconvex.problems import Factor
 from dpconvex.randomness import BitSource, exact, real
 
 
@@ -54,7 +55,7 @@ class NormObjectiveNoise(ObjectiveNoise):
     The output noise that hides the solver's inaccuracy is a separate release, of a `NormNoiseMechanism`.
     """
 
-    norm: NoiseNorm  #: of the parameter vector of one output
+    norm: NoiseLaw  #: of the parameter vector of one output
     # Fixes the scale.
     event: PureObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
     sensitivity: Sensitivity  #: of the summed gradients, in that norm
@@ -78,11 +79,12 @@ class NormObjectiveNoise(ObjectiveNoise):
 class GaussianObjectiveNoise(ObjectiveNoise):
     """Independent normal ``b``, with a second normal noise on the minimizer inside the same event."""
 
-    # Shape (d,); per coordinate, at `event.sigma = 1` (all ones, or `gaussian_block_weights`)
+    # Shape (dim,); per coordinate of the model, at `event.sigma = 1` (all ones, or `gaussian_block_weights`)
     standard_deviations: FloatArray
     # Fixes sigma, and through `rho` the ratio of the solver's radius to the output noise
     event: GaussianObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
     sensitivity: Sensitivity  #: of the summed gradients: `"l2"` in units of the standard deviations
+    factor: Factor | None = None  #: coordinates of the term, which is ``F^T b`` with b independent; None: b itself
     name: ClassVar[str] = "objective perturbation, Gaussian"
 
     def __post_init__(self) -> None:
@@ -99,11 +101,12 @@ class GaussianObjectiveNoise(ObjectiveNoise):
 
     def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
         normals = generator.standard_normal((size, outputs, len(self.standard_deviations)))
-        return (self.event.sigma * self.standard_deviations * normals).reshape(size, -1)
+        b = self.event.sigma * self.standard_deviations * normals
+        return (b if self.factor is None else self.factor.gradient(b.reshape(-1, b.shape[-1]))).reshape(size, -1)
 
     def _sample(self, outputs: int, source: BitSource) -> FloatArray:
-        normals = real.draw(StandardNormals(len(self.standard_deviations)), outputs, source)
-        return self.event.sigma * self.standard_deviations * normals
+        law: NoiseLaw = IndependentNormals(self.standard_deviations)
+        return self.event.sigma * real.draw(FactoredNoise(law, self.factor) if self.factor else law, outputs, source)
 
     def add_output_noise(
         self,

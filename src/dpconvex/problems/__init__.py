@@ -8,6 +8,7 @@ from dpconvex.problems.custom.jax import jax_loss
 from dpconvex.problems.custom.losses import LocationLoss, LogLinearDensity, MaxRisk, WholeObjective
 from dpconvex.problems.custom.problem import CustomProblem
 from dpconvex.problems.data.domain import Block, DataDomain
+from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.points import PointDomain
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import UserGroups
@@ -34,6 +35,7 @@ __all__ = [
     "CustomProblem",
     "DataDomain",
     "DualityGap",
+    "Factor",
     "HeavyTailedInstance",
     "Lift",
     "LinearModelProblem",

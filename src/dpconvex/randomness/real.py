@@ -111,6 +111,9 @@ class _Floats:
     def __truediv__(self, other: Any) -> _Floats:
         return _Floats(self.values / _values(other))
 
+    def __rsub__(self, other: Any) -> _Floats:
+        return _Floats(_values(other) - self.values)
+
     __radd__, __rmul__ = __add__, __mul__
 
     def log(self) -> _Floats:

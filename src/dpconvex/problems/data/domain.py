@@ -19,7 +19,7 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
-BlockNorm = Literal["l1", "l2", "linf"]
+BlockNorm = Literal["l1", "l2", "linf", "simplex"]
 _CHUNK = 2**17  # floats that clipping works on at a time: they stay in cache
 
 
@@ -31,11 +31,12 @@ class Block:
     ----------
     size : int
         Number of columns, at least 1.
-    norm : {"l1", "l2", "linf"}
-        The norm in which the block of every record is bounded. One-hot columns are an ``"l1"`` block of bound 1:
-        at most one column is 1.
+    norm : {"l1", "l2", "linf", "simplex"}
+        The norm in which the block of every record is bounded; ``"simplex"``: its entries are at least 0 and sum to 1.
+        One-hot columns of which exactly one is 1 are a simplex block of at least two columns; if all may be 0, an
+        ``"l1"`` block of bound 1.
     bound : float
-        The bound, positive, in the unit of the (encoded) features.
+        The bound, positive, in the unit of the (encoded) features; of a simplex 1.
     name : str
         For reports.
     """
@@ -47,20 +48,30 @@ class Block:
 
     def __post_init__(self) -> None:
         _validate.integer("size", self.size, at_least=1)
-        _validate.choice("norm", self.norm, ("l1", "l2", "linf"))
+        _validate.choice("norm", self.norm, ("l1", "l2", "linf", "simplex"))
         _validate.real("bound", self.bound, above=0.0)
+        if self.norm == "simplex" and (self.bound != 1 or self.size < 2):
+            raise InvalidParameterError("bound", self.bound, "must be 1 for a simplex, of at least two columns")
+
+    @property
+    def categorical(self) -> bool:
+        """Whether its columns stand for one value: of a simplex, or at most one of them 1."""
+        return self.norm in ("l1", "simplex")
 
     @property
     def l1(self) -> float:
         """Largest l1 norm of the block over the domain."""
-        return self.bound * {"l1": 1.0, "l2": math.sqrt(self.size), "linf": float(self.size)}[self.norm]
+        return self.rounded * {"l2": math.sqrt(self.size), "linf": float(self.size)}.get(self.norm, 1.0)
 
     @property
     def l2(self) -> float:
         """Largest l2 norm of the block over the domain, and of what clipping takes for no longer than its bound."""
-        if self.norm == "linf":
-            return self.bound * math.sqrt(self.size)
-        return self.bound * (1 + 1e-15 * (4 + self.size)) if self.norm == "l2" else self.bound
+        return self.rounded * (math.sqrt(self.size) if self.norm == "linf" else 1.0)
+
+    @property
+    def rounded(self) -> float:
+        """The bound, and what rounding may add: to a length of l2, to weights divided by their sum."""
+        return self.bound * (1 + 1e-15 * (4 + self.size)) if self.norm in ("l2", "simplex") else self.bound
 
     @property
     def linf(self) -> float:
@@ -156,7 +167,8 @@ class DataDomain:
 
         `X` has shape (n, n_features) and any real or integer dtype; the copy is float64. NaN becomes 0; an infinity
         counts as the largest float. Entries of ``linf`` blocks are clipped to the bound; an ``l1`` or ``l2`` block that
-        is too long is scaled down to its bound (its direction is kept).
+        is too long is scaled down to its bound (its direction is kept); entries of a ``simplex`` block below 0 become
+        0, and it is divided by its sum, or made the barycenter where that is 0.
         """
         self.check_columns(X)
         with np.errstate(over="ignore"):  # long doubles beyond float64 become infinities
@@ -175,6 +187,8 @@ class DataDomain:
                 part = chunk[:, start : start + size * count]
                 if size == 1:
                     np.clip(part, -bound, bound, out=part)
+                elif norm == "simplex":
+                    _to_simplex(part.reshape(len(chunk), count, size))
                 else:
                     _shorten(part.reshape(len(chunk), count, size), norm, bound)
                 start += size * count
@@ -197,6 +211,19 @@ class DataDomain:
                 count += runs.pop()[3]
             runs.append((block.norm, block.bound, size, count))
         return tuple(runs)
+
+
+def _to_simplex(rows: FloatArray) -> None:
+    """Make the vectors along the last axis of `rows` (finite floats) points of the simplex, in place.
+
+    A vector with a single 1, else 0, stays as it is, bit for bit; each becomes a function of itself alone.
+    """
+    np.maximum(rows, 0.0, out=rows)
+    wrong = np.einsum("ijk->ij", np.minimum(rows, 2.0)) != 1  # entries that sum to 1 are below 2
+    few = rows[wrong]
+    few /= np.maximum(few.max(-1, keepdims=True), 1e-300)  # sums of huge or tiny floats must not overflow or vanish
+    few[~(few.max(-1) > 0)] = 1.0
+    rows[wrong] = few / few.sum(-1, keepdims=True)
 
 
 def _shorten(rows: FloatArray, norm: BlockNorm, bound: float) -> None:

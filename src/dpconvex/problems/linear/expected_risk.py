@@ -16,7 +16,8 @@ Model
 Directions
     With one-hot blocks the constant and the means of blocks are collinear: of the span of them, only
     ``mu = (s_j / sqrt(d_j))_j`` has curvature, the means of numeric columns included. So the Hessian is taken to be
-    diagonal in: the directions within each block that sum to 0, the numeric columns, and mu.
+    diagonal in: the directions within each block that sum to 0, the numeric columns, and mu. Where blocks are centered
+    their means are 0, and mu is that of the constant and of the numeric columns.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from scipy.special import expit
 from dpconvex._types import FloatArray
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain
+from dpconvex.problems.data.factor import Factor
 
 Size = TypeVar("Size", float, FloatArray)
 
@@ -101,20 +103,28 @@ class TypicalData:
     bias: float  #: excess of a perfect fit of this loss in the usual one (`surrogate_excess`)
 
     @classmethod
-    def of(cls, domain: DataDomain, loss: LinearModelLoss, radius: float) -> TypicalData:
-        """Return the guess for the average loss of a linear model; the radius is the comparator norm."""
+    def of(cls, domain: DataDomain, loss: LinearModelLoss, radius: float, factor: Factor | None = None) -> TypicalData:
+        """Return the guess for the average loss of a linear model; the radius is the comparator norm.
+
+        With a factor, directions are those of the new coordinates.
+        """
         blocks, outputs = domain.all_blocks, loss.n_outputs
-        size = np.array([block.size for block in blocks])
-        square = np.array([block.bound**2 for block in blocks])
-        one_hot = np.array([block.norm == "l1" for block in blocks])  # the constant too: a block of one level
+        levels = np.array([block.size for block in blocks])
+        size = levels if factor is None else np.array(factor.ranks)
+        # Of a unit of a new coordinate.
+        stretch: FloatArray = np.ones(len(blocks)) if factor is None else factor.mean_squares
+        square = stretch * np.array([block.bound**2 for block in blocks])
+        one_hot = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
+        centered = np.array([factor is not None and factor.centered(block) for block in blocks])
         boxed = np.array([block.norm == "linf" for block in blocks])
         columns = np.where(boxed, size, 1)  # each a block of its own, as the comparator norm counts them
-        of_others = np.where(one_hot, 1.0, ORDINARY.ball_squared_length) / size
+        of_others = np.where(one_hot, 1.0, ORDINARY.ball_squared_length) / levels
         moment = square * np.where(boxed, ORDINARY.numeric_variance, of_others)
-        inside = np.where(one_hot, size - 1, size)
+        inside = np.where(one_hot & ~centered, size - 1, size)
         needed = np.array([squared_reach(block) for block in blocks])
-        share = radius**2 * needed / needed.sum() / size  # of one direction
-        mu = square * np.where(one_hot, 1 / size, np.where(boxed, ORDINARY.numeric_squared_mean * size, 0.0))
+        share = radius**2 * needed / needed.sum() / levels / stretch  # of one direction
+        mean_square = np.where(one_hot & ~centered, 1 / levels, 0.0)
+        mu = square * np.where(boxed, ORDINARY.numeric_squared_mean * size, mean_square)
         used = np.flatnonzero(one_hot & (inside > 0))
         quantiles = ORDINARY.spectrum_quantiles
         spread = np.exp(-np.linspace(0.0, 0.5 + math.log(domain.dim), quantiles))

@@ -16,6 +16,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.losses.base import quiet
 from dpconvex.problems.data import _threads
+from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.records import Records, RowBlock
 from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_rounding
 
@@ -38,6 +39,7 @@ class LinearModelObjective(Objective):
     targets: AnyArray  #: (n,), moved into the loss's declared targets, whatever they hold
     l2: float  #: ridge weight, at least 0: the strong convexity constant
     linear: FloatArray | None = None  #: (dim,): coefficients of a linear term (objective perturbation)
+    factor: Factor | None = None  #: new coordinates: `w` is then (n_outputs, factor.rank), and the model is ``F w``
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, at_least=0.0)
@@ -58,12 +60,22 @@ class LinearModelObjective(Objective):
 
     @property
     def dim(self) -> int:
-        return self.loss.n_outputs * self.records.dim
+        return self.loss.n_outputs * self._columns
+
+    @property
+    def _columns(self) -> int:
+        """Parameters of one output."""
+        return self.records.dim if self.factor is None else self.factor.rank
+
+    @property
+    def _length(self) -> float:
+        """Largest length of a record, in the coordinates of the parameters."""
+        return self.records.domain.l2 if self.factor is None else self.factor.l2
 
     @property
     def lipschitz(self) -> float:
         """Lipschitz constant (l2) of the data part, for every data set of the domain; may be infinite."""
-        return self.loss.slope_bound * self.records.domain.l2 * UP
+        return self.loss.slope_bound * self._length * UP
 
     @property
     def minimiser_norm(self) -> float:
@@ -71,20 +83,20 @@ class LinearModelObjective(Objective):
         return (self.lipschitz + self.linear_norm) / self.l2
 
     def lipschitz_within(self, radius: float) -> float:
-        slope = self._slope_at(radius) * self.records.domain.l2
+        slope = self._slope_at(radius) * self._length
         return (slope + self.linear_norm + self.l2 * radius) * UP
 
     @property
     def smoothness(self) -> float:
         # Weights that move with w add tilt L^2, the largest covariance of gradients times the tilt.
         tilting = self.tilt * self.lipschitz**2 if self.tilt else 0.0
-        return (self.loss.curvature_bound * self.records.domain.l2**2 + tilting + self.l2) * UP
+        return (self.loss.curvature_bound * self._length**2 + tilting + self.l2) * UP
 
     @property
     def initial_gap(self) -> float:
         # The smaller of sup loss(0) + |linear|^2 / (2 l2) (losses are at least 0) and |grad J(0)|^2 / (2 l2).
         linear = self.linear_norm
-        slope = self._slope_at(0.0) * self.records.domain.l2 + linear
+        slope = self._slope_at(0.0) * self._length + linear
         return min(self.loss.value_at_zero + linear**2 / (2 * self.l2), slope**2 / (2 * self.l2)) * UP
 
     @property
@@ -103,7 +115,7 @@ class LinearModelObjective(Objective):
             rows, panel = self.records.panel(index)
             return _weighted_gram(panel, curvature(panel @ W.T, rows))
 
-        hessian = _threads.total(self.records.n_panels, work) / total
+        hessian = self._pull_back_twice(_threads.total(self.records.n_panels, work) / total)
         if self.tilt:
             slope = self._slope(w, weights, total)
             hessian -= self.tilt * np.outer(slope, slope)
@@ -123,7 +135,7 @@ class LinearModelObjective(Objective):
             ]
             return block.adjoint(np.concatenate(weighted)).ravel()
 
-        product = self._total(work) / total + self.l2 * v
+        product = self._pull_back(self._total(work)) / total + self.l2 * v
         if self.tilt:
             slope = self._slope(w, weights, total)
             product -= self.tilt * float(slope @ v) * slope
@@ -136,16 +148,16 @@ class LinearModelObjective(Objective):
     def gradient_rounding(self, w: FloatArray) -> float:
         # The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
         norm = float(np.linalg.norm(w))
-        slope = self._slope_at(norm) * self.records.domain.l2
+        slope = self._slope_at(norm) * self._length
         growth = self.l2 if math.isinf(self.loss.curvature_bound) else self.smoothness
         # Weights exp(tilt loss): an error of the loss, at most ROUNDING times its size, times the tilt.
         tilting = 2 * self.tilt * slope * (self.loss.value_at_zero + slope * norm) if self.tilt else 0.0
-        moved = inner_product_rounding(self.records.dim) * growth * norm
+        moved = inner_product_rounding(self.records.dim + (self._columns if self.factor else 0)) * growth * norm
         return ROUNDING * (slope + self.linear_norm + tilting) + moved
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
         norm = float(np.linalg.norm(w))
-        slope = self._slope_at(norm) * self.records.domain.l2
+        slope = self._slope_at(norm) * self._length
         largest = self.loss.value_at_zero if self.tilt else 0.0  # the aggregate may lie far below the largest loss
         return ROUNDING * (abs(value) + largest + (slope + 2 * self.linear_norm + self.l2 * norm) * norm)
 
@@ -157,7 +169,7 @@ class LinearModelObjective(Objective):
         c, value = self.loss.curvature_bound, self.loss.value_at_zero
         if math.isinf(c):
             return self.loss.slope_bound
-        return min(self.loss.slope_bound, math.sqrt(2 * c * value) + c * self.records.domain.l2 * norm)
+        return min(self.loss.slope_bound, math.sqrt(2 * c * value) + c * self._length * norm)
 
     def _curvature(self, weights: FloatArray | None) -> Callable[[FloatArray, slice], FloatArray]:
         """Return ``weight (phi'' + tilt phi' phi'^T)`` of some records, a function of their predictions and rows."""
@@ -183,14 +195,31 @@ class LinearModelObjective(Objective):
             slopes = self.loss.derivative(block.predict(W), self.targets[block.rows])
             return block.adjoint(times(weights, block.rows, slopes)).ravel()
 
-        return self._total(work) / total
+        return self._pull_back(self._total(work)) / total
 
     def _total(self, work: Callable[[RowBlock], FloatArray]) -> FloatArray:
         return _threads.total(self.records.n_blocks, lambda index: work(self.records.block(index)))
 
     def _matrix(self, w: FloatArray) -> FloatArray:
         """`w` as the operand of `Records.predict`: (d,) for one output, else (k, d)."""
-        return w if self.loss.n_outputs == 1 else w.reshape(self.loss.n_outputs, self.records.dim)
+        W = w if self.loss.n_outputs == 1 else w.reshape(self.loss.n_outputs, -1)
+        return W if self.factor is None else self.factor.parameters(W)
+
+    def _pull_back(self, gradient: FloatArray) -> FloatArray:
+        """Return the gradient in `w` of a function whose gradient in the model, flat, is given."""
+        if self.factor is None:
+            return gradient
+        return self.factor.gradient(gradient.reshape(self.loss.n_outputs, -1)).ravel()
+
+    def _pull_back_twice(self, hessian: FloatArray) -> FloatArray:
+        """As `_pull_back` for a Hessian in the model, (k d, k d)."""
+        if self.factor is None:
+            return hessian
+        k, d = self.loss.n_outputs, self.records.dim
+        blocks = [
+            [self.factor.curvature(block) for block in row.transpose(1, 0, 2)] for row in hessian.reshape(k, d, k, d)
+        ]
+        return np.block(blocks)
 
     def _value(self, aggregate: float, w: FloatArray) -> float:
         linear = 0.0 if self.linear is None else float(self.linear @ w)
@@ -259,7 +288,7 @@ class RegularizedRisk(LinearModelObjective):
             return np.append(block.adjoint(slopes), losses.sum())
 
         total = self._total(work) / self._divisor
-        return self._value(float(total[-1]), w), self._gradient(total[:-1], w)
+        return self._value(float(total[-1]), w), self._gradient(self._pull_back(total[:-1]), w)
 
     def subset(self, stride: int) -> RegularizedRisk:
         """Return the objective of every `stride`-th record; their weights grow by that factor."""

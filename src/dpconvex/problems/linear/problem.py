@@ -15,6 +15,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.base import Aggregation, Problem
 from dpconvex.problems.data.domain import DataDomain
+from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
@@ -54,6 +55,9 @@ class LinearModelProblem(Problem):
     #: have, public: plans may assume it, one-pass methods draw at most so many records of a user; neither the objective
     #: nor privacy rests on it. No tilt and no attack then.
     records_per_user: int | None = None
+    #: None: the ridge is on the parameters themselves. Else they are ``F v``, block by block, with the ridge on v
+    #: (docs, Additive models, section 1), and `dim` counts v; `radius` stays that of the parameters. For averages.
+    factor: Factor | None = None
 
     def __post_init__(self) -> None:
         numbers = {
@@ -107,7 +111,7 @@ class LinearModelProblem(Problem):
 
     @property
     def dim(self) -> int:
-        return self.loss.n_outputs * self.domain.dim
+        return self.loss.n_outputs * (self.domain.dim if self.factor is None else self.factor.rank)
 
     # The objective on data.
 
@@ -125,7 +129,7 @@ class LinearModelProblem(Problem):
         """
         if self.tilt:
             return TiltedRisk(self.loss, records, targets, l2, linear, tilt=self.tilt)
-        return RegularizedRisk(self.loss, records, targets, l2, linear, self.weights(groups))
+        return RegularizedRisk(self.loss, records, targets, l2, linear, self.factor, self.weights(groups))
 
     def weights(self, groups: UserGroups | None) -> FloatArray | None:
         """Return the records' weights (n_records,), a user's of sum at most ``1/n``; None for ``1/n`` each."""
@@ -163,6 +167,8 @@ class LinearModelProblem(Problem):
         return super().constraint(radius) if self.lift is None else self.lift.constraint(radius)
 
     def parameters(self, point: FloatArray) -> FloatArray:
+        if self.factor is not None:
+            return self.factor.parameters(point.reshape(self.loss.n_outputs, -1)).ravel()
         return point if self.lift is None else self.lift.parameters(point)
 
     # Constants that hold for every data set.
@@ -170,11 +176,20 @@ class LinearModelProblem(Problem):
     @cached_property
     def feature_l2(self) -> float:
         """Largest l2 norm of a record, after the attack if there is one, rounded up."""
-        return self.domain.l2 if self.attack is None else self.attack.reach(self.domain)
+        return self._length if self.attack is None else self.attack.reach(self.domain)
+
+    @property
+    def _length(self) -> float:
+        """``X_2`` before an attack, in the coordinates of the ridge."""
+        return self.domain.l2 if self.factor is None else self.factor.l2
 
     @cached_property
     def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return None if self.tilt or self.attack_radius else TypicalData.of(self.domain, self.loss, self.radius)
+        return (
+            None
+            if self.tilt or self.attack_radius
+            else TypicalData.of(self.domain, self.loss, self.radius, self.factor)
+        )
 
     def log_weight_ratio(self, radius: float) -> float:
         span = self.loss_range(radius) if self.tilt else 0.0
@@ -193,7 +208,7 @@ class LinearModelProblem(Problem):
         no more than their own norm.
         """
         slope = self.loss.slope_bound
-        return slope if math.isinf(slope) else _rounding.product_up(2.0, slope, self.domain.l2)
+        return slope if math.isinf(slope) else _rounding.product_up(2.0, slope, self._length)
 
     @property
     def smoothness(self) -> float:
@@ -250,7 +265,7 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def _square_length(self) -> float:
-        return _rounding.product_up(self.domain.l2, self.domain.l2)
+        return _rounding.product_up(self._length, self._length)
 
     def certifiable_radius(self, l2: float, linear: float = 0.0) -> float:
         """Return three times the rounding slack of the certificates at the longest minimizer there can be.
@@ -272,7 +287,8 @@ class LinearModelProblem(Problem):
             # Tilted losses are smoothed to a width that shrinks with the radius squared, which rounding grows with.
             smoothed = 1.5 * (15 * ROUNDING * size * (self.lipschitz / l2) ** 2) ** (1 / 3)
             return max(gap, smoothed) + 12 * ROUNDING * tilting / l2
-        moved = inner_product_rounding(self.domain.dim) * (self.smoothness + l2) * size
+        columns = self.domain.dim + (0 if self.factor is None else self.factor.rank)
+        moved = inner_product_rounding(columns) * (self.smoothness + l2) * size
         return 3 * (ROUNDING * (self.lipschitz + linear + tilting) + moved) / l2
 
     def describe(self) -> dict[str, Any]:
@@ -282,7 +298,7 @@ class LinearModelProblem(Problem):
             "n": self.n,
             "outputs": self.loss.n_outputs,
             "dim": self.domain.dim,
-            "feature_l2": self.domain.l2,
+            "feature_l2": self._length,
             "intercept": self.domain.intercept,
             "radius": self.radius,
             **({"tilt": self.tilt} if self.tilt else {}),

@@ -203,36 +203,55 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
         The exact law of the release depends on the data. Guess: columns independent, numeric ones uniform, levels of a
         one-hot block equally frequent, half the loss's largest curvature. Rarer levels have more noise than it says.
-        Block means and the constant are collinear but for the regulariser, so their small system is solved exactly;
-        the rest of each block is diagonal.
+        Means of blocks that are not centered and the constant are collinear but for the regulariser, so their small
+        system is solved exactly; the rest of each block is diagonal.
         """
+        factor = self.problem.factor
+        assert factor is not None  # the planner sees to it
         blocks, n = self.problem.domain.all_blocks, self.problem.n
         curvature = self.problem.loss.curvature_bound / 2
         # Second moments of a column: that of the bound over the levels of a block, a third for uniform columns.
-        size = np.array([block.size for block in blocks])
-        square = np.array([block.bound**2 for block in blocks])
-        one_hot = np.array([block.norm == "l1" for block in blocks])  # the constant too: a block of one level
+        size = np.array(factor.ranks)
+        square = factor.mean_squares * np.array([block.bound**2 for block in blocks])
+        categorical = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
         share = square * np.array([1.0 if block.norm == "linf" else 1 / block.size for block in blocks])
-        share = np.where(one_hot, share, share / 3)
+        share = np.where(categorical, share, share / 3)
+        one_hot = categorical & ~np.array([factor.centered(block) for block in blocks])
         noise = self.deviations[np.cumsum(size) - size] / n
         mean = np.where(one_hot, np.sqrt(square / size), 0.0)
         system = np.diag(self.l2 + curvature * np.where(one_hot, 0.0, share)) + curvature * np.outer(mean, mean)
         common = np.sqrt(np.linalg.inv(system) ** 2 @ noise**2)
         within = noise / (self.l2 + curvature * share)
-        each = np.hypot(within * np.sqrt(1 - 1 / size), common / np.sqrt(size))
+        each = np.hypot(within * np.sqrt(1 - one_hot / size), common / np.sqrt(size))
         k = self.problem.loss.n_outputs
         if k > 1:  # adding the same vector to all outputs changes no prediction: along it only the regulariser curves
             each = np.hypot(each * math.sqrt(1 - 1 / k), noise / self.l2 / math.sqrt(k))
-        return np.hypot(np.tile(np.repeat(each, size), k), self.output.deviation)
+        each = np.hypot(np.repeat(each, size), self.output.deviation)
+        return np.tile(factor.deviations(each), k)
 
     def noise_reach(self) -> FloatArray:
-        """``(||b||_2 + |b_j|) / (2 n l2)``, plus the output noise and the solver's radius (docs, Proposition 5)."""
+        """``(|F_j| ||b||_2 + |F_j b|) / (2 n l2)``, plus output noise and solver radius (docs, Proposition 5).
+
+        The minimizer moves to a point of the ball about ``-b / (2 n l2)`` through 0, in the new coordinates.
+        """
         size, generator = simulations(self.problem.dim)
         b = self.noise.simulate(self.copies, size, generator)
         length = np.linalg.norm(b, axis=1, keepdims=True)
-        moved = (length + np.abs(b)) / (2 * self.problem.n * self.l2)
-        moved += np.abs(self.output.simulate(self.problem.dim, size, generator)) + self.solver_radius
+        outer = self.output.simulate(self.problem.dim, size, generator)
+        moved = (length * self._lengths + np.abs(self._model(b))) / (2 * self.problem.n * self.l2)
+        moved += np.abs(self._model(outer)) + self.solver_radius * self._lengths
         return reach_quantile(moved)
+
+    def _model(self, v: FloatArray) -> FloatArray:
+        """Return the parameters of the model (size, outputs * domain.dim) for rows of new coordinates."""
+        factor, k = self.problem.factor, self.problem.loss.n_outputs
+        return v if factor is None else factor.parameters(v.reshape(len(v) * k, -1)).reshape(len(v), -1)
+
+    @property
+    def _lengths(self) -> FloatArray | float:
+        """How far a unit step of the new coordinates moves each parameter of the model."""
+        factor = self.problem.factor
+        return 1.0 if factor is None else np.tile(factor.deviations(np.ones(factor.rank)), self.problem.loss.n_outputs)
 
     def describe(self) -> Mapping[str, Any]:
         return {
@@ -248,7 +267,8 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         b = self.noise.draw(self.copies, MINIMIZER, source, ledger)  # line 2: independent of the data
         risk = problem.on(records, problem.loss.clip_targets(y), self.l2, groups, b / problem.n)  # line 3: J
         solved = require(self.solver.solve(risk, self.solver_radius), self.solver_radius)  # line 4: |grad J| <= gamma
-        return self.finish(self.output.release(solved, source, ledger), source)  # line 5: hide the inaccuracy
+        released = self.output.release(solved, source, ledger)  # line 5: hide the inaccuracy
+        return self.finish(problem.parameters(released), source)  # in the model's own coordinates
 
 
 def output_part(problem: LinearModelProblem, l2: float, energy: float) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -29,13 +30,21 @@ from dpconvex.algorithms.erm.objective_perturbation.plan import (
     output_part,
 )
 from dpconvex.errors import InvalidParameterError
-from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm, gaussian_block_weights
+from dpconvex.geometry import (
+    FactoredNoise,
+    GroupedNorm,
+    L2Norm,
+    NoiseLaw,
+    NoiseNorm,
+    centered_lengths,
+    gaussian_block_weights,
+)
 from dpconvex.losses import CurvatureLaw, LinearModelLoss
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, NormObjectiveNoise
 from dpconvex.privacy import GaussianObjectivePerturbation, PrivacyParams, PureObjectivePerturbation, Sensitivity
 from dpconvex.privacy.events.objective import determinant_cost, logistic_epsilon, logistic_line
 from dpconvex.privacy.profiles import smallest
-from dpconvex.problems import DataDomain, LinearModelProblem
+from dpconvex.problems import DataDomain, Factor, LinearModelProblem
 from dpconvex.solvers import default_solver
 
 NORMS: dict[str, Callable[[DataDomain], NoiseNorm]] = {
@@ -82,6 +91,8 @@ def plan(
     if noise in GAUSSIANS and problem.grouped:
         what = "is not proved for users: a user's gradient is no multiple of one feature vector"
         raise InvalidParameterError("noise", noise, what, "Use algorithm='output_perturbation' or a pure noise")
+    if problem.factor is None:
+        problem = replace(problem, factor=coordinates(problem.domain, plain=l2 is not None))
     kinds = [kind for kind in options[1:] if noise in ("auto", kind)]
     plans = [_pure(problem, privacy, kind, l2) for kind in kinds if kind not in GAUSSIANS]
     if not privacy.pure and not problem.grouped:
@@ -96,12 +107,14 @@ def _pure(
     problem: LinearModelProblem, privacy: PrivacyParams, kind: str, l2: float | None
 ) -> ObjectivePerturbationPlan | None:
     """Return the best split of a pure budget, by the planned error; None where curvature uses up all of it."""
+    assert problem.factor is not None
     if kind == "l2":
-        norm: NoiseNorm = L2Norm(problem.dim)
+        norm: NoiseLaw = L2Norm(problem.dim)
         copies, reach = 1, _rounding.product_up(2.0, problem.lipschitz)
     else:
-        norm, copies = _norm(kind, problem.domain), problem.loss.n_outputs
-        reach = _rounding.product_up(2.0, problem.loss.slope_bound_l1, norm.record_bound(problem.domain))
+        base, copies = _norm(kind, problem.domain), problem.loss.n_outputs
+        norm = FactoredNoise(base, problem.factor)
+        reach = _rounding.product_up(2.0, problem.loss.slope_bound_l1, base.record_bound(problem.domain))
     lemma = "gradients of two records differ by at most 2 A X_K (docs, Objective perturbation, (1.1))"
     sensitivity = Sensitivity(reach, norm.name, in_units(lemma, privacy), unit=privacy.unit)
     best: ObjectivePerturbationPlan | None = None
@@ -115,6 +128,24 @@ def _pure(
     return best
 
 
+CATEGORY, NUMBER = 1.0, 1.0
+"""Largest prior variance of a block's part of a prediction, relative to the others': of a category with three levels or
+more, and of a number, a category with two, and the constant. Spec: anything between 1/4 and 1/2 is the same."""
+
+
+@lru_cache(maxsize=64)
+def coordinates(domain: DataDomain, plain: bool) -> Factor:
+    """Return the coordinates that the ridge is on: contrasts of categories, and blocks of comparable prior variance.
+
+    `plain`: those in which a ridge weight that the user gives has its usual meaning.
+    """
+    if plain:
+        return Factor.contrasts(domain)
+    weights = [CATEGORY if b.categorical and b.size > 2 else NUMBER for b in domain.all_blocks]
+    total = math.fsum(w * (b.size if b.norm == "linf" else 1) for w, b in zip(weights, domain.all_blocks, strict=True))
+    return Factor.of(domain, [weight / total for weight in weights], lambda block: None)
+
+
 @lru_cache(maxsize=64)  # surrogates of a loss have the same domain
 def _norm(kind: str, domain: DataDomain) -> NoiseNorm:
     return NORMS[kind](domain)
@@ -124,7 +155,7 @@ def _pure_split(
     problem: LinearModelProblem,
     privacy: PrivacyParams,
     output_share: float,
-    norm: NoiseNorm,
+    norm: NoiseLaw,
     copies: int,
     sensitivity: Sensitivity,
     l2: float | None,
@@ -169,9 +200,11 @@ def _gaussian(
     loss, copies, epsilon, delta = problem.loss, problem.loss.n_outputs, privacy.epsilon, privacy.delta
     if copies > 1 and loss.curvature_law != CurvatureLaw.SOFTMAX:
         return None
-    deviations, length = np.ones(problem.domain.dim), problem.domain.l2
+    assert problem.factor is not None
+    base, length = np.ones(problem.domain.dim), math.hypot(*centered_lengths(problem.domain)[1]) * MARGIN
     if kind == "weighted_gaussian":
-        deviations, length = gaussian_block_weights(problem.domain)
+        base, length = gaussian_block_weights(problem.domain, modulo_constants=True)
+    deviations = np.sqrt(problem.factor.matrix.power(2).T @ np.square(base))
     slope = 1.0 if copies > 1 else loss.slope_bound  # softmax lengths are in its vertices
     gradient_bound = _rounding.product_up(slope, length)
     if l2 is None:
@@ -188,7 +221,7 @@ def _gaussian(
     gamma = gradient_tolerance(problem, lam, energy, 4 * problem.dim / rho**2)
     deviation = _rounding.ratio_up(2 * gamma, lam * rho * (1 - 1e-15))
     lemma = "distance between two records' gradients in units of the noise (Theorem 4)"
-    noise = GaussianObjectiveNoise(deviations, event, Sensitivity(event.claimed_sensitivity, "l2", lemma))
+    noise = GaussianObjectiveNoise(base, event, Sensitivity(event.claimed_sensitivity, "l2", lemma), problem.factor)
     return ObjectivePerturbationPlan(
         problem=problem,
         privacy=privacy,
@@ -337,7 +370,7 @@ def pure_regularization(
     ideal = float(np.linalg.norm(deviations)) / (budget * problem.n * problem.radius)
     floor = unit_tau * 2 * q / budget * MARGIN if q is not None else ideal
     lowest = smallest_l2(problem, budget)
-    best = least_error(error, noise, max(ideal, lowest), 1e3 * max(ideal, floor, lowest), max(ideal, floor))
+    best = least_error(error, noise, lowest, 1e3 * max(ideal, floor, lowest), max(ideal, floor))
     return best, pure_share(loss, frobenius, problem.tau(best), budget, user_rank(problem))
 
 

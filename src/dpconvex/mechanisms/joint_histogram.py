@@ -1,0 +1,105 @@
+r"""Histograms of several columns in one release: pure epsilon, at the same noise whatever the number of cells.
+
+Guarantee
+    Epsilon-DP for neighbors that replace one record, for columns whose cells are public, when every record is counted in
+    exactly one cell of *every* column.
+Lemma
+    Lemma F of the docs, Additive models, section 5. A record's cells are a point of a product of simplices; replacing it
+    changes block j of the counts by ``e_k - e_l``, of length at most 2 in the quotient norm ``||.||_c``, in which the
+    sum of a block, the public number of records, has length 0. So the grouped norm of the change is at most ``2 X_K``.
+    Released is ``counts_j + b_j - mean(b_j)``, b of density ``exp(-epsilon ||b||_K / (2 X_K))``. It is the real sum,
+    rounded once to a public grid: post-processing.
+Mistake
+    The sampler's own representative of b has a coordinate that is 0 in every block: added to the counts it would give
+    away a count in each. The law of the noise never hands it out (`GroupedNorm.transform`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.geometry import GroupedNorm
+from dpconvex.mechanisms.base import Mechanism, check_shape
+from dpconvex.privacy import NormExponentialNoise, Sensitivity
+from dpconvex.problems import Block, DataDomain
+from dpconvex.randomness import BitSource, exact, real
+
+LEMMA = "a replaced record moves one unit of count between two cells of each column (docs, Additive models, Lemma F)"
+
+
+@final
+@dataclass(frozen=True)
+class JointHistogram(Mechanism[FloatArray]):
+    """Noisy counts of all columns' cells, column after column, shape (sum of cells,); each column sums to n."""
+
+    cells: tuple[int, ...]  #: number of public cells of each column, at least 2
+    epsilon: float  #: positive, for all columns together
+    name: ClassVar[str] = "joint histogram, norm-exponential noise"
+
+    def __post_init__(self) -> None:
+        if not self.cells or min(self.cells) < 2:
+            raise InvalidParameterError("cells", self.cells, "must be one number of cells, at least 2, for each column")
+        _validate.real("epsilon", self.epsilon, above=0.0)
+        _ = self.step
+
+    @cached_property
+    def domain(self) -> DataDomain:
+        """The cells of a record: a product of simplices."""
+        return DataDomain(tuple(Block(count, "simplex", 1.0) for count in self.cells), intercept=1.0)
+
+    @cached_property
+    def norm(self) -> GroupedNorm:
+        """The cheapest grouped norm of the columns."""
+        sizes = np.array(self.cells)
+        every = GroupedNorm.for_domain(self.domain)  # of which the last block is the constant, that nothing counts
+        used, groups = np.unique(every.groups[:-1], return_inverse=True)
+        ones = np.ones(len(sizes))
+        return GroupedNorm(sizes, ones, groups.reshape(-1), every.weights[used], "grouped", centered=ones > 0)
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        """``2 X_K``, the largest length of the change."""
+        return Sensitivity(_rounding.product_up(2.0, _rounding.sum_up(self.norm.weights.tolist())), "grouped", LEMMA)
+
+    @cached_property
+    def scale(self) -> float:
+        """Scale of the noise density: sensitivity over epsilon, rounded up."""
+        return _rounding.ratio_up(self.sensitivity.value, self.epsilon)
+
+    @cached_property
+    def step(self) -> float:
+        """Step of the grid of releases, about a millionth of the scale."""
+        step = _rounding.power_of_two_at_most(self.scale) * exact.FINENESS
+        return exact.checked_step(step, self.sensitivity.value)
+
+    @cached_property
+    def deviations(self) -> FloatArray:
+        """Standard deviations of the noise in each column's cells, (columns,)."""
+        starts = np.cumsum(self.cells) - np.array(self.cells)
+        return self.scale * np.sqrt(self.norm.coordinate_variances[starts])
+
+    @property
+    def event(self) -> NormExponentialNoise:
+        return NormExponentialNoise(self.sensitivity.value, self.scale)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return source.exact
+
+    def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
+        """Return `size` noise vectors of the law: for pictures, not for a run (`real.simulate`)."""
+        return self.scale * real.simulate(self.norm, size, generator)
+
+    def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
+        check_shape(value, self.norm.dim)
+        return real.add_noise(np.nan_to_num(value), self.norm, self.scale, self.step, source)
+
+    @classmethod
+    def examples(cls) -> tuple[JointHistogram, ...]:
+        return cls((2, 4, 3), 0.7), cls((5,), 1.3)
