@@ -21,7 +21,7 @@ from dpconvex.errors import CertificateError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import charge
-from dpconvex.problems import Block, CustomProblem, DataDomain, LinearModelProblem, PointDomain, SimplexSaddle
+from dpconvex.problems import Block, CustomProblem, DataDomain, Factor, LinearModelProblem, PointDomain, SimplexSaddle
 from dpconvex.problems.custom.problem import DeclaredFunction, DeclaredPayoff
 from dpconvex.problems.minimax.polytope import no_function
 from dpconvex.problems.queries import LinearQueries
@@ -45,7 +45,7 @@ Searches take so long whose candidates are of two columns; what else takes long 
 CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        *(Block, DataDomain, LinearModelProblem, PointDomain, PrivacyParams),
+        *(Block, DataDomain, Factor, LinearModelProblem, PointDomain, PrivacyParams),
         *(CustomProblem, DeclaredFunction, DeclaredPayoff),
     )
 }

@@ -1,16 +1,9 @@
 """Geometry: the norms in which noise is measured and drawn."""
 
 from dpconvex.geometry.factored_noise import FactoredNoise
-from dpconvex.geometry.norms import (
-    GroupedNorm,
-    IndependentNormals,
-    L2Norm,
-    NoiseLaw,
-    NoiseNorm,
-    StandardNormals,
-    centered_lengths,
-    gaussian_block_weights,
-)
+from dpconvex.geometry.grouping import centered_lengths, gaussian_block_weights
+from dpconvex.geometry.laws import IndependentNormals, NoiseLaw, StandardNormals
+from dpconvex.geometry.norms import GroupedNorm, L2Norm, NoiseNorm
 
 __all__ = [
     "FactoredNoise",

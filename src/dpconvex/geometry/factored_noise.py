@@ -11,7 +11,7 @@ from typing import Any, final
 from scipy import sparse
 
 from dpconvex._types import FloatArray
-from dpconvex.geometry.norms import NoiseLaw
+from dpconvex.geometry.laws import NoiseLaw
 from dpconvex.problems import Factor
 
 

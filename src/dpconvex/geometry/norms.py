@@ -12,12 +12,12 @@ centered blocks is not: it is 0 for a vector that is constant in each of them.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,72 +25,24 @@ from numpy.typing import NDArray
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
+from dpconvex.geometry.grouping import (
+    UP,
+    BoolArray,
+    IntArray,
+    Shapes,
+    blocks_of,
+    cheapest_groups,
+    l1_blocks,
+    optimal_weights,
+    sum_by,
+)
+from dpconvex.geometry.laws import NoiseLaw, StandardNormals
 
 if TYPE_CHECKING:
     from dpconvex.problems import DataDomain
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-
 MAX_RUNS = 2000
 """Largest number of distinct kinds of blocks that the quadratic search for groups looks at one by one."""
-
-_UP = 1 + 1e-14
-
-
-@final
-@dataclass(frozen=True)
-class StandardNormals:
-    """Independent standard normal numbers, at least one, by Box and Muller."""
-
-    dim: int
-
-    @property
-    def uniforms(self) -> int:
-        """Two for every pair."""
-        return self.dim + self.dim % 2
-
-    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
-        """``sqrt(-2 log u) (cos 2 pi v, sin 2 pi v)`` for every pair, the last one cut if `dim` is odd."""
-        out: list[Any] = []
-        for u, v in zip(uniforms[::2], uniforms[1::2], strict=True):
-            length, (sine, cosine) = (-2 * u.log()).sqrt(), (2 * v).sin_cos_pi()
-            out += (length * cosine, length * sine)
-        return out[: self.dim]
-
-
-class NoiseLaw(ABC):
-    """The law of a random vector of length `dim`, exactly sampled, in which a release is hidden."""
-
-    name: str
-    dim: int
-
-    @property
-    @abstractmethod
-    def coordinate_variances(self) -> FloatArray:
-        """Variances of the coordinates of a sample, shape (dim,)."""
-
-    @property
-    def contrast_variances(self) -> FloatArray:
-        """Variance of ``<u, b>`` for unit vectors u that sum to 0 over centered blocks, by coordinate, (dim,).
-
-        Contrasts of one block have equal variances, and those of different coordinates and blocks are uncorrelated.
-        """
-        return self.coordinate_variances
-
-    @property
-    def energy(self) -> float:
-        """Expected squared Euclidean length of a sample."""
-        return float(self.coordinate_variances.sum())
-
-    @property
-    @abstractmethod
-    def uniforms(self) -> int:
-        """How many independent uniform numbers `transform` takes."""
-
-    @abstractmethod
-    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
-        """Return one sample as a function of uniform numbers of (0, 1), as balls (`dpconvex.randomness.real`)."""
 
 
 class NoiseNorm(NoiseLaw):
@@ -212,43 +164,48 @@ class GroupedNorm(NoiseNorm):
             raise InvalidParameterError("weights", self.weights, "must be one positive number per group")
 
     @classmethod
-    def for_domain(cls, domain: DataDomain) -> GroupedNorm:
+    def for_domain(cls, domain: DataDomain, costs: Sequence[float] | None = None) -> GroupedNorm:
         """Cheapest grouping of the domain's blocks, by dynamic programming over blocks sorted by size and width.
+
+        `costs`: what a unit of energy of each of `domain.all_blocks` costs, positive; default the same.
 
         Equal blocks stay together. Above `MAX_RUNS` distinct kinds, neighboring kinds are first joined into that
         many chunks; the answer is then at least as good as one group per block.
         """
-        shapes = _blocks(domain)
+        shapes = blocks_of(domain, costs)
         kinds, kind_of = np.unique(np.column_stack(shapes), axis=0, return_inverse=True)
         kind_of = kind_of.reshape(-1)
         chunk_of = kind_of if len(kinds) <= MAX_RUNS else kind_of * MAX_RUNS // len(kinds)
-        spread = _sum_by(chunk_of, shapes.scaled(1 / shapes.widths.max()).spread)
-        groups = _cheapest_groups(_sum_by(chunk_of, shapes.dimensions), spread)[chunk_of]
+        spread = sum_by(chunk_of, shapes.scaled(1 / shapes.widths.max()).cost)
+        groups = cheapest_groups(sum_by(chunk_of, shapes.dimensions), spread)[chunk_of]
         candidates = [groups] if len(kinds) <= MAX_RUNS else [groups, np.arange(len(shapes.sizes))]
-        norms = [cls._of(shapes, each, _optimal_weights(shapes, each), "grouped") for each in candidates]
-        return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * norm.energy)
+        norms = [cls._of(shapes, each, optimal_weights(shapes, each), "grouped") for each in candidates]
+        return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * norm._cost(shapes.costs))
+
+    def _cost(self, costs: FloatArray) -> float:
+        return float(self.coordinate_variances @ np.repeat(costs, self.sizes))
 
     @classmethod
-    def _of(cls, shapes: _Shapes, groups: IntArray, weights: FloatArray, name: str) -> GroupedNorm:
+    def _of(cls, shapes: Shapes, groups: IntArray, weights: FloatArray, name: str) -> GroupedNorm:
         return cls(shapes.sizes, shapes.widths, groups, weights, name, shapes.euclidean, shapes.centered)
 
     @classmethod
     def l1(cls, domain: DataDomain) -> GroupedNorm:
         """The plain l1 norm: independent Laplace coordinates of equal scale."""
-        shapes = _l1_blocks(domain)
+        shapes = l1_blocks(domain)
         return cls._of(shapes, np.arange(len(shapes.sizes)), shapes.widths, "l1")
 
     @classmethod
-    def weighted_l1(cls, domain: DataDomain) -> GroupedNorm:
-        """The cheapest blockwise weighted l1 norm."""
-        shapes = _l1_blocks(domain)
+    def weighted_l1(cls, domain: DataDomain, costs: Sequence[float] | None = None) -> GroupedNorm:
+        """The cheapest blockwise weighted l1 norm; `costs` as `for_domain` has them."""
+        shapes = l1_blocks(domain, costs)
         alone = np.arange(len(shapes.sizes))
-        return cls._of(shapes, alone, _optimal_weights(shapes, alone), "weighted_l1")
+        return cls._of(shapes, alone, optimal_weights(shapes, alone), "weighted_l1")
 
     @classmethod
     def block_max(cls, domain: DataDomain) -> GroupedNorm:
         """``max_j ||b_j|| / s_j``: every record of the domain has norm at most 1."""
-        shapes = _blocks(domain)
+        shapes = blocks_of(domain)
         return cls._of(shapes, np.zeros(len(shapes.sizes), dtype=np.int64), np.ones(1), "block_max")
 
     @property
@@ -270,7 +227,7 @@ class GroupedNorm(NoiseNorm):
 
     def record_bound(self, domain: DataDomain) -> float:
         """``sum_g a_g`` for the domain the norm was made for; in general the group's widest block counts."""
-        shapes = _blocks(domain) if self.euclidean.any() else _l1_blocks(domain)
+        shapes = blocks_of(domain) if self.euclidean.any() else l1_blocks(domain)
         same = ((getattr(shapes, name), getattr(self, name)) for name in ("sizes", "euclidean", "centered"))
         if not all(np.array_equal(*pair) for pair in same):
             raise InvalidParameterError(
@@ -281,7 +238,7 @@ class GroupedNorm(NoiseNorm):
             )
         rounding = np.where(self.euclidean | self.centered, 1 + 1e-15 * (4 + shapes.sizes), 1.0)  # as `Block.rounded`
         widths = shapes.widths * rounding
-        return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * _UP
+        return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * UP
 
     @cached_property
     def coordinate_variances(self) -> FloatArray:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -361,12 +318,12 @@ class GroupedNorm(NoiseNorm):
         )
 
     @cached_property
-    def _shapes(self) -> _Shapes:
-        return _Shapes(self.sizes, self.half_widths, self.euclidean, self.centered)
+    def _shapes(self) -> Shapes:
+        return Shapes(self.sizes, self.half_widths, self.euclidean, self.centered, np.ones(len(self.sizes)))
 
     @cached_property
     def _group_sizes(self) -> FloatArray:
-        return _sum_by(self.groups, self._shapes.dimensions)
+        return sum_by(self.groups, self._shapes.dimensions)
 
     @cached_property
     def _by_group(self) -> tuple[IntArray, IntArray]:
@@ -381,68 +338,9 @@ class GroupedNorm(NoiseNorm):
         return np.maximum.reduceat(blocks[..., order], starts, axis=-1)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class IndependentNormals(NoiseLaw):
-    """Independent normal coordinates of the given standard deviations, (dim,)."""
-
-    deviations: FloatArray
-    name: ClassVar[str] = "gaussian"  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    @property
-    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return len(self.deviations)
-
-    @property
-    def coordinate_variances(self) -> FloatArray:
-        return np.square(self.deviations)
-
-    @property
-    def uniforms(self) -> int:
-        return StandardNormals(self.dim).uniforms
-
-    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
-        normals = StandardNormals(self.dim).transform(uniforms)
-        return [z * deviation for z, deviation in zip(normals, self.deviations.tolist(), strict=True)]
-
-
-def centered_lengths(domain: DataDomain) -> tuple[IntArray, FloatArray]:
-    """Dimensions of each block, (m,), and its largest l2 length, rounded up: of a simplex modulo constants.
-
-    ``|x - 1/d|^2 <= 1 - 1/d`` for a point x of the simplex.
-    """
-    blocks = domain.all_blocks
-    centered = np.array([block.norm == "simplex" and domain.intercept > 0 for block in blocks])
-    sizes, widths = np.array([block.size for block in blocks]), np.array([block.l2 for block in blocks])
-    return sizes - centered, np.where(centered, widths * np.sqrt(1 - 1 / sizes) * _UP, widths)
-
-
-def gaussian_block_weights(domain: DataDomain, *, modulo_constants: bool = False) -> tuple[FloatArray, float]:
-    """Cheapest blockwise variances of Gaussian noise for records of `domain`.
-
-    The noise is ``N(0, sigma^2 diag(1/m_j))`` with ``m_j = sqrt(d_j) / s_j``, ``s_j`` the block's l2 bound; its
-    energy is ``sigma^2 (sum_j s_j sqrt(d_j)) ** 2`` over the squared record length, against ``d sum_j s_j^2`` for equal
-    variances (docs, Objective perturbation, end of section 3). Returns the standard deviations ``1 / sqrt(m_j)`` of all
-    coordinates at ``sigma = 1``, and the largest length of a record in units of these, ``sqrt(sum_j m_j s_j^2)``; both
-    rounded up. `modulo_constants`: for parameters that sum to 0 over centered blocks; ``d_j`` and ``s_j`` are then
-    those of `centered_lengths`.
-    """
-    sizes = np.array([block.size for block in domain.all_blocks])
-    dimensions, widths = sizes, np.array([block.l2 for block in domain.all_blocks])
-    if modulo_constants:
-        dimensions, widths = centered_lengths(domain)
-    weights = np.sqrt(dimensions) / widths
-    bound = math.sqrt(math.fsum(weights * widths**2)) * _UP
-    return np.repeat(1 / np.sqrt(weights) * _UP, sizes), bound
-
-
 def _same_dim(dim: int, domain: DataDomain) -> None:
     if domain.dim != dim:
         raise InvalidParameterError("domain", domain.dim, f"must have {dim} columns", "Build the norm for this domain")
-
-
-def _sum_by(groups: IntArray, values: AnyArray) -> FloatArray:
-    return np.bincount(groups, values).astype(np.float64)
 
 
 def _positive(v: AnyArray) -> bool:
@@ -451,52 +349,6 @@ def _positive(v: AnyArray) -> bool:
 
 def _starts(sizes: NDArray[Any]) -> IntArray:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-
-
-class _Shapes(NamedTuple):
-    """Blocks of a norm; arrays of shape (m,)."""
-
-    sizes: IntArray
-    widths: FloatArray
-    euclidean: BoolArray
-    centered: BoolArray
-
-    @property
-    def dimensions(self) -> IntArray:
-        return self.sizes - self.centered
-
-    @property
-    def spread(self) -> FloatArray:
-        """Expected squared length of a uniform point of each block's cross-polytope, ball, or centered body."""
-        d = self.sizes.astype(np.float64)
-        polytope, ball = 2 * d / ((d + 1) * (d + 2)), d / (d + 2)
-        middle = (2 * (d - 1) - (d - 1 + (self.sizes % 2 == 0)) / d) / (d * (d + 1))  # (2.1)
-        return self.widths**2 * np.where(self.euclidean, ball, np.where(self.centered, middle, polytope))
-
-    def scaled(self, factor: float) -> _Shapes:
-        return self._replace(widths=self.widths * factor)
-
-
-def _blocks(domain: DataDomain) -> _Shapes:
-    """Blocks of the domain, their bounds as widths; a box counts as one-column blocks.
-
-    A simplex block is centered where there is a constant feature, which then stands for all their constants.
-    """
-    blocks = domain.all_blocks
-    repeats = [block.size if block.norm == "linf" else 1 for block in blocks]
-    euclidean = np.repeat([block.norm == "l2" and block.size > 1 for block in blocks], repeats)
-    centered = np.repeat([block.norm == "simplex" and domain.intercept > 0 for block in blocks], repeats)
-    sizes = np.array([1 if block.norm == "linf" else block.size for block in blocks], dtype=np.int64)
-    return _Shapes(
-        np.repeat(sizes, repeats), np.repeat([block.bound for block in blocks], repeats), euclidean, centered
-    )
-
-
-def _l1_blocks(domain: DataDomain) -> _Shapes:
-    """As `_blocks`, all bounded in l1."""
-    shapes = _blocks(domain)
-    widths = np.where(shapes.euclidean, shapes.widths * np.sqrt(shapes.sizes) * _UP, shapes.widths)
-    return shapes._replace(widths=widths, euclidean=np.zeros_like(shapes.euclidean))
 
 
 def _balanced_signs(uniforms: list[Any]) -> list[Any]:
@@ -515,33 +367,3 @@ def _balanced_signs(uniforms: list[Any]) -> list[Any]:
         signs.append(is_positive + at_least_zero - 1)
         positive, zero = positive - is_positive, zero - at_least_zero + is_positive
     return signs
-
-
-def _optimal_weights(shapes: _Shapes, groups: IntArray) -> FloatArray:
-    """``a_g = E_g^(1/3)``: Hoelder's optimum of ``(sum a_g)^2 sum E_g / a_g^2``; any positive weights are valid."""
-    largest = shapes.widths.max()  # taken out, and tiny energies lifted, so that no square underflows to a zero weight
-    energy = _group_energy(_sum_by(groups, shapes.dimensions), _sum_by(groups, shapes.scaled(1 / largest).spread))
-    return np.cbrt(np.maximum(energy, 1e-60 * energy.max())) * largest ** (2 / 3)
-
-
-def _group_energy(columns: FloatArray, spread: FloatArray) -> FloatArray:
-    """``E_g`` of the docs, Objective perturbation, section 4: expected squared length at epsilon 1, slope bound 1."""
-    return 4 * (columns + 1) * (columns + 2) * spread
-
-
-def _cheapest_groups(columns: FloatArray, spread: FloatArray) -> IntArray:
-    """Split a sequence into contiguous groups of least ``sum_g E_g^(1/3)``; the group number of each item."""
-    items = len(columns)
-    before_columns = np.concatenate([[0.0], np.cumsum(columns)])
-    before_spread = np.concatenate([[0.0], np.cumsum(spread)])
-    cost, cut = np.zeros(items + 1), np.zeros(items + 1, dtype=np.int64)
-    for stop in range(1, items + 1):
-        energy = _group_energy(before_columns[stop] - before_columns[:stop], before_spread[stop] - before_spread[:stop])
-        candidates = cost[:stop] + np.cbrt(energy)
-        cut[stop] = int(np.argmin(candidates))
-        cost[stop] = candidates[cut[stop]]
-    groups, stop, number = np.zeros(items, dtype=np.int64), items, 0
-    while stop:
-        groups[cut[stop] : stop] = number
-        stop, number = int(cut[stop]), number + 1
-    return number - 1 - groups

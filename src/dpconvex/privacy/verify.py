@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex import _rounding
+from dpconvex import _leverage, _rounding
 from dpconvex._files import read_text
 from dpconvex.errors import CertificateError, DpconvexError, UnsupportedEventError
 from dpconvex.privacy import accounting, ledger as _ledger
@@ -218,7 +218,7 @@ def number_checks(read: PrivacyCertificate, pricing: Pricing) -> list[Check]:
             epsilon, delta = recompute(read, pricing)
     except (DpconvexError, ArithmeticError) as error:
         return [Check("cost", False, f"the releases cannot be priced: {error}")]
-    return [*_cost_checks(read, epsilon, delta), *_release_checks(read), *_price_checks(read)]
+    return [*_cost_checks(read, epsilon, delta), *_release_checks(read), *_price_checks(read), *_leverage_checks(read)]
 
 
 def _cost_checks(read: PrivacyCertificate, epsilon: float, delta: float) -> list[Check]:
@@ -271,6 +271,15 @@ def _price_checks(read: PrivacyCertificate) -> list[Check]:
             holds = found * (1 - SAME) <= priced <= found * (1 + SECOND)
             checks.append(Check(f"price of {release.label!r}", holds, f"{priced:.9g}, largest found {found:.9g}"))
     return checks
+
+
+def _leverage_checks(read: PrivacyCertificate) -> list[Check]:
+    """Recompute the largest length of a record, and what it bends, from the stated coordinates."""
+    if "factor" not in read.public:
+        return []
+    taus = {tau for release in read.releases if (tau := getattr(release.event, "tau", None)) is not None}
+    wrong = _leverage.faults(read.public, *taus) if len(taus) == 1 else "there must be one tau"
+    return [Check("leverage", not wrong, wrong or "feature_l2 and tau follow from the coordinates F")]
 
 
 def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], PrivacyCertificate]) -> list[Check]:
@@ -371,7 +380,7 @@ def _found(read: PrivacyCertificate, fields: Mapping[str, Any], path: Keys, valu
     moved: tuple[float, ...] = (value + 1, value - 1) if isinstance(value, int) else (value * 1.001, value * 0.999)
     if value == 0:
         moved = (1, -1) if isinstance(value, int) else (1e-3, -1e-3)
-    if path[0] == "public" and path[1] != COURSE:
+    if path[0] == "public" and path[1] != COURSE and "factor" not in read.public:
         return False  # no check reads it
     return all(_refused(fields, path, other, pricing) for other in moved)
 

@@ -4,10 +4,7 @@ A ridge ``l2/2 |v|^2`` on the new coordinates is the quadratic penalty of covari
 that are likely beforehand are cheap. Theorem A, factor form (docs, Additive models, section 1): objective perturbation
 of features ``F^T x`` with the random term ``F^T b`` has the privacy of noise ``b`` in the old coordinates, with
 ``tau = X_2^2 / (n l2)`` and ``X_2 = sup |F^T x|``, for *any* public F whose columns sum to 0 over every centered block.
-Nothing is inverted, so nothing is enclosed: F is what its floats say.
-
-Columns of F sum to exactly 0 over a centered block: entries are multiples of ``2**-40`` of a power of two that no entry
-exceeds, and the last row is minus the sum of the others, exact for up to ``2**12`` rows.
+Nothing is inverted, so nothing is enclosed: F is what its floats say (`dpconvex._leverage`).
 """
 
 from __future__ import annotations
@@ -17,18 +14,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import eigh
 
-from dpconvex import _rounding
+from dpconvex import _leverage, _rounding
+from dpconvex._leverage import Contrasts, Part
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import Block, DataDomain
 
-GRID_BITS, LARGEST_BLOCK = 40, 2**12
+LARGEST_BLOCK = 512
+"""Certificates state the floats of other matrices than contrasts."""
 NEGLIGIBLE = 1e-9
 """Eigenvalues of a kernel below this share of the largest are dropped: no prior variance, no direction."""
 
@@ -37,20 +36,31 @@ Kernel = Callable[[Block], FloatArray | None]
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Factor:
     """The matrix F, block by block of a domain."""
 
     domain: DataDomain
-    #: For each of `domain.all_blocks`: a matrix (d, r), or one number that multiplies the identity.
-    blocks: tuple[FloatArray | float, ...]
+    #: For each of `domain.all_blocks`: one number that multiplies the identity, contrasts, or the rows of a matrix.
+    blocks: tuple[Part, ...]
 
     def __post_init__(self) -> None:
+        parts: list[Part] = []
         for block, part in zip(self.domain.all_blocks, self.blocks, strict=True):
-            ok = np.isfinite(part).all() and (np.ndim(part) == 0 or np.shape(part)[0] == block.size)
-            if not ok or (self.centered(block) and (np.ndim(part) == 0 or _column_sums(np.asarray(part)).any())):
-                what = "must be finite, with a row for each column and, over a centered block, columns of sum 0"
+            if isinstance(part, tuple) and len(part) == 2 and not isinstance(part[0], tuple):
+                part = Contrasts(*cast(Any, part))  # as a certificate's recipe has it
+            if not self._allowed(block, part):
+                what = "must be one number or, for a simplex, a row on a grid for each column; centered: of sum 0"
                 raise InvalidParameterError("blocks", block.name, what)
+            parts.append(part)
+        object.__setattr__(self, "blocks", tuple(parts))
+
+    def _allowed(self, block: Block, part: Part) -> bool:
+        if isinstance(part, float):
+            return math.isfinite(part) and not self.centered(block)
+        found = _leverage.grid(part)
+        fits = block.norm == "simplex" and found.integers.shape[0] == block.size
+        return fits and (found.balanced or not self.centered(block))
 
     @classmethod
     def of(cls, domain: DataDomain, shares: Sequence[float], kernel: Kernel) -> Factor:
@@ -58,23 +68,25 @@ class Factor:
 
         `kernel` is asked for centered blocks; the others have equal, independent parameters.
         """
-        parts: list[FloatArray | float] = []
+        parts: list[Part] = []
         for block, share in zip(domain.all_blocks, shares, strict=True):
             if cls.centered_in(domain, block):
                 parts.append(_root(block.size, kernel(block), share))
             else:
                 length = block.bound if block.norm == "linf" else block.l2  # of a box each column has its share
-                parts.append(_on_grid(np.array(math.sqrt(share) / length), 52).item())
+                parts.append(math.sqrt(share) / length)
         return cls(domain, tuple(parts))
 
     @classmethod
     def contrasts(cls, domain: DataDomain) -> Factor:
         """Return the factor of the plain ridge: orthonormal contrasts of centered blocks, all else as it is."""
-        shares = [
-            (block.size - 1) / block.size if cls.centered_in(domain, block) else None for block in domain.all_blocks
-        ]
-        blocks = zip(domain.all_blocks, shares, strict=True)
-        return cls(domain, tuple(1.0 if share is None else _root(block.size, None, share) for block, share in blocks))
+        return cls(
+            domain,
+            tuple(
+                Contrasts(block.size, (block.size - 1) / block.size) if cls.centered_in(domain, block) else 1.0
+                for block in domain.all_blocks
+            ),
+        )
 
     @staticmethod
     def centered_in(domain: DataDomain, block: Block) -> bool:
@@ -88,23 +100,25 @@ class Factor:
     @cached_property
     def matrix(self) -> Any:
         """The whole of F, sparse, (domain.dim, rank)."""
-        sizes = [block.size for block in self.domain.all_blocks]
-        parts = [
-            part * sparse.eye_array(size) if np.ndim(part) == 0 else part
-            for part, size in zip(self.blocks, sizes, strict=True)
-        ]
-        return sparse.csr_array(sparse.block_diag(parts, format="csr"))
+        return sparse.csr_array(sparse.block_diag(self._matrices, format="csr"))
+
+    @cached_property
+    def _matrices(self) -> tuple[Any, ...]:
+        parts = zip(self.domain.all_blocks, self.blocks, strict=True)
+        return tuple(
+            part * sparse.eye_array(block.size) if isinstance(part, float) else _leverage.grid(part).matrix
+            for block, part in parts
+        )
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
         """New coordinates of each block."""
-        blocks = zip(self.domain.all_blocks, self.blocks, strict=True)
-        return tuple(block.size if np.ndim(part) == 0 else np.shape(part)[1] for block, part in blocks)
+        return tuple(matrix.shape[1] for matrix in self._matrices)
 
     @cached_property
     def mean_squares(self) -> FloatArray:
         """Mean squared length of the columns of each block of F, (m,)."""
-        return np.array([float(np.square(part).sum() / max(np.shape(part)[-1:], default=1)) for part in self.blocks])
+        return np.array([float(matrix.power(2).sum() / matrix.shape[1]) for matrix in self._matrices])
 
     @property
     def rank(self) -> int:
@@ -119,12 +133,16 @@ class Factor:
         """
         total = Fraction(0)
         for block, part in zip(self.domain.all_blocks, self.blocks, strict=True):
-            if np.ndim(part) == 0:
-                total += (Fraction(float(part)) * Fraction(block.l2)) ** 2
+            if isinstance(part, float):
+                total += (Fraction(part) * Fraction(block.l2)) ** 2
             else:
-                longest = max(sum(Fraction(x) ** 2 for x in row) for row in np.asarray(part).tolist())
-                total += longest * Fraction(block.rounded) ** 2
+                total += _leverage.grid(part).squared_length * Fraction(block.rounded) ** 2
         return _rounding.widen_up(math.sqrt(_rounding.float_up(total)))
+
+    @property
+    def stated(self) -> list[dict[str, Any]]:
+        """F as certificates have it, block by block."""
+        return [_leverage.stated(part) for part in self.blocks]
 
     def deviations(self, deviations: FloatArray) -> FloatArray:
         """Return the standard deviations of ``F v`` (..., dim) for uncorrelated v of those deviations (..., rank)."""
@@ -147,35 +165,14 @@ class Factor:
         return sparse.csr_array(self.matrix.T)
 
 
-def _root(d: int, covariance: FloatArray | None, share: float) -> FloatArray:
+def _root(d: int, covariance: FloatArray | None, share: float) -> Part:
     """Return F with ``F F^T`` the centered covariance, scaled to the largest variance `share`, on its grid."""
-    if d > LARGEST_BLOCK:
-        raise InvalidParameterError("blocks", d, f"must have at most {LARGEST_BLOCK} levels", "Group rare levels")
     if covariance is None:
-        root = _contrasts(d) * math.sqrt(share * d / (d - 1))
-    else:
-        centered = covariance - covariance.mean(0) - covariance.mean(1)[:, None] + covariance.mean()
-        values, vectors = eigh(centered / centered.diagonal().max())
-        kept = values > NEGLIGIBLE * values[-1]
-        root = vectors[:, kept] * np.sqrt(share * values[kept])
-    root = _on_grid(root, GRID_BITS)
-    root[-1] = 0.0
-    root[-1] = -root.sum(0)  # exact: multiples of one power of two
-    return root[:, root.any(0)] + 0.0
-
-
-def _contrasts(d: int) -> FloatArray:
-    """Return Helmert's orthonormal basis of the vectors of sum 0, (d, d - 1): roots and quotients only."""
-    m = np.arange(1.0, d)
-    basis = np.triu(np.ones((d, d - 1)))
-    basis[np.arange(1, d), np.arange(d - 1)] = -m
-    return basis / np.sqrt(m * (m + 1))
-
-
-def _on_grid(x: FloatArray, bits: int) -> FloatArray:
-    unit = 2.0 ** (math.ceil(math.log2(np.abs(x).max())) - bits)
-    return np.rint(x / unit) * unit
-
-
-def _column_sums(part: FloatArray) -> FloatArray:
-    return np.array([float(sum(map(Fraction, column))) for column in part.T.tolist()])
+        return Contrasts(d, share)
+    if d > LARGEST_BLOCK:
+        what = f"must have at most {LARGEST_BLOCK} vertices where their values depend on one another"
+        raise InvalidParameterError("blocks", d, what, "Use fewer knots or pairs of coarser columns")
+    centered = covariance - covariance.mean(0) - covariance.mean(1)[:, None] + covariance.mean()
+    values, vectors = eigh(centered / centered.diagonal().max())
+    kept = values > NEGLIGIBLE * values[-1]
+    return _leverage.balanced(vectors[:, kept] * np.sqrt(share * values[kept]))

@@ -191,6 +191,14 @@ class TypicalData:
         ridge: Any = np.asarray(l2)[..., None]
         return self._excess(self.variances(deviations) / np.square(self.curvature + ridge))
 
+    def noise_costs(self, l2: float) -> FloatArray:
+        """Return what a unit of variance of every parameter of a block adds to `gradient_noise`, (m,)."""
+        each = self._weight / np.square(self.curvature + l2)
+        among = np.array([each[self.block == index].sum() for index in range(len(self.size))])
+        for kind, shares in ((NUMERIC, self.numeric), (MEAN, self.mean)):
+            among += each[self.block == kind].sum() * shares
+        return among / 2
+
     def projection_bias(self, blocks: Sequence[int], columns: int) -> float:
         """Expected excess of the best fit when all columns of `blocks` are projected to `columns` random directions.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, final
 
 import numpy as np
@@ -39,7 +39,8 @@ class LinearModelObjective(Objective):
     targets: AnyArray  #: (n,), moved into the loss's declared targets, whatever they hold
     l2: float  #: ridge weight, at least 0: the strong convexity constant
     linear: FloatArray | None = None  #: (dim,): coefficients of a linear term (objective perturbation)
-    factor: Factor | None = None  #: new coordinates: `w` is then (n_outputs, factor.rank), and the model is ``F w``
+    #: New coordinates: `w` is then (n_outputs, factor.rank), and the model is ``F w``.
+    factor: Factor | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, at_least=0.0)

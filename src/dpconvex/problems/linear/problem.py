@@ -129,7 +129,7 @@ class LinearModelProblem(Problem):
         """
         if self.tilt:
             return TiltedRisk(self.loss, records, targets, l2, linear, tilt=self.tilt)
-        return RegularizedRisk(self.loss, records, targets, l2, linear, self.factor, self.weights(groups))
+        return RegularizedRisk(self.loss, records, targets, l2, linear, self.weights(groups), factor=self.factor)
 
     def weights(self, groups: UserGroups | None) -> FloatArray | None:
         """Return the records' weights (n_records,), a user's of sum at most ``1/n``; None for ``1/n`` each."""
@@ -304,6 +304,7 @@ class LinearModelProblem(Problem):
             **({"tilt": self.tilt} if self.tilt else {}),
             **({"users": self.n, "records_per_user": self.records_per_user} if self.grouped else {}),
             **({"attack_radius": self.attack_radius, "attack_norm": self.attack_norm} if self.attack_radius else {}),
+            **({} if self.factor is None else {"factor": self.factor.stated}),
             "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in self.domain.blocks],
         }
 

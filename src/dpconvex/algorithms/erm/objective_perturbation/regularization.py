@@ -1,0 +1,253 @@
+"""Regularization of objective perturbation: what curvature leaves of a budget, and the ridge of the least error.
+
+Rules and formulas are those of the docs, Objective perturbation (1.2) to (1.4) and (3.1) to (3.4). Privacy rests on
+`pure_share` and `calibrate_gaussian` alone, which price with directed rounding; the rest is search in plain floats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from dpconvex import _rounding
+from dpconvex._types import FloatArray
+from dpconvex.algorithms.erm.objective_perturbation.plan import LONGEST, output_part
+from dpconvex.losses import CurvatureLaw, LinearModelLoss
+from dpconvex.privacy import GaussianObjectivePerturbation
+from dpconvex.privacy.events.objective import determinant_cost, logistic_epsilon, logistic_line
+from dpconvex.privacy.profiles import smallest
+from dpconvex.problems import LinearModelProblem
+
+MARGIN = 1 + 1e-9
+"""Regularization is put this far above a floor, so that rounding cannot fall below it."""
+OUTPUT_RATIO = 0.05
+"""Of Gaussian noise: rho in units of ``A X_2 / sigma``. The output noise then takes an eighth of a percent of sigma."""
+POINTS = 40
+"""Regularizations of the grid on which the best one is looked for."""
+SLOPES = np.linspace(0.0, 1.0, 129)
+"""Shares of the largest slope at which estimates look for the costliest."""
+LARGEST = 20.0
+"""An epsilon from which on `tau` may not grow further: what it gains is below what doubles resolve."""
+
+
+class NoiseShare(NamedTuple):
+    """How a pure budget is spent at a given `tau`: what the noise may spend, and the event that certifies it.
+
+    `epsilon` is rounded down; 0 or less: infeasible. `rule`, `curvature` and `rank` are the event's.
+    """
+
+    epsilon: float
+    rule: str
+    curvature: float
+    rank: int = 1
+
+
+def pure_share(
+    loss: LinearModelLoss, frobenius: bool, tau: float, budget: float, rank: int | None = None
+) -> NoiseShare:
+    """Return the largest noise share within a pure `budget`, the epsilon of the exact minimizer; `tau` is rounded up.
+
+    `frobenius` says whether the noise is in the l2 norm of the flat parameters, for which more losses have free
+    curvature; `rank` is that of a unit's Hessian, where units are users (None: that of a record).
+    """
+    q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
+    if q is not None and 2 * q * tau * MARGIN**0.5 <= budget:  # Theorem 2: curvature costs nothing
+        return NoiseShare(budget, "free", q)
+    rank = loss.curvature_rank if rank is None else rank
+    if loss.curvature_law == CurvatureLaw.LOGISTIC:
+        return NoiseShare(_logistic_share(tau, budget, loss.slope_bound, rank), "logistic", loss.slope_bound, rank)
+    trace = loss.curvature_trace  # Theorem 1
+    left = _rounding.difference_down(budget, determinant_cost(trace, rank, tau))
+    return NoiseShare(left, "determinant", trace, rank)
+
+
+def _logistic_share(tau: float, budget: float, cap: float, rank: int) -> float:
+    """Return the largest noise share by (1.4): the curvature is a(1 - a) at every slope a below the cap."""
+
+    def fits(epsilon: float) -> bool:
+        # Also for the two floats below: the scale is rounded, and (1.4) in floats rises to within rounding only.
+        below = math.nextafter(epsilon, 0.0)
+        tried = (epsilon, below, math.nextafter(below, 0.0))
+        return all(logistic_epsilon(Fraction(x), tau, cap, rank) <= Fraction(budget) for x in tried)
+
+    at_cap = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), rank, tau)
+    high = _rounding.difference_down(budget, at_cap)
+    if high <= 0 or fits(high):  # where the sum of noise and curvature is largest at the cap
+        return high
+    high = min(high, _logistic_estimate(tau, budget, cap, rank))
+    low = high * (1 - 1e-3)  # the grid's error is of second order
+    if high <= 0 or not fits(low):
+        low = 0.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _logistic_estimate(tau: float, budget: float, cap: float, rank: int) -> float:
+    """Return `_logistic_share` in plain floats, a little above it: the least of what the slopes of a grid leave."""
+    bend = tau / rank * cap * (1 - cap)
+    at_cap = budget - rank * math.log1p(bend)
+    if at_cap * (1 + bend) >= 2 * cap * tau * (2 * cap - 1):
+        return at_cap
+    left = budget - rank * np.log1p(tau / rank * cap * SLOPES * (1 - cap * SLOPES))
+    return float(np.min(left / (0.5 + SLOPES / 2)))
+
+
+def user_rank(problem: LinearModelProblem) -> int | None:
+    """Return the rank of a user's Hessian, who may have any number of records; None where units are records."""
+    return problem.dim if problem.grouped else None
+
+
+def planned_error(
+    problem: LinearModelProblem, deviations: FloatArray, output: Callable[[Any], Any]
+) -> Callable[[Any, Any], Any]:
+    """Return what the regularization keeps small, of `l2` and the noise ``b``: the expected error, or bound (5.1).
+
+    Both may be arrays of shape (k,). The bound is for users, whose plans rank by it. `deviations` (dim,) are those of
+    ``b`` in the unit of the noise. `output` gives, for noise in that unit, the output noise's deviation in each
+    coordinate over the solver radius. The radius is counted as the smallest that rounding allows: where it is larger,
+    it is planned not to matter.
+    """
+    n, typical, length = problem.n, problem.typical, float(np.linalg.norm(deviations))
+    certifiable = np.frompyfunc(problem.certifiable_radius, 2, 1)
+
+    def mask(l2: Any, noise: Any) -> Any:
+        return output(noise) * certifiable(l2, LONGEST * length * noise / n)
+
+    def bound(l2: Any, noise: Any) -> Any:
+        hidden = output_part(problem, l2, problem.dim * mask(l2, noise) ** 2)
+        return l2 * problem.radius**2 / 2 + (length * noise / n) ** 2 / (2 * l2) + hidden
+
+    if typical is None or problem.grouped:
+        return bound
+    unit_noise = typical.released_noise(np.ones(problem.dim))
+
+    def expected(l2: Any, noise: Any) -> Any:
+        kept = typical.shrinkage(l2) + typical.gradient_noise(l2, np.multiply.outer(noise / n, deviations))
+        return kept + unit_noise * mask(l2, noise) ** 2
+
+    return expected
+
+
+def pure_regularization(
+    problem: LinearModelProblem, frobenius: bool, deviations: FloatArray, budget: float, output: Callable[[Any], Any]
+) -> tuple[float, NoiseShare]:
+    """Minimize the planned error over the regularization, with the noise share that each value leaves.
+
+    (5.2), where the bound (5.1) has its minimum if curvature is free, is one of the values tried. `deviations` are those of ``b`` (dim,)
+    at ``epsilon_1 = 1``; `output` as in `planned_error`.
+    """
+    loss, unit_tau, error = problem.loss, problem.tau(1.0), planned_error(problem, deviations, output)
+    q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
+    rank = user_rank(problem) or loss.curvature_rank
+
+    def noise(l2: float) -> float:
+        tau = unit_tau / l2  # what `pure_share` leaves, in plain floats
+        if q is not None and 2 * q * tau <= budget:
+            left = budget
+        elif loss.curvature_law == CurvatureLaw.LOGISTIC:
+            left = _logistic_estimate(tau, budget, loss.slope_bound, rank)
+        else:
+            left = budget - rank * math.log1p(loss.curvature_trace * tau / rank)
+        return 1 / left if left > 0 else math.inf
+
+    ideal = float(np.linalg.norm(deviations)) / (budget * problem.n * problem.radius)  # (5.2)
+    floor = unit_tau * 2 * q / budget * MARGIN if q is not None else ideal
+    lowest = smallest_l2(problem, budget)
+    best = least_error(error, noise, lowest, 1e3 * max(ideal, floor, lowest), ideal, floor)
+    return best, pure_share(loss, frobenius, problem.tau(best), budget, user_rank(problem))
+
+
+def gaussian_regularization(
+    problem: LinearModelProblem, gradient_bound: float, deviations: FloatArray, epsilon: float, delta: float
+) -> tuple[float, GaussianObjectivePerturbation]:
+    """Return the regularization, and the event of the smallest Gaussian ``b`` that it allows, with ``rho = 0``.
+
+    `deviations` are those of ``b`` (dim,) at ``sigma = 1``.
+    """
+    unit_tau, (rule, curvature) = problem.tau(1.0), gaussian_rule(problem.loss)
+    error = planned_error(problem, deviations, lambda noise: 2 * noise / (OUTPUT_RATIO * gradient_bound))
+
+    def sigma(l2: float) -> float:
+        # Infinite where curvature takes too much, else the leading term: about inverse to what curvature leaves.
+        charge = curvature_charge(problem.loss, unit_tau / l2)
+        return math.inf if max(charge) > epsilon / 2 else flat / (1 - charge[0] / epsilon)
+
+    flat = calibrate_gaussian(gradient_bound, 0.0, 1e-12, rule, curvature, epsilon, delta).sigma
+    ideal = flat * float(np.linalg.norm(deviations)) / (problem.n * problem.radius)
+    lowest = smallest_l2(problem, epsilon)
+    floor = (2 * curvature * unit_tau / epsilon * MARGIN,) if rule.endswith("_sc") else ()
+    best = least_error(error, sigma, lowest, 1e3 * max(ideal, lowest), ideal, *floor)
+    return best, calibrate_gaussian(gradient_bound, 0.0, problem.tau(best), rule, curvature, epsilon, delta)
+
+
+def smallest_l2(problem: LinearModelProblem, epsilon: float) -> float:
+    """Return the `l2` at which curvature alone costs `epsilon`: ``r log(1 + t tau / r) = epsilon`` solved for it."""
+    rank = user_rank(problem) or problem.loss.curvature_rank
+    return problem.tau(1.0) * problem.loss.curvature_trace / (rank * math.expm1(min(epsilon / rank, LARGEST)))
+
+
+def gaussian_rule(loss: LinearModelLoss) -> tuple[str, float]:
+    """Return which of (3.1), (3.2), (3.4) or, for several outputs, the softmax formula applies, and its curvature."""
+    if loss.n_outputs > 1:
+        return "softmax", float(loss.n_outputs)
+    side = "one_sided" if loss.sides == 1 else "two_sided"
+    if loss.self_concordance is not None:
+        return f"{side}_sc", loss.self_concordance
+    if loss.curvature_law == CurvatureLaw.LOGISTIC:
+        return "logistic", loss.slope_bound
+    return side, loss.curvature_bound
+
+
+def curvature_charge(loss: LinearModelLoss, tau: float) -> tuple[float, float]:
+    """Return what curvature takes of a Gaussian budget at the steepest slope and at slope 0, with a line between."""
+    rule, curvature = gaussian_rule(loss)
+    if rule == "logistic":
+        return logistic_line(curvature, tau)
+    if rule.endswith("_sc"):
+        return 0.0, curvature * tau
+    cost = determinant_cost(loss.curvature_trace, loss.curvature_rank, tau)
+    return cost, cost
+
+
+def calibrate_gaussian(
+    gradient_bound: float, rho: float, tau: float, rule: str, curvature: float, epsilon: float, delta: float
+) -> GaussianObjectivePerturbation:
+    """Return the event of the smallest sigma whose profile, evaluated there, is at most `delta` at `epsilon`."""
+
+    def event(sigma: float) -> GaussianObjectivePerturbation:
+        return GaussianObjectivePerturbation(gradient_bound, sigma, rho, tau, rule, curvature)
+
+    return event(smallest(lambda sigma: event(sigma).delta(epsilon) <= delta, gradient_bound / epsilon))
+
+
+def least_error(
+    error: Callable[[Any, Any], Any], noise: Callable[[float], float], low: float, high: float, *others: float
+) -> float:
+    """Return the regularization of the smallest error in [low, high], or one of `others` if it does better.
+
+    A logarithmic grid, then a bounded search around its best point. `error` is as from `planned_error`; `noise` of the
+    regularization is infinite where curvature takes too much.
+    """
+
+    def cost(l2: float) -> float:
+        size = noise(l2)
+        return float(error(l2, size)) if size < math.inf else math.inf
+
+    grid = np.geomspace(low, high, POINTS)
+    noises = np.array([noise(l2) for l2 in grid.tolist()])
+    feasible, costs = noises < math.inf, np.full(POINTS, math.inf)
+    costs[feasible] = error(grid[feasible], noises[feasible])
+    k = int(np.argmin(costs))
+    # The search subtracts values, so an infeasible point is very bad rather than infinite.
+    left, right = np.log(grid[max(k - 1, 0)]), np.log(grid[min(k + 1, POINTS - 1)])
+    found: Any = minimize_scalar(lambda t: min(cost(math.exp(t)), 1e300), bounds=(left, right), method="bounded")
+    return min((float(grid[k]), math.exp(float(found.x)), *others), key=cost)

@@ -1,0 +1,92 @@
+"""Laws of noise vectors, as functions of uniform numbers; those of independent normal numbers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from dpconvex._types import FloatArray
+
+
+class NoiseLaw(ABC):
+    """The law of a random vector of length `dim`, exactly sampled, in which a release is hidden."""
+
+    name: str
+    dim: int
+
+    @property
+    @abstractmethod
+    def coordinate_variances(self) -> FloatArray:
+        """Variances of the coordinates of a sample, shape (dim,)."""
+
+    @property
+    def contrast_variances(self) -> FloatArray:
+        """Variance of ``<u, b>`` for unit vectors u that sum to 0 over centered blocks, by coordinate, (dim,).
+
+        Contrasts of one block have equal variances, and those of different coordinates and blocks are uncorrelated.
+        """
+        return self.coordinate_variances
+
+    @property
+    def energy(self) -> float:
+        """Expected squared Euclidean length of a sample."""
+        return float(self.coordinate_variances.sum())
+
+    @property
+    @abstractmethod
+    def uniforms(self) -> int:
+        """How many independent uniform numbers `transform` takes."""
+
+    @abstractmethod
+    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
+        """Return one sample as a function of uniform numbers of (0, 1), as balls (`dpconvex.randomness.real`)."""
+
+
+@final
+@dataclass(frozen=True)
+class StandardNormals:
+    """Independent standard normal numbers, at least one, by Box and Muller."""
+
+    dim: int
+
+    @property
+    def uniforms(self) -> int:
+        """Two for every pair."""
+        return self.dim + self.dim % 2
+
+    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
+        """``sqrt(-2 log u) (cos 2 pi v, sin 2 pi v)`` for every pair, the last one cut if `dim` is odd."""
+        out: list[Any] = []
+        for u, v in zip(uniforms[::2], uniforms[1::2], strict=True):
+            length, (sine, cosine) = (-2 * u.log()).sqrt(), (2 * v).sin_cos_pi()
+            out += (length * cosine, length * sine)
+        return out[: self.dim]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class IndependentNormals(NoiseLaw):
+    """Independent normal coordinates of the given standard deviations, (dim,)."""
+
+    deviations: FloatArray
+    name: ClassVar[str] = "gaussian"  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @property
+    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return len(self.deviations)
+
+    @property
+    def coordinate_variances(self) -> FloatArray:
+        return np.square(self.deviations)
+
+    @property
+    def uniforms(self) -> int:
+        return StandardNormals(self.dim).uniforms
+
+    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
+        normals = StandardNormals(self.dim).transform(uniforms)
+        return [z * deviation for z, deviation in zip(normals, self.deviations.tolist(), strict=True)]
