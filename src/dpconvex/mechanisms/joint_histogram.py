@@ -2,9 +2,9 @@ r"""Histograms of several columns in one release: pure epsilon, at the same nois
 
 Guarantee
     Epsilon-DP for neighbors that replace one record, for columns whose cells are public, when every record is counted in
-    exactly one cell of *every* column.
+    exactly one cell of *every* column; or one user, each of whom has weights that add up to exactly 1 in every column.
 Lemma
-    Lemma F of the docs, Additive models, section 5. A record's cells are a point of a product of simplices; replacing it
+    Lemma F of the docs, Private ranges. A record's cells are a point of a product of simplices; replacing it
     changes block j of the counts by ``e_k - e_l``, of length at most 2 in the quotient norm ``||.||_c``, in which the
     sum of a block, the public number of records, has length 0. So the grouped norm of the change is at most ``2 X_K``.
     Released is ``counts_j + b_j - mean(b_j)``, b of density ``exp(-epsilon ||b||_K / (2 X_K))``. It is the real sum,
@@ -27,11 +27,11 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms.base import Mechanism, check_shape
-from dpconvex.privacy import NormExponentialNoise, Sensitivity
+from dpconvex.privacy import NormExponentialNoise, Sensitivity, Unit
 from dpconvex.problems import Block, DataDomain
 from dpconvex.randomness import BitSource, exact, real
 
-LEMMA = "a replaced record moves one unit of count between two cells of each column (docs, Additive models, Lemma F)"
+LEMMA = "a replaced unit moves a weight of 1, in all, between cells of each column (docs, Private ranges, Lemma F)"
 
 
 @final
@@ -41,6 +41,7 @@ class JointHistogram(Mechanism[FloatArray]):
 
     cells: tuple[int, ...]  #: number of public cells of each column, at least 2
     epsilon: float  #: positive, for all columns together
+    unit: Unit = Unit.RECORD  #: what is replaced
     name: ClassVar[str] = "joint histogram, norm-exponential noise"
 
     def __post_init__(self) -> None:
@@ -48,6 +49,11 @@ class JointHistogram(Mechanism[FloatArray]):
             raise InvalidParameterError("cells", self.cells, "must be one number of cells, at least 2, for each column")
         _validate.real("epsilon", self.epsilon, above=0.0)
         _ = self.step
+
+    @property
+    def dim(self) -> int:
+        """Cells of all columns."""
+        return sum(self.cells)
 
     @cached_property
     def domain(self) -> DataDomain:
@@ -66,7 +72,7 @@ class JointHistogram(Mechanism[FloatArray]):
     @cached_property
     def sensitivity(self) -> Sensitivity:
         """``2 X_K``, the largest length of the change."""
-        return Sensitivity(_rounding.product_up(2.0, _rounding.sum_up(self.norm.weights.tolist())), "grouped", LEMMA)
+        return Sensitivity(_rounding.product_up(2.0, _rounding.sum_up(self.norm.weights.tolist())), "grouped", LEMMA, unit=self.unit)
 
     @cached_property
     def scale(self) -> float:
@@ -97,7 +103,7 @@ class JointHistogram(Mechanism[FloatArray]):
         return self.scale * real.simulate(self.norm, size, generator)
 
     def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
-        check_shape(value, self.norm.dim)
+        check_shape(value, self.dim)
         return real.add_noise(np.nan_to_num(value), self.norm, self.scale, self.step, source)
 
     @classmethod

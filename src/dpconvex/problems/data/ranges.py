@@ -1,0 +1,160 @@
+r"""Ranges of numbers: what maps a column to [-1/2, 1/2], and the public cells in which ranges are looked for.
+
+Every double has a cell: powers of two (octaves) of either sign, one cell around 0, two end cells, one for what is
+missing. So a range may be read off released counts of the cells, and then belongs to nobody (docs, Private ranges).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidParameterError
+
+Transform = Literal["none", "log1p", "log"]
+TRANSFORMS = ("none", "log1p", "log")
+
+LOWEST, HIGHEST = -30, 40
+"""Exponents of the first octave, and of the end cell: smaller sizes count as 0, larger ones as of the end cell."""
+END = HIGHEST - LOWEST + 1
+"""Level of the end cells; that of 0 is 0, those of octaves lie between."""
+MISSING = 2 * END + 1
+CELLS = MISSING + 1
+
+SLACK = 1.5
+"""Deviations beyond those that the largest of all cells' noises has."""
+HEAVY = 4
+"""Octaves from the median's to the last, above which a column is put on a logarithmic scale."""
+SPARE, ZEROS = 3, 17
+"""On that scale: octaves to spare at the ends, and the last exponent of a column in which nothing but 0 stands out."""
+FINE = 4
+"""Octaves below the median's at which the logarithmic scale turns linear."""
+
+
+@final
+@dataclass(frozen=True)
+class NumberRange:
+    """A range in a column's own unit and an increasing map: values are clipped, mapped and scaled to [-1/2, 1/2].
+
+    ``"log1p"`` is ``log(1 + v)``; ``"log"`` is ``sign(v) log(1 + |v|/unit)``, for either sign. Missing values become
+    0; infinities an end.
+    """
+
+    lower: float
+    upper: float
+    transform: Transform = "none"
+    unit: float = 1.0
+
+    def __post_init__(self) -> None:
+        _validate.choice("transform", self.transform, TRANSFORMS)
+        low = _validate.real("lower", self.lower)
+        high = _validate.real("upper", self.upper, above=low, remedy="Give a range wider than one value")
+        if not math.isfinite(high - low):
+            raise InvalidParameterError("upper", high, "must leave a finite width upper - lower")
+        if self.transform == "log1p":
+            _validate.real("lower", low, above=-1.0, remedy='Use transform = "none", or shift the column')
+        _validate.real("unit", self.unit, above=0.0)
+        if self.unit != 1 and self.transform != "log":
+            raise InvalidParameterError("unit", self.unit, 'is for transform = "log"', "Leave it out")
+        first, last = self.ends
+        if not (math.isfinite(last - first) and first < last):
+            raise InvalidParameterError("upper", high, "must exceed lower after the transform")
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The two ends after the transform."""
+        if self.transform == "log1p":
+            return math.log1p(self.lower), math.log1p(self.upper)
+        if self.transform == "log":
+            low, high = (math.copysign(math.log1p(abs(end) / self.unit), end) for end in (self.lower, self.upper))
+            return low, high
+        return self.lower, self.upper
+
+    def encode(self, values: AnyArray) -> FloatArray:
+        """Return a copy (n,) of numbers in [-1/2, 1/2]."""
+        with np.errstate(all="ignore"):
+            values = np.clip(np.asarray(values, dtype=np.float64), self.lower, self.upper)
+            if self.transform == "log1p":
+                np.log1p(values, out=values)
+            if self.transform == "log":
+                np.copysign(np.log1p(np.abs(values) / self.unit), values, out=values)
+            first, last = self.ends
+            values -= first / 2 + last / 2
+            values /= last - first
+        np.clip(values, -0.5, 0.5, out=values)  # rounding above must not leave the bound
+        return np.nan_to_num(values, copy=False, nan=0.0)
+
+    @property
+    def fields(self) -> tuple[float, float, str, float]:
+        """What `NumberRange` is built from."""
+        return self.lower, self.upper, self.transform, self.unit
+
+
+def cells(values: AnyArray) -> NDArray[np.int64]:
+    """Return the cell of every number, (n,): whatever it is, each has exactly one."""
+    with np.errstate(all="ignore"):
+        values = np.asarray(values, dtype=np.float64)
+    exponents = np.frexp(values)[1].astype(np.int64) - 1
+    levels = np.where(np.isinf(values), END, np.clip(exponents - LOWEST + 1, 0, END))
+    levels[values == 0] = 0
+    return np.where(np.isnan(values), MISSING, END + np.where(values < 0, -levels, levels))
+
+
+def find(counts: FloatArray, deviation: float, linear: bool) -> NumberRange:
+    """Return the range that released counts (CELLS,) speak for; finite and of positive length whatever they are.
+
+    A cell stands out if its count is more than noise of this standard deviation would put into any cell; if none does,
+    the largest ones do. From the first that stands out to the last, with a neighbor towards 0. Unless `linear`, the
+    scale is logarithmic where 0 stands out or the largest sizes are many times the median one.
+    """
+    stands = counts > (math.sqrt(2 * math.log(CELLS)) + SLACK) * deviation
+    if not stands.any():
+        stands = counts >= max(counts.max() / 2, np.finfo(np.float64).tiny)
+    levels = np.flatnonzero(stands[:MISSING]) - END
+    if len(levels) == 0:
+        return NumberRange(0.0, 1.0)
+    first, last = int(levels[0]), int(levels[-1])
+    sizes = np.abs(levels)
+    used = sizes > 0
+    if not linear and not used.any():
+        return NumberRange(-_upper(0), 2.0**ZEROS, "log", 1.0)
+    median = _median(sizes[used], counts[levels[used] + END]) if used.any() else 0
+    if linear or not ((levels == 0).any() or max(sizes) - median > HEAVY):
+        return NumberRange(_start(first), -_start(-last))
+    unit = max(math.ldexp(1.0, median + LOWEST - 1 - FINE), math.ldexp(1.0, LOWEST))
+    spare = SPARE if max(sizes) - median > HEAVY else 0
+    wider = [min(abs(end) + spare, END) for end in (first, last)]
+    low = -_upper(wider[0]) if first < 0 else _start(max(first - spare, 0))
+    high = _upper(wider[1]) if last > 0 else -_start(max(-last - spare, 0))
+    return NumberRange(low, high, "log", unit)
+
+
+def released(found: NumberRange) -> bool:
+    """Return whether a range is one of those that `find` can return: its ends are 0, 1 or powers of two."""
+    powers = all(end == 0 or math.frexp(abs(end))[0] == 0.5 for end in (found.lower, found.upper, found.unit))
+    return powers and max(abs(found.lower), abs(found.upper)) <= _upper(END)
+
+
+def _upper(level: int) -> float:
+    """Return the largest size of a level."""
+    return math.ldexp(1.0, level + LOWEST)
+
+
+def _start(level: int) -> float:
+    """Return where a range begins whose first cell has this signed level: one octave nearer to 0 if it is positive."""
+    if level > 1:
+        return math.ldexp(1.0, level + LOWEST - 2)
+    return 0.0 if level == 1 else -_upper(-level)
+
+
+def _median(levels: NDArray[np.int64], weights: FloatArray) -> int:
+    """Return the weighted median of levels; weights are those of cells that stand out, so positive."""
+    order = np.argsort(levels, kind="stable")
+    total = np.cumsum(weights[order])
+    return int(levels[order][np.searchsorted(total, total[-1] / 2)])
