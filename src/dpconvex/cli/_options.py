@@ -78,6 +78,12 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "With --heavy-tailed: let the bound hold but for this probability, in (0, 1/2). Default: in expectation.",
     ),
     "delta": (Delta, 0.0),
+    "ranges": _option(
+        str,
+        "declared",
+        "declared: by the schema. private: the fit finds the ranges of all numeric columns, and of a numeric target, "
+        'privately; those in the schema are ignored. A schema may also mix both (range = "private").',
+    ),
     "algorithm": _option(
         str,
         "auto",
@@ -158,7 +164,11 @@ def build(
     from dpconvex.estimators import PrivateLinearRegressor
 
     model, kind = model_kind(options["model"], schema)
-    shared = {name: value for name, value in options.items() if name not in ("model", *OWN)}
+    shared = {name: value for name, value in options.items() if name not in ("model", "ranges", *OWN)}
+    if _validate.choice("ranges", options["ranges"], ("declared", "private")) == "private":
+        if schema is None:
+            raise InvalidParameterError("ranges", "private", "needs a schema", "Give --schema")
+        schema = schema.without_ranges()
     estimator = kind(epsilon, schema=schema, feature_norm=feature_norm, random_state=seed, **shared)
     if schema is None and isinstance(estimator, PrivateLinearRegressor):
         estimator.target_bounds = (0.0, 1.0)  # plans are made in units of the target's range, so any range will do

@@ -2,7 +2,14 @@
 
 from dpconvex._files import write_atomically
 from dpconvex.data.bundled import adult_schema, load_adult, load_cities
-from dpconvex.data.columns import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget
+from dpconvex.data.columns import (
+    CategoricalColumn,
+    ClassTarget,
+    NumericColumn,
+    NumericTarget,
+    UnrangedColumn,
+    UnrangedTarget,
+)
 from dpconvex.data.draft import draft_schema
 from dpconvex.data.read import check_table, read_header, read_table
 from dpconvex.data.schema import Schema
@@ -15,6 +22,8 @@ __all__ = [
     "NumericTarget",
     "Schema",
     "TableCells",
+    "UnrangedColumn",
+    "UnrangedTarget",
     "adult_schema",
     "check_table",
     "draft_schema",

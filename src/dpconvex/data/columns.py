@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
@@ -14,7 +13,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data.frames import codes, duplicates, numbers
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems import Block
+from dpconvex.problems import Block, NumberRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,13 +52,8 @@ def texts(name: str, values: Any, at_least: int) -> tuple[str, ...]:
     return found
 
 
-def interval(lower: Any, upper: Any) -> tuple[float, float]:
-    """Return the two ends as floats, ``lower < upper`` with a finite width, or raise `InvalidParameterError`."""
-    low = _validate.real("lower", lower)
-    high = _validate.real("upper", upper, above=low, remedy="Give a range wider than one value")
-    if not math.isfinite(high - low):
-        raise InvalidParameterError("upper", upper, "must leave a finite width upper - lower")
-    return low, high
+PRIVATE = "private"
+"""What stands for a range that a fit is to find."""
 
 
 class Described(ABC):
@@ -69,6 +63,8 @@ class Described(ABC):
 
     numeric: ClassVar[bool]
     """Whether cells are read as numbers (else as text)."""
+    ranged: ClassVar[bool] = True
+    """Whether its public values are declared; else a private fit finds their range."""
 
     @abstractmethod
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
@@ -111,8 +107,11 @@ class NumericColumn(AbstractColumn):
         The column's name in the table.
     lower, upper : float
         Public range in the column's own unit, ``lower < upper``; from documentation or meaning, never from the data.
-    transform : {"none", "log1p"}
-        Public increasing map applied before scaling; ``"log1p"`` suits heavy right tails and needs ``lower > -1``.
+    transform : {"none", "log1p", "log"}
+        Public increasing map applied before scaling; ``"log1p"`` suits heavy right tails and needs ``lower > -1``;
+        ``"log"`` is ``sign(v) log(1 + |v|/unit)``, for tails on either side.
+    unit : float
+        Size at which ``"log"`` turns from linear to logarithmic, positive.
 
     Raises
     ------
@@ -128,19 +127,14 @@ class NumericColumn(AbstractColumn):
     name: str
     lower: float
     upper: float
-    transform: Literal["none", "log1p"] = "none"
+    transform: Literal["none", "log1p", "log"] = "none"
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
         nonempty("name", self.name)
-        low, high = interval(self.lower, self.upper)
-        object.__setattr__(self, "lower", low)
-        object.__setattr__(self, "upper", high)
-        _validate.choice("transform", self.transform, ("none", "log1p"))
-        if self.transform == "log1p":
-            _validate.real("lower", low, above=-1.0, remedy='Use transform = "none", or shift the column')
-        first, last = self._ends
-        if not first < last:
-            raise InvalidParameterError("upper", high, "must exceed lower after the transform")
+        checked = self.range
+        for name in ("lower", "upper", "unit"):
+            object.__setattr__(self, name, float(getattr(checked, name)))
 
     numeric: ClassVar[bool] = True
 
@@ -153,31 +147,82 @@ class NumericColumn(AbstractColumn):
         return (self.name,)
 
     def encode_into(self, series: Series, out: FloatArray) -> None:
-        values = np.clip(numbers(series), self.lower, self.upper)
-        if self.transform == "log1p":
-            np.log1p(values, out=values)
-        first, last = self._ends
-        values -= first / 2 + last / 2
-        values /= last - first
-        np.clip(values, -0.5, 0.5, out=values)  # rounding above must not leave the bound
-        np.nan_to_num(values, copy=False, nan=0.0)
-        out[:, 0] = values
+        out[:, 0] = self.range.encode(numbers(series))
+
+    @property
+    def range(self) -> NumberRange:
+        """The range, and how it is mapped to [-1/2, 1/2]."""
+        return NumberRange(self.lower, self.upper, self.transform, self.unit)
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform, or with the given edges; missing values take the middle bin."""
+        if isinstance(bins, int) and self.transform == "log":
+            first, last = self.range.ends
+            inner = np.linspace(first, last, bins + 1)[1:-1]
+            edges = np.copysign(np.expm1(np.abs(inner)) * self.unit, inner)
+            return NumberCells(self.name, (self.lower, *map(float, edges), self.upper))
         if isinstance(bins, int):
             return NumberCells.equal(self.name, self.lower, self.upper, bins, self.transform == "log1p")
         return NumberCells(self.name, tuple(bins))
 
     def to_dict(self) -> dict[str, Any]:
         table: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
-        return table | ({"transform": self.transform} if self.transform != "none" else {})
+        table |= {"transform": self.transform} if self.transform != "none" else {}
+        return table | ({"unit": self.unit} if self.unit != 1 else {})
+
+
+@final
+@dataclass(frozen=True)
+class UnrangedColumn(AbstractColumn):
+    """A numeric column whose range is not public: a private fit finds one, and pays for it (docs, Private ranges).
+
+    Only models that say so take it. Missing values count as the middle of the range.
+
+    Parameters
+    ----------
+    name : str
+        The column's name in the table.
+    transform : {"auto", "none"}
+        ``"auto"``: a logarithmic scale where the released histogram has heavy tails or a spike at 0. ``"none"``: never.
+    """
+
+    name: str
+    transform: Literal["auto", "none"] = "auto"
+    numeric: ClassVar[bool] = True
+    ranged: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        nonempty("name", self.name)
+        _validate.choice("transform", self.transform, ("auto", "none"))
 
     @property
-    def _ends(self) -> tuple[float, float]:
-        if self.transform == "log1p":
-            return math.log1p(self.lower), math.log1p(self.upper)
-        return self.lower, self.upper
+    def block(self) -> Block:
+        """Once a range is found, as `NumericColumn`."""
+        return Block(1, "linf", 0.5, self.name)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def encode_into(self, series: Series, out: FloatArray) -> None:
+        """Write the numbers as they are."""
+        out[:, 0] = numbers(series)
+
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        raise undeclared(self.name)
+
+    def with_range(self, found: NumberRange) -> NumericColumn:
+        """Return the column with a range that was released."""
+        return NumericColumn(self.name, found.lower, found.upper, found.transform, found.unit)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"range": PRIVATE} | ({"transform": self.transform} if self.transform != "auto" else {})
+
+
+def undeclared(name: str) -> InvalidParameterError:
+    """Return the error for what needs a declared range of a column that has none."""
+    remedy = "Give lower and upper, or use a linear model, which finds ranges privately"
+    return InvalidParameterError("range", PRIVATE, f"of column {name!r} must be declared here", remedy)
 
 
 @final
@@ -334,9 +379,9 @@ class NumericTarget(AbstractTarget):
 
     def __post_init__(self) -> None:
         nonempty("name", self.name)
-        low, high = interval(self.lower, self.upper)
-        object.__setattr__(self, "lower", low)
-        object.__setattr__(self, "upper", high)
+        checked = NumberRange(self.lower, self.upper)
+        object.__setattr__(self, "lower", float(checked.lower))
+        object.__setattr__(self, "upper", float(checked.upper))
 
     numeric: ClassVar[bool] = True
 
@@ -356,3 +401,30 @@ class NumericTarget(AbstractTarget):
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "lower": self.lower, "upper": self.upper}
+
+
+@final
+@dataclass(frozen=True)
+class UnrangedTarget(AbstractTarget):
+    """A numeric target whose range is not public: a private fit finds one, and pays for it (docs, Private ranges)."""
+
+    name: str
+    numeric: ClassVar[bool] = True
+    ranged: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        nonempty("name", self.name)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ()
+
+    def encode(self, series: Series) -> AnyArray:
+        """Return the numbers as they are."""
+        return numbers(series)
+
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        raise undeclared(self.name)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "range": PRIVATE}

@@ -20,6 +20,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan, begin
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.erm.registry import check, expected_of_first, plans
+from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
@@ -28,7 +29,7 @@ from dpconvex.estimators._features import FeatureMap, feature_map, fitted_column
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
-from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems import DataDomain, LinearModelProblem, NumberRange, UserGroups
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")
@@ -94,6 +95,8 @@ class FittedModel(PrivateEstimator, ABC):
     status_: str
     schema: Schema | None
     feature_bounds: Any
+    ranges_: tuple[NumberRange, ...] = ()
+    """Ranges that a fit found, of the columns in their order, then of the target; empty where all were declared."""
     _ready: Any = None
     """What `fit` runs if it is planned already: by a search, on copies of its own."""
 
@@ -110,15 +113,23 @@ class FittedModel(PrivateEstimator, ABC):
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
 
+    @property
+    def found_schema_(self) -> Schema | None:
+        """The schema with the ranges that a fit found: all of them public from then on. None without a schema."""
+        return self.schema.with_ranges(self.ranges_) if self.schema is not None and self.ranges_ else self.schema
+
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
         """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
+        found = () if reset else self.ranges_
         if self.schema is not None:
             features = self._feature_map(None)
+            features = features.found(found) if found else features
             if reset:
                 self.n_features_in_ = len(self.schema.columns)
             return features, features.encode(X)
         X = learned_matrix(self, X, reset=reset, sparse=self.__sklearn_tags__().input_tags.sparse)
         features = self._feature_map(X.shape[1])
+        features = features.found(found) if found else features
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
             raise InvalidParameterError(
                 "feature_bounds", self.feature_bounds, "cannot be used with a sparse matrix", "Give feature_bound"
@@ -215,7 +226,18 @@ class PrivateLinearModel(FittedModel):
             feature_bounds=self.feature_bounds,
             feature_norm=self.feature_norm,
             n_features=n_features,
+            finds=True,
         )
+
+    @property
+    def _finds_target(self) -> bool:
+        """Whether the target's range is to be found, too."""
+        return False
+
+    @property
+    def _middle(self) -> float:
+        """What is added to all predictions, in the target's unit."""
+        return 0.0
 
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: of the size of the largest, a fit stays the same when all units change."""
@@ -247,7 +269,19 @@ class PrivateLinearModel(FittedModel):
     def _plans(
         self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
     ) -> tuple[LinearModelPlan, ...]:
-        return self._asked(self._least_expected, features, n, loss, unit)
+        found = self._asked(self._least_expected, features, n, loss, unit)
+        return self._with_ranges(features, found, PrivacyParams(self.epsilon, self.delta, unit=unit))
+
+    def _with_ranges(
+        self, features: FeatureMap, found: tuple[LinearModelPlan, ...], privacy: PrivacyParams
+    ) -> tuple[LinearModelPlan, ...]:
+        """Return plans that find the ranges first, where some are left open, and otherwise the given ones."""
+        if not self._finds(features):
+            return found
+        return tuple(ranges.plan(p, privacy, features.unranged, features.linear, self._finds_target) for p in found)
+
+    def _finds(self, features: FeatureMap) -> bool:
+        return bool(features.unranged) or self._finds_target
 
     def _asked(
         self,
@@ -259,6 +293,8 @@ class PrivateLinearModel(FittedModel):
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
         privacy = PrivacyParams(self.epsilon, self.delta, unit=unit)
+        if self._finds(features):
+            privacy = replace(privacy, epsilon=ranges.remaining(privacy.epsilon))
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:
             domain = domain.with_intercept(self._constant(domain))
@@ -285,8 +321,9 @@ class PrivateLinearModel(FittedModel):
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon, with every algorithm that applies."""
-        privacy = replace(self.plan_.privacy, epsilon=epsilon)
-        return plans(self.plan_.problem, privacy, options=Options(target=self.risk))
+        features, whole = self._feature_map(self.n_features_in_), replace(self.plan_.privacy, epsilon=epsilon)
+        rest = replace(whole, epsilon=ranges.remaining(epsilon)) if self._finds(features) else whole
+        return self._with_ranges(features, plans(self.plan_.problem, rest, options=Options(target=self.risk)), whole)
 
     def _least_expected(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
@@ -325,10 +362,9 @@ class PrivateLinearModel(FittedModel):
         targets: AnyArray,
         loss: LinearModelLoss,
         source: BitSource,
-        middle: float = 0.0,
         groups: UserGroups | None = None,
     ) -> None:
-        """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
+        """Plan, run, and store what was released; predictions are ``_middle + output_scale * z``."""
         if len(encoded) != len(targets):
             raise InvalidDataError(f"X has {len(encoded)} records and y has {len(targets)}: they must agree")
         if len(encoded) < 1:
@@ -340,10 +376,12 @@ class PrivateLinearModel(FittedModel):
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         result = plan.run(encoded, targets, source, groups)
+        self.ranges_ = getattr(result.plan, "found", ())
+        features = features.found(self.ranges_) if self.ranges_ else features
         domain = plan.problem.domain
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
-        start = middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict
+        start = self._middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict
         self.encoded_coef_, self.encoded_intercept_ = weights[:, : domain.n_features], start + constant
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
         # What ran: a plan may have released constants of its own first.
@@ -388,8 +426,9 @@ def promise_of(model: PrivateLinearModel) -> PrivacyParams:
 
     It asks for one plan of one algorithm, where `PrivateLinearModel.plan` makes all.
     """
-    loss = model._declared_loss()
-    return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))
+    loss, unit = model._declared_loss(), model._unit(None)
+    promise = model._asked(model._check, model._feature_map(None), PROBE, loss, unit)
+    return replace(promise, epsilon=model.epsilon)  # of which ranges may take a part
 
 
 _RELEASED = ("encoded_coef_", "encoded_intercept_", "coef_", "intercept_")
@@ -417,9 +456,10 @@ def model_digest(model: Any) -> str:
         "schema": None if model.schema is None else model.schema.to_toml(),
         "domain": None if domain is None else domain_fields(domain),
         **{
-            name: None if pair is None else [np.asarray(b, float).tolist() for b in pair]
+            name: pair if pair is None or isinstance(pair, str) else [np.asarray(b, float).tolist() for b in pair]
             for name, pair in bounds.items()
         },
+        **({"ranges": [each.fields for each in model.ranges_]} if getattr(model, "ranges_", ()) else {}),
         **{name: None if given.get(name) is None else float(given[name]) for name in _ENCODING},
         "classes": None if classes is None else np.asarray(classes).tolist(),
         "slope_cap": vars(model).get("slope_cap_"),

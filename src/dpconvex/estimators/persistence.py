@@ -28,7 +28,7 @@ from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, I
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators.base import domain_fields, model_digest
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams
-from dpconvex.problems import Block, DataDomain
+from dpconvex.problems import Block, DataDomain, NumberRange
 
 SavedModel = estimators.PrivateLinearModel | estimators.PrivateSparseModel
 """What can be saved: linear models, fitted."""
@@ -208,10 +208,12 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
     if "domain" in given:
         parameters["domain"] = None if given["domain"] is None else domain_fields(given["domain"])
     bounds = estimator.feature_bounds
-    parameters["feature_bounds"] = None if bounds is None else [np.asarray(b, dtype=np.float64) for b in bounds]
+    as_given = bounds is None or isinstance(bounds, str)
+    parameters["feature_bounds"] = bounds if as_given else [np.asarray(b, dtype=np.float64) for b in bounds]
     if "target_bounds" in given:
         bounds = given["target_bounds"]
-        parameters["target_bounds"] = None if bounds is None else [float(b) for b in bounds]
+        as_given = bounds is None or isinstance(bounds, str)
+        parameters["target_bounds"] = bounds if as_given else [float(b) for b in bounds]
     names = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
     return {
         "format": FORMAT,
@@ -225,6 +227,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         "classes": _labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
         "slope_cap": vars(estimator).get("slope_cap_"),  # of logistic models: how scores become probabilities
         "n_features_in": int(estimator.n_features_in_),
+        "ranges": [list(each.fields) for each in estimator.ranges_],
         "feature_names_in": None if names is None else [str(name) for name in names],
         "certificate": estimator.certificate_.to_json(),
     }
@@ -241,6 +244,7 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     given = state["intercept"]
     model.intercept_ = given if isinstance(given, float) else np.asarray(given, dtype=np.float64)
     model.n_features_in_ = int(state["n_features_in"])
+    model.ranges_ = tuple(NumberRange(*fields) for fields in state.get("ranges", ()))
     if isinstance(model, estimators.PrivateLogisticRegression):
         model.slope_cap_ = state["slope_cap"]
     names = state["feature_names_in"]
@@ -296,6 +300,10 @@ def _sizes(model: SavedModel) -> None:
 
 def _features(model: SavedModel) -> FeatureMap:
     features = model._feature_map(model.n_features_in_)
+    open_ranges = len(features.unranged) + (isinstance(model, estimators.PrivateLinearModel) and model._finds_target)
+    if len(model.ranges_) != open_ranges:
+        raise InvalidDataError(f"it holds {len(model.ranges_)} found ranges, and its parameters leave {open_ranges}")
+    features = features.found(model.ranges_)
     if isinstance(model, estimators.PrivateSparseModel):
         model._radius(features)
     return features
@@ -360,7 +368,8 @@ def _unfitted(state: Mapping[str, Any]) -> SavedModel:
         raise InvalidDataError(f"its parameters are not those of {state['estimator']}: {', '.join(sorted(missing))}")
     decode = {"schema": Schema.from_toml_text, "domain": _domain, "feature_bounds": tuple, "target_bounds": tuple}
     for name, read in decode.items():
-        if parameters.get(name) is not None:
+        given = parameters.get(name)
+        if given is not None and (name == "schema" or not isinstance(given, str)):
             parameters[name] = read(parameters[name])
     return model.set_params(**parameters)
 

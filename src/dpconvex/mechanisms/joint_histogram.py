@@ -72,7 +72,9 @@ class JointHistogram(Mechanism[FloatArray]):
     @cached_property
     def sensitivity(self) -> Sensitivity:
         """``2 X_K``, the largest length of the change."""
-        return Sensitivity(_rounding.product_up(2.0, _rounding.sum_up(self.norm.weights.tolist())), "grouped", LEMMA, unit=self.unit)
+        return Sensitivity(
+            _rounding.product_up(2.0, _rounding.sum_up(self.norm.weights.tolist())), "grouped", LEMMA, unit=self.unit
+        )
 
     @cached_property
     def scale(self) -> float:

@@ -27,8 +27,10 @@ END = HIGHEST - LOWEST + 1
 MISSING = 2 * END + 1
 CELLS = MISSING + 1
 
-SLACK = 1.5
-"""Deviations beyond those that the largest of all cells' noises has."""
+WEAK = 2.0
+"""Deviations of noise that the count of a cell next to the range must exceed for the range to go on."""
+FALSE_ALARMS = 0.01
+"""Probability with which a cell without records may stand out anywhere: then a range is too wide."""
 HEAVY = 4
 """Octaves from the median's to the last, above which a column is put on a logarithmic scale."""
 SPARE, ZEROS = 3, 17
@@ -106,16 +108,19 @@ def cells(values: AnyArray) -> NDArray[np.int64]:
     return np.where(np.isnan(values), MISSING, END + np.where(values < 0, -levels, levels))
 
 
-def find(counts: FloatArray, deviation: float, linear: bool) -> NumberRange:
+def find(counts: FloatArray, deviation: float, columns: int, linear: bool) -> NumberRange:
     """Return the range that released counts (CELLS,) speak for; finite and of positive length whatever they are.
 
-    A cell stands out if its count is more than noise of this standard deviation would put into any cell; if none does,
-    the largest ones do. From the first that stands out to the last, with a neighbor towards 0. Unless `linear`, the
-    scale is logarithmic where 0 stands out or the largest sizes are many times the median one.
+    A cell stands out if its count is more than noise of this standard deviation would put into any cell of so many
+    columns; if none does, the largest ones do. From the first that stands out to the last, and on through neighbors
+    whose counts are more than one cell's noise, with one more towards 0. Unless `linear`, the scale is logarithmic
+    where 0 stands out or the largest sizes are many times the median one.
     """
-    stands = counts > (math.sqrt(2 * math.log(CELLS)) + SLACK) * deviation
+    # cells' noise is nearly Laplace's, whose tail is exp(-sqrt(2) t)/2 at t deviations
+    stands = counts > math.log(columns * CELLS / (2 * FALSE_ALARMS)) / math.sqrt(2) * deviation
     if not stands.any():
         stands = counts >= max(counts.max() / 2, np.finfo(np.float64).tiny)
+    stands[:MISSING] = _spread(stands[:MISSING], counts[:MISSING] > WEAK * deviation)
     levels = np.flatnonzero(stands[:MISSING]) - END
     if len(levels) == 0:
         return NumberRange(0.0, 1.0)
@@ -123,16 +128,23 @@ def find(counts: FloatArray, deviation: float, linear: bool) -> NumberRange:
     sizes = np.abs(levels)
     used = sizes > 0
     if not linear and not used.any():
-        return NumberRange(-_upper(0), 2.0**ZEROS, "log", 1.0)
+        return NumberRange(0.0, 2.0**ZEROS, "log")
     median = _median(sizes[used], counts[levels[used] + END]) if used.any() else 0
     if linear or not ((levels == 0).any() or max(sizes) - median > HEAVY):
-        return NumberRange(_start(first), -_start(-last))
+        return NumberRange(_start(first, last), -_start(-last, -first))
     unit = max(math.ldexp(1.0, median + LOWEST - 1 - FINE), math.ldexp(1.0, LOWEST))
     spare = SPARE if max(sizes) - median > HEAVY else 0
     wider = [min(abs(end) + spare, END) for end in (first, last)]
-    low = -_upper(wider[0]) if first < 0 else _start(max(first - spare, 0))
-    high = _upper(wider[1]) if last > 0 else -_start(max(-last - spare, 0))
+    low = -_upper(wider[0]) if first < 0 else _start(max(first - spare, 0), last)
+    high = _upper(wider[1]) if last > 0 else -_start(max(-last - spare, 0), -first)
     return NumberRange(low, high, "log", unit)
+
+
+def _spread(strong: NDArray[np.bool_], weak: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the runs of cells that are weak at least and hold a strong one, (cells,)."""
+    some = strong | weak
+    runs = np.cumsum(np.diff(some, prepend=False))
+    return some & np.isin(runs, runs[strong])
 
 
 def released(found: NumberRange) -> bool:
@@ -146,11 +158,11 @@ def _upper(level: int) -> float:
     return math.ldexp(1.0, level + LOWEST)
 
 
-def _start(level: int) -> float:
-    """Return where a range begins whose first cell has this signed level: one octave nearer to 0 if it is positive."""
-    if level > 1:
-        return math.ldexp(1.0, level + LOWEST - 2)
-    return 0.0 if level == 1 else -_upper(-level)
+def _start(first: int, last: int) -> float:
+    """Return where a range of these signed levels begins: one octave nearer to 0 than its first, if that is positive."""
+    if first > 1:
+        return math.ldexp(1.0, first + LOWEST - 2)
+    return 0.0 if first >= 0 and last > 0 else -_upper(-first)
 
 
 def _median(levels: NDArray[np.int64], weights: FloatArray) -> int:

@@ -147,7 +147,7 @@ class RangedPlan(TwoStagePlan):
         noisy = self.first.release(counts, RANGES, source, ledger)  # line 1: all histograms at once
         linear = [k in self.linear for k in self.columns] + [True] * self.target
         parts = zip(noisy.reshape(-1, ranges.CELLS), self.first.deviations, linear, strict=True)
-        found = tuple(ranges.find(*part) for part in parts)  # line 2: post-processing
+        found = tuple(ranges.find(c, dev, len(raw), flat) for c, dev, flat in parts)  # line 2: post-processing
         inside = np.array(X, dtype=np.float64)
         for k, one in zip(self.columns, found, strict=False):  # line 3: record by record
             inside[:, k] = one.encode(inside[:, k])
