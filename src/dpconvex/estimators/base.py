@@ -323,7 +323,8 @@ class PrivateLinearModel(FittedModel):
         """Return all plans of the fitted problem at another epsilon, with every algorithm that applies."""
         features, whole = self._feature_map(self.n_features_in_), replace(self.plan_.privacy, epsilon=epsilon)
         rest = replace(whole, epsilon=ranges.remaining(epsilon)) if self._finds(features) else whole
-        return self._with_ranges(features, plans(self.plan_.problem, rest, options=Options(target=self.risk)), whole)
+        problem = replace(self.plan_.problem, factor=None)  # every plan chooses its own coordinates
+        return self._with_ranges(features, plans(problem, rest, options=Options(target=self.risk)), whole)
 
     def _least_expected(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options

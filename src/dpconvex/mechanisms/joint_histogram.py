@@ -1,10 +1,10 @@
 r"""Histograms of several columns in one release: pure epsilon, at the same noise whatever the number of cells.
 
 Guarantee
-    Epsilon-DP for neighbors that replace one record, for columns whose cells are public, when every record is counted in
-    exactly one cell of *every* column; or one user, each of whom has weights that add up to exactly 1 in every column.
+    Epsilon-DP for neighbors that replace one record, for columns whose cells are public, when every record is counted
+    in exactly one cell of *every* column; or one user, whose weights add up to exactly 1 in every column.
 Lemma
-    Lemma F of the docs, Private ranges. A record's cells are a point of a product of simplices; replacing it
+    Lemma F of the docs, Private ranges. A record's cells are a point of a product of simplices: another one
     changes block j of the counts by ``e_k - e_l``, of length at most 2 in the quotient norm ``||.||_c``, in which the
     sum of a block, the public number of records, has length 0. So the grouped norm of the change is at most ``2 X_K``.
     Released is ``counts_j + b_j - mean(b_j)``, b of density ``exp(-epsilon ||b||_K / (2 X_K))``. It is the real sum,
@@ -49,11 +49,6 @@ class JointHistogram(Mechanism[FloatArray]):
             raise InvalidParameterError("cells", self.cells, "must be one number of cells, at least 2, for each column")
         _validate.real("epsilon", self.epsilon, above=0.0)
         _ = self.step
-
-    @property
-    def dim(self) -> int:
-        """Cells of all columns."""
-        return sum(self.cells)
 
     @cached_property
     def domain(self) -> DataDomain:
@@ -103,6 +98,11 @@ class JointHistogram(Mechanism[FloatArray]):
     def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
         """Return `size` noise vectors of the law: for pictures, not for a run (`real.simulate`)."""
         return self.scale * real.simulate(self.norm, size, generator)
+
+    @property
+    def dim(self) -> int:
+        """Number of cells of all columns."""
+        return self.norm.dim
 
     def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
         check_shape(value, self.dim)

@@ -96,7 +96,7 @@ def test_file_is_read_as_written(tmp_path: Any) -> None:
     assert schema.domain().blocks == (
         Block(1, "linf", 0.5, "age"),
         Block(1, "linf", 0.5, "gain"),
-        Block(4, "l1", 1.0, "eye colour"),
+        Block(4, "simplex", 1.0, "eye colour"),
         Block(1, "linf", 0.5, "sex"),
     )
     assert schema.domain().intercept == 0

@@ -159,7 +159,7 @@ def _upper(level: int) -> float:
 
 
 def _start(first: int, last: int) -> float:
-    """Return where a range of these signed levels begins: one octave nearer to 0 than its first, if that is positive."""
+    """Return where a range of these signed levels begins: an octave nearer to 0 than its first, if that is positive."""
     if first > 1:
         return math.ldexp(1.0, first + LOWEST - 2)
     return 0.0 if first >= 0 and last > 0 else -_upper(-first)

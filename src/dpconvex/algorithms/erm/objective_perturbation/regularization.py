@@ -142,8 +142,8 @@ def pure_regularization(
 ) -> tuple[float, NoiseShare]:
     """Minimize the planned error over the regularization, with the noise share that each value leaves.
 
-    (5.2), where the bound (5.1) has its minimum if curvature is free, is one of the values tried. `deviations` are those of ``b`` (dim,)
-    at ``epsilon_1 = 1``; `output` as in `planned_error`.
+    (5.2), where the bound (5.1) has its minimum if curvature is free, is one of the values tried. `deviations` are
+    those of ``b`` (dim,) at ``epsilon_1 = 1``; `output` as in `planned_error`.
     """
     loss, unit_tau, error = problem.loss, problem.tau(1.0), planned_error(problem, deviations, output)
     q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
