@@ -120,7 +120,8 @@ def find(counts: FloatArray, deviation: float, columns: int, linear: bool) -> Nu
     stands = counts > math.log(columns * CELLS / (2 * FALSE_ALARMS)) / math.sqrt(2) * deviation
     if not stands.any():
         stands = counts >= max(counts.max() / 2, np.finfo(np.float64).tiny)
-    stands[:MISSING] = _spread(stands[:MISSING], counts[:MISSING] > WEAK * deviation)
+    for side in (slice(0, END), slice(END + 1, MISSING)):  # 0 has no neighbors: octaves next to it are tiny
+        stands[side] = _spread(stands[side], counts[side] > WEAK * deviation)
     levels = np.flatnonzero(stands[:MISSING]) - END
     if len(levels) == 0:
         return NumberRange(0.0, 1.0)
@@ -138,6 +139,48 @@ def find(counts: FloatArray, deviation: float, columns: int, linear: bool) -> Nu
     low = -_upper(wider[0]) if first < 0 else _start(max(first - spare, 0), last)
     high = _upper(wider[1]) if last > 0 else -_start(max(-last - spare, 0), -first)
     return NumberRange(low, high, "log", unit)
+
+
+PARTS = 32
+"""Equal cells of a range that was found, beside one for what is missing."""
+WINDOWS, CROWD = (1, 2, 4), 3.0
+"""A range on a linear scale ends where so many cells hold more records than so many deviations of their sum."""
+
+
+def parts(found: NumberRange, values: AnyArray) -> NDArray[np.int64]:
+    """Return which of the `PARTS` cells of a range every number lies in, (n,); beyond its ends: the last ones."""
+    with np.errstate(all="ignore"):
+        missing = np.isnan(np.asarray(values, dtype=np.float64))
+    cell = np.minimum(np.floor((found.encode(values) + 0.5) * PARTS), PARTS - 1).astype(np.int64)
+    return np.where(missing, PARTS, cell)
+
+
+def crowded(found: NumberRange, counts: FloatArray, deviation: float) -> tuple[int, int]:
+    """Return the first of the cells (PARTS + 1,) that a range keeps, and the one after the last.
+
+    Those of logarithmic scales are all kept: width costs next to nothing there, and few records may be far out.
+    """
+    if found.transform != "none":
+        return 0, PARTS
+    ends = [_first_crowd(side, deviation) for side in (counts[:PARTS], counts[:PARTS][::-1])]
+    return (ends[0], PARTS - ends[1]) if ends[0] + ends[1] < PARTS else (0, PARTS)
+
+
+def _first_crowd(counts: FloatArray, deviation: float) -> int:
+    """Return the first cell with which a window begins that holds many; 0 if none does."""
+    begins = [PARTS]
+    for length in WINDOWS:
+        sums = np.convolve(counts, np.ones(length), "valid")
+        begins += np.flatnonzero(sums > CROWD * math.sqrt(length) * deviation)[:1].tolist()
+    return min(begins) % PARTS
+
+
+def kept(found: NumberRange, first: int, stop: int) -> NumberRange:
+    """Return the part of a range from one cell to before another."""
+    if (first, stop) == (0, PARTS):
+        return found
+    step = (found.upper - found.lower) / PARTS
+    return NumberRange(found.lower + first * step, found.lower + stop * step)
 
 
 def _spread(strong: NDArray[np.bool_], weak: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -1,12 +1,14 @@
 r"""Ranges from the data: a private histogram of octaves of the columns that have none declared, then any method.
 
 Guarantee
-    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: two runs on the same data,
+    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: three runs on the same data,
     whose epsilons add up (basic adaptive composition); delta is the method's.
 Lemma
     Ranges: every double lies in exactly one of 144 public cells (octaves of either sign, 0, two ends, missing), so the
     histograms of all columns without a range, the target's among them, are one release of `JointHistogram` (Lemma F).
-    What is read off it, ranges and scales, is post-processing. Method: for each *fixed* outcome of the release, the map
+    What is read off it, ranges and scales, is post-processing. Crowds: given these, every number lies in one of 32
+    equal cells of its column's range, or is missing: Lemma F again; where the ends of a linear range are all but
+    empty, they are left out. Method: for each *fixed* outcome of the release, the map
     that clips and scales a record's own cells is public and takes one record, so neighbors become neighbors (or equal)
     in the method's domain, a box that does not depend on the outcome; the method's guarantee holds for every outcome.
     This is all that a target needs, too: it is clipped record by record into the *released* range, and only then does
@@ -45,8 +47,9 @@ from dpconvex.problems.data import ranges
 from dpconvex.randomness import BitSource
 
 RANGES = "histogram of octaves of the columns without declared ranges"
-SHARE = 0.04
-"""Of epsilon, for the ranges of all columns together."""
+CROWDS = "histogram of 32 cells of each range found"
+SHARES = 0.04, 0.04
+"""Of epsilon, for the octaves and the cells of all columns together."""
 UNITS = 2**24
 """Parts into which a user's weight is divided among the cells of a column."""
 
@@ -62,14 +65,21 @@ class RangedPlan(TwoStagePlan):
 
     privacy: PrivacyParams  #: The promise for everything
     first: JointHistogram
+    second: JointHistogram
     then: LinearModelPlan
     columns: tuple[int, ...]  #: Positions among the features
     linear: tuple[int, ...]  #: Those of them that stay on a linear scale
     target: bool  #: Whether the target's range is looked for, too
-    found: tuple[NumberRange, ...] = ()
+    outer: tuple[NumberRange, ...] = ()  #: Released first
+    cells: tuple[tuple[int, int], ...] = ()  #: Of these ranges, which are kept: from the first to before the second
 
     def __post_init__(self) -> None:
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
+
+    @property
+    def found(self) -> tuple[NumberRange, ...]:
+        """The ranges that were found; empty before a run."""
+        return tuple(ranges.kept(one, *part) for one, part in zip(self.outer, self.cells, strict=True))
 
     @property
     def problem(self) -> LinearModelProblem:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -87,26 +97,27 @@ class RangedPlan(TwoStagePlan):
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
-        return {RANGES: self.first}
+        return {RANGES: self.first, CROWDS: self.second}
 
     @property
     def course(self) -> tuple[Any, ...]:
-        return (tuple(each.fields for each in self.found), *self.then.course) if self.found else ()
+        return (tuple(each.fields for each in self.outer), self.cells, *self.then.course) if self.outer else ()
 
     def resumed(self, *course: Any) -> RangedPlan:
         """Return the plan for released ranges, if they can be released, and for what came since."""
-        fields, *later = course
-        found = tuple(NumberRange(*each) for each in fields)
-        if len(found) != len(self.first.cells) or not all(map(ranges.released, found)):
+        fields, cells, *later = course
+        outer = tuple(NumberRange(*each) for each in fields)
+        fine = all(map(ranges.released, outer)) and all(0 <= a < b <= ranges.PARTS for a, b in cells)
+        if not (fine and len(outer) == len(cells) == len(self.first.cells)):
             raise InvalidParameterError("ranges", fields, "must be one range a column, whose ends are powers of two")
-        plan = continued(self, found=found)
+        plan = continued(self, outer=outer, cells=tuple(cells))
         return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
 
     @property
     def theorem(self) -> str:
         return (
-            "Basic composition of a private histogram of octaves, from which ranges are read, and of a method for "
-            f"records clipped into them, one by one. {self.then.theorem}"
+            "Basic composition of private histograms, first of octaves, then of the ranges read off them, and of a "
+            f"method for records clipped into these, one by one. {self.then.theorem}"
         )
 
     @property
@@ -129,8 +140,8 @@ class RangedPlan(TwoStagePlan):
             "columns": list(self.columns),
             "target": self.target,
             "cells": ranges.CELLS,
-            "epsilon": self.first.epsilon,
-            "deviation": float(self.first.deviations[0]),
+            "epsilon": _rounding.sum_up((self.first.epsilon, self.second.epsilon)),
+            "deviations": [float(one.deviations[0]) for one in (self.first, self.second)],
             "found": [list(each.fields) for each in self.found] or None,
         }
         return {**self.then.describe(), "private_ranges": found}
@@ -143,27 +154,31 @@ class RangedPlan(TwoStagePlan):
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
         raw = [X[:, k] for k in self.columns] + [y] * self.target
-        counts = np.concatenate([histogram(ranges.cells(values), groups) for values in raw])
-        noisy = self.first.release(counts, RANGES, source, ledger)  # line 1: all histograms at once
+        octaves = np.concatenate([histogram(ranges.cells(values), ranges.CELLS, groups) for values in raw])
+        noisy = self.first.release(octaves, RANGES, source, ledger).reshape(len(raw), -1)  # line 1: all at once
         linear = [k in self.linear for k in self.columns] + [True] * self.target
-        parts = zip(noisy.reshape(-1, ranges.CELLS), self.first.deviations, linear, strict=True)
-        found = tuple(ranges.find(c, dev, len(raw), flat) for c, dev, flat in parts)  # line 2: post-processing
+        facts = zip(noisy, self.first.deviations, linear, strict=True)
+        outer = tuple(ranges.find(counts, away, len(raw), flat) for counts, away, flat in facts)
+        pairs = zip(outer, raw, strict=True)
+        crowds = np.concatenate([histogram(ranges.parts(*pair), ranges.PARTS + 1, groups) for pair in pairs])
+        noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(raw), -1)  # line 2: given these ranges
+        cells = tuple(map(ranges.crowded, outer, noisy, self.second.deviations))
+        plan = continued(self, outer=outer, cells=cells)
         inside = np.array(X, dtype=np.float64)
-        for k, one in zip(self.columns, found, strict=False):  # line 3: record by record
+        for k, one in zip(self.columns, plan.found, strict=False):  # line 3: record by record
             inside[:, k] = one.encode(inside[:, k])
-        targets = found[-1].encode(y) if self.target else y
-        plan = continued(self, found=found)
+        targets = plan.found[-1].encode(y) if self.target else y
         result = plan.then.run(inside, targets, source, groups)  # line 4: the method, which clips again
         return plan.restored(result, result.point, source)
 
 
 def remaining(epsilon: float) -> float:
     """Return what ranges leave of epsilon for the method."""
-    return _rounding.difference_down(epsilon, _share(epsilon))
+    return _rounding.difference_down(epsilon, _rounding.sum_up(_shares(epsilon)))
 
 
-def _share(epsilon: float) -> float:
-    return _rounding.product_down(SHARE, epsilon)
+def _shares(epsilon: float) -> list[float]:
+    return [_rounding.product_down(share, epsilon) for share in SHARES]
 
 
 @recorded("ranges")
@@ -184,24 +199,26 @@ def plan(
         raise InvalidParameterError("columns", columns, "must be different columns that are bounded one by one")
     if then.privacy.unit != privacy.unit:
         raise InvalidParameterError("unit", str(privacy.unit), "must be that of the method")
-    first = JointHistogram((ranges.CELLS,) * (len(columns) + target), _share(privacy.epsilon), privacy.unit)
-    return RangedPlan(privacy, first, then, columns, linear, target)
+    sizes = zip((ranges.CELLS, ranges.PARTS + 1), _shares(privacy.epsilon), strict=True)
+    count = len(columns) + target
+    first, second = (JointHistogram((size,) * count, share, privacy.unit) for size, share in sizes)
+    return RangedPlan(privacy, first, second, then, columns, linear, target)
 
 
-def histogram(cells: NDArray[np.int64], groups: UserGroups | None) -> FloatArray:
-    """Return how many records, or users, each cell has, (CELLS,); the cells of a user's records are averaged."""
+def histogram(cells: NDArray[np.int64], count: int, groups: UserGroups | None) -> FloatArray:
+    """Return how many records, or users, each cell has, (count,); the cells of a user's records are averaged."""
     if groups is None:
-        return np.bincount(cells, minlength=ranges.CELLS).astype(np.float64)
+        return np.bincount(cells, minlength=count).astype(np.float64)
     order = slice(None) if groups.order is None else groups.order
     users = np.repeat(np.arange(groups.n_users), groups.sizes)
-    keys, counts = np.unique(users * ranges.CELLS + cells[order], return_counts=True)
-    user, cell = np.divmod(keys, ranges.CELLS)
+    keys, found = np.unique(users * count + cells[order], return_counts=True)
+    user, cell = np.divmod(keys, count)
     sizes = groups.sizes[user]
-    units, rest = np.divmod(counts * UNITS, sizes)
+    units, rest = np.divmod(found * UNITS, sizes)
     left = UNITS - np.bincount(user, units.astype(np.float64), groups.n_users).astype(np.int64)  # exact: below 2^53
     largest = np.lexsort((cell, -rest, user))  # of each user the largest remainders first, ties by position
     starts = np.searchsorted(user, np.arange(groups.n_users))
     units[largest] += np.arange(len(keys)) - starts[user] < left[user]
-    totals = np.zeros(ranges.CELLS, dtype=np.int64)
+    totals = np.zeros(count, dtype=np.int64)
     np.add.at(totals, cell, units)
     return totals / UNITS
