@@ -19,7 +19,7 @@ import pandas as pd
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression
-from tables import TABLES, Table
+from tables import REGRESSION_TABLES, TABLES, Table
 
 
 def frame_of(table: Table) -> pd.DataFrame:
@@ -56,7 +56,7 @@ def best(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray, l
 
 
 def measure(name: str, rows: int, epsilons: list[float], splits: int) -> dict:
-    table = TABLES[name]()
+    table = (TABLES | REGRESSION_TABLES)[name]()
     labels = bool(table.schema.target.labels)
     frame = frame_of(table)
     kind = PrivateLogisticRegression if labels else PrivateLinearRegression

@@ -62,6 +62,7 @@ ROBUST = "tests/statistical/test_robust_mean_privacy.py"
 DESCENT, LOCATIONS = (
     f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
 )
+FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 MUTANTS = (
     Mutant(
         "noise halved in the sampler",
@@ -535,6 +536,76 @@ MUTANTS = (
         "return LaplaceMechanism.calibrate(SUM, self.epsilon, 1)",
         "",
         (f"{LEVEL}::test_the_cost",),
+        "a simplex clipped as a ball",
+        "problems/data/records.py",
+        'block.norm in ("l1", "l2") and',
+        'block.norm != "linf" and',
+        "",
+        ("tests/unit/problems/data/test_records.py",),
+    ),
+    Mutant(
+        "leverage of the shortest row",
+        "_leverage.py",
+        "longest = max(",
+        "longest = min(",
+        "",
+        (FACTOR, "-k", "leverage"),
+    ),
+    Mutant(
+        "leverage read from the certificate",
+        "privacy/verify.py",
+        "wrong = _leverage.faults(",
+        'wrong = "" and _leverage.faults(',
+        "",
+        (FACTOR, "-k", "recomputes"),
+    ),
+    Mutant(
+        "columns of F as rounding leaves them",
+        "_leverage.py",
+        "entries[-1] -= entries.sum()",
+        "entries[-1] -= 0",
+        "",
+        (FACTOR, "-k", "sum_to_zero"),
+    ),
+    Mutant(
+        "the sampler's own representative",
+        "geometry/norms.py",
+        "out += ((x - mean) * stretch for x in signed)",
+        "out += (x * stretch for x in signed)",
+        "",
+        (CENTERED, "tests/unit/mechanisms/test_joint_histogram.py"),
+    ),
+    Mutant(
+        "signs drawn with replacement",
+        "geometry/norms.py",
+        "positive, zero = positive - is_positive, zero - at_least_zero + is_positive",
+        "positive, zero = positive * (left - 1) / left, zero * (left - 1) / left",
+        "",
+        (CENTERED,),
+    ),
+    Mutant(
+        "half the bound of a centered block",
+        "geometry/grouping.py",
+        "widths = np.repeat([block.bound for block in blocks], repeats)",
+        "widths = np.repeat([block.bound for block in blocks], repeats) / (1 + centered)",
+        "",
+        (CENTERED, "-k", "record_bound"),
+    ),
+    Mutant(
+        "a radius of as many dimensions as columns",
+        "geometry/grouping.py",
+        "return self.sizes - self.centered",
+        "return self.sizes",
+        "",
+        (CENTERED, "-k", "dimensions"),
+    ),
+    Mutant(
+        "a replaced record moves one count",
+        "mechanisms/joint_histogram.py",
+        "_rounding.product_up(2.0, ",
+        "_rounding.product_up(1.0, ",
+        "",
+        ("tests/unit/mechanisms/test_joint_histogram.py",),
     ),
 )
 

@@ -200,6 +200,12 @@ def _block(rng: np.random.Generator, block: Block, n: int) -> FloatArray:
     normal = rng.standard_normal((n, block.size))
     if rng.random() < 0.5:
         normal = np.sign(normal)
+    if block.norm == "simplex":
+        return (
+            rng.dirichlet(np.full(block.size, 0.3), n)
+            if rng.random() < 0.3
+            else np.eye(block.size)[rng.integers(block.size, size=n)]
+        )
     if block.norm == "l1" or rng.random() < 0.2:
         normal = np.where(np.abs(normal) == np.abs(normal).max(1, keepdims=True), normal, 0.0)
     if block.norm == "linf":

@@ -219,7 +219,8 @@ def _to_simplex(rows: FloatArray) -> None:
     A vector with a single 1, else 0, stays as it is, bit for bit; each becomes a function of itself alone.
     """
     np.maximum(rows, 0.0, out=rows)
-    wrong = np.einsum("ijk->ij", np.minimum(rows, 2.0)) != 1  # entries that sum to 1 are below 2
+    # Entries that sum to 1 are below 2; what a division has made may be half of what `Block.rounded` allows away from 1.
+    wrong = np.abs(np.einsum("ijk->ij", np.minimum(rows, 2.0)) - 1) > 0.5e-15 * (4 + rows.shape[-1])
     few = rows[wrong]
     few /= np.maximum(few.max(-1, keepdims=True), 1e-300)  # sums of huge or tiny floats must not overflow or vanish
     few[~(few.max(-1) > 0)] = 1.0

@@ -233,7 +233,7 @@ def _scaled(z: FloatArray, factor: FloatArray) -> FloatArray:
 def _clipped_block(X: AnyArray, rows: slice, domain: DataDomain) -> RowBlock:
     part = X[rows]
     block = domain.blocks[0]
-    if len(domain.blocks) == 1 and block.norm != "linf" and 1e-100 < block.bound < 1e100:
+    if len(domain.blocks) == 1 and block.norm in ("l1", "l2") and 1e-100 < block.bound < 1e100:
         with np.errstate(all="ignore"):
             A = np.asarray(part, dtype=np.float64)
             lengths = np.abs(A).sum(1) if block.norm == "l1" else np.sqrt(np.einsum("ij,ij->i", A, A))

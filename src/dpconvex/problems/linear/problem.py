@@ -184,6 +184,17 @@ class LinearModelProblem(Problem):
         return self.domain.l2 if self.factor is None else self.factor.l2
 
     @cached_property
+    def ridge_radius(self) -> float:
+        """The comparator norm in the coordinates of the ridge: of models whose blocks share its square as they need it.
+
+        Equal to `radius` where the coordinates are orthonormal.
+        """
+        if self.factor is None:
+            return self.radius
+        needed = np.array([squared_reach(block) for block in self.domain.all_blocks])
+        return self.radius * math.sqrt(float(np.sum(needed / self.factor.mean_squares)) / needed.sum())
+
+    @cached_property
     def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         return (
             None

@@ -136,7 +136,10 @@ def test_the_adult_plan_follows_the_recipe() -> None:
     plan = plan_of(adult(0.5), "grouped")
     assert isinstance(plan.noise, NormObjectiveNoise)
     energy = float(plan.deviations @ plan.deviations)
-    wanted = plan.l2 * 7.5**2 / 2 + energy / (2 * ADULT_RECORDS**2 * plan.l2)
+    squares = [0.25] * 6 + [1 - 1 / d for d in ONE_HOT] + [1.0]  # of a block of share 1, of leverage 1/14 here
+    needed = 14 * sum(4 * square for square in squares)  # each needs 4: of |w|^2, and 1/s^2 where it is numeric
+    assert plan.problem.ridge_radius**2 == pytest.approx(7.5**2 * needed / (4 * 14), rel=1e-3)
+    wanted = plan.l2 * plan.problem.ridge_radius**2 / 2 + energy / (2 * ADULT_RECORDS**2 * plan.l2)
     assert plan.bound == pytest.approx(wanted, rel=0.02)
     assert plan.noise.event.pure_epsilon + plan.output.mechanism.event.pure_epsilon <= 1
     assert plan.noise.event.pure_epsilon == pytest.approx(0.99, rel=1e-6)
@@ -256,7 +259,7 @@ def test_the_ridge_for_users_has_the_least_bound() -> None:
         (moved,) = objective_perturbation.plan(
             other, PrivacyParams(1.0, unit=Unit.USER), noise="grouped", l2=factor * plan.l2
         )
-        assert plan.bound < moved.bound + factor * plan.l2 * 7.5**2 / 2
+        assert plan.bound < moved.bound + factor * plan.l2 * plan.problem.ridge_radius**2 / 2
 
 
 def test_softmax_determinant() -> None:

@@ -16,6 +16,8 @@ DOMAINS = [
     DataDomain.box(4, 0.5),
     DataDomain((Block(1, "linf", 3.0), Block(2, "l1", 1.0), Block(1, "l2", 1e-3))),
     DataDomain((Block(2, "l1", 1.0), Block(2, "l1", 1.0))),
+    DataDomain((Block(2, "simplex", 1.0), Block(2, "linf", 1.0))),
+    DataDomain((Block(4, "simplex", 1.0),), intercept=1.0),
     DataDomain.l2_ball(4, 1e-200),
     DataDomain.l2_ball(4, 1e200),
 ]
@@ -26,7 +28,10 @@ def block_norms(domain, X):
     start = 0
     for block in domain.blocks:
         part = X[:, start : start + block.size] / block.bound
-        yield np.linalg.norm(part, {"l1": 1, "l2": 2, "linf": np.inf}[block.norm], axis=1)
+        yield np.linalg.norm(part, {"l1": 1, "simplex": 1, "l2": 2, "linf": np.inf}[block.norm], axis=1)
+        if block.norm == "simplex":
+            assert (part >= 0).all()
+            yield 2 - part.sum(1)
         start += block.size
 
 
@@ -51,14 +56,16 @@ def test_rows_are_clipped_one_at_a_time(domain, X):
     np.testing.assert_array_equal(domain.clip(X), alone)
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("norm", ["l1", "l2", "simplex"])
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 60), bound=st.sampled_from([0.1, 1.0, 3.0]))
 def test_no_record_changes_the_bits_of_another(norm, seed, size, bound):
     # Lengths within a few units in the last place of the bound: whether a row is scaled must not depend on others.
     rng = np.random.default_rng(seed)
+    bound = 1.0 if norm == "simplex" else bound
     domain = DataDomain((Block(size, norm, bound), Block(size, norm, bound)))
     X = rng.standard_normal((60, 2, size))
-    X *= bound / np.linalg.norm(X, {"l1": 1, "l2": 2}[norm], axis=2, keepdims=True)
+    X = np.abs(X) if norm == "simplex" else X
+    X *= bound / np.linalg.norm(X, {"l1": 1, "simplex": 1, "l2": 2}[norm], axis=2, keepdims=True)
     X = (X * (1 + rng.integers(-4, 5, (60, 2, 1)) * 2.0**-53)).reshape(60, 2 * size)
     alone = np.concatenate([domain.clip(row[None]) for row in X])
     for share, value in ((0.02, 0.0), (0.02, np.nan), (0.02, 50.0), (0.95, 50.0)):
@@ -103,3 +110,17 @@ def test_public_form_is_checked(X):
 def test_bounds_must_be_positive_and_finite(bound):
     with pytest.raises(InvalidParameterError, match="bound="):
         DataDomain.l2_ball(3, bound)
+
+
+def test_points_of_a_simplex() -> None:
+    """Vertices stay as they are; what has no positive part counts as equal parts of all."""
+    domain = DataDomain((Block(3, "simplex", 1.0),), intercept=1.0)
+    X = np.array(
+        [[0, 1, 0], [0, 0, 0], [-1, np.nan, -np.inf], [2, 2, 0], [np.inf, 1e300, 5], [1e-320, 0, 0], [-5, 1, 3]]
+    )
+    expected = [[0, 1, 0], [1 / 3] * 3, [1 / 3] * 3, [0.5, 0.5, 0], [1, 0, 0], [1, 0, 0], [0, 0.25, 0.75]]
+    found = domain.clip(X)
+    assert found[0].tolist() == [0, 1, 0]
+    assert found == pytest.approx(np.array(expected), abs=1e-7)
+    with pytest.raises(InvalidParameterError, match="bound"):
+        Block(3, "simplex", 2.0)

@@ -18,6 +18,8 @@ DOMAINS = {
     "l1": DataDomain.l1_ball(P, 3.0).with_intercept(),
     "box": DataDomain.box(P, 1.0).with_intercept(),
     "blocks": DataDomain((Block(1, "linf", 1.0), Block(3, "l1", 1.0), Block(2, "l2", 1.0))),
+    "simplex": DataDomain((Block(P, "simplex", 1.0),)).with_intercept(),
+    "simplices": DataDomain((Block(2, "simplex", 1.0), Block(4, "simplex", 1.0)), intercept=0.5),
     "tiny": DataDomain.l2_ball(P, 1e-150),
     "huge": DataDomain.l1_ball(P, 1e150),
 }

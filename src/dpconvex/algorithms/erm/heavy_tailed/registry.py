@@ -109,7 +109,7 @@ def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str =
     if constants == "paper" or (math.isinf(loss.slope_bound) and loss.cut(SMALLEST) is None):
         return "heavy_tailed"
     unit = problem.domain.intercept
-    typical = math.sqrt(math.fsum(min(b.bound, unit) ** 2 for b in problem.domain.all_blocks if b.norm == "l1"))
+    typical = math.sqrt(math.fsum(min(b.bound, unit) ** 2 for b in problem.domain.all_blocks if b.categorical))
     widest = max(NARROW, WIDEST * math.sqrt(problem.n * privacy.epsilon / problem.dim))
     return "clipped_residuals" if problem.domain.l2 <= widest * typical else "heavy_tailed"
 

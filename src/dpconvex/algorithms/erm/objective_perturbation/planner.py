@@ -254,5 +254,5 @@ def _gaussian(
 
 def _bound(problem: LinearModelProblem, l2: float, energy: float, output_energy: float, ridge_is_target: bool) -> float:
     """Return (5.1) plus ``beta/2 E||z||^2``; with `l2` given by the user the ridge is part of the target."""
-    shrinkage = 0.0 if ridge_is_target else l2 * problem.radius**2 / 2
+    shrinkage = 0.0 if ridge_is_target else l2 * problem.ridge_radius**2 / 2
     return shrinkage + energy / (2 * problem.n**2 * l2) + output_part(problem, l2, output_energy)

@@ -124,7 +124,7 @@ def planned_error(
 
     def bound(l2: Any, noise: Any) -> Any:
         hidden = output_part(problem, l2, problem.dim * mask(l2, noise) ** 2)
-        return l2 * problem.radius**2 / 2 + (length * noise / n) ** 2 / (2 * l2) + hidden
+        return l2 * problem.ridge_radius**2 / 2 + (length * noise / n) ** 2 / (2 * l2) + hidden
 
     if typical is None or problem.grouped:
         return bound
@@ -159,7 +159,7 @@ def pure_regularization(
             left = budget - rank * math.log1p(loss.curvature_trace * tau / rank)
         return 1 / left if left > 0 else math.inf
 
-    ideal = float(np.linalg.norm(deviations)) / (budget * problem.n * problem.radius)  # (5.2)
+    ideal = float(np.linalg.norm(deviations)) / (budget * problem.n * problem.ridge_radius)  # (5.2)
     floor = unit_tau * 2 * q / budget * MARGIN if q is not None else ideal
     lowest = smallest_l2(problem, budget)
     best = least_error(error, noise, lowest, 1e3 * max(ideal, floor, lowest), ideal, floor)
@@ -182,7 +182,7 @@ def gaussian_regularization(
         return math.inf if max(charge) > epsilon / 2 else flat / (1 - charge[0] / epsilon)
 
     flat = calibrate_gaussian(gradient_bound, 0.0, 1e-12, rule, curvature, epsilon, delta).sigma
-    ideal = flat * float(np.linalg.norm(deviations)) / (problem.n * problem.radius)
+    ideal = flat * float(np.linalg.norm(deviations)) / (problem.n * problem.ridge_radius)
     lowest = smallest_l2(problem, epsilon)
     floor = (2 * curvature * unit_tau / epsilon * MARGIN,) if rule.endswith("_sc") else ()
     best = least_error(error, sigma, lowest, 1e3 * max(ideal, lowest), ideal, *floor)

@@ -239,9 +239,9 @@ class SufficientStatisticsPlan(LinearModelPlan):
     @property
     def coefficient_deviation(self) -> FloatArray:
         """A guess, for pictures: the last gradients' noise through the curvature of columns that are independent."""
-        shares = {"l1": lambda b: 1 / b.size, "l2": lambda b: 1 / b.size, "linf": lambda b: 1 / 3}
         blocks = self.problem.domain.all_blocks
-        squares = np.concatenate([np.full(b.size, b.bound**2 * shares[b.norm](b)) for b in blocks]) / self.units**2
+        shares = [b.bound**2 / (3 if b.norm == "linf" else b.size) for b in blocks]
+        squares = np.repeat(shares, [b.size for b in blocks]) / self.units**2
         noise, hidden = self.stages[-1].deviation * _target_bound(self.problem), self.hidden / self.stages[-1].rounds
         return np.minimum(noise / (squares + hidden + self.own_ridge) / self.units, self.problem.radius)
 
