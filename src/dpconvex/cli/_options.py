@@ -24,8 +24,8 @@ SmallDelta = Annotated[float, typer.Option(help="In [0, 1/2), far below 1 divide
 Model = Annotated[
     str | None,
     typer.Option(
-        help="logistic, svc, linear, huber or quantile. Default: logistic, or linear where the schema's target is "
-        "a number."
+        help="logistic, svc, linear, huber, quantile or additive (a shape for each column). Default: logistic, or "
+        "linear where the schema's target is a number."
     ),
 ]
 Listed = Annotated[str, typer.Option(help="auto, or a name that the plan lists.")]
@@ -130,11 +130,27 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "PUBLIC: how many rows a typical user is known or guessed to have. Accuracy gains from it, privacy never "
         "rests on it.",
     ),
+    "knots": _option(int | None, None, "Knots of every numeric column; model additive. Default: from public facts."),
+    "interactions": _option(
+        list[str], [], "Two columns that interact, as in age,hours; may be repeated. Model additive.", metavar="A,B"
+    ),
+    "missing": _option(
+        str | None, None, "own: missing numbers have a value of their own; or none. Model additive. Default: own."
+    ),
+    "monotone": _option(
+        list[str], [], "A numeric column whose shape must not fall, or with a minus, -age, rise. Model additive."
+    ),
 }
 """What describes a linear model on the command line: by name, an option and its default."""
 
-OWN = ("quantile", "heavy_tailed", "failure", "slope_cap", "residual_cap")
+OWN = (
+    *("quantile", "heavy_tailed", "failure", "slope_cap", "residual_cap"),
+    *("knots", "interactions", "missing", "monotone"),
+)
 """Of these, what only some models have."""
+
+ADDITIVE = "additive"
+"""The model's name for classes and for numbers alike."""
 
 
 def describes_model(command: Callable[..., None]) -> Callable[..., None]:
@@ -164,18 +180,27 @@ def build(
     from dpconvex.estimators import PrivateLinearRegressor
 
     model, kind = model_kind(options["model"], schema)
-    shared = {name: value for name, value in options.items() if name not in ("model", "ranges", *OWN)}
+    given = {name: value for name, value in options.items() if name not in ("model", "ranges", *OWN)}
+    given |= {"feature_norm": feature_norm}
     if _validate.choice("ranges", options["ranges"], ("declared", "private")) == "private":
         if schema is None:
             raise InvalidParameterError("ranges", "private", "needs a schema", "Give --schema")
         schema = schema.without_ranges()
-    estimator = kind(epsilon, schema=schema, feature_norm=feature_norm, random_state=seed, **shared)
+    estimator = kind(epsilon, schema=schema, random_state=seed)
+    has = estimator.get_params()
+    for name, value in given.items():
+        if name not in has and value != (MODEL[name][1] if name in MODEL else None):
+            raise InvalidParameterError(name, value, f"does not apply to --model {model}", "Leave it out")
+    estimator.set_params(**{name: value for name, value in given.items() if name in has})
     if schema is None and isinstance(estimator, PrivateLinearRegressor):
         estimator.target_bounds = (0.0, 1.0)  # plans are made in units of the target's range, so any range will do
     moment = options["heavy_tailed"]
     own = {**options, "heavy_tailed": None if moment is None else moment_order(moment)}
+    own["interactions"] = [tuple(pair.split(",")) for pair in options["interactions"]]
+    names = options["monotone"]
+    own["monotone"] = {name.removeprefix("-"): "decreasing" if name[:1] == "-" else "increasing" for name in names}
     for name in OWN:
-        if own[name] is not None:
+        if own[name] not in (None, [], {}):
             if name not in estimator.get_params():
                 raise InvalidParameterError(name, own[name], f"does not apply to --model {model}", "Leave it out")
             estimator.set_params(**{name: own[name]})
@@ -184,12 +209,14 @@ def build(
 
 def model_kind(model: str | None, schema: Schema | None) -> tuple[str, type[PrivateLinearModel]]:
     """Return a model's name, by default that for the schema's target, and its class."""
-    from dpconvex.estimators import ESTIMATORS
+    from dpconvex.estimators import ADDITIVE_ESTIMATORS, ESTIMATORS
 
     kinds = {estimator.kind: estimator for estimator in ESTIMATORS}
     target = None if schema is None else schema.target
+    numeric = target is not None and target.numeric
+    kinds[ADDITIVE] = ADDITIVE_ESTIMATORS[numeric]
     if model is None:
-        model = "linear" if target is not None and target.numeric else "logistic"
+        model = "linear" if numeric else "logistic"
     return _validate.choice("model", model, kinds), kinds[model]
 
 

@@ -85,8 +85,9 @@ def fit(
         _output.print_text(f"Test file, NOT PRIVATE: {metrics.text()}.")
     if estimator.status_ != "ok":
         _output.print_text(f"Status: {estimator.status_}. The run ended early; its last released point is the model.")
-    also = f" and {_output.FOUND}" if (out / _output.FOUND).exists() else ""
-    _output.print_text(f"Wrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT}{also} to {out}")
+    if estimator.ranges_:
+        _output.print_text(f"Wrote the schema with the ranges found to {out / _output.FOUND}")
+    _output.print_text(f"Wrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT} to {out}")
 
 
 def write_outputs(

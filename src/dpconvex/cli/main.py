@@ -18,6 +18,7 @@ from dpconvex.cli import (
     reproduce,
     schema,
     search,
+    shapes,
     synthesize,
     verify,
 )
@@ -53,6 +54,7 @@ app.command("fit")(fit.fit)
 app.command("fit-sparse")(fit_sparse.fit_sparse)
 app.command("search")(search.search)
 app.command("predict")(fit.predict)
+app.command("shapes")(shapes.shapes)
 app.command("median")(median.median)
 app.command("game")(game.game)
 app.command("synthesize")(synthesize.synthesize)

@@ -56,9 +56,12 @@ def plan(
         counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}
         named = ("delta", "tilt", "adversarial_radius", "adversarial_norm", "risk", "heavy_tailed", "failure")
         problem = {**counts, "epsilon": epsilon, **{name: options[name] for name in named}}
-        print_json({**problem, "plans": plan_rows(found), **({"scaling": more} if more else {})})
+        shown = {"shapes": shape_rows(found[0])} if options["model"] == _options.ADDITIVE else {}
+        print_json({**problem, "plans": plan_rows(found), **shown, **({"scaling": more} if more else {})})
         return
     print_plans(found)
+    if options["model"] == _options.ADDITIVE:
+        print_shapes(found[0])
     if more:
         print_text()
         print_scaling(more)
@@ -253,6 +256,27 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
         for k, plan in enumerate(plans)
         for deviation in (plan.coefficient_deviation,)
     ]
+
+
+def shape_rows(plan: LinearModelPlan) -> list[dict[str, Any]]:
+    """Return for each column of an additive model its vertices, degrees of freedom and expected deviation of noise."""
+    from dpconvex.estimators.additive import shape_facts
+
+    return shape_facts(plan)
+
+
+def print_shapes(plan: LinearModelPlan) -> None:
+    """Print what the plan of an additive model expects of each column."""
+    import numpy as np
+
+    rows = [(row["column"], str(row["vertices"]), number(row["degrees_of_freedom"], 3),
+             "" if np.isnan(row["deviation"]) else number(row["deviation"], 2)) for row in shape_rows(plan)]  # fmt: skip
+    print_text()
+    print_table("Shapes", ("column", "vertices", "degrees of freedom", "deviation"), rows, right=(1, 2, 3))
+    print_text(
+        "vertices: knots or levels. degrees of freedom: what ridge and noise leave of them. deviation: expected noise "
+        "of a value. Sampling and shrinkage are not in it."
+    )
 
 
 def note(plan: Plan) -> str:

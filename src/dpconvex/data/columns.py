@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import numpy as np
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 BLANKS = " \t\n\v\f\r"
 """What is trimmed off the ends of a cell before it is compared."""
+
+MOST_KNOTS = 64
+"""Of a shape."""
 
 OTHER = "(other)"
 """Name of the level that takes missing and unlisted values."""
@@ -112,6 +116,10 @@ class NumericColumn(AbstractColumn):
         ``"log"`` is ``sign(v) log(1 + |v|/unit)``, for tails on either side.
     unit : float
         Size at which ``"log"`` turns from linear to logarithmic, positive.
+    missing : {"own", "none"}, optional
+        For additive models: whether missing cells have a value of their own. Default: as the estimator says.
+    knots : tuple of float
+        For additive models: where the shape may bend, increasing, from `lower` to `upper`. Default: planned.
 
     Raises
     ------
@@ -129,12 +137,49 @@ class NumericColumn(AbstractColumn):
     upper: float
     transform: Literal["none", "log1p", "log"] = "none"
     unit: float = 1.0
+    missing: Literal["own", "none"] | None = None
+    knots: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         nonempty("name", self.name)
         checked = self.range
         for name in ("lower", "upper", "unit"):
             object.__setattr__(self, name, float(getattr(checked, name)))
+        if self.missing is not None:
+            _validate.choice("missing", self.missing, ("own", "none"))
+        self._check_knots()
+
+    def _check_knots(self) -> None:
+        what = f"must be 2 to {MOST_KNOTS} increasing numbers, the first lower and the last upper"
+        if not isinstance(self.knots, list | tuple):
+            raise InvalidParameterError("knots", self.knots, what)
+        found = tuple(_validate.real(f"knots[{k}]", knot) for k, knot in enumerate(self.knots))
+        object.__setattr__(self, "knots", found)
+        if not found:
+            return
+        ends = len(found) <= MOST_KNOTS and (found[0], found[-1]) == (self.lower, self.upper)
+        if not (ends and all(a < b for a, b in pairwise(self.positions(found)))):
+            raise InvalidParameterError("knots", self.knots, what, "No two may be equal after the transform")
+
+    def positions(self, values: Sequence[float]) -> list[float]:
+        """Values of the range as places in [0, 1], after the transform."""
+        first, last = self.range.ends
+        return [min(1.0, max(0.0, (self.range.mapped(value) - first) / (last - first))) for value in values]
+
+    def even_knots(self, count: int) -> tuple[float, ...]:
+        """The knots, or where none are declared `count` even ones after the transform.
+
+        Of three or more, a logarithmic column from 0 has one more near 0: amounts that are exactly 0 are a kind of
+        their own.
+        """
+        if self.knots:
+            return self.knots
+        back = self.range.even(count)[1:-1]
+        if self.transform != "none" and self.lower == 0 and back:
+            back.insert(0, min(2**-4 * self.unit, back[0] / 2))
+        found = [self.lower, *back, self.upper]
+        places = self.positions(found)  # of a range of few floats some are equal
+        return (self.lower, *(x for x, t, u in zip(found, places, places[1:], strict=False) if 0 < t < u), self.upper)
 
     numeric: ClassVar[bool] = True
 
@@ -157,10 +202,7 @@ class NumericColumn(AbstractColumn):
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform, or with the given edges; missing values take the middle bin."""
         if isinstance(bins, int) and self.transform == "log":
-            first, last = self.range.ends
-            inner = np.linspace(first, last, bins + 1)[1:-1]
-            edges = np.copysign(np.expm1(np.abs(inner)) * self.unit, inner)
-            return NumberCells(self.name, (self.lower, *map(float, edges), self.upper))
+            return NumberCells(self.name, tuple(self.range.even(bins + 1)))
         if isinstance(bins, int):
             return NumberCells.equal(self.name, self.lower, self.upper, bins, self.transform == "log1p")
         return NumberCells(self.name, tuple(bins))
@@ -168,7 +210,9 @@ class NumericColumn(AbstractColumn):
     def to_dict(self) -> dict[str, Any]:
         table: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
         table |= {"transform": self.transform} if self.transform != "none" else {}
-        return table | ({"unit": self.unit} if self.unit != 1 else {})
+        table |= {"unit": self.unit} if self.unit != 1 else {}
+        table |= {"missing": self.missing} if self.missing is not None else {}
+        return table | ({"knots": list(self.knots)} if self.knots else {})
 
 
 @final

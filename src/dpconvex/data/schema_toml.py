@@ -133,7 +133,7 @@ def _column(where: str, name: str, content: Any) -> AbstractColumn:
         _check_keys(where, fields, (), {"transform"})
         return _build(where, UnrangedColumn, {"name": name, **fields})
     remedy = 'For a column of categories, give categories; where no range is public, range = "private"'
-    _check_keys(where, fields, {"lower", "upper"}, {"transform", "unit"}, remedy)
+    _check_keys(where, fields, {"lower", "upper"}, {"transform", "unit", "missing", "knots"}, remedy)
     return _build(where, NumericColumn, {"name": name, **fields})
 
 

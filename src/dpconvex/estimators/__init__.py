@@ -5,8 +5,10 @@ A new one is one file and its name in `ESTIMATORS`; the contract tests, saved mo
 
 from __future__ import annotations
 
+from dpconvex.estimators.additive import AdditiveModel, PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifiers import (
+    LogisticModel,
     PrivateLinearClassifier,
     PrivateLinearSVC,
     PrivateLogisticRegression,
@@ -38,6 +40,9 @@ ESTIMATORS: tuple[type[PrivateLinearModel], ...] = (
 )
 """Every final linear model; `PrivateLinearModel.kind` is its name on the command line."""
 
+ADDITIVE_ESTIMATORS: tuple[type[AdditiveModel], ...] = (PrivateAdditiveClassifier, PrivateAdditiveRegressor)
+"""Every final additive model; ``--model additive`` is the one for the schema's target."""
+
 SPARSE_ESTIMATORS: tuple[type[PrivateSparseModel], ...] = (
     PrivateLasso,
     PrivateSparseLogisticRegression,
@@ -46,8 +51,13 @@ SPARSE_ESTIMATORS: tuple[type[PrivateSparseModel], ...] = (
 """Every final linear model over an l1 ball; `PrivateSparseModel.kind` is its name on the command line."""
 
 __all__ = [
+    "ADDITIVE_ESTIMATORS",
     "ESTIMATORS",
     "SPARSE_ESTIMATORS",
+    "AdditiveModel",
+    "LogisticModel",
+    "PrivateAdditiveClassifier",
+    "PrivateAdditiveRegressor",
     "PrivateGeometricMedian",
     "PrivateHuberRegressor",
     "PrivateLasso",

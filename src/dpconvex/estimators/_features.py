@@ -20,7 +20,7 @@ from dpconvex.data import Schema
 from dpconvex.data.columns import PRIVATE
 from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
-from dpconvex.problems import Block, DataDomain, NumberRange
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.minimax.base import clamped
 
 if TYPE_CHECKING:
@@ -37,12 +37,25 @@ class FeatureMap(ABC):
     """Those of them that are never put on a logarithmic scale."""
 
     def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
-        """Return the map with released ranges of these columns; itself where there are none."""
+        """Return the map with released ranges, (): itself."""
         return self
+
+    @property
+    def n_columns(self) -> int:
+        """How many columns a user's features have."""
+        return self.domain.n_features
 
     @abstractmethod
     def encode(self, X: Any) -> AnyArray:
         """Return the matrix (n, n_features) whose rows are clipped into `domain` by the algorithm."""
+
+    def expand(self, encoded: AnyArray) -> AnyArray:
+        """Return the matrix that a method runs on, from what `encode` gave; by default that itself."""
+        return encoded
+
+    def refined(self, problem: LinearModelProblem) -> LinearModelProblem:
+        """Return the problem of such features with whatever else they say of it; by default as it is."""
+        return problem
 
     @abstractmethod
     def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -102,6 +115,10 @@ class FromSchema(FeatureMap):
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.schema.domain()
 
+    @property
+    def n_columns(self) -> int:
+        return len(self.schema.columns)
+
     def encode(self, X: Any) -> FloatArray:
         return self.schema.encode(X)
 
@@ -128,6 +145,8 @@ class Unranged(FeatureMap):
         return self.unranged
 
     def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
+        if not ranges:
+            return self
         ends = np.array([(each.lower, each.upper) for each in ranges[: self.n_features]])
         return Scaled(ends[:, 0], ends[:, 1])
 
@@ -163,7 +182,7 @@ class FromUnrangedSchema(FeatureMap):
         return tuple(k for k, column in zip(starts, self.schema.columns, strict=False) if column.name in names)
 
     def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
-        return FromSchema(self.schema.with_ranges(ranges))
+        return FromSchema(self.schema.with_ranges(ranges)) if ranges else self
 
     def encode(self, X: Any) -> FloatArray:
         return self.schema.encode_raw(X)
@@ -223,10 +242,11 @@ def feature_map(
     if isinstance(feature_bounds, str) and finds:
         _validate.choice("feature_bounds", feature_bounds, (PRIVATE,), "Or give (lower, upper)")
         return Unranged(n_features)
-    return Scaled(*_bounds(feature_bounds, n_features))
+    return Scaled(*bounds_of(feature_bounds, n_features))
 
 
-def _bounds(feature_bounds: Any, n_features: int) -> tuple[FloatArray, FloatArray]:
+def bounds_of(feature_bounds: Any, n_features: int) -> tuple[FloatArray, FloatArray]:
+    """Return public bounds on every column, two arrays (n_features,), or raise `InvalidParameterError`."""
     requirement = "must be (lower, upper): two numbers or two arrays of length n_features, finite, lower < upper"
     try:
         lower, upper = (np.broadcast_to(np.asarray(b, dtype=np.float64), (n_features,)) for b in feature_bounds)

@@ -118,18 +118,22 @@ class FittedModel(PrivateEstimator, ABC):
         """The schema with the ranges that a fit found: all of them public from then on. None without a schema."""
         return self.schema.with_ranges(self.ranges_) if self.schema is not None and self.ranges_ else self.schema
 
+    def _fitted_map(self) -> FeatureMap:
+        """Return the map that the fitted coefficients are for."""
+        return self._feature_map(self.n_features_in_).found(self.ranges_)
+
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
         """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
         found = () if reset else self.ranges_
         if self.schema is not None:
             features = self._feature_map(None)
-            features = features.found(found) if found else features
+            features = features.found(found)
             if reset:
                 self.n_features_in_ = len(self.schema.columns)
             return features, features.encode(X)
         X = learned_matrix(self, X, reset=reset, sparse=self.__sklearn_tags__().input_tags.sparse)
         features = self._feature_map(X.shape[1])
-        features = features.found(found) if found else features
+        features = features.found(found)
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
             raise InvalidParameterError(
                 "feature_bounds", self.feature_bounds, "cannot be used with a sparse matrix", "Give feature_bound"
@@ -312,7 +316,7 @@ class PrivateLinearModel(FittedModel):
                 None if unit == Unit.RECORD else self.records_per_user,
             )
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
-            return question(problem, privacy, Options(self.constants, self.noise, l2, self.risk))
+            return question(features.refined(problem), privacy, Options(self.constants, self.noise, l2, self.risk))
         except InvalidParameterError as error:
             name = CALLED.get(error.name, error.name)
             raise InvalidParameterError(name, error.value, error.requirement, error.remedy) from None
@@ -376,9 +380,10 @@ class PrivateLinearModel(FittedModel):
         plan: LinearModelPlan = self._ready or self._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
-        result = plan.run(encoded, targets, source, groups)
+        features = self._fitting(features, plan)
+        result = plan.run(features.expand(encoded), targets, source, groups)
         self.ranges_ = getattr(result.plan, "found", ())
-        features = features.found(self.ranges_) if self.ranges_ else features
+        features = features.found(self.ranges_)
         domain = plan.problem.domain
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
@@ -389,6 +394,10 @@ class PrivateLinearModel(FittedModel):
         self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)
         self.status_ = result.status
         self._learned()
+
+    def _fitting(self, features: FeatureMap, plan: LinearModelPlan) -> FeatureMap:
+        """Return the map that a plan is for, where `fit` may choose among several."""
+        return features
 
     def _learned(self) -> None:
         """Keep, after a fit, what predictions need beyond the coefficients; by default nothing."""
@@ -468,6 +477,9 @@ def model_digest(model: Any) -> str:
         "columns": int(model.n_features_in_),
         "names": None if names is None else [str(name) for name in names],
     }
+    if "knots_" in vars(model):  # additive models
+        names = ("interactions", "missing", "knots_")
+        facts["shapes"] = [getattr(model, name) for name in names]
     found = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str).encode())
     for name in _RELEASED:
         values = np.asarray(getattr(model, name), dtype="<f8")

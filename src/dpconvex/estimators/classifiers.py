@@ -158,9 +158,78 @@ class ProbabilisticClassifier(PrivateLinearClassifier):
         """Return the logarithm of `predict_proba`."""
 
 
+@dataclass(eq=False, repr=False)
+class LogisticModel(ProbabilisticClassifier):
+    """A private classifier by the logistic loss, its slopes capped, or by softmax."""
+
+    effect: ClassVar[str] = "log-odds"
+
+    _: KW_ONLY
+    slope_cap: float | None = None
+    probabilities: str = "calibrated"
+    rates: Any = None
+    slope_cap_: float = field(init=False)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        from scipy.special import expit, softmax
+
+        logits = self._log_odds(X)
+        if logits.ndim == 2:
+            return softmax(logits, axis=1)
+        if len(self.classes_) == 1:
+            return np.ones((len(logits), 1))
+        return np.column_stack([expit(-logits), expit(logits)])
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        from scipy.special import log_expit, log_softmax
+
+        logits = self._log_odds(X)
+        if logits.ndim == 2:
+            return log_softmax(logits, axis=1)
+        if len(self.classes_) == 1:
+            return np.zeros((len(logits), 1))
+        return np.column_stack([log_expit(-logits), log_expit(logits)])
+
+    def _log_odds(self, X: Any) -> FloatArray:
+        """Return the log-odds of the second class, (n,), or the scores of all classes, (n, n_classes)."""
+        scores = self.decision_function(X)
+        link = _validate.choice("probabilities", self.probabilities, PROBABILITIES)
+        return scores if link == "sigmoid" or scores.ndim == 2 else LogisticLoss(self.slope_cap_).log_odds(scores)
+
+    def _learned(self) -> None:
+        self.slope_cap_ = self.plan_.problem.loss.facts.get("slope_cap", 1.0)
+
+    def _loss(self, n_classes: int) -> LinearModelLoss:
+        cap = 1.0 if self.slope_cap is None else self.slope_cap
+        _validate.real("slope_cap", cap, at_least=SMALLEST, at_most=1.0)
+        _validate.choice("probabilities", self.probabilities, PROBABILITIES)
+        rates = self._rates(n_classes)
+        if n_classes == 2:
+            return LogisticLoss(cap, None if rates is None else rates[1])
+        if cap != 1:
+            raise InvalidParameterError("slope_cap", self.slope_cap, "is for two classes", "Leave it out")
+        return SoftmaxLoss(n_classes, rates)
+
+    def _rates(self, n_classes: int) -> tuple[float, ...] | None:
+        """Return the public shares of the classes: the caller's, or the schema's where the classes are."""
+        if self.rates is not None:
+            if self._given_classes() is None and not self._schema_classes():
+                what, remedy = "needs declared classes, whose order it has", "List classes, or give a schema with them"
+                raise InvalidParameterError("rates", self.rates, what, remedy)
+            return _validate.shares("rates", self.rates, n_classes)
+        target = None if self.schema is None else self.schema.target
+        return None if target is None or not self._schema_classes() else target.rates
+
+    def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
+        """Return the loss with capped slopes, where the caller leaves the cap open; for two classes."""
+        if self.slope_cap is not None or problem.loss.n_outputs > 1:
+            return ()
+        return tuple(replace(cast(LogisticLoss, problem.loss), cap=cap) for cap in CAPS)
+
+
 @final
 @dataclass(eq=False, repr=False)
-class PrivateLogisticRegression(ProbabilisticClassifier):
+class PrivateLogisticRegression(LogisticModel):
     """Logistic regression under differential privacy, binary and multiclass.
 
     Guarantee: for any two data sets of the same size that differ in one record, the law of everything that `fit`
@@ -288,69 +357,6 @@ class PrivateLogisticRegression(ProbabilisticClassifier):
     """
 
     kind: ClassVar[str] = "logistic"
-    effect: ClassVar[str] = "log-odds"
-
-    _: KW_ONLY
-    slope_cap: float | None = None
-    probabilities: str = "calibrated"
-    rates: Any = None
-    slope_cap_: float = field(init=False)
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        from scipy.special import expit, softmax
-
-        logits = self._log_odds(X)
-        if logits.ndim == 2:
-            return softmax(logits, axis=1)
-        if len(self.classes_) == 1:
-            return np.ones((len(logits), 1))
-        return np.column_stack([expit(-logits), expit(logits)])
-
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        from scipy.special import log_expit, log_softmax
-
-        logits = self._log_odds(X)
-        if logits.ndim == 2:
-            return log_softmax(logits, axis=1)
-        if len(self.classes_) == 1:
-            return np.zeros((len(logits), 1))
-        return np.column_stack([log_expit(-logits), log_expit(logits)])
-
-    def _log_odds(self, X: Any) -> FloatArray:
-        """Return the log-odds of the second class, (n,), or the scores of all classes, (n, n_classes)."""
-        scores = self.decision_function(X)
-        link = _validate.choice("probabilities", self.probabilities, PROBABILITIES)
-        return scores if link == "sigmoid" or scores.ndim == 2 else LogisticLoss(self.slope_cap_).log_odds(scores)
-
-    def _learned(self) -> None:
-        self.slope_cap_ = self.plan_.problem.loss.facts.get("slope_cap", 1.0)
-
-    def _loss(self, n_classes: int) -> LinearModelLoss:
-        cap = 1.0 if self.slope_cap is None else self.slope_cap
-        _validate.real("slope_cap", cap, at_least=SMALLEST, at_most=1.0)
-        _validate.choice("probabilities", self.probabilities, PROBABILITIES)
-        rates = self._rates(n_classes)
-        if n_classes == 2:
-            return LogisticLoss(cap, None if rates is None else rates[1])
-        if cap != 1:
-            raise InvalidParameterError("slope_cap", self.slope_cap, "is for two classes", "Leave it out")
-        return SoftmaxLoss(n_classes, rates)
-
-    def _rates(self, n_classes: int) -> tuple[float, ...] | None:
-        """Return the public shares of the classes: the caller's, or the schema's where the classes are."""
-        if self.rates is not None:
-            if self._given_classes() is None and not self._schema_classes():
-                what, remedy = "needs declared classes, whose order it has", "List classes, or give a schema with them"
-                raise InvalidParameterError("rates", self.rates, what, remedy)
-            return _validate.shares("rates", self.rates, n_classes)
-        target = None if self.schema is None else self.schema.target
-        return None if target is None or not self._schema_classes() else target.rates
-
-    def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
-        """Return the loss with capped slopes, where the caller leaves the cap open; for two classes."""
-        if self.slope_cap is not None or problem.loss.n_outputs > 1:
-            return ()
-        return tuple(replace(cast(LogisticLoss, problem.loss), cap=cap) for cap in CAPS)
 
 
 @final

@@ -230,7 +230,15 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         "ranges": [list(each.fields) for each in estimator.ranges_],
         "feature_names_in": None if names is None else [str(name) for name in names],
         "certificate": estimator.certificate_.to_json(),
+        **_shape_fields(estimator),
     }
+
+
+def _shape_fields(estimator: SavedModel) -> dict[str, Any]:
+    """Return what only additive models have: where their vertices are, and the planned deviations of their values."""
+    if not isinstance(estimator, estimators.AdditiveModel):
+        return {}
+    return {"knots": [list(knots) for knots in estimator.knots_], "deviation": estimator.shape_deviation_}
 
 
 def _restored(state: Mapping[str, Any]) -> SavedModel:
@@ -245,8 +253,13 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     model.intercept_ = given if isinstance(given, float) else np.asarray(given, dtype=np.float64)
     model.n_features_in_ = int(state["n_features_in"])
     model.ranges_ = tuple(NumberRange(*fields) for fields in state.get("ranges", ()))
-    if isinstance(model, estimators.PrivateLogisticRegression):
+    if isinstance(model, estimators.LogisticModel):
         model.slope_cap_ = state["slope_cap"]
+    if isinstance(model, estimators.AdditiveModel):
+        model.knots_ = tuple(tuple(map(float, knots)) for knots in state["knots"])
+        model.shape_deviation_ = np.asarray(state["deviation"], dtype=np.float64)
+        if model.shape_deviation_.shape != model.encoded_coef_.shape:
+            raise InvalidDataError("its deviations are not those of its values")
     names = state["feature_names_in"]
     _check_restored(model, names, classes)
     if isinstance(model, CLASSIFIERS) and classes is not None:
@@ -268,7 +281,7 @@ def _check_restored(model: SavedModel, names: Any, classes: AnyArray | None) -> 
     features = _features(model)
     outputs = _outputs(model, classes)
     d = features.domain.n_features
-    count = d if model.schema is None else len(model.schema.columns)
+    count = features.n_columns
     if model.n_features_in_ != count:
         raise InvalidDataError(f"it says {model.n_features_in_} columns, and its parameters {count}")
     if names is not None and not (isinstance(names, list) and [type(name) for name in names] == [str] * count):
@@ -285,7 +298,7 @@ def _parameters(model: SavedModel) -> None:
     for name in _TEXTS:
         if not isinstance(given.get(name, ""), str | None):
             raise InvalidParameterError(name, given[name], "must be text")
-    if not isinstance(given["fit_intercept"], bool):
+    if not isinstance(given.get("fit_intercept", True), bool):
         raise InvalidParameterError("fit_intercept", given["fit_intercept"], "must be true or false")
     _validate.integer("records_per_user", given.get("records_per_user", 1), at_least=1)
 
@@ -293,17 +306,23 @@ def _parameters(model: SavedModel) -> None:
 def _sizes(model: SavedModel) -> None:
     """Compare the declared number of features with the coefficients, before anything of that size is made."""
     found, domain = np.shape(model.encoded_coef_), getattr(model, "domain", None)
+    if isinstance(model, estimators.AdditiveModel):
+        stated = sum(max(len(knots), 2) for knots in model.knots_)
+        if len(found) != 2 or (model.schema is None and not len(model.knots_) == model.n_features_in_ <= found[1]):
+            raise InvalidDataError(f"its encoded coefficients have shape {found}, and its knots are {stated}")
+        return
     stated = None if model.schema is not None else model.n_features_in_ if domain is None else domain.n_features
     if len(found) != 2 or stated not in (None, found[1]):
         raise InvalidDataError(f"its encoded coefficients have shape {found}, and its parameters say {stated} features")
 
 
 def _features(model: SavedModel) -> FeatureMap:
-    features = model._feature_map(model.n_features_in_)
-    open_ranges = len(features.unranged) + (isinstance(model, estimators.PrivateLinearModel) and model._finds_target)
-    if len(model.ranges_) != open_ranges:
-        raise InvalidDataError(f"it holds {len(model.ranges_)} found ranges, and its parameters leave {open_ranges}")
-    features = features.found(model.ranges_)
+    if isinstance(model, estimators.PrivateLinearModel):
+        features = model._feature_map(model.n_features_in_)
+        open_ranges = len(features.unranged) + model._finds_target
+        if len(model.ranges_) != open_ranges:
+            raise InvalidDataError(f"it holds {len(model.ranges_)} ranges, and its parameters leave {open_ranges}")
+    features = model._fitted_map()
     if isinstance(model, estimators.PrivateSparseModel):
         model._radius(features)
     return features
@@ -321,7 +340,7 @@ def _outputs(model: SavedModel, classes: AnyArray | None) -> int:
         return 1
     if classes.ndim != 1 or len(classes) < 2 or len(set(classes.tolist())) < len(classes):
         raise InvalidDataError("a classifier must list at least two different classes")
-    if isinstance(model, estimators.PrivateLogisticRegression):
+    if isinstance(model, estimators.LogisticModel):
         cap = _validate.real("slope_cap_", model.slope_cap_, at_least=SMALLEST, at_most=1.0)
         if model.slope_cap not in (None, cap) or (len(classes) > 2 and cap != 1):
             raise InvalidDataError(f"its slope cap, {cap:g}, is not that of its parameters and classes")
@@ -358,7 +377,10 @@ def _agree(model: SavedModel, features: FeatureMap, shape: tuple[int, int], flat
 
 def _unfitted(state: Mapping[str, Any]) -> SavedModel:
     """Return an estimator of the saved class with the saved parameters."""
-    known = {estimator.__name__: estimator for estimator in (*estimators.ESTIMATORS, *estimators.SPARSE_ESTIMATORS)}
+    known = {
+        estimator.__name__: estimator
+        for estimator in (*estimators.ESTIMATORS, *estimators.ADDITIVE_ESTIMATORS, *estimators.SPARSE_ESTIMATORS)
+    }
     if state["estimator"] not in known:
         raise InvalidDataError(f"it holds a {state['estimator']}, which this version does not know")
     model = known[state["estimator"]]()

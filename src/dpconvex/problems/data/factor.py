@@ -100,10 +100,11 @@ class Factor:
     @cached_property
     def matrix(self) -> Any:
         """The whole of F, sparse, (domain.dim, rank)."""
-        return sparse.csr_array(sparse.block_diag(self._matrices, format="csr"))
+        return sparse.csr_array(sparse.block_diag(self.matrices, format="csr"))
 
     @cached_property
-    def _matrices(self) -> tuple[Any, ...]:
+    def matrices(self) -> tuple[Any, ...]:
+        """The blocks of F, sparse."""
         parts = zip(self.domain.all_blocks, self.blocks, strict=True)
         return tuple(
             part * sparse.eye_array(block.size) if isinstance(part, float) else _leverage.grid(part).matrix
@@ -113,12 +114,12 @@ class Factor:
     @cached_property
     def ranks(self) -> tuple[int, ...]:
         """New coordinates of each block."""
-        return tuple(matrix.shape[1] for matrix in self._matrices)
+        return tuple(matrix.shape[1] for matrix in self.matrices)
 
     @cached_property
     def mean_squares(self) -> FloatArray:
         """Mean squared length of the columns of each block of F, (m,)."""
-        return np.array([float(matrix.power(2).sum() / matrix.shape[1]) for matrix in self._matrices])
+        return np.array([float(matrix.power(2).sum() / matrix.shape[1]) for matrix in self.matrices])
 
     @property
     def rank(self) -> int:

@@ -71,12 +71,22 @@ class NumberRange:
     @property
     def ends(self) -> tuple[float, float]:
         """The two ends after the transform."""
-        if self.transform == "log1p":
-            return math.log1p(self.lower), math.log1p(self.upper)
+        return self.mapped(self.lower), self.mapped(self.upper)
+
+    def mapped(self, value: float) -> float:
+        """Return a number after the transform."""
         if self.transform == "log":
-            low, high = (math.copysign(math.log1p(abs(end) / self.unit), end) for end in (self.lower, self.upper))
-            return low, high
-        return self.lower, self.upper
+            return math.copysign(math.log1p(abs(value) / self.unit), value)
+        return math.log1p(value) if self.transform == "log1p" else float(value)
+
+    def even(self, count: int) -> list[float]:
+        """Return numbers that are evenly spaced after the transform, from end to end."""
+        inner = np.linspace(*self.ends, count)[1:-1].tolist()
+        if self.transform == "log":
+            inner = [math.copysign(math.expm1(abs(t)) * self.unit, t) for t in inner]
+        if self.transform == "log1p":
+            inner = [math.expm1(t) for t in inner]
+        return [self.lower, *inner, self.upper]
 
     def encode(self, values: AnyArray) -> FloatArray:
         """Return a copy (n,) of numbers in [-1/2, 1/2]."""

@@ -21,6 +21,7 @@ from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
 from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
 from dpconvex.problems.linear.objective import NO_TILT, LinearModelObjective, RegularizedRisk, TiltedRisk
+from dpconvex.problems.linear.shapes import ExpectedShapes
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
@@ -58,6 +59,8 @@ class LinearModelProblem(Problem):
     #: None: the ridge is on the parameters themselves. Else they are ``F v``, block by block, with the ridge on v
     #: (docs, Additive models, section 1), and `dim` counts v; `radius` stays that of the parameters. For averages.
     factor: Factor | None = None
+    #: What plans expect of the blocks in place of `TypicalData`; needs a factor.
+    shapes: ExpectedShapes | None = None
 
     def __post_init__(self) -> None:
         numbers = {
@@ -196,11 +199,11 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def typical(self) -> TypicalData | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return (
-            None
-            if self.tilt or self.attack_radius
-            else TypicalData.of(self.domain, self.loss, self.radius, self.factor)
-        )
+        if self.tilt or self.attack_radius:
+            return None
+        if self.shapes is not None and self.factor is not None:
+            return self.shapes.typical(self.loss, self.factor, (self.radius / default_radius(self.domain)) ** 2)
+        return TypicalData.of(self.domain, self.loss, self.radius, self.factor)
 
     def log_weight_ratio(self, radius: float) -> float:
         span = self.loss_range(radius) if self.tilt else 0.0
