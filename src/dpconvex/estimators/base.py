@@ -284,6 +284,9 @@ class PrivateLinearModel(FittedModel):
             return found
         return tuple(ranges.plan(p, privacy, features.unranged, features.linear, self._finds_target) for p in found)
 
+    def _remaining(self, features: FeatureMap, epsilon: float, n: int) -> float:
+        return ranges.remaining(epsilon, n, len(features.unranged) + self._finds_target)
+
     def _finds(self, features: FeatureMap) -> bool:
         return bool(features.unranged) or self._finds_target
 
@@ -298,7 +301,7 @@ class PrivateLinearModel(FittedModel):
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
         privacy = PrivacyParams(self.epsilon, self.delta, unit=unit)
         if self._finds(features):
-            privacy = replace(privacy, epsilon=ranges.remaining(privacy.epsilon))
+            privacy = replace(privacy, epsilon=self._remaining(features, privacy.epsilon, n))
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:
             domain = domain.with_intercept(self._constant(domain))
@@ -326,7 +329,11 @@ class PrivateLinearModel(FittedModel):
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon, with every algorithm that applies."""
         features, whole = self._feature_map(self.n_features_in_), replace(self.plan_.privacy, epsilon=epsilon)
-        rest = replace(whole, epsilon=ranges.remaining(epsilon)) if self._finds(features) else whole
+        rest = (
+            replace(whole, epsilon=self._remaining(features, epsilon, self.plan_.problem.n))
+            if self._finds(features)
+            else whole
+        )
         problem = replace(self.plan_.problem, factor=None)  # every plan chooses its own coordinates
         return self._with_ranges(features, plans(problem, rest, options=Options(target=self.risk)), whole)
 

@@ -122,14 +122,14 @@ def find(counts: FloatArray, deviation: float, columns: int, linear: bool) -> Nu
     """Return the range that released counts (CELLS,) speak for; finite and of positive length whatever they are.
 
     A cell stands out if its count is more than noise of this standard deviation would put into any cell of so many
-    columns; if none does, the largest ones do. From the first that stands out to the last, and on through neighbors
+    columns; if none does, the largest one does. From the first that stands out to the last, and on through neighbors
     whose counts are more than one cell's noise, with one more towards 0. Unless `linear`, the scale is logarithmic
     where 0 stands out or the largest sizes are many times the median one.
     """
     # cells' noise is nearly Laplace's, whose tail is exp(-sqrt(2) t)/2 at t deviations
     stands = counts > math.log(columns * CELLS / (2 * FALSE_ALARMS)) / math.sqrt(2) * deviation
     if not stands.any():
-        stands = counts >= max(counts.max() / 2, np.finfo(np.float64).tiny)
+        stands = np.arange(CELLS) == counts.argmax()
     for side in (slice(0, END), slice(END + 1, MISSING)):  # 0 has no neighbors: octaves next to it are tiny
         stands[side] = _spread(stands[side], counts[side] > WEAK * deviation)
     levels = np.flatnonzero(stands[:MISSING]) - END
@@ -178,11 +178,12 @@ def crowded(found: NumberRange, counts: FloatArray, deviation: float) -> tuple[i
 
 def _first_crowd(counts: FloatArray, deviation: float) -> int:
     """Return the first cell with which a window begins that holds many; 0 if none does."""
-    begins = [PARTS]
+    begin = PARTS
     for length in WINDOWS:
         sums = np.convolve(counts, np.ones(length), "valid")
-        begins += np.flatnonzero(sums > CROWD * math.sqrt(length) * deviation)[:1].tolist()
-    return min(begins) % PARTS
+        first = int(np.argmax(np.append(sums > CROWD * math.sqrt(length) * deviation, True)))
+        begin = first if first + length <= begin else begin  # else its crowd was found by a shorter one
+    return begin % PARTS
 
 
 def kept(found: NumberRange, first: int, stop: int) -> NumberRange:

@@ -26,6 +26,7 @@ Nothing is refused after the release
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast, final
@@ -48,8 +49,10 @@ from dpconvex.randomness import BitSource
 
 RANGES = "histogram of octaves of the columns without declared ranges"
 CROWDS = "histogram of 32 cells of each range found"
-SHARES = 0.04, 0.04
-"""Of epsilon, for the octaves and the cells of all columns together."""
+SHARES = (0.04, 0.2), (0.04, 0.04)
+"""Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
+NOISY = 0.04
+"""Standard deviation of an octave's count, as a share of the records, above which more than the least is spent."""
 UNITS = 2**24
 """Parts into which a user's weight is divided among the cells of a column."""
 
@@ -147,7 +150,7 @@ class RangedPlan(TwoStagePlan):
         return {**self.then.describe(), "private_ranges": found}
 
     def at(self, privacy: PrivacyParams) -> RangedPlan:
-        rest = replace(privacy, epsilon=remaining(privacy.epsilon))
+        rest = replace(privacy, epsilon=remaining(privacy.epsilon, self.problem.n, len(self.first.cells)))
         then: Any = self.then
         return plan(then.at(rest), privacy, self.columns, self.linear, self.target)
 
@@ -172,13 +175,14 @@ class RangedPlan(TwoStagePlan):
         return plan.restored(result, result.point, source)
 
 
-def remaining(epsilon: float) -> float:
-    """Return what ranges leave of epsilon for the method."""
-    return _rounding.difference_down(epsilon, _rounding.sum_up(_shares(epsilon)))
+def remaining(epsilon: float, n: int, columns: int) -> float:
+    """Return what the ranges of so many columns of n units leave of epsilon for the method."""
+    return _rounding.difference_down(epsilon, _rounding.sum_up(_shares(epsilon, n, columns)))
 
 
-def _shares(epsilon: float) -> list[float]:
-    return [_rounding.product_down(share, epsilon) for share in SHARES]
+def _shares(epsilon: float, n: int, columns: int) -> list[float]:
+    needed = math.sqrt(8) * columns / (NOISY * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
+    return [_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in SHARES]
 
 
 @recorded("ranges")
@@ -199,8 +203,9 @@ def plan(
         raise InvalidParameterError("columns", columns, "must be different columns that are bounded one by one")
     if then.privacy.unit != privacy.unit:
         raise InvalidParameterError("unit", str(privacy.unit), "must be that of the method")
-    sizes = zip((ranges.CELLS, ranges.PARTS + 1), _shares(privacy.epsilon), strict=True)
     count = len(columns) + target
+    shares = _shares(privacy.epsilon, then.problem.n, count)
+    sizes = zip((ranges.CELLS, ranges.PARTS + 1), shares, strict=True)
     first, second = (JointHistogram((size,) * count, share, privacy.unit) for size, share in sizes)
     return RangedPlan(privacy, first, second, then, columns, linear, target)
 
