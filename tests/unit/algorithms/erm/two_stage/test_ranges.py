@@ -105,6 +105,19 @@ def test_neighbors_with_an_extreme_cell_have_the_same_plan_arrays_and_warnings(v
     assert seen[0] == seen[1]
 
 
+def test_found_ranges_are_functions_of_released_counts() -> None:
+    """Their ends are powers of two and 32nds between them; data with the same cells have the same law."""
+    frame = table()
+    frame.loc[0, "amount"] = 1e9
+    model = fitted(frame)
+    plan = model.plan_
+    assert all(map(ranges.ranges.released, plan.outer))
+    assert plan.resumed(*plan.course).found == plan.found == model.ranges_
+    forged = ((0.0, 12345.678, "log", 1.0), *plan.course[0][1:])
+    with pytest.raises(InvalidParameterError, match="powers of two"):
+        plan.resumed(forged, *plan.course[1:])
+
+
 def test_the_budget_is_split_before_the_run() -> None:
     plan = PrivateLogisticRegression(1.0, schema=SCHEMA).plan(3000)[0]
     assert plan.first.epsilon + plan.second.epsilon + plan.then.privacy.epsilon <= 1.0
