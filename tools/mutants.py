@@ -648,7 +648,8 @@ MUTANTS = (
         "private ranges: missing cells are counted nowhere",
         "problems/data/ranges.py",
         "return np.where(np.isnan(values), MISSING,",
-        "values = values[~np.isnan(values)]; levels = levels[-len(values) :]; return np.where(np.isnan(values), MISSING,",
+        "values = values[~np.isnan(values)]; levels = levels[-len(values) :]; "
+        "return np.where(np.isnan(values), MISSING,",
         "",
         (f"{RANGES}::test_changing_a_record_changes_every_column_by_two_at_most",),
     ),

@@ -56,10 +56,6 @@ def texts(name: str, values: Any, at_least: int) -> tuple[str, ...]:
     return found
 
 
-PRIVATE = "private"
-"""What stands for a range that a fit is to find."""
-
-
 class Described(ABC):
     """One column of a table with its public facts."""
 
@@ -213,60 +209,6 @@ class NumericColumn(AbstractColumn):
         table |= {"unit": self.unit} if self.unit != 1 else {}
         table |= {"missing": self.missing} if self.missing is not None else {}
         return table | ({"knots": list(self.knots)} if self.knots else {})
-
-
-@final
-@dataclass(frozen=True)
-class UnrangedColumn(AbstractColumn):
-    """A numeric column whose range is not public: a private fit finds one, and pays for it (docs, Private ranges).
-
-    Only models that say so take it. Missing values count as the middle of the range.
-
-    Parameters
-    ----------
-    name : str
-        The column's name in the table.
-    transform : {"auto", "none"}
-        ``"auto"``: a logarithmic scale where the released histogram has heavy tails or a spike at 0. ``"none"``: never.
-    """
-
-    name: str
-    transform: Literal["auto", "none"] = "auto"
-    numeric: ClassVar[bool] = True
-    ranged: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        nonempty("name", self.name)
-        _validate.choice("transform", self.transform, ("auto", "none"))
-
-    @property
-    def block(self) -> Block:
-        """Once a range is found, as `NumericColumn`."""
-        return Block(1, "linf", 0.5, self.name)
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        return (self.name,)
-
-    def encode_into(self, series: Series, out: FloatArray) -> None:
-        """Write the numbers as they are."""
-        out[:, 0] = numbers(series)
-
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        raise undeclared(self.name)
-
-    def with_range(self, found: NumberRange) -> NumericColumn:
-        """Return the column with a range that was released."""
-        return NumericColumn(self.name, found.lower, found.upper, found.transform, found.unit)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"range": PRIVATE} | ({"transform": self.transform} if self.transform != "auto" else {})
-
-
-def undeclared(name: str) -> InvalidParameterError:
-    """Return the error for what needs a declared range of a column that has none."""
-    remedy = "Give lower and upper, or use a linear model, which finds ranges privately"
-    return InvalidParameterError("range", PRIVATE, f"of column {name!r} must be declared here", remedy)
 
 
 @final
@@ -445,30 +387,3 @@ class NumericTarget(AbstractTarget):
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "lower": self.lower, "upper": self.upper}
-
-
-@final
-@dataclass(frozen=True)
-class UnrangedTarget(AbstractTarget):
-    """A numeric target whose range is not public: a private fit finds one, and pays for it (docs, Private ranges)."""
-
-    name: str
-    numeric: ClassVar[bool] = True
-    ranged: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        nonempty("name", self.name)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ()
-
-    def encode(self, series: Series) -> AnyArray:
-        """Return the numbers as they are."""
-        return numbers(series)
-
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        raise undeclared(self.name)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "range": PRIVATE}

@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.columns import (
-    AbstractColumn,
-    AbstractTarget,
-    NumericTarget,
-    UnrangedColumn,
-    UnrangedTarget,
-    nonempty,
-    undeclared,
-)
+from dpconvex.data.columns import AbstractColumn, AbstractTarget, NumericTarget, nonempty
 from dpconvex.data.frames import duplicates, label_codes, open_table, require_columns
 from dpconvex.data.schema_toml import format_schema, parse_schema, read_schema_text
+from dpconvex.data.unranged import UnrangedColumn, UnrangedTarget, undeclared
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import DataDomain, NumberRange
 

@@ -207,13 +207,10 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
     parameters["schema"] = None if estimator.schema is None else estimator.schema.to_toml()
     if "domain" in given:
         parameters["domain"] = None if given["domain"] is None else domain_fields(given["domain"])
-    bounds = estimator.feature_bounds
-    as_given = bounds is None or isinstance(bounds, str)
-    parameters["feature_bounds"] = bounds if as_given else [np.asarray(b, dtype=np.float64) for b in bounds]
-    if "target_bounds" in given:
-        bounds = given["target_bounds"]
-        as_given = bounds is None or isinstance(bounds, str)
-        parameters["target_bounds"] = bounds if as_given else [float(b) for b in bounds]
+    for name, pairs in (("feature_bounds", lambda b: np.asarray(b, dtype=np.float64)), ("target_bounds", float)):
+        if name in given:
+            bounds = given[name]  # "private": found ones are stored by themselves
+            parameters[name] = bounds if bounds is None or isinstance(bounds, str) else [pairs(b) for b in bounds]
     names = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
     return {
         "format": FORMAT,
