@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import json
 import math
-from copy import copy
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast, final

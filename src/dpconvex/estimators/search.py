@@ -23,8 +23,9 @@ from dpconvex.algorithms.search.scores import score_for
 from dpconvex.algorithms.select import NOISES
 from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import fitted_columns, learned_matrix
-from dpconvex.estimators.base import PrivateLinearModel, name_model
+from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.randomness import source_from
 
