@@ -21,7 +21,7 @@ from dpconvex.algorithms import recipes
 from dpconvex.algorithms.erm import exponential_mechanism
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.errors import CertificateError, InvalidDataError
-from dpconvex.estimators.base import model_digest
+from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators.persistence import CERTIFICATE, MODEL, load_model
 from dpconvex.plugins import load
 from dpconvex.privacy import Check, PrivacyCertificate, Verification, verify as verify_numbers

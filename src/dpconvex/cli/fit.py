@@ -13,7 +13,7 @@ from dpconvex.cli import _options, _output
 from dpconvex.cli._tables import opened_table
 from dpconvex.cli.budget import pay
 from dpconvex.cli.plan import plan_rows, print_plans
-from dpconvex.cli.schema import print_labels
+from dpconvex.cli.schema import found_ranges, print_labels
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def fit(
 ) -> None:
     """Fit a private linear model, and write model.skops, certificate.json and report.html.
 
-    The folder appears whole or not at all. --force replaces an existing model folder.
+    The folder appears whole or not at all. --force replaces an existing model folder. Ranges that the fit found, where
+    the schema or --ranges leaves some open, are in schema.found.toml there: released, so other fits may declare them.
     """
     from dpconvex.cli.report import Origin
     from dpconvex.estimators.base import promise_of
@@ -68,7 +69,8 @@ def fit(
     plans = (estimator.plan_, *planned[1:])  # first what ran
     if as_json:
         certificate = estimator.certificate_.to_dict()
-        files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE, _output.REPORT)]
+        names = (_output.MODEL, _output.CERTIFICATE, _output.REPORT, *[_output.FOUND] * bool(estimator.ranges_))
+        files = [str(out / name) for name in names]
         measured = None if metrics is None else {**metrics.to_dict(), "private": False}
         facts = {"plan": plan_rows(plans)[0], "status": estimator.status_, "certificate": certificate}
         _output.print_json({"files": files, **facts, "test": measured})
@@ -81,6 +83,8 @@ def fit(
             f"expected {_output.number(before)}, and was chosen by that."
         )
     print_labels(declared)
+    for name, found in found_ranges(estimator):
+        _output.print_text(f"Range of {name}, found privately: {found}.")
     _output.print_text()
     _output.print_text(estimator.certificate_.explain())
     _output.print_text()
@@ -88,19 +92,23 @@ def fit(
         _output.print_text(f"Test file, NOT PRIVATE: {metrics.text()}.")
     if estimator.status_ != "ok":
         _output.print_text(f"Status: {estimator.status_}. The run ended early; its last released point is the model.")
+    if estimator.ranges_:
+        _output.print_text(f"Wrote the schema with the ranges found to {out / _output.FOUND}")
     _output.print_text(f"Wrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT} to {out}")
 
 
 def write_outputs(
     estimator: PrivateLinearModel, folder: Path, origin: Origin, measured: Measured | None = None
 ) -> None:
-    """Write the three files of a fitted model into `folder`; `origin` and `measured` go into the report."""
+    """Write the files of a fitted model into `folder`; `origin` and `measured` go into the report."""
     from dpconvex.cli.report import write_report
     from dpconvex.estimators.persistence import save_model
 
     save_model(estimator, folder / _output.MODEL)
     (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     write_report(estimator, folder / _output.REPORT, origin, measured)
+    if estimator.ranges_ and estimator.found_schema_ is not None:
+        (folder / _output.FOUND).write_text(estimator.found_schema_.to_toml(), encoding="utf-8")
 
 
 def measure(estimator: PrivateLinearModel, held_out: Any) -> Metrics | RegressionMetrics:

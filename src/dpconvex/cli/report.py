@@ -16,7 +16,7 @@ import numpy as np
 
 from dpconvex.cli._output import number, write_page
 from dpconvex.cli.plan import LOSS_WORDS, loss_name, risk_name, variations
-from dpconvex.cli.schema import public_range
+from dpconvex.cli.schema import found_ranges, public_range
 from dpconvex.cli.shapes import shapes_figure
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dpconvex._types import FloatArray
     from dpconvex.algorithms import PredictedError
     from dpconvex.cli.budget import Paid
-    from dpconvex.data import Schema
     from dpconvex.estimators import PrivateLinearModel
     from dpconvex.privacy import PrivacyCertificate, Release
 
@@ -89,7 +88,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "caution": caution(certificate),
         "facts": _facts(estimator),
         "origin": _origin(estimator, origin),
-        "bounds": [] if estimator.schema is None else _bounds(estimator.schema),
+        "bounds": _bounds(estimator),
         "error": plan.predicted_error,
         "hopeless": plan.outlook if plan.hopeless else "",
         "number": number,
@@ -136,9 +135,17 @@ def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, st
     return [*found, ("digest of the model", model) if model else ("digest of the certificate", certificate["digest"])]
 
 
-def _bounds(schema: Schema) -> list[tuple[str, str]]:
-    """Return every column of a schema with its public range or categories."""
-    return [(part.name, public_range(part.to_dict())) for part in (*schema.columns, schema.target) if part is not None]
+def _bounds(estimator: PrivateLinearModel) -> list[tuple[str, str]]:
+    """Return every column of the schema with its public range or categories, or with the range that was found."""
+    if (schema := estimator.schema) is None:
+        names = _feature_names(estimator, len(estimator.ranges_))
+        return [
+            (f"{name}, found", f"{one.lower:g} to {one.upper:g}")
+            for name, one in zip(names, estimator.ranges_, strict=False)
+        ]
+    parts = [part for part in (*schema.columns, schema.target) if part is not None]
+    found = dict(found_ranges(estimator))
+    return [(p.name, f"{found[p.name]}, found" if p.name in found else public_range(p.to_dict())) for p in parts]
 
 
 def even_loss(estimator: PrivateLinearModel) -> float | None:

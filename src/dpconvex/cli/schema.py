@@ -11,6 +11,7 @@ from dpconvex.cli._output import number, one_line_errors, print_table, print_tex
 
 if TYPE_CHECKING:
     from dpconvex.data import Schema
+    from dpconvex.estimators import PrivateLinearModel
 
 app = typer.Typer(help="Draft and show schema files: the public facts about a table.", no_args_is_help=True)
 
@@ -22,6 +23,9 @@ def draft(
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
     user_column: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
     output: Annotated[Path | None, typer.Option(help="File to write; never replaced. Default: stdout.")] = None,
+    no_ranges: Annotated[
+        bool, typer.Option("--no-ranges", help="Read no range off the table: fits find ranges privately.")
+    ] = False,
 ) -> None:
     """Write a schema template that marks every line to be confirmed by a person.
 
@@ -32,7 +36,7 @@ def draft(
 
     if output is not None and output.exists():
         raise InvalidParameterError("output", str(output), "exists already", "Choose another name, or remove it")
-    text = draft_schema(read_table(table), target, user_column)
+    text = draft_schema(read_table(table), target, user_column, not no_ranges)
     if output is None:
         print(text)
         return
@@ -53,7 +57,7 @@ def show(schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) ->
         rows.append((column.name, public_range(column.to_dict()), f"{block.norm} <= {block.bound:g}", str(block.size)))
     print_table(f"Schema {schema}", ("column", "public range or categories", "encoded", "width"), rows, right=(3,))
     print_text()
-    print_text(f"{len(declared.columns)} columns, {declared.domain().n_features} encoded features.")
+    print_text(f"{len(declared.columns)} columns, {len(declared.feature_names)} encoded features.")
     if declared.target is not None:
         print_text(f"Target {declared.target.name}: {public_range(declared.target.to_dict())}.")
     if declared.user is not None:
@@ -69,14 +73,26 @@ def public_range(fields: dict[str, object]) -> str:
         shown = ", ".join(listed[:4]) + (f", ... ({len(listed)})" if len(listed) > 4 else "")
         rest = f"; any other label counts as {listed[0]}" if "classes" in fields else ""
         return shown + (", or other" if fields.get("other") else rest)
-    lower, upper = fields["lower"], fields["upper"]
     transform = fields.get("transform")
+    if "range" in fields:
+        return "found privately by a fit"
+    lower, upper = fields["lower"], fields["upper"]
     assert isinstance(lower, float)
     assert isinstance(upper, float)
-    return f"{number(lower, 9)} to {number(upper, 9)}" + (f", {transform}" if transform else "")
+    unit = f" of unit {fields['unit']:g}" if "unit" in fields else ""
+    return f"{number(lower, 9)} to {number(upper, 9)}" + (f", {transform}{unit}" if transform else "")
 
 
 def print_labels(schema: Schema) -> None:
     """Say which labels count and as what the others do: public, and said whether or not there are any others."""
     if schema.target is not None and not schema.target.numeric:
         print_text(f"Classes: {public_range(schema.target.to_dict())}, so check the spelling.")
+
+
+def found_ranges(estimator: PrivateLinearModel) -> list[tuple[str, str]]:
+    """Return the columns whose range a fit found, the target among them, and the ranges in words."""
+    before, after = estimator.schema, estimator.found_schema_
+    if before is None or after is None:
+        return []
+    pairs = zip((*before.columns, before.target), (*after.columns, after.target), strict=True)
+    return [(new.name, public_range(new.to_dict())) for old, new in pairs if old != new and new is not None]

@@ -7,6 +7,7 @@ from dpconvex.data.draft import draft_schema
 from dpconvex.data.read import check_table, open_files, read_header, read_table
 from dpconvex.data.schema import Schema
 from dpconvex.data.table_cells import TableCells
+from dpconvex.data.unranged import UnrangedColumn, UnrangedTarget
 
 __all__ = [
     "CategoricalColumn",
@@ -15,6 +16,8 @@ __all__ = [
     "NumericTarget",
     "Schema",
     "TableCells",
+    "UnrangedColumn",
+    "UnrangedTarget",
     "adult_schema",
     "check_table",
     "draft_schema",

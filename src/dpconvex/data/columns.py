@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +14,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data.frames import codes, duplicates, numbers
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems import Block
+from dpconvex.problems import Block, NumberRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,15 +56,6 @@ def texts(name: str, values: Any, at_least: int) -> tuple[str, ...]:
     return found
 
 
-def interval(lower: Any, upper: Any) -> tuple[float, float]:
-    """Return the two ends as floats, ``lower < upper`` with a finite width, or raise `InvalidParameterError`."""
-    low = _validate.real("lower", lower)
-    high = _validate.real("upper", upper, above=low, remedy="Give a range wider than one value")
-    if not math.isfinite(high - low):
-        raise InvalidParameterError("upper", upper, "must leave a finite width upper - lower")
-    return low, high
-
-
 class Described(ABC):
     """One column of a table with its public facts."""
 
@@ -73,6 +63,8 @@ class Described(ABC):
 
     numeric: ClassVar[bool]
     """Whether cells are read as numbers (else as text)."""
+    ranged: ClassVar[bool] = True
+    """Whether its public values are declared; else a private fit finds their range."""
 
     @abstractmethod
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
@@ -115,8 +107,11 @@ class NumericColumn(AbstractColumn):
         The column's name in the table.
     lower, upper : float
         Public range in the column's own unit, ``lower < upper``; from documentation or meaning, never from the data.
-    transform : {"none", "log1p"}
-        Public increasing map applied before scaling; ``"log1p"`` suits heavy right tails and needs ``lower > -1``.
+    transform : {"none", "log1p", "log"}
+        Public increasing map applied before scaling; ``"log1p"`` suits heavy right tails and needs ``lower > -1``;
+        ``"log"`` is ``sign(v) log(1 + |v|/unit)``, for tails on either side.
+    unit : float
+        Size at which ``"log"`` turns from linear to logarithmic, positive.
     missing : {"own", "none"}, optional
         For additive models: whether missing cells have a value of their own. Default: as the estimator says.
     knots : tuple of float
@@ -136,21 +131,16 @@ class NumericColumn(AbstractColumn):
     name: str
     lower: float
     upper: float
-    transform: Literal["none", "log1p"] = "none"
+    transform: Literal["none", "log1p", "log"] = "none"
+    unit: float = 1.0
     missing: Literal["own", "none"] | None = None
     knots: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         nonempty("name", self.name)
-        low, high = interval(self.lower, self.upper)
-        object.__setattr__(self, "lower", low)
-        object.__setattr__(self, "upper", high)
-        _validate.choice("transform", self.transform, ("none", "log1p"))
-        if self.transform == "log1p":
-            _validate.real("lower", low, above=-1.0, remedy='Use transform = "none", or shift the column')
-        first, last = self._ends
-        if not first < last:
-            raise InvalidParameterError("upper", high, "must exceed lower after the transform")
+        checked = self.range
+        for name in ("lower", "upper", "unit"):
+            object.__setattr__(self, name, float(getattr(checked, name)))
         if self.missing is not None:
             _validate.choice("missing", self.missing, ("own", "none"))
         self._check_knots()
@@ -168,9 +158,8 @@ class NumericColumn(AbstractColumn):
 
     def positions(self, values: Sequence[float]) -> list[float]:
         """Values of the range as places in [0, 1], after the transform."""
-        first, last = self._ends
-        scale = math.log1p if self.transform == "log1p" else float
-        return [min(1.0, max(0.0, (scale(value) - first) / (last - first))) for value in values]
+        first, last = self.range.ends
+        return [min(1.0, max(0.0, (self.range.mapped(value) - first) / (last - first))) for value in values]
 
     def even_knots(self, count: int) -> tuple[float, ...]:
         """The knots, or where none are declared `count` even ones after the transform.
@@ -180,11 +169,9 @@ class NumericColumn(AbstractColumn):
         """
         if self.knots:
             return self.knots
-        first, last = self._ends
-        inner = np.linspace(first, last, count)[1:-1]
-        back = [math.expm1(t) if self.transform == "log1p" else float(t) for t in inner]
-        if self.transform == "log1p" and self.lower == 0 and back:
-            back.insert(0, min(2**-4, back[0] / 2))
+        back = self.range.even(count)[1:-1]
+        if self.transform != "none" and self.lower == 0 and back:
+            back.insert(0, min(2**-4 * self.unit, back[0] / 2))
         found = [self.lower, *back, self.upper]
         places = self.positions(found)  # of a range of few floats some are equal
         return (self.lower, *(x for x, t, u in zip(found, places, places[1:], strict=False) if 0 < t < u), self.upper)
@@ -200,18 +187,17 @@ class NumericColumn(AbstractColumn):
         return (self.name,)
 
     def encode_into(self, series: Series, out: FloatArray) -> None:
-        values = np.clip(numbers(series), self.lower, self.upper)
-        if self.transform == "log1p":
-            np.log1p(values, out=values)
-        first, last = self._ends
-        values -= first / 2 + last / 2
-        values /= last - first
-        np.clip(values, -0.5, 0.5, out=values)  # rounding above must not leave the bound
-        np.nan_to_num(values, copy=False, nan=0.0)
-        out[:, 0] = values
+        out[:, 0] = self.range.encode(numbers(series))
+
+    @property
+    def range(self) -> NumberRange:
+        """The range, and how it is mapped to [-1/2, 1/2]."""
+        return NumberRange(self.lower, self.upper, self.transform, self.unit)
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform, or with the given edges; missing values take the middle bin."""
+        if isinstance(bins, int) and self.transform == "log":
+            return NumberCells(self.name, tuple(self.range.even(bins + 1)))
         if isinstance(bins, int):
             return NumberCells.equal(self.name, self.lower, self.upper, bins, self.transform == "log1p")
         return NumberCells(self.name, tuple(bins))
@@ -219,14 +205,9 @@ class NumericColumn(AbstractColumn):
     def to_dict(self) -> dict[str, Any]:
         table: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
         table |= {"transform": self.transform} if self.transform != "none" else {}
+        table |= {"unit": self.unit} if self.unit != 1 else {}
         table |= {"missing": self.missing} if self.missing is not None else {}
         return table | ({"knots": list(self.knots)} if self.knots else {})
-
-    @property
-    def _ends(self) -> tuple[float, float]:
-        if self.transform == "log1p":
-            return math.log1p(self.lower), math.log1p(self.upper)
-        return self.lower, self.upper
 
 
 @final
@@ -383,9 +364,9 @@ class NumericTarget(AbstractTarget):
 
     def __post_init__(self) -> None:
         nonempty("name", self.name)
-        low, high = interval(self.lower, self.upper)
-        object.__setattr__(self, "lower", low)
-        object.__setattr__(self, "upper", high)
+        checked = NumberRange(self.lower, self.upper)
+        object.__setattr__(self, "lower", float(checked.lower))
+        object.__setattr__(self, "upper", float(checked.upper))
 
     numeric: ClassVar[bool] = True
 

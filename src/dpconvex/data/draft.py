@@ -9,6 +9,7 @@ import numpy as np
 
 from dpconvex.data.frames import distinct_values, is_float, open_table, require_columns, type_name, with_nan
 from dpconvex.data.schema_toml import format_key, format_value
+from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _USER = """\
 """
 
 
-def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | None = None) -> str:
+def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | None = None, ranges: bool = True) -> str:
     """Draft a schema file from a table.
 
     Drafting reads the private data: the draft is for the data's owner, who confirms it line by line.
@@ -56,6 +57,8 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
         The column to predict.
     user : str, optional
         The column that says whose record it is. Without it the draft holds a commented line that asks for one.
+    ranges : bool
+        False: no range is read off the table; ``range = "private"`` lets a fit find ranges privately.
 
     Returns
     -------
@@ -77,12 +80,12 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
         raise SchemaError(f"the table's column {target!r} cannot be both target and user. Name another one")
     parts = [_HEAD + (_USER if user is None else f"user = {format_value(user)}\n")]
     if target is not None:
-        parts.append(_target(frame.get_column(target)))
-    parts += [_column(frame.get_column(name)) for name in frame.columns if name not in named]
+        parts.append(_target(frame.get_column(target), ranges))
+    parts += [_column(frame.get_column(name), ranges) for name in frame.columns if name not in named]
     return "\n".join(parts)
 
 
-def _column(series: Series) -> str:
+def _column(series: Series, ranges: bool) -> str:
     head = f"[columns.{format_key(str(series.name))}]\n"
     if not isinstance(series.name, str) or not series.name:
         return _left_out(head, "its name is no text. Name it to use it")
@@ -95,7 +98,7 @@ def _column(series: Series) -> str:
     if is_float(values):
         numbers = _finite(values)
         note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
-        return head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers)
+        return head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
     found = _distinct(values)
     if not 0 < len(found) <= MAX_CATEGORIES:
         return _left_out(head, f"{len(found)} distinct texts. If it is a category, list its public values")
@@ -103,12 +106,12 @@ def _column(series: Series) -> str:
     return head + _line("categories", found) + other
 
 
-def _target(series: Series) -> str:
+def _target(series: Series, ranges: bool) -> str:
     head = "[target]\n" + _line("name", series.name, read=False)
     values = distinct_values(series)
     numeric, boolean = is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
-        return head + _range(_finite(values))
+        return head + _range(_finite(values), ranges)
     found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else _distinct(values)
     if len(found) < 2:
         return _left_out(head, "fewer than two classes were found. List the public classes")
@@ -126,7 +129,9 @@ def _line(key: str, value: Any, read: bool = True) -> str:
     return "".join(f"{line}{MARK if read else ''}\n" for line in lines)
 
 
-def _range(numbers: FloatArray) -> str:
+def _range(numbers: FloatArray, ranges: bool) -> str:
+    if not ranges:
+        return _line("range", PRIVATE, read=False)
     low, high = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
     if not low < high:
         high = low + max(1.0, abs(low))

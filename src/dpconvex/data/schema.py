@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.columns import AbstractColumn, AbstractTarget, nonempty
+from dpconvex.data.columns import AbstractColumn, AbstractTarget, NumericTarget, nonempty
 from dpconvex.data.frames import duplicates, label_codes, open_table, require_columns
 from dpconvex.data.schema_toml import format_schema, parse_schema, read_schema_text
+from dpconvex.data.unranged import UnrangedColumn, UnrangedTarget, undeclared
 from dpconvex.errors import InvalidParameterError, SchemaError
-from dpconvex.problems import DataDomain
+from dpconvex.problems import DataDomain, NumberRange
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from narwhals.typing import IntoDataFrame
 
 
@@ -30,9 +33,9 @@ class Schema:
 
     Parameters
     ----------
-    columns : tuple of NumericColumn or CategoricalColumn
+    columns : tuple of NumericColumn, UnrangedColumn or CategoricalColumn
         The features, in order; at least one. Columns of the table that are not listed are ignored.
-    target : ClassTarget or NumericTarget, optional
+    target : ClassTarget, NumericTarget or UnrangedTarget, optional
         The column to predict.
     user : str, optional
         Name of the column that says whose record it is.
@@ -71,6 +74,9 @@ class Schema:
         lower = 0
         upper = 99999
         transform = "log1p"             # default: "none"
+
+        [columns.debt]
+        range = "private"               # no public range: a fit finds one, and pays for it
 
         [columns.colour]
         categories = ["red", "green", "blue"]
@@ -170,7 +176,34 @@ class Schema:
 
         Numeric and two-category columns are one feature of absolute value at most 1/2, others an l1 block of bound 1.
         """
+        self._require_ranges()
         return DataDomain(tuple(column.block for column in self.columns))
+
+    @property
+    def unranged(self) -> tuple[UnrangedColumn, ...]:
+        """The features whose ranges are to be found privately."""
+        return tuple(column for column in self.columns if isinstance(column, UnrangedColumn))
+
+    def with_ranges(self, found: Sequence[NumberRange]) -> Schema:
+        """Return the schema with released ranges: of the columns that have none, in order, then of such a target."""
+        waiting = iter(found)
+        columns = tuple(c.with_range(next(waiting)) if isinstance(c, UnrangedColumn) else c for c in self.columns)
+        target, last = self.target, next(waiting, None)
+        if target is not None and not target.ranged and last is not None:
+            target = NumericTarget(target.name, last.lower, last.upper)
+        return replace(self, columns=columns, target=target)
+
+    def without_ranges(self) -> Schema:
+        """Return the schema with the ranges of all numeric columns, and of a numeric target, left to private fits."""
+        return replace(
+            self,
+            columns=tuple(UnrangedColumn(c.name) if c.numeric else c for c in self.columns),
+            target=UnrangedTarget(self.target.name) if self.target is not None and self.target.numeric else self.target,
+        )
+
+    def _require_ranges(self) -> None:
+        if self.unranged:
+            raise undeclared(self.unranged[0].name)
 
     def encode(self, table: IntoDataFrame) -> FloatArray:
         """The table as bounded features, float64 (n, ``domain().n_features``): every row lies in ``domain()``.
@@ -179,6 +212,11 @@ class Schema:
         whose type (never its content) does not suit the schema raises `SchemaError`; what is no table,
         `InvalidDataError`.
         """
+        self._require_ranges()
+        return self.encode_raw(table)
+
+    def encode_raw(self, table: IntoDataFrame) -> FloatArray:
+        """Encode as `encode` does, with columns without a declared range as they are: for fits that find one."""
         frame = open_table(table)
         require_columns(frame.columns, self.column_names(features_only=True), "the table")
         blocks = [column.block.size for column in self.columns]

@@ -18,6 +18,7 @@ from dpconvex.data.columns import (
     NumericColumn,
     NumericTarget,
 )
+from dpconvex.data.unranged import PRIVATE, UnrangedColumn, UnrangedTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 
 _LINE = 100
@@ -126,17 +127,32 @@ def _column(where: str, name: str, content: Any) -> AbstractColumn:
     if "categories" in fields:
         _check_keys(where, fields, {"categories"}, {"other"})
         return _build(where, CategoricalColumn, {"name": name, **fields})
-    optional = {"transform", "missing", "knots"}
-    _check_keys(where, fields, {"lower", "upper"}, optional, "For a column of categories, give categories")
+    if _unranged(where, fields):
+        _check_keys(where, fields, (), {"transform"})
+        return _build(where, UnrangedColumn, {"name": name, **fields})
+    optional = {"transform", "unit", "missing", "knots"}
+    remedy = 'For a column of categories, give categories; where no range is public, range = "private"'
+    _check_keys(where, fields, {"lower", "upper"}, optional, remedy)
     return _build(where, NumericColumn, {"name": name, **fields})
+
+
+def _unranged(where: str, fields: dict[str, Any]) -> bool:
+    """Take the key ``range`` off a column's fields; return whether the range is to be found privately."""
+    given = fields.pop("range", None)
+    if given not in (None, PRIVATE):
+        raise SchemaError(f"{where} range={given!r:.100}: must be {PRIVATE!r}. A declared range is lower and upper")
+    return given is not None
 
 
 def _target(where: str, content: Any) -> AbstractTarget:
     fields = _table(where, content)
+    if _unranged(where, fields):
+        _check_keys(where, fields, {"name"}, ())
+        return _build(where, UnrangedTarget, fields)
     if "lower" in fields or "upper" in fields:
         _check_keys(where, fields, {"name", "lower", "upper"}, ())
         return _build(where, NumericTarget, fields)
-    _check_keys(where, fields, {"name", "classes"}, {"rates"}, "For a numeric target, give lower and upper")
+    _check_keys(where, fields, {"name", "classes"}, {"rates"}, "For a numeric target, lower and upper, or range")
     return _build(where, ClassTarget, fields)
 
 

@@ -18,8 +18,9 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data import Schema
 from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
+from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
-from dpconvex.problems import Block, DataDomain, LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.minimax.base import clamped
 
 if TYPE_CHECKING:
@@ -30,6 +31,14 @@ class FeatureMap(ABC):
     """Public map from a user's features to a domain, one record at a time."""
 
     domain: DataDomain
+    unranged: tuple[int, ...] = ()
+    """Positions of the columns whose ranges a fit finds; they are encoded as they are."""
+    linear: tuple[int, ...] = ()
+    """Those of them that are never put on a logarithmic scale."""
+
+    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
+        """Return the map with released ranges, (): itself."""
+        return self
 
     @property
     def n_columns(self) -> int:
@@ -117,6 +126,71 @@ class FromSchema(FeatureMap):
         return coef, intercept
 
 
+@dataclass(frozen=True)
+class Unranged(FeatureMap):
+    """Numeric columns without declared bounds; found ones are bounds on a linear scale."""
+
+    n_features: int
+
+    @property
+    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return DataDomain((Block(self.n_features, "linf", 0.5, "features"),))
+
+    @property
+    def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return tuple(range(self.n_features))
+
+    @property
+    def linear(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.unranged
+
+    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
+        if not ranges:
+            return self
+        ends = np.array([(each.lower, each.upper) for each in ranges[: self.n_features]])
+        return Scaled(ends[:, 0], ends[:, 1])
+
+    def encode(self, X: Any) -> FloatArray:
+        self.domain.check_columns(X)
+        with np.errstate(all="ignore"):
+            return np.array(X, dtype=np.float64)
+
+    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return coef, intercept
+
+
+@dataclass(frozen=True)
+class FromUnrangedSchema(FeatureMap):
+    """Tables whose schema leaves some ranges open."""
+
+    schema: Schema
+
+    @property
+    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return DataDomain(tuple(column.block for column in self.schema.columns))
+
+    @property
+    def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._positions({column.name for column in self.schema.unranged})
+
+    @property
+    def linear(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._positions({column.name for column in self.schema.unranged if column.transform == "none"})
+
+    def _positions(self, names: set[str]) -> tuple[int, ...]:
+        starts = np.cumsum([0, *(column.block.size for column in self.schema.columns)]).tolist()
+        return tuple(k for k, column in zip(starts, self.schema.columns, strict=False) if column.name in names)
+
+    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
+        return FromSchema(self.schema.with_ranges(ranges)) if ranges else self
+
+    def encode(self, X: Any) -> FloatArray:
+        return self.schema.encode_raw(X)
+
+    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return coef, intercept
+
+
 def records_only(schema: Any) -> None:
     """Refuse a schema that names a user column: who names one wants users protected, and only records would be."""
     user = schema.user if isinstance(schema, Schema) else None
@@ -136,15 +210,21 @@ def require_one(given: Mapping[str, Any], usual: str, remedy: str) -> None:
 
 
 def feature_map(
-    *, schema: Any, domain: Any, feature_bounds: Any, feature_norm: Any, n_features: int | None
+    *, schema: Any, domain: Any, feature_bounds: Any, feature_norm: Any, n_features: int | None, finds: bool = False
 ) -> FeatureMap:
-    """Return the map that the given parameters describe; exactly one of the four must be given."""
+    """Return the map that the given parameters describe; exactly one of the four must be given.
+
+    `finds`: ranges may be left open, for the caller finds them privately.
+    """
     given = {"schema": schema, "domain": domain, "feature_bounds": feature_bounds, "feature_norm": feature_norm}
     remedy = "Bounds must be public knowledge: data are clipped into them, and the noise is sized by them. "
     require_one(given, "feature_norm", remedy + "feature_norm=1.0 declares rows of Euclidean length at most 1")
     if schema is not None:
         if not isinstance(schema, Schema):
             raise InvalidParameterError("schema", schema, "must be a dpconvex.Schema", "Use Schema.from_toml(path)")
+        if finds and schema.unranged:
+            return FromUnrangedSchema(schema)
+        schema.domain()  # refuses ranges that are left open
         return FromSchema(schema)
     if domain is not None:
         if not isinstance(domain, DataDomain):
@@ -159,6 +239,9 @@ def feature_map(
         remedy = "Rows longer than this are shortened"
         bound = _validate.real("feature_norm", feature_norm, at_least=1e-90, at_most=1e90, remedy=remedy)
         return Declared(DataDomain.l2_ball(n_features, bound))
+    if isinstance(feature_bounds, str) and finds:
+        _validate.choice("feature_bounds", feature_bounds, (PRIVATE,), "Or give (lower, upper)")
+        return Unranged(n_features)
     return Scaled(*bounds_of(feature_bounds, n_features))
 
 

@@ -13,6 +13,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import stored
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.data.frames import codes, distinct_values, kind_of, numbers, texts_series, type_name
+from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._features import column_of, dtype_name, elements, numbers_of
 
@@ -167,6 +168,21 @@ class TargetRange:
         with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
             out = (np.array(values, dtype=np.float64) - self.middle) / self.width
             return np.nan_to_num(np.clip(out, -reach, reach), copy=False, nan=0.0)
+
+
+def as_floats(values: AnyArray) -> FloatArray:
+    """Return a float64 copy (n,); missing values stay NaN."""
+    with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
+        return np.array(values, dtype=np.float64)
+
+
+def finds_range(target_bounds: Any, schema: Schema | None) -> bool:
+    """Return whether the target's range is left to a fit."""
+    if isinstance(target_bounds, str):
+        _validate.choice("target_bounds", target_bounds, (PRIVATE,), "Or give (lower, upper)")
+        return True
+    target = None if schema is None else schema.target
+    return target_bounds is None and target is not None and target.numeric and not target.ranged
 
 
 def declared_range(target_bounds: Any, schema: Schema | None) -> TargetRange:

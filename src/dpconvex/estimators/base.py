@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +19,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan, begin
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.erm.registry import check, expected_of_first, plans
+from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
@@ -31,7 +30,7 @@ from dpconvex.estimators._streams import expanded, first_able
 from dpconvex.estimators._targets import TargetRange
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
-from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems import DataDomain, LinearModelProblem, NumberRange, UserGroups
 from dpconvex.randomness import BitSource
 
 T = TypeVar("T")
@@ -97,6 +96,8 @@ class FittedModel(PrivateEstimator, ABC):
     status_: str
     schema: Schema | None
     feature_bounds: Any
+    ranges_: tuple[NumberRange, ...] = ()
+    """Ranges that a fit found, of the columns in their order, then of the target; empty where all were declared."""
     _ready: Any = None
     """What `fit` runs if it is planned already: by a search, on copies of its own."""
 
@@ -113,18 +114,26 @@ class FittedModel(PrivateEstimator, ABC):
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         """Return the public map from a user's features to a domain."""
 
+    @property
+    def found_schema_(self) -> Schema | None:
+        """The schema with the ranges that a fit found: all of them public from then on. None without a schema."""
+        return self.schema.with_ranges(self.ranges_) if self.schema is not None and self.ranges_ else self.schema
+
     def _fitted_map(self) -> FeatureMap:  # that coefficients are for
-        return self._feature_map(self.n_features_in_)
+        return self._feature_map(self.n_features_in_).found(self.ranges_)
 
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
         """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
+        found = () if reset else self.ranges_
         if self.schema is not None:
             features = self._feature_map(None)
+            features = features.found(found)
             if reset:
                 self.n_features_in_ = len(self.schema.columns)
             return features, features.encode(X)
         X = learned_matrix(self, X, reset=reset, sparse=self.__sklearn_tags__().input_tags.sparse)
         features = self._feature_map(X.shape[1])
+        features = features.found(found)
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
             raise InvalidParameterError(
                 "feature_bounds", self.feature_bounds, "cannot be used with a sparse matrix", "Give feature_bound"
@@ -224,7 +233,18 @@ class PrivateLinearModel(FittedModel):
             feature_bounds=self.feature_bounds,
             feature_norm=self.feature_norm,
             n_features=n_features,
+            finds=True,
         )
+
+    @property
+    def _finds_target(self) -> bool:
+        """Whether the target's range is to be found, too."""
+        return False
+
+    @property
+    def _middle(self) -> float:
+        """What is added to all predictions, in the target's unit."""
+        return 0.0
 
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: of the size of the largest, a fit stays the same when all units change."""
@@ -255,7 +275,20 @@ class PrivateLinearModel(FittedModel):
     def _plans(
         self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
     ) -> tuple[LinearModelPlan, ...]:
-        return self._asked(self._least_expected, features, n, loss, unit)
+        found = self._asked(self._least_expected, features, n, loss, unit)
+        return self._with_ranges(features, found, PrivacyParams(self.epsilon, self.delta, unit=unit))
+
+    def _with_ranges(
+        self, features: FeatureMap, found: tuple[LinearModelPlan, ...], privacy: PrivacyParams
+    ) -> tuple[LinearModelPlan, ...]:
+        """Return plans that find the ranges first, where some are left open, and otherwise the given ones."""
+        if not self._open(features):
+            return found
+        return tuple(ranges.plan(p, privacy, features.unranged, features.linear, self._finds_target) for p in found)
+
+    def _open(self, features: FeatureMap) -> int:
+        """Return how many ranges a fit is to find."""
+        return len(features.unranged) + self._finds_target
 
     def _asked(
         self,
@@ -267,6 +300,7 @@ class PrivateLinearModel(FittedModel):
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
         privacy = PrivacyParams(self.epsilon, self.delta, unit=unit)
+        privacy = replace(privacy, epsilon=ranges.remaining(privacy.epsilon, n, self._open(features)))
         own = {name: getattr(self, name) for name in ("user_test", "user_smoothing")}
         for given in (each for each in own.items() if unit == Unit.RECORD and each[1] != "auto"):
             raise InvalidParameterError(*given, "is for users", f"{SAY_WHOSE}'auto'")
@@ -290,9 +324,10 @@ class PrivateLinearModel(FittedModel):
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon, with every algorithm that applies."""
-        privacy = replace(self.plan_.privacy, epsilon=epsilon)
+        features, whole = self._feature_map(self.n_features_in_), replace(self.plan_.privacy, epsilon=epsilon)
         problem = replace(self.plan_.problem, factor=None)  # every plan chooses its own coordinates
-        return plans(problem, privacy, options=Options(target=self.risk))
+        rest = replace(whole, epsilon=ranges.remaining(epsilon, problem.n, self._open(features)))
+        return self._with_ranges(features, plans(problem, rest, options=Options(target=self.risk)), whole)
 
     def _least_expected(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
@@ -332,10 +367,9 @@ class PrivateLinearModel(FittedModel):
         targets: Any,
         loss: LinearModelLoss,
         source: BitSource,
-        middle: float = 0.0,
         groups: UserGroups | None = None,
     ) -> None:
-        """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
+        """Plan, run, and store what was released; predictions are ``_middle + output_scale * z``."""
         _features.same_length(encoded, targets)
         if groups is not None and groups.n_records != len(encoded):
             raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
@@ -345,9 +379,11 @@ class PrivateLinearModel(FittedModel):
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         features, domain = self._fitting(features, plan), plan.problem.domain
         result = plan.run(*expanded(features, encoded, targets), source, groups)
+        self.ranges_ = getattr(result.plan, "found", ())
+        features = features.found(self.ranges_)
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
-        start = middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict
+        start = self._middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict
         self.encoded_coef_, self.encoded_intercept_ = weights[:, : domain.n_features], start + constant
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
         # What ran: a plan may have released constants of its own first.
@@ -396,55 +432,5 @@ def promise_of(model: PrivateLinearModel) -> PrivacyParams:
     It asks for one plan of one algorithm, where `PrivateLinearModel.plan` makes all.
     """
     loss = model._declared_loss()
-    return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))
-
-
-_RELEASED = ("encoded_coef_", "encoded_intercept_", "coef_", "intercept_")
-_ENCODING = ("feature_norm", "feature_bound", "fit_intercept")
-
-
-def name_model(model: Any) -> None:
-    """Enter the model's digest into its certificate: the last thing that a `fit` does."""
-    if model.certificate_ is None:  # audits leave certificates out
-        return
-    model.certificate_ = replace(model.certificate_, model=model_digest(model))
-
-
-def model_digest(model: Any) -> str:
-    """SHA-256 of all that predictions depend on: released numbers, the encoding of features and targets, classes.
-
-    It is a function of what was released and of public facts, and the same for a model that was saved and read again.
-    """
-    given, classes = model.get_params(deep=False), getattr(model, "classes_", None)
-    bounds = {name: given.get(name) for name in ("feature_bounds", "target_bounds")}
-    names = vars(model).get("feature_names_in_")
-    domain = given.get("domain")
-    facts: dict[str, Any] = {
-        "estimator": type(model).__name__,
-        "schema": None if model.schema is None else model.schema.to_toml(),
-        "domain": None if domain is None else domain_fields(domain),
-        **{
-            name: None if pair is None else [np.asarray(b, float).tolist() for b in pair]
-            for name, pair in bounds.items()
-        },
-        **{name: None if given.get(name) is None else float(given[name]) for name in _ENCODING},
-        "classes": None if classes is None else np.asarray(classes).tolist(),
-        "slope_cap": vars(model).get("slope_cap_"),
-        "probabilities": given.get("probabilities"),
-        "columns": int(model.n_features_in_),
-        "names": None if names is None else [str(name) for name in names],
-    }
-    if "knots_" in vars(model):  # additive models
-        facts["shapes"] = [model.interactions, model.missing, model.knots_]
-    found = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str).encode())
-    for name in _RELEASED:
-        values = np.asarray(getattr(model, name), dtype="<f8")
-        found.update(f"{name}{values.shape}".encode())
-        found.update(values.tobytes())
-    return "sha256:" + found.hexdigest()
-
-
-def domain_fields(domain: DataDomain) -> dict[str, Any]:
-    """JSON-ready facts of a domain."""
-    blocks = [{"size": int(b.size), "norm": b.norm, "bound": float(b.bound), "name": b.name} for b in domain.blocks]
-    return {"blocks": blocks, "intercept": float(domain.intercept)}
+    promise = model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))
+    return replace(promise, epsilon=model.epsilon)  # of which ranges may take a part

@@ -26,10 +26,10 @@ from dpconvex.algorithms.erm.heavy_tailed.registry import constraint_ends
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.data import Schema, write_atomically
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
+from dpconvex.estimators._digest import domain_fields, model_digest
 from dpconvex.estimators._features import FeatureMap
-from dpconvex.estimators.base import domain_fields, model_digest
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams
-from dpconvex.problems import Block, DataDomain
+from dpconvex.problems import Block, DataDomain, NumberRange
 from dpconvex.sets import ConvexSet
 
 SavedModel = estimators.PrivateLinearModel | estimators.PrivateSparseModel
@@ -213,11 +213,10 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
     parameters["schema"] = None if estimator.schema is None else estimator.schema.to_toml()
     if "domain" in given:
         parameters["domain"] = None if given["domain"] is None else domain_fields(given["domain"])
-    bounds = estimator.feature_bounds
-    parameters["feature_bounds"] = None if bounds is None else [np.asarray(b, dtype=np.float64) for b in bounds]
-    if "target_bounds" in given:
-        bounds = given["target_bounds"]
-        parameters["target_bounds"] = None if bounds is None else [float(b) for b in bounds]
+    for name, pairs in (("feature_bounds", lambda b: np.asarray(b, dtype=np.float64)), ("target_bounds", float)):
+        if name in given:
+            bounds = given[name]  # "private": found ones are stored by themselves
+            parameters[name] = bounds if bounds is None or isinstance(bounds, str) else [pairs(b) for b in bounds]
     names = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
     knots = vars(estimator).get("knots_")  # of additive models
     return {
@@ -232,6 +231,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         "classes": _labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
         "slope_cap": vars(estimator).get("slope_cap_"),  # of logistic models: how scores become probabilities
         "n_features_in": int(estimator.n_features_in_),
+        "ranges": [list(each.fields) for each in estimator.ranges_],
         "feature_names_in": None if names is None else [str(name) for name in names],
         "certificate": estimator.certificate_.to_json(),
         **({} if knots is None else {"knots": [*map(list, knots)], "deviation": vars(estimator)["shape_deviation_"]}),
@@ -249,6 +249,7 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     given = state["intercept"]
     model.intercept_ = given if isinstance(given, float) else np.asarray(given, dtype=np.float64)
     model.n_features_in_ = int(state["n_features_in"])
+    model.ranges_ = tuple(NumberRange(*fields) for fields in state.get("ranges", ()))
     if isinstance(model, estimators.LogisticModel):
         model.slope_cap_ = state["slope_cap"]
     if isinstance(model, estimators.AdditiveModel):
@@ -316,6 +317,11 @@ def _sizes(model: SavedModel) -> None:
 
 
 def _features(model: SavedModel) -> FeatureMap:
+    if isinstance(model, estimators.PrivateLinearModel):
+        features = model._feature_map(model.n_features_in_)
+        open_ranges = len(features.unranged) + model._finds_target
+        if len(model.ranges_) != open_ranges:
+            raise InvalidDataError(f"it holds {len(model.ranges_)} ranges, and its parameters leave {open_ranges}")
     features = model._fitted_map()
     if isinstance(model, estimators.PrivateSparseModel):
         model._radius(features)
@@ -382,7 +388,8 @@ def _unfitted(state: Mapping[str, Any]) -> SavedModel:
         raise InvalidDataError(f"its parameters are not those of {state['estimator']}: {', '.join(sorted(missing))}")
     decode = {"schema": Schema.from_toml_text, "domain": _domain, "feature_bounds": tuple, "target_bounds": tuple}
     for name, read in decode.items():
-        if parameters.get(name) is not None:
+        given = parameters.get(name)
+        if given is not None and (name == "schema" or not isinstance(given, str)):
             parameters[name] = read(parameters[name])
     return model.set_params(**parameters)
 

@@ -19,12 +19,13 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._streams import open_rows
-from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
-from dpconvex.estimators.base import RELEASED, PrivateLinearModel, name_model, with_shared
+from dpconvex.estimators._targets import LARGEST, TargetRange, as_floats, declared_range, finds_range, number_array
+from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain, LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.data.sources import predicted
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
@@ -56,7 +57,7 @@ private for neighbors that replace one record, pure with ``delta=0``, and nothin
 PARAMETERS = """
 target_bounds : (lower, upper), optional
     Public range of the target, in its unit. Targets are clipped into it and NaN counts as its middle; predictions
-    are clipped too. Default: the schema's numeric target.
+    are clipped too. Default: the schema's numeric target. ``"private"``: not public; the fit finds one privately.
 epsilon, delta, feature_norm, feature_bounds, domain, schema : optional
     As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
 fit_intercept : bool, default=True
@@ -126,19 +127,23 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         """Return the loss of targets in [-reach, reach]; `width` is that of the range, in the target's unit."""
 
     def _declared_loss(self) -> LinearModelLoss:
+        if self._finds_target:
+            for name in ("residual_cap", "width", "smoothing", "heavy_tailed"):
+                if (given := getattr(self, name, None)) not in (None, 0):
+                    what = "is in the unit of the target's range, which is not known before the fit"
+                    raise InvalidParameterError(name, given, what, "Leave it out, or declare target_bounds")
         return self._loss(self._range().width, self._reach())
 
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         source = source_from(self.random_state)
-        bounds, opened = self._range(), open_rows(self, X, y, groups)
+        loss, opened = self._declared_loss(), open_rows(self, X, y, groups)
         if opened is None:
             features, encoded = self._encoded(X, reset=True)
             targets, whose = self._targets_of(X, y), self._groups(X, groups)
         else:
             features, encoded, targets, whose = self._feature_map(None), opened, opened, None
-        loss = self._loss(bounds.width, self._reach())
-        self._learn(features, encoded, targets, loss, source, bounds.middle, whose)
+        self._learn(features, encoded, targets, loss, source, whose)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         name_model(self)
         return self
@@ -179,6 +184,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         for name, value in (("tilt", problem.tilt), ("attack_radius", problem.attack_radius)):
             if value:
                 raise InvalidParameterError(name, value, "must be 0 with heavy_tailed", "Leave one of the two out")
+        if self._open(self._feature_map(problem.domain.n_features)):
+            what = "is for columns without any bound, and ranges that a fit finds are bounds"
+            raise InvalidParameterError("heavy_tailed", self.heavy_tailed, what, "Leave it out, or declare all ranges")
         return heavy_plans(problem, privacy, *tails, self.algorithm, options, self.failure, self._shape(problem))
 
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
@@ -229,7 +237,19 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return 0.5 if self._tails() is None else HEAVY_REACH
 
     def _range(self) -> TargetRange:
-        return declared_range(self.target_bounds, self.schema)
+        """Return the range of the target; one that is still to be found stands as the unit of all plans."""
+        if not self._finds_target:
+            return declared_range(self.target_bounds, self.schema)
+        found = self.ranges_[-1] if self.ranges_ else NumberRange(-0.5, 0.5)
+        return TargetRange(found.lower, found.upper)
+
+    @property
+    def _finds_target(self) -> bool:
+        return finds_range(self.target_bounds, self.schema)
+
+    @property
+    def _middle(self) -> float:
+        return self._range().middle
 
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: with heavy tails 1, for the largest feature may be far from typical."""
@@ -239,6 +259,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     @property
     def target_schema(self) -> Schema | None:
         """The schema, its target's range widened to where targets are clipped; None without a schema."""
+        if self._finds_target:
+            return self.found_schema_
         target = None if self.schema is None else self.schema.target
         if self.schema is None or self._tails() is None or not isinstance(target, NumericTarget):
             return self.schema
@@ -256,14 +278,15 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return score.of_residuals(truth - score.range.scale(self.predict(X)))
 
     def _targets_of(self, X: Any, y: Any) -> AnyArray:
-        return self._range().scale(self._numbers(X, y), self._reach())
+        numbers = self._numbers(X, y)
+        return as_floats(numbers) if self._finds_target else self._range().scale(numbers, self._reach())
 
     def _numbers(self, X: Any, y: Any) -> AnyArray:
         """Return the targets in their own unit."""
         if self.schema is not None and y is None:
             if self.schema.target is not None and not self.schema.target.numeric:
                 raise InvalidParameterError("y", None, "must be given: the schema's target is a class, not a number")
-            return cast(Schema, self.target_schema).encode_target(X)
+            return (self.schema if self._finds_target else cast(Schema, self.target_schema)).encode_target(X)
         return number_array(self._required(y))
 
 

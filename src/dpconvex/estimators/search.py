@@ -23,8 +23,9 @@ from dpconvex.algorithms.search.scores import score_for
 from dpconvex.algorithms.select import NOISES
 from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import fitted_columns, learned_matrix
-from dpconvex.estimators.base import PrivateLinearModel, name_model
+from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.randomness import source_from
 
@@ -235,6 +236,11 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
 
     def _plans(self, n: int, n_features: int | None, unit: Unit) -> tuple[SearchPlan, ...]:
         base, settings = self.estimator, self._settings()
+        if base._open(base._feature_map(n_features)):
+            remedy = "Declare them: those that one fit found are public from then on (schema.found.toml)"
+            raise InvalidParameterError(
+                "ranges", "private", "must be declared: all settings would pay for them", remedy
+            )
         score = score_for(base, self.scoring, self.score_bound)
         share = _validate.real("holdout", self.holdout, above=0.0, below=1.0)
         _validate.choice("method", self.method, ("auto", *METHODS))

@@ -19,7 +19,8 @@ from dpconvex.algorithms.minimax.registry import plan_sparse
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _targets
-from dpconvex.estimators.base import RELEASED, FittedModel, name_model, with_shared
+from dpconvex.estimators._digest import name_model
+from dpconvex.estimators.base import RELEASED, FittedModel, with_shared
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, WorstGroupLoss, l1_ball_loss, single_group

@@ -15,9 +15,10 @@ from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_pro
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data.frames import open_table, require_columns
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import FeatureMap, fitted_columns, same_length
 from dpconvex.estimators._targets import declared_index
-from dpconvex.estimators.base import RELEASED, name_model, with_shared
+from dpconvex.estimators.base import RELEASED, with_shared
 from dpconvex.estimators.sparse import PrivateSparseClassifier, shuffled, weights_of
 from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import source_from

@@ -33,7 +33,7 @@ from dpconvex import (
 from dpconvex.data import NumericTarget
 from dpconvex.errors import DpconvexError, InvalidDataError, InvalidParameterError
 from dpconvex.estimators import ESTIMATORS, SPARSE_ESTIMATORS, PrivateLinearRegressor, PrivateSparseClassifier
-from dpconvex.estimators.base import model_digest
+from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators.persistence import _state
 
 RNG = np.random.default_rng(3)

@@ -1,0 +1,64 @@
+"""The digest of a fitted model: what its certificate names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpconvex.problems import DataDomain
+
+_RELEASED = ("encoded_coef_", "encoded_intercept_", "coef_", "intercept_")
+_ENCODING = ("feature_norm", "feature_bound", "fit_intercept")
+
+
+def name_model(model: Any) -> None:
+    """Enter the model's digest into its certificate: the last thing that a `fit` does."""
+    if model.certificate_ is None:  # audits leave certificates out
+        return
+    model.certificate_ = replace(model.certificate_, model=model_digest(model))
+
+
+def model_digest(model: Any) -> str:
+    """SHA-256 of all that predictions depend on: released numbers, the encoding of features and targets, classes.
+
+    It is a function of what was released and of public facts, and the same for a model that was saved and read again.
+    """
+    given, classes = model.get_params(deep=False), getattr(model, "classes_", None)
+    bounds = {name: given.get(name) for name in ("feature_bounds", "target_bounds")}
+    names = vars(model).get("feature_names_in_")
+    domain = given.get("domain")
+    facts: dict[str, Any] = {
+        "estimator": type(model).__name__,
+        "schema": None if model.schema is None else model.schema.to_toml(),
+        "domain": None if domain is None else domain_fields(domain),
+        **{
+            name: pair if pair is None or isinstance(pair, str) else [np.asarray(b, float).tolist() for b in pair]
+            for name, pair in bounds.items()
+        },
+        **({"ranges": [each.fields for each in model.ranges_]} if getattr(model, "ranges_", ()) else {}),
+        **{name: None if given.get(name) is None else float(given[name]) for name in _ENCODING},
+        "classes": None if classes is None else np.asarray(classes).tolist(),
+        "slope_cap": vars(model).get("slope_cap_"),
+        "probabilities": given.get("probabilities"),
+        "columns": int(model.n_features_in_),
+        "names": None if names is None else [str(name) for name in names],
+    }
+    if "knots_" in vars(model):  # additive models
+        names = ("interactions", "missing", "knots_")
+        facts["shapes"] = [getattr(model, name) for name in names]
+    found = hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str).encode())
+    for name in _RELEASED:
+        values = np.asarray(getattr(model, name), dtype="<f8")
+        found.update(f"{name}{values.shape}".encode())
+        found.update(values.tobytes())
+    return "sha256:" + found.hexdigest()
+
+
+def domain_fields(domain: DataDomain) -> dict[str, Any]:
+    """JSON-ready facts of a domain."""
+    blocks = [{"size": int(b.size), "norm": b.norm, "bound": float(b.bound), "name": b.name} for b in domain.blocks]
+    return {"blocks": blocks, "intercept": float(domain.intercept)}

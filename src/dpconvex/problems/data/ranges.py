@@ -1,0 +1,226 @@
+r"""Ranges of numbers: what maps a column to [-1/2, 1/2], and the public cells in which ranges are looked for.
+
+Every double has a cell: powers of two (octaves) of either sign, one cell around 0, two end cells, one for what is
+missing. So a range may be read off released counts of the cells, and then belongs to nobody (docs, Private ranges).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidParameterError
+
+Transform = Literal["none", "log1p", "log"]
+TRANSFORMS = ("none", "log1p", "log")
+
+LOWEST, HIGHEST = -30, 40
+"""Exponents of the first octave, and of the end cell: smaller sizes count as 0, larger ones as of the end cell."""
+END = HIGHEST - LOWEST + 1
+"""Level of the end cells; that of 0 is 0, those of octaves lie between."""
+MISSING = 2 * END + 1
+CELLS = MISSING + 1
+
+WEAK = 2.0
+"""Deviations of noise that the count of a cell next to the range must exceed for the range to go on."""
+FALSE_ALARMS = 0.01
+"""Probability with which a cell without records may stand out anywhere: then a range is too wide."""
+HEAVY = 4
+"""Octaves from the median's to the last, above which a column is put on a logarithmic scale."""
+SPARE, ZEROS = 3, 17
+"""On that scale: octaves to spare at the ends, and the last exponent of a column in which nothing but 0 stands out."""
+FINE = 4
+"""Octaves below the median's at which the logarithmic scale turns linear."""
+
+
+@final
+@dataclass(frozen=True)
+class NumberRange:
+    """A range in a column's own unit and an increasing map: values are clipped, mapped and scaled to [-1/2, 1/2].
+
+    ``"log1p"`` is ``log(1 + v)``; ``"log"`` is ``sign(v) log(1 + |v|/unit)``, for either sign. Missing values become
+    0; infinities an end.
+    """
+
+    lower: float
+    upper: float
+    transform: Transform = "none"
+    unit: float = 1.0
+
+    def __post_init__(self) -> None:
+        _validate.choice("transform", self.transform, TRANSFORMS)
+        low = _validate.real("lower", self.lower)
+        high = _validate.real("upper", self.upper, above=low, remedy="Give a range wider than one value")
+        if not math.isfinite(high - low):
+            raise InvalidParameterError("upper", high, "must leave a finite width upper - lower")
+        if self.transform == "log1p":
+            _validate.real("lower", low, above=-1.0, remedy='Use transform = "none", or shift the column')
+        _validate.real("unit", self.unit, above=0.0)
+        if self.unit != 1 and self.transform != "log":
+            raise InvalidParameterError("unit", self.unit, 'is for transform = "log"', "Leave it out")
+        first, last = self.ends
+        if not (math.isfinite(last - first) and first < last):
+            raise InvalidParameterError("upper", high, "must exceed lower after the transform")
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The two ends after the transform."""
+        return self.mapped(self.lower), self.mapped(self.upper)
+
+    def mapped(self, value: float) -> float:
+        """Return a number after the transform."""
+        if self.transform == "log":
+            return math.copysign(math.log1p(abs(value) / self.unit), value)
+        return math.log1p(value) if self.transform == "log1p" else float(value)
+
+    def even(self, count: int) -> list[float]:
+        """Return numbers that are evenly spaced after the transform, from end to end."""
+        inner = np.linspace(*self.ends, count)[1:-1].tolist()
+        if self.transform == "log":
+            inner = [math.copysign(math.expm1(abs(t)) * self.unit, t) for t in inner]
+        if self.transform == "log1p":
+            inner = [math.expm1(t) for t in inner]
+        return [self.lower, *inner, self.upper]
+
+    def encode(self, values: AnyArray) -> FloatArray:
+        """Return a copy (n,) of numbers in [-1/2, 1/2]."""
+        with np.errstate(all="ignore"):
+            values = np.clip(np.asarray(values, dtype=np.float64), self.lower, self.upper)
+            if self.transform == "log1p":
+                np.log1p(values, out=values)
+            if self.transform == "log":
+                np.copysign(np.log1p(np.abs(values) / self.unit), values, out=values)
+            first, last = self.ends
+            values -= first / 2 + last / 2
+            values /= last - first
+        np.clip(values, -0.5, 0.5, out=values)  # rounding above must not leave the bound
+        return np.nan_to_num(values, copy=False, nan=0.0)
+
+    @property
+    def fields(self) -> tuple[float, float, str, float]:
+        """What `NumberRange` is built from."""
+        return self.lower, self.upper, self.transform, self.unit
+
+
+def cells(values: AnyArray) -> NDArray[np.int64]:
+    """Return the cell of every number, (n,): whatever it is, each has exactly one."""
+    with np.errstate(all="ignore"):
+        values = np.asarray(values, dtype=np.float64)
+    exponents = np.frexp(values)[1].astype(np.int64) - 1
+    levels = np.where(np.isinf(values), END, np.clip(exponents - LOWEST + 1, 0, END))
+    levels[values == 0] = 0
+    return np.where(np.isnan(values), MISSING, END + np.where(values < 0, -levels, levels))
+
+
+def find(counts: FloatArray, deviation: float, columns: int, linear: bool) -> NumberRange:
+    """Return the range that released counts (CELLS,) speak for; finite and of positive length whatever they are.
+
+    A cell stands out if its count is more than noise of this standard deviation would put into any cell of so many
+    columns; if none does, the largest one does. From the first that stands out to the last, and on through neighbors
+    whose counts are more than one cell's noise, with one more towards 0. Unless `linear`, the scale is logarithmic
+    where 0 stands out or the largest sizes are many times the median one.
+    """
+    # cells' noise is nearly Laplace's, whose tail is exp(-sqrt(2) t)/2 at t deviations
+    stands = counts > math.log(columns * CELLS / (2 * FALSE_ALARMS)) / math.sqrt(2) * deviation
+    if not stands.any():
+        stands = np.arange(CELLS) == counts.argmax()
+    for side in (slice(0, END), slice(END + 1, MISSING)):  # 0 has no neighbors: octaves next to it are tiny
+        stands[side] = _spread(stands[side], counts[side] > WEAK * deviation)
+    levels = np.flatnonzero(stands[:MISSING]) - END
+    if len(levels) == 0:
+        return NumberRange(0.0, 1.0)
+    first, last = int(levels[0]), int(levels[-1])
+    sizes = np.abs(levels)
+    used = sizes > 0
+    if not linear and not used.any():
+        return NumberRange(0.0, 2.0**ZEROS, "log")
+    median = _median(sizes[used], counts[levels[used] + END]) if used.any() else 0
+    if linear or not ((levels == 0).any() or max(sizes) - median > HEAVY):
+        return NumberRange(_start(first, last), -_start(-last, -first))
+    unit = max(math.ldexp(1.0, median + LOWEST - 1 - FINE), math.ldexp(1.0, LOWEST))
+    spare = SPARE if max(sizes) - median > HEAVY else 0
+    wider = [min(abs(end) + spare, END) for end in (first, last)]
+    low = -_upper(wider[0]) if first < 0 else _start(max(first - spare, 0), last)
+    high = _upper(wider[1]) if last > 0 else -_start(max(-last - spare, 0), -first)
+    return NumberRange(low, high, "log", unit)
+
+
+PARTS = 32
+"""Equal cells of a range that was found, beside one for what is missing."""
+WINDOWS, CROWD = (1, 2, 4), 3.0
+"""A range on a linear scale ends where so many cells hold more records than so many deviations of their sum."""
+
+
+def parts(found: NumberRange, values: AnyArray) -> NDArray[np.int64]:
+    """Return which of the `PARTS` cells of a range every number lies in, (n,); beyond its ends: the last ones."""
+    with np.errstate(all="ignore"):
+        missing = np.isnan(np.asarray(values, dtype=np.float64))
+    cell = np.minimum(np.floor((found.encode(values) + 0.5) * PARTS), PARTS - 1).astype(np.int64)
+    return np.where(missing, PARTS, cell)
+
+
+def crowded(found: NumberRange, counts: FloatArray, deviation: float) -> tuple[int, int]:
+    """Return the first of the cells (PARTS + 1,) that a range keeps, and the one after the last.
+
+    Those of logarithmic scales are all kept: width costs next to nothing there, and few records may be far out.
+    """
+    if found.transform != "none":
+        return 0, PARTS
+    ends = [_first_crowd(side, deviation) for side in (counts[:PARTS], counts[:PARTS][::-1])]
+    return (ends[0], PARTS - ends[1]) if ends[0] + ends[1] < PARTS else (0, PARTS)
+
+
+def _first_crowd(counts: FloatArray, deviation: float) -> int:
+    """Return the first cell with which a window begins that holds many; 0 if none does."""
+    begin = PARTS
+    for length in WINDOWS:
+        sums = np.convolve(counts, np.ones(length), "valid")
+        first = int(np.argmax(np.append(sums > CROWD * math.sqrt(length) * deviation, True)))
+        begin = first if first + length <= begin else begin  # else its crowd was found by a shorter one
+    return begin % PARTS
+
+
+def kept(found: NumberRange, first: int, stop: int) -> NumberRange:
+    """Return the part of a range from one cell to before another."""
+    if (first, stop) == (0, PARTS):
+        return found
+    step = (found.upper - found.lower) / PARTS
+    return NumberRange(found.lower + first * step, found.lower + stop * step)
+
+
+def _spread(strong: NDArray[np.bool_], weak: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the runs of cells that are weak at least and hold a strong one, (cells,)."""
+    some = strong | weak
+    runs = np.cumsum(np.diff(some, prepend=False))
+    return some & np.isin(runs, runs[strong])
+
+
+def released(found: NumberRange) -> bool:
+    """Return whether a range is one of those that `find` can return: its ends are 0, 1 or powers of two."""
+    powers = all(end == 0 or math.frexp(abs(end))[0] == 0.5 for end in (found.lower, found.upper, found.unit))
+    return powers and max(abs(found.lower), abs(found.upper)) <= _upper(END)
+
+
+def _upper(level: int) -> float:
+    """Return the largest size of a level."""
+    return math.ldexp(1.0, level + LOWEST)
+
+
+def _start(first: int, last: int) -> float:
+    """Return where a range of these signed levels begins: an octave nearer to 0 than its first, if that is positive."""
+    if first > 1:
+        return math.ldexp(1.0, first + LOWEST - 2)
+    return 0.0 if first >= 0 and last > 0 else -_upper(-first)
+
+
+def _median(levels: NDArray[np.int64], weights: FloatArray) -> int:
+    """Return the weighted median of levels; weights are those of cells that stand out, so positive."""
+    order = np.argsort(levels, kind="stable")
+    total = np.cumsum(weights[order])
+    return int(levels[order][np.searchsorted(total, total[-1] / 2)])
