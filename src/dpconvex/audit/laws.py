@@ -56,17 +56,6 @@ def _(mechanism: mechanisms.NormNoiseMechanism, value: FloatArray, outcome: Floa
     return -away / mechanism.scale - mechanism.norm.dim * float(np.log(mechanism.scale))
 
 
-@log_law.register
-def _(mechanism: mechanisms.JointHistogram, value: FloatArray, outcome: FloatArray) -> float:
-    away = outcome - _clean(value)
-    columns = np.split(away, np.cumsum(mechanism.cells)[:-1])
-    # the noise of every column adds up to 0, and its length is the distance of its entries from their median
-    lengths = np.array([np.abs(column - np.median(column)).sum() for column in columns])
-    groups = mechanism.norm.groups
-    grouped = [w * lengths[groups == g].max() for g, w in enumerate(mechanism.norm.weights)]
-    return -float(sum(grouped)) / mechanism.scale
-
-
 @singledispatch
 def finite_law(mechanism: Any, value: Any) -> FloatArray:
     """Return the log-probabilities of the outcomes 0, 1, ... of one draw by scores; raise for other outcomes."""

@@ -2,12 +2,18 @@
 
 from dpconvex._files import write_atomically
 from dpconvex.data.bundled import adult_schema, load_adult, load_cities
-from dpconvex.data.columns import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget
+from dpconvex.data.columns import (
+    CategoricalColumn,
+    ClassTarget,
+    NumericColumn,
+    NumericTarget,
+    UnrangedColumn,
+    UnrangedTarget,
+)
 from dpconvex.data.draft import draft_schema
 from dpconvex.data.read import check_table, open_files, read_header, read_table
 from dpconvex.data.schema import Schema
 from dpconvex.data.table_cells import TableCells
-from dpconvex.data.unranged import UnrangedColumn, UnrangedTarget
 
 __all__ = [
     "CategoricalColumn",

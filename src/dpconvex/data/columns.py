@@ -386,3 +386,71 @@ class NumericTarget(AbstractTarget):
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "lower": self.lower, "upper": self.upper}
+
+
+PRIVATE = "private"
+"""What stands for a range that a fit is to find."""
+
+
+class Unranged(Described):
+    """Numbers without a public range: a private fit finds one, and pays for it (docs, Private ranges)."""
+
+    numeric: ClassVar[bool] = True
+    ranged: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        nonempty("name", self.name)
+
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        raise self.undeclared
+
+    @property
+    def undeclared(self) -> InvalidParameterError:
+        """The error for what needs a declared range."""
+        remedy = "Give lower and upper, or use a linear or additive model, which finds ranges privately"
+        return InvalidParameterError("range", PRIVATE, f"of {self.name!r} must be declared here", remedy)
+
+
+@final
+@dataclass(frozen=True)
+class UnrangedColumn(Unranged, AbstractColumn):
+    """A numeric column whose range a fit finds; ``transform="auto"`` allows a logarithmic scale for heavy tails."""
+
+    name: str
+    transform: Literal["auto", "none"] = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.choice("transform", self.transform, ("auto", "none"))
+
+    @property
+    def block(self) -> Block:
+        return Block(1, "linf", 0.5, self.name)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def encode_into(self, series: Series, out: FloatArray) -> None:
+        out[:, 0] = numbers(series)  # as they are
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"range": PRIVATE} | ({"transform": self.transform} if self.transform != "auto" else {})
+
+
+@final
+@dataclass(frozen=True)
+class UnrangedTarget(Unranged, AbstractTarget):
+    """A numeric target whose range a fit finds."""
+
+    name: str
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ()
+
+    def encode(self, series: Series) -> AnyArray:
+        return numbers(series)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "range": PRIVATE}

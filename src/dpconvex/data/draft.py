@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
+from dpconvex.data.columns import PRIVATE
 from dpconvex.data.frames import distinct_values, is_float, open_table, require_columns, type_name, with_nan
 from dpconvex.data.schema_toml import format_key, format_value
-from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -112,7 +112,7 @@ def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None
     if schema is None or not _parquet(path):
         return
     empty = _parquet_schema(path).empty_table()
-    schema.encode_raw(empty)
+    schema.encode(empty)
     if schema.target is not None:
         schema.encode_target(empty)
     if schema.user is not None:

@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.columns import AbstractColumn, AbstractTarget, NumericTarget, nonempty
+from dpconvex.data.columns import (
+    AbstractColumn,
+    AbstractTarget,
+    NumericColumn,
+    NumericTarget,
+    UnrangedColumn,
+    UnrangedTarget,
+    nonempty,
+)
 from dpconvex.data.frames import duplicates, label_codes, open_table, require_columns
 from dpconvex.data.schema_toml import format_schema, parse_schema, read_schema_text
-from dpconvex.data.unranged import UnrangedColumn, UnrangedTarget, undeclared
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import DataDomain, NumberRange
 
@@ -176,7 +183,8 @@ class Schema:
 
         Numeric and two-category columns are one feature of absolute value at most 1/2, others an l1 block of bound 1.
         """
-        self._require_ranges()
+        for column in self.unranged:
+            raise column.undeclared
         return DataDomain(tuple(column.block for column in self.columns))
 
     @property
@@ -187,7 +195,11 @@ class Schema:
     def with_ranges(self, found: Sequence[NumberRange]) -> Schema:
         """Return the schema with released ranges: of the columns that have none, in order, then of such a target."""
         waiting = iter(found)
-        columns = tuple(c.with_range(next(waiting)) if isinstance(c, UnrangedColumn) else c for c in self.columns)
+        columns = (
+            tuple(self.columns)
+            if not found
+            else tuple(c if c.ranged else NumericColumn(c.name, *next(waiting).fields) for c in self.columns)
+        )
         target, last = self.target, next(waiting, None)
         if target is not None and not target.ranged and last is not None:
             target = NumericTarget(target.name, last.lower, last.upper)
@@ -201,10 +213,6 @@ class Schema:
             target=UnrangedTarget(self.target.name) if self.target is not None and self.target.numeric else self.target,
         )
 
-    def _require_ranges(self) -> None:
-        if self.unranged:
-            raise undeclared(self.unranged[0].name)
-
     def encode(self, table: IntoDataFrame) -> FloatArray:
         """The table as bounded features, float64 (n, ``domain().n_features``): every row lies in ``domain()``.
 
@@ -212,11 +220,6 @@ class Schema:
         whose type (never its content) does not suit the schema raises `SchemaError`; what is no table,
         `InvalidDataError`.
         """
-        self._require_ranges()
-        return self.encode_raw(table)
-
-    def encode_raw(self, table: IntoDataFrame) -> FloatArray:
-        """Encode as `encode` does, with columns without a declared range as they are: for fits that find one."""
         frame = open_table(table)
         require_columns(frame.columns, self.column_names(features_only=True), "the table")
         blocks = [column.block.size for column in self.columns]

@@ -11,14 +11,16 @@ from typing import Any, TypeVar
 
 from dpconvex._files import read_text
 from dpconvex.data.columns import (
+    PRIVATE,
     AbstractColumn,
     AbstractTarget,
     CategoricalColumn,
     ClassTarget,
     NumericColumn,
     NumericTarget,
+    UnrangedColumn,
+    UnrangedTarget,
 )
-from dpconvex.data.unranged import PRIVATE, UnrangedColumn, UnrangedTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 
 _LINE = 100

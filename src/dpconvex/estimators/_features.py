@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.data import Schema
+from dpconvex.data.columns import PRIVATE
 from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
-from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.minimax.base import clamped
@@ -82,6 +82,7 @@ class Scaled(FeatureMap):
 
     lower: FloatArray
     upper: FloatArray
+    open: bool = False  #: Whether a fit finds the bounds, on a linear scale; until then columns stay as they are
 
     @property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -90,7 +91,20 @@ class Scaled(FeatureMap):
     def encode(self, X: Any) -> FloatArray:
         self.domain.check_columns(X)
         with np.errstate(all="ignore"):
-            return self._encoded(np.array(X, dtype=np.float64))
+            out = np.array(X, dtype=np.float64)
+            return out if self.open else self._encoded(out)
+
+    @property
+    def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return tuple(range(len(self.lower))) if self.open else ()
+
+    linear = unranged  # pyright: ignore[reportIncompatibleVariableOverride, reportAssignmentType]
+
+    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
+        if not (ranges and self.open):
+            return self
+        ends = np.array([(each.lower, each.upper) for each in ranges[: len(self.lower)]])
+        return Scaled(ends[:, 0], ends[:, 1])
 
     def _encoded(self, out: FloatArray) -> FloatArray:
         np.nan_to_num(out, copy=False, nan=np.nan, posinf=np.finfo(np.float64).max, neginf=np.finfo(np.float64).min)
@@ -113,79 +127,29 @@ class FromSchema(FeatureMap):
 
     @property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.schema.domain()
+        return DataDomain(tuple(column.block for column in self.schema.columns))
 
     @property
     def n_columns(self) -> int:
         return len(self.schema.columns)
 
+    @property
+    def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._where(lambda column: not column.ranged)
+
+    @property
+    def linear(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._where(lambda column: not column.ranged and column.transform == "none")
+
+    def _where(self, chosen: Callable[[Any], bool]) -> tuple[int, ...]:
+        starts = np.cumsum([0, *(column.block.size for column in self.schema.columns)]).tolist()
+        return tuple(k for k, column in zip(starts, self.schema.columns, strict=False) if chosen(column))
+
+    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
+        return FromSchema(self.schema.with_ranges(ranges))
+
     def encode(self, X: Any) -> FloatArray:
         return self.schema.encode(X)
-
-    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return coef, intercept
-
-
-@dataclass(frozen=True)
-class Unranged(FeatureMap):
-    """Numeric columns without declared bounds; found ones are bounds on a linear scale."""
-
-    n_features: int
-
-    @property
-    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return DataDomain((Block(self.n_features, "linf", 0.5, "features"),))
-
-    @property
-    def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple(range(self.n_features))
-
-    @property
-    def linear(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.unranged
-
-    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
-        if not ranges:
-            return self
-        ends = np.array([(each.lower, each.upper) for each in ranges[: self.n_features]])
-        return Scaled(ends[:, 0], ends[:, 1])
-
-    def encode(self, X: Any) -> FloatArray:
-        self.domain.check_columns(X)
-        with np.errstate(all="ignore"):
-            return np.array(X, dtype=np.float64)
-
-    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return coef, intercept
-
-
-@dataclass(frozen=True)
-class FromUnrangedSchema(FeatureMap):
-    """Tables whose schema leaves some ranges open."""
-
-    schema: Schema
-
-    @property
-    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return DataDomain(tuple(column.block for column in self.schema.columns))
-
-    @property
-    def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._positions({column.name for column in self.schema.unranged})
-
-    @property
-    def linear(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._positions({column.name for column in self.schema.unranged if column.transform == "none"})
-
-    def _positions(self, names: set[str]) -> tuple[int, ...]:
-        starts = np.cumsum([0, *(column.block.size for column in self.schema.columns)]).tolist()
-        return tuple(k for k, column in zip(starts, self.schema.columns, strict=False) if column.name in names)
-
-    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
-        return FromSchema(self.schema.with_ranges(ranges)) if ranges else self
-
-    def encode(self, X: Any) -> FloatArray:
-        return self.schema.encode_raw(X)
 
     def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
         return coef, intercept
@@ -222,9 +186,8 @@ def feature_map(
     if schema is not None:
         if not isinstance(schema, Schema):
             raise InvalidParameterError("schema", schema, "must be a dpconvex.Schema", "Use Schema.from_toml(path)")
-        if finds and schema.unranged:
-            return FromUnrangedSchema(schema)
-        schema.domain()  # refuses ranges that are left open
+        if not finds:
+            schema.domain()  # refuses ranges that are left open
         return FromSchema(schema)
     if domain is not None:
         if not isinstance(domain, DataDomain):
@@ -241,7 +204,7 @@ def feature_map(
         return Declared(DataDomain.l2_ball(n_features, bound))
     if isinstance(feature_bounds, str) and finds:
         _validate.choice("feature_bounds", feature_bounds, (PRIVATE,), "Or give (lower, upper)")
-        return Unranged(n_features)
+        return Scaled(np.full(n_features, -0.5), np.full(n_features, 0.5), open=True)
     return Scaled(*bounds_of(feature_bounds, n_features))
 
 

@@ -284,7 +284,13 @@ class PrivateLinearModel(FittedModel):
         """Return plans that find the ranges first, where some are left open, and otherwise the given ones."""
         if not self._open(features):
             return found
-        return tuple(ranges.plan(p, privacy, features.unranged, features.linear, self._finds_target) for p in found)
+        return tuple(
+            ranges.plan(p, privacy, features.unranged, self._flat(features), self._finds_target) for p in found
+        )
+
+    def _flat(self, features: FeatureMap) -> tuple[int, ...]:
+        """Return which of the columns whose ranges a fit finds are never put on a logarithmic scale."""
+        return features.linear
 
     def _open(self, features: FeatureMap) -> int:
         """Return how many ranges a fit is to find."""

@@ -20,6 +20,7 @@ from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._digest import name_model
+from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators._targets import LARGEST, TargetRange, as_floats, declared_range, finds_range, number_array
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
@@ -250,6 +251,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     @property
     def _middle(self) -> float:
         return self._range().middle
+
+    def _flat(self, features: FeatureMap) -> tuple[int, ...]:
+        return features.unranged  # what a number is in proportion to is seldom its logarithm
 
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: with heavy tails 1, for the largest feature may be far from typical."""

@@ -27,10 +27,11 @@ END = HIGHEST - LOWEST + 1
 MISSING = 2 * END + 1
 CELLS = MISSING + 1
 
-WEAK = 2.0
-"""Deviations of noise that the count of a cell next to the range must exceed for the range to go on."""
-FALSE_ALARMS = 0.01
-"""Probability with which a cell without records may stand out anywhere: then a range is too wide."""
+EDGE, FAR, NEAR = 0.7, 1.2, 3
+"""Deviations of noise that octaves beyond the fullest must hold, on average, for a range to go on; then `FAR`."""
+RARE, STANDS = 0.1, 3.0
+"""Deviations by which the fullest octave must be fuller for each octave away from 1, and above which 0, or one of the
+signs, is there: numbers of 1e9 are rare (`benchmarks/private_ranges.py`)."""
 HEAVY = 4
 """Octaves from the median's to the last, above which a column is put on a logarithmic scale."""
 SPARE, ZEROS = 3, 17
@@ -118,43 +119,50 @@ def cells(values: AnyArray) -> NDArray[np.int64]:
     return np.where(np.isnan(values), MISSING, END + np.where(values < 0, -levels, levels))
 
 
-def find(counts: FloatArray, deviation: float, columns: int, linear: bool) -> NumberRange:
+def find(counts: FloatArray, deviation: float, linear: bool) -> NumberRange:
     """Return the range that released counts (CELLS,) speak for; finite and of positive length whatever they are.
 
-    A cell stands out if its count is more than noise of this standard deviation would put into any cell of so many
-    columns; if none does, the largest one does. From the first that stands out to the last, and on through neighbors
-    whose counts are more than one cell's noise, with one more towards 0. Unless `linear`, the scale is logarithmic
-    where 0 stands out or the largest sizes are many times the median one.
+    From the fullest octave of sizes on, either way, to where the sum of what is beyond `EDGE` deviations a cell is
+    largest: single tails drown in noise, sums of them do not. Then the same for each sign within these sizes. Unless
+    `linear`, the scale is logarithmic where 0 stands out or the largest sizes are many times the median one.
     """
-    # cells' noise is nearly Laplace's, whose tail is exp(-sqrt(2) t)/2 at t deviations
-    stands = counts > math.log(columns * CELLS / (2 * FALSE_ALARMS)) / math.sqrt(2) * deviation
-    if not stands.any():
-        stands = np.arange(CELLS) == counts.argmax()
-    for side in (slice(0, END), slice(END + 1, MISSING)):  # 0 has no neighbors: octaves next to it are tiny
-        stands[side] = _spread(stands[side], counts[side] > WEAK * deviation)
-    levels = np.flatnonzero(stands[:MISSING]) - END
-    if len(levels) == 0:
-        return NumberRange(0.0, 1.0)
-    first, last = int(levels[0]), int(levels[-1])
-    sizes = np.abs(levels)
-    used = sizes > 0
-    if not linear and not used.any():
-        return NumberRange(0.0, 2.0**ZEROS, "log")
-    median = _median(sizes[used], counts[levels[used] + END]) if used.any() else 0
-    if linear or not ((levels == 0).any() or max(sizes) - median > HEAVY):
+    signs, noise = (counts[END - 1 :: -1], counts[END + 1 : MISSING]), math.sqrt(2) * deviation  # level 1 first
+    sizes = signs[0] + signs[1]
+    mode = int(np.argmax(sizes - RARE * noise * np.abs(np.arange(LOWEST, HIGHEST + 1))))
+    zero = bool(counts[END] > STANDS * deviation)
+    if sizes[mode] <= zero * STANDS * noise:
+        return NumberRange(0.0, 2.0**ZEROS, "log") if zero and not linear else NumberRange(0.0, 1.0)
+    low, high = mode - _reach(sizes[:mode][::-1], noise), mode + _reach(sizes[mode + 1 :], noise)
+    within = [side[low : high + 1] for side in signs]
+    there = [float(side.sum()) > STANDS * math.sqrt(len(side)) * deviation for side in within]
+    there[int(within[1].sum() >= within[0].sum())] = True
+    least = low + 1
+    ends = [least + max(_reach(side, deviation) - 1, 0) if on else 0 for side, on in zip(within, there, strict=True)]
+    inner = 0 if zero or all(there) else least
+    first, last = -ends[0] if there[0] else inner, ends[1] if there[1] else -inner
+    full, top = np.cumsum(np.maximum(sizes[low : high + 1], 0)), max(ends)
+    median = least + int(np.searchsorted(full, full[-1] / 2))
+    if linear or not (zero or top - median > HEAVY):
         return NumberRange(_start(first, last), -_start(-last, -first))
     unit = max(math.ldexp(1.0, median + LOWEST - 1 - FINE), math.ldexp(1.0, LOWEST))
-    spare = SPARE if max(sizes) - median > HEAVY else 0
+    spare = SPARE if top - median > HEAVY else 0
     wider = [min(abs(end) + spare, END) for end in (first, last)]
-    low = -_upper(wider[0]) if first < 0 else _start(max(first - spare, 0), last)
-    high = _upper(wider[1]) if last > 0 else -_start(max(-last - spare, 0), -first)
-    return NumberRange(low, high, "log", unit)
+    bottom = -_upper(wider[0]) if first < 0 else _start(max(first - spare, 0), last)
+    upper = _upper(wider[1]) if last > 0 else -_start(max(-last - spare, 0), -first)
+    return NumberRange(bottom, upper, "log", unit)
+
+
+def _reach(counts: FloatArray, noise: float) -> int:
+    """Return how many of these cells, in order from the fullest, a range takes in."""
+    gains = np.cumsum(counts - np.where(np.arange(len(counts)) < NEAR, EDGE, FAR) * noise)
+    return int(np.argmax(gains)) + 1 if gains.size and gains.max() > 0 else 0
 
 
 PARTS = 32
 """Equal cells of a range that was found, beside one for what is missing."""
-WINDOWS, CROWD = (1, 2, 4), 3.0
-"""A range on a linear scale ends where so many cells hold more records than so many deviations of their sum."""
+THIN, FEW, VAGUE = 0.15, 0.001, 0.06
+"""A range on a linear scale ends where cells hold, on average, less than such shares of a deviation and of the records;
+where one deviation is more than such a share of the records, it stays."""
 
 
 def parts(found: NumberRange, values: AnyArray) -> NDArray[np.int64]:
@@ -170,20 +178,12 @@ def crowded(found: NumberRange, counts: FloatArray, deviation: float) -> tuple[i
 
     Those of logarithmic scales are all kept: width costs next to nothing there, and few records may be far out.
     """
-    if found.transform != "none":
+    if found.transform != "none" or deviation > VAGUE * counts.sum():
         return 0, PARTS
-    ends = [_first_crowd(side, deviation) for side in (counts[:PARTS], counts[:PARTS][::-1])]
-    return (ends[0], PARTS - ends[1]) if ends[0] + ends[1] < PARTS else (0, PARTS)
-
-
-def _first_crowd(counts: FloatArray, deviation: float) -> int:
-    """Return the first cell with which a window begins that holds many; 0 if none does."""
-    begin = PARTS
-    for length in WINDOWS:
-        sums = np.convolve(counts, np.ones(length), "valid")
-        first = int(np.argmax(np.append(sums > CROWD * math.sqrt(length) * deviation, True)))
-        begin = first if first + length <= begin else begin  # else its crowd was found by a shorter one
-    return begin % PARTS
+    inside = counts[:PARTS] - THIN * deviation - FEW * counts.sum()
+    fullest = int(counts[:PARTS].argmax())
+    first = int(np.argmin(np.cumsum(np.append(0.0, inside[:fullest]))))
+    return first, PARTS - int(np.argmin(np.cumsum(np.append(0.0, inside[:fullest:-1]))))
 
 
 def kept(found: NumberRange, first: int, stop: int) -> NumberRange:
@@ -192,13 +192,6 @@ def kept(found: NumberRange, first: int, stop: int) -> NumberRange:
         return found
     step = (found.upper - found.lower) / PARTS
     return NumberRange(found.lower + first * step, found.lower + stop * step)
-
-
-def _spread(strong: NDArray[np.bool_], weak: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the runs of cells that are weak at least and hold a strong one, (cells,)."""
-    some = strong | weak
-    runs = np.cumsum(np.diff(some, prepend=False))
-    return some & np.isin(runs, runs[strong])
 
 
 def released(found: NumberRange) -> bool:
@@ -217,10 +210,3 @@ def _start(first: int, last: int) -> float:
     if first > 1:
         return math.ldexp(1.0, first + LOWEST - 2)
     return 0.0 if first >= 0 and last > 0 else -_upper(-first)
-
-
-def _median(levels: NDArray[np.int64], weights: FloatArray) -> int:
-    """Return the weighted median of levels; weights are those of cells that stand out, so positive."""
-    order = np.argsort(levels, kind="stable")
-    total = np.cumsum(weights[order])
-    return int(levels[order][np.searchsorted(total, total[-1] / 2)])

@@ -38,7 +38,7 @@ def test_whatever_is_released_there_is_a_range(seed, linear, size) -> None:
     """Nothing is refused after a release."""
     rng = np.random.default_rng(seed)
     counts = size * rng.standard_normal(CELLS) * (rng.random(CELLS) < rng.random())
-    found = ranges.find(counts, 1.0, 3, linear)
+    found = ranges.find(counts, 1.0, linear)
     assert ranges.released(found)
     assert not linear or found.transform == "none"
     cells = ranges.crowded(found, size * rng.standard_normal(PARTS + 1), 1.0)
@@ -59,7 +59,7 @@ def test_whatever_is_released_there_is_a_range(seed, linear, size) -> None:
     ],
 )
 def test_ranges_of_typical_columns(values, found) -> None:
-    assert ranges.find(counted(values), 10.0, 1, False) == found
+    assert ranges.find(counted(values), 10.0, False) == found
 
 
 def test_empty_ends_are_cut_on_linear_scales_alone() -> None:

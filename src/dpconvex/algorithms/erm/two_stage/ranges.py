@@ -51,7 +51,7 @@ RANGES = "histogram of octaves of the columns without declared ranges"
 CROWDS = "histogram of 32 cells of each range found"
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
-NOISY = 0.04
+NOISY = 0.02
 """Standard deviation of an octave's count, as a share of the records, above which more than the least is spent."""
 UNITS = 2**24
 """Parts into which a user's weight is divided among the cells of a column."""
@@ -131,13 +131,6 @@ class RangedPlan(TwoStagePlan):
         )
         return (*self.then.assumptions, only)
 
-    @property
-    def exact_deviation(self) -> bool:
-        return self.then.exact_deviation
-
-    def noise_reach(self) -> FloatArray | None:
-        return self.then.noise_reach()
-
     def describe(self) -> Mapping[str, Any]:
         found = {
             "columns": list(self.columns),
@@ -161,7 +154,7 @@ class RangedPlan(TwoStagePlan):
         noisy = self.first.release(octaves, RANGES, source, ledger).reshape(len(raw), -1)  # line 1: all at once
         linear = [k in self.linear for k in self.columns] + [True] * self.target
         facts = zip(noisy, self.first.deviations, linear, strict=True)
-        outer = tuple(ranges.find(counts, away, len(raw), flat) for counts, away, flat in facts)
+        outer = tuple(ranges.find(counts, away, flat) for counts, away, flat in facts)
         pairs = zip(outer, raw, strict=True)
         crowds = np.concatenate([histogram(ranges.parts(*pair), ranges.PARTS + 1, groups) for pair in pairs])
         noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(raw), -1)  # line 2: given these ranges

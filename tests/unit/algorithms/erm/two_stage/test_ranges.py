@@ -123,7 +123,7 @@ def test_the_budget_is_split_before_the_run() -> None:
     assert plan.first.epsilon + plan.second.epsilon + plan.then.privacy.epsilon <= 1.0
     assert plan.first.cells == (CELLS, CELLS)
     assert plan.first.sensitivity.value == pytest.approx(2 * plan.first.norm.weights.sum())
-    assert plan.first.deviations[0] == pytest.approx(0.04 * 3000, rel=0.05)
+    assert plan.first.deviations[0] == pytest.approx(0.02 * 3000, rel=0.05)
 
 
 def test_changing_a_record_changes_every_column_by_two_at_most() -> None:
@@ -191,8 +191,6 @@ def test_what_needs_the_targets_range_is_refused_before_the_fit(given) -> None:
 def test_who_cannot_find_ranges_refuses_them() -> None:
     with pytest.raises(InvalidParameterError, match="must be declared here"):
         SCHEMA.domain()
-    with pytest.raises(InvalidParameterError, match="must be declared here"):
-        SCHEMA.encode(table())
     with pytest.raises(InvalidParameterError, match="must be declared"):
         PrivateSearchCV(PrivateLogisticRegression(schema=SCHEMA), {"coefficient_norm": [1.0, 2.0]}).plan(1000)
     with pytest.raises(InvalidParameterError, match="feature_bounds"):
