@@ -16,6 +16,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.erm.two_stage.ranges import Place
 from dpconvex.data import Schema
 from dpconvex.data.columns import PRIVATE
 from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
@@ -35,6 +36,11 @@ class FeatureMap(ABC):
     """Positions of the columns whose ranges a fit finds; they are encoded as they are."""
     linear: tuple[int, ...] = ()
     """Those of them that are never put on a logarithmic scale."""
+
+    n_knots: int = 2
+    """How many knots a fit finds for each of them; 2: the ends of its range."""
+    place: Place | None = None
+    """What becomes of encoded records once ranges and knots are released; None: numbers are scaled, and no more."""
 
     def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
         """Return the map with released ranges, (): itself."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, cast, final
 
@@ -28,8 +28,8 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.registry import expected_of_first, plans
 from dpconvex.algorithms.select import Options
-from dpconvex.data import NumericColumn, Schema, write_atomically
-from dpconvex.data.columns import MOST_KNOTS
+from dpconvex.data import NumericColumn, Schema, UnrangedColumn, write_atomically
+from dpconvex.data.columns import MOST_KNOTS, PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, bounds_of, require_one
 from dpconvex.estimators._shapes import ShapeMap, checked_pairs
@@ -69,7 +69,6 @@ class AdditiveModel(PrivateLinearModel):
     """A private additive model. Parameters are documented with the final classes."""
 
     _: KW_ONLY
-    ranges: str = "declared"
     knots: Any = "auto"
     interactions: Any = ()
     missing: str = "own"
@@ -95,7 +94,6 @@ class AdditiveModel(PrivateLinearModel):
 
     def _feature_map(self, n_features: int | None) -> ShapeMap:
         """Return the map with two knots a column; a plan says how many it takes."""
-        _validate.choice("ranges", self.ranges, ("declared",), "Private ranges are not built yet: declare them")
         _validate.choice("missing", self.missing, ("own", "none"))
         _validate.choice("algorithm", self.algorithm, ("auto", SHAPES), "Linear estimators have the others")
         require_one({"schema": self.schema, "feature_bounds": self.feature_bounds}, "schema", "They must be public")
@@ -104,11 +102,11 @@ class AdditiveModel(PrivateLinearModel):
             raise InvalidParameterError("schema", self.schema, what, "Use Schema.from_toml(path)")
         columns = self._bounded(n_features) if self.schema is None else self.schema.columns
         pairs = checked_pairs(self.interactions, columns)
-        found = ShapeMap(columns, self.schema is not None, self.missing == "own", pairs).at(2)
+        found = ShapeMap.of(columns, self.schema is not None, self.missing == "own", pairs)
         self._directions(found)
         return found
 
-    def _bounded(self, n_features: int | None) -> tuple[NumericColumn, ...]:
+    def _bounded(self, n_features: int | None) -> tuple[NumericColumn | UnrangedColumn, ...]:
         if n_features is None:
             raise InvalidParameterError("n_features", None, "must be given to plan without data", "")
         _validate.integer("n_features", n_features, at_least=1)
@@ -116,6 +114,8 @@ class AdditiveModel(PrivateLinearModel):
         known = given is not None and len(given) == n_features and len(set(map(str, given))) == n_features
         names: Any = given if known else [""] * n_features
         named = [str(name) or f"feature {k}" for k, name in enumerate(names)]
+        if isinstance(self.feature_bounds, str) and self.feature_bounds == PRIVATE:
+            return tuple(UnrangedColumn(name, "none") for name in named)
         lower, upper = bounds_of(self.feature_bounds, n_features)
         return tuple(NumericColumn(*each) for each in zip(named, lower.tolist(), upper.tolist(), strict=True))
 
@@ -131,7 +131,7 @@ class AdditiveModel(PrivateLinearModel):
         return list(reversed(found.values()))
 
     def _fitted_map(self) -> ShapeMap:
-        return self._feature_map(self.n_features_in_).with_knots(self.knots_)
+        return self._feature_map(self.n_features_in_).found(self.ranges_).with_knots(self.knots_)
 
     def _directions(self, features: ShapeMap) -> dict[str, bool]:
         """Return which numeric columns are monotone, and whether they increase; raise for anything else."""
@@ -159,7 +159,9 @@ class AdditiveModel(PrivateLinearModel):
         found = [super(AdditiveModel, quick)._plans(each, n, loss, unit) for each in self._maps(shapes)]
         best = min(found, key=expected_of_first)
         if quick.noise != self.noise:
-            best = plans(best[0].problem, best[0].privacy, SHAPES, Options(noise=self.noise))
+            chosen = self._fitting(shapes, best[0])
+            again = plans(best[0].problem, self._rest(shapes, best[0].privacy, n), SHAPES, Options(noise=self.noise))
+            best = self._with_ranges(chosen, again, best[0].privacy)
         if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
             return best
         straight = super()._plans(shapes.straight, n, loss, unit)
@@ -186,12 +188,13 @@ class AdditiveModel(PrivateLinearModel):
         shapes, blocks = cast(ShapeMap, features), plan.problem.domain.blocks
         straight = plan.problem.shapes is None
         found = shapes.at(2) if straight else next(m for m in self._maps(shapes) if m.domain.blocks == blocks)
+        found = found.found(getattr(plan, "found", ()), getattr(plan, "found_knots", ()))
         self.knots_ = found.knots
-        return shapes.straight if straight else found
+        return found.straight if straight else found
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
-        privacy = replace(self.plan_.privacy, epsilon=epsilon)
-        return plans(self.plan_.problem, privacy, self.plan_.algorithm)
+        features = self._feature_map(self.n_features_in_).at(getattr(self.plan_, "knots", 2))
+        return self._plans_of(features, self.plan_.problem, epsilon, self.plan_.algorithm)
 
     # What was learned.
 
@@ -318,7 +321,8 @@ def _deviations(plan: Any) -> FloatArray:
     """Return the planned deviation of the noise in every value, or in every coefficient of straight lines."""
     problem, guess = plan.problem, plan.coefficient_deviation
     if problem.shapes is not None:
-        return problem.typical.value_deviations(plan.l2, plan.deviations / problem.n, plan.output.deviation)
+        own = getattr(plan, "then", plan)  # after ranges
+        return problem.typical.value_deviations(own.l2, own.deviations / problem.n, own.output.deviation)
     return np.full(problem.domain.dim * problem.loss.n_outputs, np.nan) if guess is None else guess
 
 
@@ -329,8 +333,6 @@ schema : Schema, optional
     Columns, ranges, categories and target of a table. Its numeric columns may say ``missing`` and ``knots`` themselves.
 feature_bounds : (lower, upper), optional
     Public bounds on every column of a numeric matrix. Exactly one of the two must be given.
-ranges : {"declared"}, default="declared"
-    Where the ranges of numeric columns come from. Private ranges are not built yet.
 knots : "auto" or int, default="auto"
     Knots of every numeric column that declares none; 2 makes it a straight line. ``"auto"``: the number of the smallest
     expected error, from public facts; then a model of straight lines by another method is considered too.

@@ -119,21 +119,19 @@ class FittedModel(PrivateEstimator, ABC):
         """The schema with the ranges that a fit found: all of them public from then on. None without a schema."""
         return self.schema.with_ranges(self.ranges_) if self.schema is not None and self.ranges_ else self.schema
 
-    def _fitted_map(self) -> FeatureMap:  # that coefficients are for
+    def _fitted_map(self) -> FeatureMap:
         return self._feature_map(self.n_features_in_).found(self.ranges_)
 
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
         """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
         found = () if reset else self.ranges_
         if self.schema is not None:
-            features = self._feature_map(None)
-            features = features.found(found)
+            features = self._feature_map(None).found(found)
             if reset:
                 self.n_features_in_ = len(self.schema.columns)
             return features, features.encode(X)
         X = learned_matrix(self, X, reset=reset, sparse=self.__sklearn_tags__().input_tags.sparse)
-        features = self._feature_map(X.shape[1])
-        features = features.found(found)
+        features = self._feature_map(X.shape[1]).found(found)
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
             raise InvalidParameterError(
                 "feature_bounds", self.feature_bounds, "cannot be used with a sparse matrix", "Give feature_bound"
@@ -284,9 +282,12 @@ class PrivateLinearModel(FittedModel):
         """Return plans that find the ranges first, where some are left open, and otherwise the given ones."""
         if not self._open(features):
             return found
-        return tuple(
-            ranges.plan(p, privacy, features.unranged, self._flat(features), self._finds_target) for p in found
-        )
+        asked = features.unranged, self._flat(features), self._finds_target, features.n_knots
+        return tuple(ranges.plan(each, privacy, *asked).through(features.place) for each in found)
+
+    def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
+        """Return what finding ranges leaves of a promise."""
+        return replace(privacy, epsilon=ranges.remaining(privacy.epsilon, n, self._open(features)))
 
     def _flat(self, features: FeatureMap) -> tuple[int, ...]:
         """Return which of the columns whose ranges a fit finds are never put on a logarithmic scale."""
@@ -306,7 +307,7 @@ class PrivateLinearModel(FittedModel):
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
         privacy = PrivacyParams(self.epsilon, self.delta, unit=unit)
-        privacy = replace(privacy, epsilon=ranges.remaining(privacy.epsilon, n, self._open(features)))
+        privacy = self._rest(features, privacy, n)
         own = {name: getattr(self, name) for name in ("user_test", "user_smoothing")}
         for given in (each for each in own.items() if unit == Unit.RECORD and each[1] != "auto"):
             raise InvalidParameterError(*given, "is for users", f"{SAY_WHOSE}'auto'")
@@ -330,10 +331,16 @@ class PrivateLinearModel(FittedModel):
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon, with every algorithm that applies."""
-        features, whole = self._feature_map(self.n_features_in_), replace(self.plan_.privacy, epsilon=epsilon)
         problem = replace(self.plan_.problem, factor=None)  # every plan chooses its own coordinates
-        rest = replace(whole, epsilon=ranges.remaining(epsilon, problem.n, self._open(features)))
-        return self._with_ranges(features, plans(problem, rest, options=Options(target=self.risk)), whole)
+        return self._plans_of(
+            self._feature_map(self.n_features_in_), problem, epsilon, "auto", Options(target=self.risk)
+        )
+
+    def _plans_of(
+        self, features: FeatureMap, problem: LinearModelProblem, epsilon: float, *how: Any
+    ) -> tuple[LinearModelPlan, ...]:
+        whole = replace(self.plan_.privacy, epsilon=epsilon)
+        return self._with_ranges(features, plans(problem, self._rest(features, whole, problem.n), *how), whole)
 
     def _least_expected(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
@@ -383,10 +390,10 @@ class PrivateLinearModel(FittedModel):
         plan: LinearModelPlan = self._ready or first_able(self._plans(features, n, loss, unit), encoded)
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
-        features, domain = self._fitting(features, plan), plan.problem.domain
-        result = plan.run(*expanded(features, encoded, targets), source, groups)
+        domain = plan.problem.domain
+        result = plan.run(*expanded(self._fitting(features, plan), encoded, targets), source, groups)
         self.ranges_ = getattr(result.plan, "found", ())
-        features = features.found(self.ranges_)
+        features = self._fitting(features, result.plan).found(self.ranges_)
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
         start = self._middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict

@@ -7,6 +7,7 @@ missing. So a range may be read off released counts of the cells, and then belon
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -82,7 +83,11 @@ class NumberRange:
 
     def even(self, count: int) -> list[float]:
         """Return numbers that are evenly spaced after the transform, from end to end."""
-        inner = np.linspace(*self.ends, count)[1:-1].tolist()
+        return self.back(np.linspace(*self.ends, count).tolist())
+
+    def back(self, places: Sequence[float]) -> list[float]:
+        """Return numbers of these places after the transform, of which the first and the last are the two ends."""
+        inner = list(places[1:-1])
         if self.transform == "log":
             inner = [math.copysign(math.expm1(abs(t)) * self.unit, t) for t in inner]
         if self.transform == "log1p":
@@ -173,17 +178,25 @@ def parts(found: NumberRange, values: AnyArray) -> NDArray[np.int64]:
     return np.where(missing, PARTS, cell)
 
 
-def crowded(found: NumberRange, counts: FloatArray, deviation: float) -> tuple[int, int]:
-    """Return the first of the cells (PARTS + 1,) that a range keeps, and the one after the last.
+def crowded(found: NumberRange, counts: FloatArray, deviation: float, knots: int = 2) -> tuple[int, ...]:
+    """Return edges of the cells (PARTS + 1,): where the range begins, knots between, where it ends.
 
-    Those of logarithmic scales are all kept: width costs next to nothing there, and few records may be far out.
+    Knots have equal shares of what cells hold, half of it taken as even. Logarithmic scales are kept whole: width costs
+    next to nothing there, and few records may be far out.
     """
-    if found.transform != "none" or deviation > VAGUE * counts.sum():
-        return 0, PARTS
-    inside = counts[:PARTS] - THIN * deviation - FEW * counts.sum()
-    fullest = int(counts[:PARTS].argmax())
-    first = int(np.argmin(np.cumsum(np.append(0.0, inside[:fullest]))))
-    return first, PARTS - int(np.argmin(np.cumsum(np.append(0.0, inside[:fullest:-1]))))
+    cells, first, stop = counts[:PARTS], 0, PARTS
+    if found.transform == "none" and deviation <= VAGUE * counts.sum():
+        thin, fullest = cells - THIN * deviation - FEW * counts.sum(), int(cells.argmax())
+        first = int(np.argmin(np.cumsum(np.append(0.0, thin[:fullest]))))
+        stop -= int(np.argmin(np.cumsum(np.append(0.0, thin[:fullest:-1]))))
+        first = max(0, min(first, stop - knots + 1))
+        stop = max(stop, first + knots - 1)
+    held = np.maximum(cells[first:stop], 0.0)
+    law = np.cumsum(held / max(held.sum(), 1e-300) + 1 / len(held))
+    edges = first + np.searchsorted(law, np.arange(1, knots - 1) * law[-1] / (knots - 1)) + 1
+    room = np.arange(knots)
+    edges = np.maximum.accumulate(np.r_[first, edges, stop] - room) + room  # none twice
+    return tuple(np.minimum(edges, stop - room[::-1]).tolist())
 
 
 def kept(found: NumberRange, first: int, stop: int) -> NumberRange:

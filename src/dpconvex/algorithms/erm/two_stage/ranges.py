@@ -7,12 +7,12 @@ Lemma
     Ranges: every double lies in exactly one of 144 public cells (octaves of either sign, 0, two ends, missing), so the
     histograms of all columns without a range, the target's among them, are one release of `JointHistogram` (Lemma F).
     What is read off it, ranges and scales, is post-processing. Crowds: given these, every number lies in one of 32
-    equal cells of its column's range, or is missing: Lemma F again; where the ends of a linear range are all but
-    empty, they are left out. Method: for each *fixed* outcome of the release, the map
-    that clips and scales a record's own cells is public and takes one record, so neighbors become neighbors (or equal)
-    in the method's domain, a box that does not depend on the outcome; the method's guarantee holds for every outcome.
-    This is all that a target needs, too: it is clipped record by record into the *released* range, and only then does
-    a slope of the loss, bounded for targets of width 1, depend on it. (Docs, Private ranges, with proofs.)
+    equal cells of its column's range, or is missing: Lemma F again. Off it are read where a range ends, and knots.
+    Method: for each *fixed* outcome, the map from a record's own cells to features is public and takes one record, so
+    neighbors become neighbors (or equal) in the method's domain, which does not depend on the outcome; the method's
+    guarantee holds for every outcome. This is all that a target needs, too: it is clipped record by record into the
+    *released* range, and only then does a slope of the loss, bounded for targets of width 1, depend on it. (Docs,
+    Private ranges, with proofs.)
 Users
     A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column, so the user is a point of
     the simplex again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
@@ -27,8 +27,9 @@ Nothing is refused after the release
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast, final
 
 import numpy as np
@@ -45,6 +46,7 @@ from dpconvex.mechanisms import JointHistogram, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
 from dpconvex.problems import LinearModelProblem, NumberRange, UserGroups
 from dpconvex.problems.data import ranges
+from dpconvex.problems.data.sources.rows import mapped, totals
 from dpconvex.randomness import BitSource
 
 RANGES = "histogram of octaves of the columns without declared ranges"
@@ -55,6 +57,9 @@ NOISY = 0.02
 """Standard deviation of an octave's count, as a share of the records, above which more than the least is spent."""
 UNITS = 2**24
 """Parts into which a user's weight is divided among the cells of a column."""
+
+Cells = Callable[[AnyArray], NDArray[np.int64]]
+Place = Callable[[FloatArray, tuple[NumberRange, ...], tuple[tuple[float, ...], ...]], FloatArray]
 
 
 @final
@@ -73,8 +78,11 @@ class RangedPlan(TwoStagePlan):
     columns: tuple[int, ...]  #: Positions among the features
     linear: tuple[int, ...]  #: Those of them that stay on a linear scale
     target: bool  #: Whether the target's range is looked for, too
+    knots: int = 2  #: Of each of these columns; 2: only its ends
     outer: tuple[NumberRange, ...] = ()  #: Released first
-    cells: tuple[tuple[int, int], ...] = ()  #: Of these ranges, which are kept: from the first to before the second
+    edges: tuple[tuple[int, ...], ...] = ()  #: Of the cells of these ranges: what is kept, and knots between
+    place: Place | None = field(default=None, compare=False, repr=False)
+    """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
 
     def __post_init__(self) -> None:
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
@@ -82,7 +90,16 @@ class RangedPlan(TwoStagePlan):
     @property
     def found(self) -> tuple[NumberRange, ...]:
         """The ranges that were found; empty before a run."""
-        return tuple(ranges.kept(one, *part) for one, part in zip(self.outer, self.cells, strict=True))
+        return tuple(ranges.kept(one, cut[0], cut[-1]) for one, cut in zip(self.outer, self.edges, strict=True))
+
+    @property
+    def found_knots(self) -> tuple[tuple[float, ...], ...]:
+        """The knots that were found, of each range, ends included; empty before a run."""
+        found = []
+        for one, cut in zip(self.found, self.edges, strict=True):
+            first, last = one.ends
+            found.append(tuple(one.back([first + (last - first) * ((k - cut[0]) / (cut[-1] - cut[0])) for k in cut])))
+        return tuple(found)
 
     @property
     def problem(self) -> LinearModelProblem:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -104,16 +121,17 @@ class RangedPlan(TwoStagePlan):
 
     @property
     def course(self) -> tuple[Any, ...]:
-        return (tuple(each.fields for each in self.outer), self.cells, *self.then.course) if self.outer else ()
+        return (tuple(each.fields for each in self.outer), self.edges, *self.then.course) if self.outer else ()
 
     def resumed(self, *course: Any) -> RangedPlan:
         """Return the plan for released ranges, if they can be released, and for what came since."""
-        fields, cells, *later = course
+        fields, edges, *later = course
         outer = tuple(NumberRange(*each) for each in fields)
-        fine = all(map(ranges.released, outer)) and all(0 <= a < b <= ranges.PARTS for a, b in cells)
-        if not (fine and len(outer) == len(cells) == len(self.first.cells)):
+        fine = all(map(ranges.released, outer)) and len(outer) == len(edges) == len(self.first.cells)
+        fine &= all(cut[0] >= 0 and cut[-1] <= ranges.PARTS and min(np.diff(cut)) > 0 for cut in edges)
+        if not fine:
             raise InvalidParameterError("ranges", fields, "must be one range a column, whose ends are powers of two")
-        plan = continued(self, outer=outer, cells=tuple(cells))
+        plan = continued(self, outer=outer, edges=tuple(map(tuple, edges)))
         return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
 
     @property
@@ -122,6 +140,10 @@ class RangedPlan(TwoStagePlan):
             "Basic composition of private histograms, first of octaves, then of the ranges read off them, and of a "
             f"method for records clipped into these, one by one. {self.then.theorem}"
         )
+
+    @property
+    def only_sums(self) -> bool:
+        return self.then.only_sums and not self.target  # targets of portions are read where they are
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -145,27 +167,45 @@ class RangedPlan(TwoStagePlan):
     def at(self, privacy: PrivacyParams) -> RangedPlan:
         rest = replace(privacy, epsilon=remaining(privacy.epsilon, self.problem.n, len(self.first.cells)))
         then: Any = self.then
-        return plan(then.at(rest), privacy, self.columns, self.linear, self.target)
+        return plan(then.at(rest), privacy, self.columns, self.linear, self.target, self.knots).through(self.place)
+
+    def through(self, place: Place | None) -> RangedPlan:
+        """Return this plan, to run with such a map of records."""
+        return continued(self, place=place)
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
-        raw = [X[:, k] for k in self.columns] + [y] * self.target
-        octaves = np.concatenate([histogram(ranges.cells(values), ranges.CELLS, groups) for values in raw])
-        noisy = self.first.release(octaves, RANGES, source, ledger).reshape(len(raw), -1)  # line 1: all at once
+        octaves = self._counts(X, y, groups, [ranges.cells] * len(self.first.cells), ranges.CELLS)
+        noisy = self.first.release(octaves, RANGES, source, ledger).reshape(-1, ranges.CELLS)  # line 1: all at once
         linear = [k in self.linear for k in self.columns] + [True] * self.target
-        facts = zip(noisy, self.first.deviations, linear, strict=True)
-        outer = tuple(ranges.find(counts, away, flat) for counts, away, flat in facts)
-        pairs = zip(outer, raw, strict=True)
-        crowds = np.concatenate([histogram(ranges.parts(*pair), ranges.PARTS + 1, groups) for pair in pairs])
-        noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(raw), -1)  # line 2: given these ranges
-        cells = tuple(map(ranges.crowded, outer, noisy, self.second.deviations))
-        plan = continued(self, outer=outer, cells=cells)
-        inside = np.array(X, dtype=np.float64)
-        for k, one in zip(self.columns, plan.found, strict=False):  # line 3: record by record
-            inside[:, k] = one.encode(inside[:, k])
-        targets = plan.found[-1].encode(y) if self.target else y
-        result = plan.then.run(inside, targets, source, groups)  # line 4: the method, which clips again
+        outer = tuple(map(ranges.find, noisy, self.first.deviations, linear))
+        crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in outer], ranges.PARTS + 1)
+        noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(outer), -1)  # line 2: given them
+        knots = [self.knots] * len(self.columns) + [2] * self.target
+        edges = tuple(map(ranges.crowded, outer, noisy, self.second.deviations, knots))
+        plan = continued(self, outer=outer, edges=edges)
+        targets = plan.found[-1].encode(y) if self.target else y  # line 3: record by record
+        inside = mapped(X, targets, plan._placed)
+        result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
         return plan.restored(result, result.point, source)
+
+    def _counts(self, X: Any, y: Any, groups: UserGroups | None, cells: Sequence[Cells], count: int) -> FloatArray:
+        """Return the histograms of all columns and the target, one after the other."""
+
+        def parts(X: Any, y: Any) -> tuple[FloatArray]:
+            raw = [X[:, k] for k in self.columns] + [y] * self.target
+            return (np.concatenate([histogram(of(v), count, groups) for of, v in zip(cells, raw, strict=True)]),)
+
+        return totals(X, y, parts)[0]
+
+    def _placed(self, X: FloatArray) -> FloatArray:
+        """Return the method's features of records, now that ranges are released."""
+        if self.place is not None:
+            return self.place(X, self.found, self.found_knots)
+        inside = np.array(X, dtype=np.float64)
+        for k, one in zip(self.columns, self.found, strict=False):
+            inside[:, k] = one.encode(inside[:, k])
+        return inside
 
 
 def remaining(epsilon: float, n: int, columns: int) -> float:
@@ -185,22 +225,22 @@ def plan(
     columns: tuple[int, ...],
     linear: tuple[int, ...] = (),
     target: bool = False,
+    knots: int = 2,
 ) -> RangedPlan:
     """Return the plan that finds the ranges of some columns for a planned method; `then` keeps its own promise.
 
-    In the method's problem the columns lie in [-1/2, 1/2], and so does the target if its range is looked for.
+    Columns are those that a run is given. In the method's problem, the target has width 1 if its range is looked for.
     """
-    domain = then.problem.domain
-    boxes = set(domain.columns_in("linf").tolist())
-    if not set(linear) <= set(columns) <= boxes or len(set(columns)) < len(columns) or not (columns or target):
-        raise InvalidParameterError("columns", columns, "must be different columns that are bounded one by one")
+    count = len(columns) + target
+    if not set(linear) <= set(columns) or len(set(columns)) < len(columns) or not count:
+        raise InvalidParameterError("columns", columns, "must be different columns")
+    if not 2 <= knots <= ranges.PARTS // 2:
+        raise InvalidParameterError("knots", knots, f"must be 2 to {ranges.PARTS // 2}")
     if then.privacy.unit != privacy.unit:
         raise InvalidParameterError("unit", str(privacy.unit), "must be that of the method")
-    count = len(columns) + target
-    shares = _shares(privacy.epsilon, then.problem.n, count)
-    sizes = zip((ranges.CELLS, ranges.PARTS + 1), shares, strict=True)
+    sizes = zip((ranges.CELLS, ranges.PARTS + 1), _shares(privacy.epsilon, then.problem.n, count), strict=True)
     first, second = (JointHistogram((size,) * count, share, privacy.unit) for size, share in sizes)
-    return RangedPlan(privacy, first, second, then, columns, linear, target)
+    return RangedPlan(privacy, first, second, then, columns, linear, target, knots)
 
 
 def histogram(cells: NDArray[np.int64], count: int, groups: UserGroups | None) -> FloatArray:
