@@ -625,14 +625,14 @@ MUTANTS = (
     Mutant(
         "additive models: ranges of numbers read off the cells",
         "estimators/_shapes.py",
-        "first, last = column._ends",
-        "first, last = float(np.nanmin(values)), float(np.nanmax(values))",
+        "np.nan, column.range.encode(values) + 0.5)",
+        "np.nan, replace(column.range, upper=float(np.nanmax(values)) + 1e-9).encode(values) + 0.5)",
         "",
         (SHAPED, "-k", "json_scores or weights_of_any_double"),
     ),
     Mutant(
         "additive models: a digest that leaves the knots out",
-        "estimators/base.py",
+        "estimators/_digest.py",
         'if "knots_" in vars(model):  # additive models',
         'if "no knots" in vars(model):',
         "",
@@ -790,9 +790,9 @@ MUTANTS = (
     ),
     Mutant(
         "joint histogram: counts plus the sampler's representative",
-        "mechanisms/joint_histogram.py",
+        "mechanisms/k_norm.py",
         "return real.add_noise(np.nan_to_num(value), self.norm, self.scale, self.step, source)",
-        "noise = real.add_noise(np.zeros(self.dim), self.norm, self.scale, self.step, source); "
+        "noise = real.add_noise(np.zeros(self.norm.dim), self.norm, self.scale, self.step, source); "
         "return np.nan_to_num(value) + noise - noise[0]",
         "",
         (f"{HISTOGRAM}::test_columns_keep_their_sum_and_no_count_is_given_away",),
@@ -808,7 +808,7 @@ MUTANTS = (
     Mutant(
         "private ranges: the method spends all of epsilon",
         "algorithms/erm/two_stage/ranges.py",
-        "return _rounding.difference_down(epsilon, _rounding.sum_up(_shares(epsilon, n, columns)))",
+        "return _rounding.difference_down(epsilon, _rounding.sum_up(shares))",
         "return epsilon",
         "",
         (f"{RANGES}::test_the_budget_is_split_before_the_run",),
@@ -822,6 +822,14 @@ MUTANTS = (
         (f"{RANGES}::test_users_have_weights_that_add_up_to_exactly_one",),
     ),
     Mutant(
+        "private ranges: knots from what was counted, not from what was released",
+        "algorithms/erm/two_stage/ranges.py",
+        "edges = tuple(map(ranges.crowded, outer, noisy,",
+        "edges = tuple(map(ranges.crowded, outer, crowds.reshape(noisy.shape),",
+        "",
+        (f"{RANGES}::test_edges_are_read_off_what_was_released",),
+    ),
+    Mutant(
         "private ranges: missing cells are counted nowhere",
         "problems/data/ranges.py",
         "return np.where(np.isnan(values), MISSING,",
@@ -833,9 +841,10 @@ MUTANTS = (
     Mutant(
         "private ranges: the end of a range is the largest value",
         "algorithms/erm/two_stage/ranges.py",
-        "plan = continued(self, outer=outer, cells=cells)",
-        "outer = tuple(replace(o, upper=max(o.upper, float(np.nanmax(v[np.isfinite(v)])))) for o, v in zip(outer, raw)); "
-        "plan = continued(self, outer=outer, cells=cells)",
+        "plan = continued(self, outer=outer, edges=edges)",
+        "most = [float(np.nanmax(np.where(np.isfinite(X[:, k]), X[:, k], 0.0))) for k in self.columns]; "
+        "outer = tuple(replace(o, upper=max(o.upper, m)) for o, m in zip(outer, most, strict=False)); "
+        "plan = continued(self, outer=outer, edges=edges)",
         "",
         (f"{RANGES}::test_found_ranges_are_functions_of_released_counts",),
     ),

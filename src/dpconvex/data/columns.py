@@ -398,9 +398,6 @@ class Unranged(Described):
     numeric: ClassVar[bool] = True
     ranged: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        nonempty("name", self.name)
-
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         raise self.undeclared
 
@@ -420,7 +417,7 @@ class UnrangedColumn(Unranged, AbstractColumn):
     transform: Literal["auto", "none"] = "auto"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        nonempty("name", self.name)
         _validate.choice("transform", self.transform, ("auto", "none"))
 
     @property
@@ -444,10 +441,7 @@ class UnrangedTarget(Unranged, AbstractTarget):
     """A numeric target whose range a fit finds."""
 
     name: str
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ()
+    labels: ClassVar[tuple[str, ...]] = ()  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def encode(self, series: Series) -> AnyArray:
         return numbers(series)

@@ -178,12 +178,12 @@ class ShapeMap(FeatureMap):
     n_knots: int = 2
 
     @classmethod
-    def of(cls, columns: Sequence[Any], *rest: Any) -> ShapeMap:
+    def of(cls, columns: Sequence[Any], table: bool, own: bool, pairs: tuple[tuple[str, str], ...]) -> ShapeMap:
         """Return the map with two knots a column."""
         places = [k for k, column in enumerate(columns) if not column.ranged]
         ranged = [c if c.ranged else NumericColumn(c.name, -0.5, 0.5) for c in columns]
         linear = [k for k in places if columns[k].transform == "none"]
-        return cls(tuple(ranged), *rest, (), tuple(places), tuple(linear)).at(2)
+        return cls(tuple(ranged), table, own, pairs, (), tuple(places), tuple(linear)).at(2)
 
     def at(self, count: int) -> ShapeMap:
         """Return the map with so many knots a column, unless it declares its own."""
@@ -195,7 +195,7 @@ class ShapeMap(FeatureMap):
             return self
         columns, own = list(self.columns), list(self.knots)
         for position, k in enumerate(self.unranged):
-            columns[k] = NumericColumn(columns[k].name, *cast(Any, ranges[position].fields))
+            columns[k] = NumericColumn(columns[k].name, *ranges[position].fields)
             own[k] = knots[position] if knots else tuple(ranges[position].even(self.n_knots))
         return replace(self, columns=tuple(columns), knots=tuple(own), unranged=(), linear=())
 

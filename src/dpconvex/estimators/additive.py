@@ -90,8 +90,6 @@ class AdditiveModel(PrivateLinearModel):
     knots_: tuple[tuple[float, ...], ...] = field(init=False)
     shape_deviation_: FloatArray = field(init=False)
 
-    # The public map.
-
     def _feature_map(self, n_features: int | None) -> ShapeMap:
         """Return the map with two knots a column; a plan says how many it takes."""
         _validate.choice("missing", self.missing, ("own", "none"))
@@ -155,13 +153,13 @@ class AdditiveModel(PrivateLinearModel):
         if self.monotone and loss.n_outputs > 1:
             raise InvalidParameterError("monotone", self.monotone, "is for one score", "Leave it out")
         quick = copy(self)
-        quick.noise = "grouped" if self.noise == "auto" else self.noise  # other laws differ little, and less with knots
+        quick.noise = "grouped" if self.noise == "auto" else self.noise  # other laws differ little, less with knots
         found = [super(AdditiveModel, quick)._plans(each, n, loss, unit) for each in self._maps(shapes)]
         best = min(found, key=expected_of_first)
         if quick.noise != self.noise:
-            chosen = self._fitting(shapes, best[0])
-            again = plans(best[0].problem, self._rest(shapes, best[0].privacy, n), SHAPES, Options(noise=self.noise))
-            best = self._with_ranges(chosen, again, best[0].privacy)
+            privacy, chosen = best[0].privacy, self._fitting(shapes, best[0])
+            again = plans(best[0].problem, self._rest(shapes, privacy, n), SHAPES, Options(noise=self.noise))
+            best = self._with_ranges(chosen, again, privacy)
         if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
             return best
         straight = super()._plans(shapes.straight, n, loss, unit)
@@ -245,7 +243,7 @@ class AdditiveModel(PrivateLinearModel):
 
         Returns
         -------
-        array of shape (n, n_shapes), or (n, n_shapes, n_classes) for more than two classes
+        array of shape (n, n_shapes), or (n, n_shapes, n_classes) for more classes
             In the order of ``shapes_``. They add up to the score (`decision_function`, or the prediction before it is
             clipped) less ``intercept_``.
         """
@@ -321,7 +319,7 @@ def _deviations(plan: Any) -> FloatArray:
     """Return the planned deviation of the noise in every value, or in every coefficient of straight lines."""
     problem, guess = plan.problem, plan.coefficient_deviation
     if problem.shapes is not None:
-        own = getattr(plan, "then", plan)  # after ranges
+        own = getattr(plan, "then", plan)
         return problem.typical.value_deviations(own.l2, own.deviations / problem.n, own.output.deviation)
     return np.full(problem.domain.dim * problem.loss.n_outputs, np.nan) if guess is None else guess
 

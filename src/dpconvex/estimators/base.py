@@ -239,11 +239,6 @@ class PrivateLinearModel(FittedModel):
         """Whether the target's range is to be found, too."""
         return False
 
-    @property
-    def _middle(self) -> float:
-        """What is added to all predictions, in the target's unit."""
-        return 0.0
-
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: of the size of the largest, a fit stays the same when all units change."""
         return 1.0 if self.domain is None and self.feature_norm is None else domain.linf
@@ -282,16 +277,14 @@ class PrivateLinearModel(FittedModel):
         """Return plans that find the ranges first, where some are left open, and otherwise the given ones."""
         if not self._open(features):
             return found
-        asked = features.unranged, self._flat(features), self._finds_target, features.n_knots
+        # what a number is in proportion to is seldom a logarithm
+        linear = features.linear if self._target_range() is None else features.unranged
+        asked = features.unranged, linear, self._finds_target, features.n_knots
         return tuple(ranges.plan(each, privacy, *asked).through(features.place) for each in found)
 
     def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
         """Return what finding ranges leaves of a promise."""
         return replace(privacy, epsilon=ranges.remaining(privacy.epsilon, n, self._open(features)))
-
-    def _flat(self, features: FeatureMap) -> tuple[int, ...]:
-        """Return which of the columns whose ranges a fit finds are never put on a logarithmic scale."""
-        return features.linear
 
     def _open(self, features: FeatureMap) -> int:
         """Return how many ranges a fit is to find."""
@@ -382,7 +375,7 @@ class PrivateLinearModel(FittedModel):
         source: BitSource,
         groups: UserGroups | None = None,
     ) -> None:
-        """Plan, run, and store what was released; predictions are ``_middle + output_scale * z``."""
+        """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
         _features.same_length(encoded, targets)
         if groups is not None and groups.n_records != len(encoded):
             raise InvalidDataError(f"X has {len(encoded)} records and groups has {groups.n_records}: they must agree")
@@ -392,15 +385,16 @@ class PrivateLinearModel(FittedModel):
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
         domain = plan.problem.domain
         result = plan.run(*expanded(self._fitting(features, plan), encoded, targets), source, groups)
-        self.ranges_ = getattr(result.plan, "found", ())
-        features = self._fitting(features, result.plan).found(self.ranges_)
+        ran = cast(LinearModelPlan, result.plan)  # a plan may have released constants of its own first
+        self.ranges_ = getattr(ran, "found", ())
+        features = self._fitting(features, ran).found(self.ranges_)
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
-        start = self._middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict
+        bounds, offset = self._target_range(), self.output_scale * plan.problem.loss.offset
+        start = offset + (0.0 if bounds is None else bounds.middle)  # what parameters 0 predict
         self.encoded_coef_, self.encoded_intercept_ = weights[:, : domain.n_features], start + constant
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
-        # What ran: a plan may have released constants of its own first.
-        self.certificate_, self.plan_ = result.certificate, cast(LinearModelPlan, result.plan)
+        self.certificate_, self.plan_ = result.certificate, ran
         self.status_ = result.status
         self._learned()
 

@@ -19,14 +19,14 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import name_model
-from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators._streams import open_rows
-from dpconvex.estimators._targets import LARGEST, TargetRange, as_floats, declared_range, finds_range, number_array
+from dpconvex.estimators._targets import LARGEST, TargetRange, number_array
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain, LinearModelProblem, NumberRange
+from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.data.sources import predicted
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
@@ -44,10 +44,8 @@ HEAVY_REACH = 1e6
 
 CAPS = (0.5, 0.25, 0.125, 0.0625)
 """Caps on residuals that are tried, in units of the target's range; without one slopes reach the whole range."""
-
 DEFAULT_WIDTH = 0.2
 """Of the pseudo-Huber loss, as a share of the target's range (ours)."""
-
 DEFAULT_SMOOTHING = 0.05
 """Length of the quadratic piece of the pinball loss as a share of the target's range (ours)."""
 
@@ -107,10 +105,7 @@ REGRESSOR = {"guarantee": GUARANTEE, "parameters": PARAMETERS, "attributes": ATT
 
 @dataclass(eq=False, repr=False)
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
-    """A private linear regressor. Inside, targets are clipped to a public range and mapped to [-1/2, 1/2].
-
-    With `heavy_tailed` they are mapped likewise, but not clipped into the range.
-    """
+    """A linear regressor. Inside, targets are clipped (not if `heavy_tailed`) to a range and mapped to [-1/2, 1/2]."""
 
     effect: ClassVar[str] = "the prediction"
     _scores: ClassVar[tuple[str, ...]] = ("squared_error", "absolute_error", "pinball")
@@ -186,8 +181,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
             if value:
                 raise InvalidParameterError(name, value, "must be 0 with heavy_tailed", "Leave one of the two out")
         if self._open(self._feature_map(problem.domain.n_features)):
-            what = "is for columns without any bound, and ranges that a fit finds are bounds"
-            raise InvalidParameterError("heavy_tailed", self.heavy_tailed, what, "Leave it out, or declare all ranges")
+            what = "is for columns without any bound, not for ranges that a fit finds"
+            raise InvalidParameterError("heavy_tailed", self.heavy_tailed, what, "Leave it out, or declare them")
         return heavy_plans(problem, privacy, *tails, self.algorithm, options, self.failure, self._shape(problem))
 
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
@@ -198,18 +193,13 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _refuse_methods(self) -> None:
         """Raise `InvalidParameterError` for what is for heavy tails only."""
-        if self.failure is not None:
-            raise InvalidParameterError(
-                "failure", self.failure, "is for heavy_tailed", "Leave it out, or give that too"
-            )
         if self.algorithm in HEAVY_METHODS:
             remedy = "Give heavy_tailed=2"
             raise InvalidParameterError("algorithm", self.algorithm, "needs the order of a bounded moment", remedy)
-        for name, value in (("surrogate", self.surrogate), ("constraint", self.constraint)):
-            if value not in ("truncated", None):
-                raise InvalidParameterError(
-                    name, value, "is for heavy tails only", "Give heavy_tailed=2, or leave it out"
-                )
+        for name, usual in (("failure", None), ("surrogate", "truncated"), ("constraint", None)):
+            if (value := getattr(self, name)) != usual:
+                remedy = "Give heavy_tailed=2, or leave it out"
+                raise InvalidParameterError(name, value, "is for heavy tails only", remedy)
 
     def _shape(self, problem: LinearModelProblem) -> Shape | None:
         """Return surrogate and set; None where both are the default."""
@@ -238,22 +228,11 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return 0.5 if self._tails() is None else HEAVY_REACH
 
     def _range(self) -> TargetRange:
-        """Return the range of the target; one that is still to be found stands as the unit of all plans."""
-        if not self._finds_target:
-            return declared_range(self.target_bounds, self.schema)
-        found = self.ranges_[-1] if self.ranges_ else NumberRange(-0.5, 0.5)
-        return TargetRange(found.lower, found.upper)
+        return _targets.range_of(self.target_bounds, self.schema, self.ranges_)
 
     @property
     def _finds_target(self) -> bool:
-        return finds_range(self.target_bounds, self.schema)
-
-    @property
-    def _middle(self) -> float:
-        return self._range().middle
-
-    def _flat(self, features: FeatureMap) -> tuple[int, ...]:
-        return features.unranged  # what a number is in proportion to is seldom its logarithm
+        return _targets.finds_range(self.target_bounds, self.schema)
 
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: with heavy tails 1, for the largest feature may be far from typical."""
@@ -283,7 +262,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _targets_of(self, X: Any, y: Any) -> AnyArray:
         numbers = self._numbers(X, y)
-        return as_floats(numbers) if self._finds_target else self._range().scale(numbers, self._reach())
+        return _targets.as_floats(numbers) if self._finds_target else self._range().scale(numbers, self._reach())
 
     def _numbers(self, X: Any, y: Any) -> AnyArray:
         """Return the targets in their own unit."""
@@ -309,10 +288,9 @@ class PrivateLinearRegression(PrivateLinearRegressor):
     Parameters
     ----------
     residual_cap : float, optional
-        Residuals count at most this much, in the target's unit: the loss is linear from there on (Huber's), and noise
-        falls in proportion. Means of skewed targets are then biased towards the bulk. Default: the whole range or a
-        half, quarter, eighth or sixteenth of it, by the smallest expected error, the bias that skewed residuals would
-        have included; public facts decide. A number above the range: never cap.
+        Residuals count at most this much, in the target's unit: the loss is linear from there on (Huber's), noise
+        falls in proportion, and means of skewed targets are biased towards the bulk. Default: the range or a half,
+        quarter, eighth or sixteenth of it, by the smallest expected error. A number above the range: never cap.
     {parameters}
     adversarial_radius, adversarial_norm : optional
         No attack only (radius 0): the worst case of this loss is neither smooth nor piecewise linear.
@@ -391,9 +369,8 @@ class PrivateHuberRegressor(PrivateLinearRegressor):
     --------
     >>> import numpy as np
     >>> from dpconvex import PrivateHuberRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, size=(5000, 2))
-    >>> y = 20 + 5 * X[:, 0] + rng.normal(size=5000)
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(5000, 2))
+    >>> y = 20 + 5 * X[:, 0] + np.random.default_rng(1).normal(size=5000)
     >>> model = PrivateHuberRegressor(epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 40))
     >>> model.fit(X, y).score(X, y) > 0.7
     True
@@ -428,8 +405,7 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     quantile : float, default=0.5
         Which quantile of the target given the features, between 0 and 1, exclusive; 0.5 is the median.
     smoothing : float, optional
-        Length of the quadratic piece of the loss, in the target's unit; 0: none. Default: 0.05 of the target's range
-        (ours).
+        Length of the quadratic piece of the loss, in the target's unit; 0: none. Default: 0.05 of its range (ours).
     {parameters}
     adversarial_radius, adversarial_norm : optional
         As in `PrivateLogisticRegression`, with ``smoothing=0`` only.
@@ -450,9 +426,8 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     --------
     >>> import numpy as np
     >>> from dpconvex import PrivateQuantileRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, size=(5000, 2))
-    >>> y = 20 + 5 * X[:, 0] + rng.normal(size=5000)
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(5000, 2))
+    >>> y = 20 + 5 * X[:, 0] + np.random.default_rng(1).normal(size=5000)
     >>> model = PrivateQuantileRegressor(epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 40))
     >>> model.fit(X, y).score(X, y) > 0.7
     True

@@ -109,7 +109,7 @@ class NumberRange:
         return np.nan_to_num(values, copy=False, nan=0.0)
 
     @property
-    def fields(self) -> tuple[float, float, str, float]:
+    def fields(self) -> tuple[float, float, Transform, float]:
         """What `NumberRange` is built from."""
         return self.lower, self.upper, self.transform, self.unit
 

@@ -210,7 +210,8 @@ class RangedPlan(TwoStagePlan):
 
 def remaining(epsilon: float, n: int, columns: int) -> float:
     """Return what the ranges of so many columns of n units leave of epsilon for the method."""
-    return _rounding.difference_down(epsilon, _rounding.sum_up(_shares(epsilon, n, columns)))
+    shares = _shares(epsilon, n, columns) if columns else [0.0]
+    return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
 
 
 def _shares(epsilon: float, n: int, columns: int) -> list[float]:

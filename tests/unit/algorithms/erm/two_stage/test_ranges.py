@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from dpconvex import (
+    PrivateAdditiveClassifier,
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSearchCV,
@@ -21,6 +22,7 @@ from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.erm.two_stage.ranges import UNITS, RangedPlan, histogram
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, UnrangedColumn
 from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import JointHistogram
 from dpconvex.problems import UserGroups
 from dpconvex.problems.data.ranges import CELLS
 
@@ -116,6 +118,39 @@ def test_found_ranges_are_functions_of_released_counts() -> None:
     forged = ((0.0, 12345.678, "log", 1.0), *plan.course[0][1:])
     with pytest.raises(InvalidParameterError, match="powers of two"):
         plan.resumed(forged, *plan.course[1:])
+
+
+def test_edges_are_read_off_what_was_released(monkeypatch) -> None:
+    """Noise that is asked for, in place of that which is drawn, moves ranges and knots."""
+    given = JointHistogram._sample
+
+    def sampled(self, value, source):
+        return given(self, value, source) if self.cells[0] == CELLS else np.roll(value, 9)
+
+    before = PrivateAdditiveClassifier(4.0, schema=SCHEMA, random_state=3, knots=4).fit(table())
+    monkeypatch.setattr(JointHistogram, "_sample", sampled)
+    after = PrivateAdditiveClassifier(4.0, schema=SCHEMA, random_state=3, knots=4).fit(table())
+    assert before.plan_.outer == after.plan_.outer
+    assert before.knots_[3] != after.knots_[3]
+    assert [len(own) for own in after.knots_] == [len(own) for own in before.knots_] == [0, 4, 4, 4]
+
+
+def test_additive_models_find_ranges_and_knots(tmp_path) -> None:
+    """Blocks do not depend on what is found; cells beyond a range, missing and infinite, are at its ends or apart."""
+    frame = table()
+    frame.loc[[1, 2, 3], "age"] = [np.nan, np.inf, -np.inf]
+    model = PrivateAdditiveClassifier(4.0, schema=SCHEMA, knots=5).fit(frame)
+    assert all(check.passed for check in verify(model.certificate_).checks if check.name != "planned again")
+    before = PrivateAdditiveClassifier(4.0, schema=SCHEMA, knots=5).plan(len(frame))[0]
+    assert before.problem.domain == model.plan_.problem.domain
+    assert (model.predict(frame) == frame.y).mean() > 0.85
+    save_model(model, tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
+    assert (again.knots_, again.ranges_) == (model.knots_, model.ranges_)
+    assert model.plans_at(2.0)[0].privacy.epsilon == 2.0
+    parts = model.contributions(frame).sum(1)
+    np.testing.assert_allclose(parts + model.intercept_, model.decision_function(frame), atol=1e-9)
 
 
 def test_the_budget_is_split_before_the_run() -> None:
