@@ -616,7 +616,7 @@ MUTANTS = (
     ),
     Mutant(
         "a replaced record moves one count",
-        "mechanisms/joint_histogram.py",
+        "mechanisms/k_norm.py",
         "_rounding.product_up(2.0, ",
         "_rounding.product_up(1.0, ",
         "",
@@ -799,7 +799,7 @@ MUTANTS = (
     ),
     Mutant(
         "joint histogram: one column's sensitivity for all of them",
-        "mechanisms/joint_histogram.py",
+        "mechanisms/k_norm.py",
         "_rounding.sum_up(self.norm.weights.tolist())",
         "_rounding.sum_up(self.norm.weights.tolist()) / len(self.cells)",
         "mechanism/joint_histogram",

@@ -26,6 +26,11 @@ from .estimators import (
     PrivateSyntheticData as PrivateSyntheticData,
     PrivateWorstGroupClassifier as PrivateWorstGroupClassifier,
 )
+from .estimators.evaluation import (
+    PrivateMetrics as PrivateMetrics,
+    fit_and_evaluate as fit_and_evaluate,
+    private_metrics as private_metrics,
+)
 from .estimators.persistence import load_model as load_model, save_model as save_model
 from .games import private_game as private_game
 from .minimize import plan_minimize as plan_minimize, private_minimize as private_minimize

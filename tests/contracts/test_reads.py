@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.erm import gradient_descent, heavy_tailed, user_level
+from dpconvex.algorithms.erm.gradient_descent.gradients import sampled_gradient
 from dpconvex.algorithms.erm.heavy_tailed import Moments, localized_mechanism
 from dpconvex.algorithms.location.base import WarmStart
 from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
@@ -30,7 +31,7 @@ from dpconvex.audit import Pair, Subject, array_pairs, record_pairs, user_pairs
 from dpconvex.audit.auditor import priced_once
 from dpconvex.audit.replay import Step, _Recorder, coins, tapped
 from dpconvex.audit.target import run_of
-from dpconvex.audit.targets import TARGETS, erm, location, mechanisms, minimax, queries, search
+from dpconvex.audit.targets import TARGETS, erm, location, mechanisms, minimax
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import (
@@ -235,8 +236,8 @@ SPLIT |= {f"stable_sgd, {order} order": partial(_walk, order) for order in ("ran
 FAMILIES: dict[str, Iterable[str]] = {
     "split": SPLIT,
     "linear": [target.name for target in erm.TARGETS],
-    "vertices": [target.name for target in (*minimax.TARGETS, *queries.TARGETS)],
-    "others": [target.name for target in (*location.TARGETS, *search.TARGETS, *mechanisms.TARGETS)],
+    "vertices": [target.name for target in minimax.TARGETS],
+    "others": [target.name for target in (*location.TARGETS, *erm.SEARCHES, *mechanisms.TARGETS)],
 }
 BLOCKS = {
     "split": {*SPLIT} - {"queries, fresh batches", "stable_sgd, random order"},
@@ -420,15 +421,25 @@ def _taken(plan: Any, X: np.ndarray, y: np.ndarray, seed: int, *groups: UserGrou
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.5, 0.9])
-def test_records_take_part_at_the_priced_rate_in_fresh_samples(rate: float) -> None:
+def test_records_take_part_at_the_priced_rate_in_fresh_samples(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """100,000 coins of one run and another: shares within 5 standard errors; a false alarm has probability 2e-6."""
     n, steps = 2_000, 50
     plan = gradient_descent.plan(_linear(HingeLoss(), n), RECORDS, steps=steps, rate=rate)
     event = plan.releases[0].event
     assert isinstance(event, PoissonSteps)
-    runs = [_taken(plan, np.ones((n, 1)), np.ones(n), seed) for seed in (1, 2)]
+    drawn: list[np.ndarray] = []
+    own = sampled_gradient
+
+    def watched(*given: Any) -> Any:
+        gradient = own(*given)
+        return lambda w, sample: (drawn.append(np.asarray(sample)), gradient(w, sample))[1]
+
+    monkeypatch.setattr("dpconvex.algorithms.erm.gradient_descent.plan.sampled_gradient", watched)
+    for seed in (1, 2):
+        plan.run(np.ones((n, 1)), np.ones(n), SeededSource(seed))
+    assert len(drawn) == 2 * event.steps == 2 * steps
+    runs = [drawn[:steps], drawn[steps:]]
     for samples in runs:
-        assert len(samples) == event.steps == steps
         share = sum(map(len, samples)) / (n * steps)
         assert share == pytest.approx(event.rate, abs=5 * np.sqrt(rate * (1 - rate) / (n * steps)))
     fresh = [np.bincount(sample, minlength=n) for samples in runs for sample in samples]

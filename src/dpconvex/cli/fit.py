@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpconvex import _validate
 from dpconvex.cli import _options, _output
-from dpconvex.cli._tables import opened_table
 from dpconvex.cli.budget import pay
+from dpconvex.cli.evaluate import check_hold_out, hold_out, print_metrics, write_metrics
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.cli.schema import found_ranges, print_labels
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -35,6 +38,13 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
     user_column: _options.UserColumn = None,
     test: _options.Test = None,
+    holdout: Annotated[
+        float | None, typer.Option(help="Share of the records, chosen at random and in secret, to evaluate on.")
+    ] = None,
+    evaluate: Annotated[
+        float | None,
+        typer.Option(help="Epsilon of the private evaluation on the --holdout part: only the larger one is charged."),
+    ] = None,
     seed: _options.Seed = None,
     budget: _options.Budget = None,
     purpose: _options.Purpose = "",
@@ -56,14 +66,19 @@ def fit(
     declared = _options.fit_schema(schema, target, user_column)
     estimator = _options.build(epsilon, options, schema=declared, seed=seed)
     promise = promise_of(estimator)  # refuses unusable parameters before anything is read
+    check_hold_out(holdout, evaluate, table.is_dir() or engine not in (None, "memory"))
+    if evaluate is not None:  # Theorem 5 of the docs, Private evaluation
+        promise = dataclasses.replace(promise, epsilon=max(epsilon, evaluate))
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         if budget is not None and (table.is_dir() or engine not in (None, "memory")):
             raise InvalidParameterError("budget", str(budget), "pays for single files", "Use dpconvex.Budget in Python")
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
         with opened_table(table, declared, engine, address, memory) as records:
-            estimator.fit(records)
+            found = hold_out(estimator, records, holdout, evaluate)
         metrics = None if held_out is None else measure(estimator, held_out)
+        if found is not None:
+            write_metrics(found, folder, _output.EVALUATED)
         write_outputs(estimator, folder, Origin(table.name, purpose, paid))
     planned = estimator.plan(estimator.plan_.problem.n)
     plans = (estimator.plan_, *planned[1:])  # first what ran
@@ -73,7 +88,7 @@ def fit(
         files = [str(out / name) for name in names]
         measured = None if metrics is None else {**metrics.to_dict(), "private": False}
         facts = {"plan": plan_rows(plans)[0], "status": estimator.status_, "certificate": certificate}
-        _output.print_json({"files": files, **facts, "test": measured})
+        _output.print_json({"files": files, **facts, "test": measured, "evaluation": found and found.to_dict()})
         return
     print_plans(plans)
     before = planned[0].predicted_error.expected
@@ -88,6 +103,9 @@ def fit(
     _output.print_text()
     _output.print_text(estimator.certificate_.explain())
     _output.print_text()
+    if found is not None:
+        print_metrics(found, "held out")
+        _output.print_text(f"Its certificate and the numbers: {_output.EVALUATED} and {_output.METRICS}.\n")
     if metrics is not None:
         _output.print_text(f"Test file, NOT PRIVATE: {metrics.text()}.")
     if estimator.status_ != "ok":
@@ -171,3 +189,49 @@ def predict(
         write_atomically(output, lambda file: pacsv.write_csv(result, file))
         return
     sys.stdout.write(_output.csv_bytes(result).decode())
+
+
+ENGINES = ("memory", "local", "dask", "ray")
+_UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+@contextmanager
+def opened_table(
+    path: Path, schema: Schema, engine: str | None, address: str | None, memory: str | None
+) -> Iterator[Any]:
+    """Open what `fit` takes: a table in memory, or one that the engine reads again at each pass.
+
+    Without an engine, a file is read into memory, and a folder or pattern portion by portion.
+    """
+    from dpconvex.data import open_files, read_table
+
+    many = path.is_dir() or set("*?[") & set(str(path))
+    chosen = ("local" if many else "memory") if engine is None else engine
+    _validate.choice("engine", chosen, ENGINES)
+    for name, value, where in (("address", address, ("dask", "ray")), ("memory", memory, ("local",))):
+        if value is not None and chosen not in where:
+            raise InvalidParameterError(name, value, f"is for the engine {' or '.join(where)}", f"Leave out --{name}")
+    if chosen == "memory":
+        yield read_table(path, schema)
+    elif chosen == "local":
+        from dpconvex.problems.data.sources.arrow import MEMORY
+
+        token = MEMORY.set(MEMORY.get() if memory is None else read_bytes(memory))
+        try:
+            yield open_files(path, schema)
+        finally:
+            MEMORY.reset(token)
+    else:
+        from dpconvex.problems.data.sources.cluster import opened
+
+        with opened(str(path), chosen, address, schema.column_names()) as table:
+            yield table
+
+
+def read_bytes(text: str) -> int:
+    """Return a number of bytes from a text such as 512MiB."""
+    number = text.rstrip("KMGiB")
+    unit = text[len(number) :]
+    if not number.strip().isdecimal() or unit not in _UNITS or int(number) * _UNITS[unit] < 2**20:
+        raise InvalidParameterError("memory", text, "must be at least 1MiB, as in 512MiB or 2GiB")
+    return int(number) * _UNITS[unit]

@@ -10,6 +10,7 @@ from dpconvex.cli import (
     audit,
     budget,
     demo,
+    evaluate,
     fit,
     fit_sparse,
     game,
@@ -54,6 +55,7 @@ app.command("fit")(fit.fit)
 app.command("fit-sparse")(fit_sparse.fit_sparse)
 app.command("search")(search.search)
 app.command("predict")(fit.predict)
+app.command("evaluate")(evaluate.evaluate)
 app.command("shapes")(shapes.shapes)
 app.command("median")(median.median)
 app.command("game")(game.game)

@@ -1,7 +1,6 @@
 """Tables: their public description, reading, writing, and a bundled example."""
 
 from dpconvex._files import write_atomically
-from dpconvex.data.bundled import adult_schema, load_adult, load_cities
 from dpconvex.data.columns import (
     CategoricalColumn,
     ClassTarget,
@@ -11,7 +10,7 @@ from dpconvex.data.columns import (
     UnrangedTarget,
 )
 from dpconvex.data.draft import draft_schema
-from dpconvex.data.read import check_table, open_files, read_header, read_table
+from dpconvex.data.read import adult_schema, check_table, load_adult, load_cities, open_files, read_header, read_table
 from dpconvex.data.schema import Schema
 from dpconvex.data.table_cells import TableCells
 

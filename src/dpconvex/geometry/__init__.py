@@ -1,8 +1,7 @@
 """Geometry: the norms in which noise is measured and drawn."""
 
-from dpconvex.geometry.factored_noise import FactoredNoise
 from dpconvex.geometry.grouping import centered_lengths, gaussian_block_weights
-from dpconvex.geometry.laws import IndependentNormals, NoiseLaw, StandardNormals
+from dpconvex.geometry.laws import FactoredNoise, IndependentNormals, NoiseLaw, StandardNormals
 from dpconvex.geometry.norms import GroupedNorm, L2Norm, NoiseNorm
 
 __all__ = [

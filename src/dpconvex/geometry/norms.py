@@ -25,17 +25,7 @@ from numpy.typing import NDArray
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidParameterError
-from dpconvex.geometry.grouping import (
-    UP,
-    BoolArray,
-    IntArray,
-    Shapes,
-    blocks_of,
-    cheapest_groups,
-    l1_blocks,
-    optimal_weights,
-    sum_by,
-)
+from dpconvex.geometry import grouping
 from dpconvex.geometry.laws import NoiseLaw, StandardNormals
 
 if TYPE_CHECKING:
@@ -127,15 +117,15 @@ class GroupedNorm(NoiseNorm):
     proofs. K-norm mechanism: Hardt and Talwar 2010, "On the geometry of differential privacy".
     """
 
-    sizes: IntArray  #: columns of each block, (m,)
+    sizes: grouping.IntArray  #: columns of each block, (m,)
     half_widths: FloatArray  #: ``s_j``, positive, (m,): the bound of the block over the domain, in l1 or l2
-    groups: IntArray  #: number of the group of each block, (m,): 0 to G - 1, each used
+    groups: grouping.IntArray  #: number of the group of each block, (m,): 0 to G - 1, each used
     weights: FloatArray  #: ``a_g``, positive, (G,)
     name: str = "grouped"  #: for sensitivities and reports
     #: Which blocks are measured in l2, (m,); default none.
-    euclidean: BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
+    euclidean: grouping.BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
     #: Which blocks are measured in l1 modulo constants, (m,); default none.
-    centered: BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
+    centered: grouping.BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
 
     def __post_init__(self) -> None:
         for name in ("euclidean", "centered"):
@@ -172,40 +162,40 @@ class GroupedNorm(NoiseNorm):
         Equal blocks stay together. Above `MAX_RUNS` distinct kinds, neighboring kinds are first joined into that
         many chunks; the answer is then at least as good as one group per block.
         """
-        shapes = blocks_of(domain, costs)
+        shapes = grouping.blocks_of(domain, costs)
         kinds, kind_of = np.unique(np.column_stack(shapes), axis=0, return_inverse=True)
         kind_of = kind_of.reshape(-1)
         chunk_of = kind_of if len(kinds) <= MAX_RUNS else kind_of * MAX_RUNS // len(kinds)
-        spread = sum_by(chunk_of, shapes.scaled(1 / shapes.widths.max()).cost)
-        groups = cheapest_groups(sum_by(chunk_of, shapes.dimensions), spread)[chunk_of]
+        spread = grouping.sum_by(chunk_of, shapes.scaled(1 / shapes.widths.max()).cost)
+        groups = grouping.cheapest_groups(grouping.sum_by(chunk_of, shapes.dimensions), spread)[chunk_of]
         candidates = [groups] if len(kinds) <= MAX_RUNS else [groups, np.arange(len(shapes.sizes))]
-        norms = [cls._of(shapes, each, optimal_weights(shapes, each), "grouped") for each in candidates]
+        norms = [cls._of(shapes, each, grouping.optimal_weights(shapes, each), "grouped") for each in candidates]
         return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * norm._cost(shapes.costs))
 
     def _cost(self, costs: FloatArray) -> float:
         return float(self.coordinate_variances @ np.repeat(costs, self.sizes))
 
     @classmethod
-    def _of(cls, shapes: Shapes, groups: IntArray, weights: FloatArray, name: str) -> GroupedNorm:
+    def _of(cls, shapes: grouping.Shapes, groups: grouping.IntArray, weights: FloatArray, name: str) -> GroupedNorm:
         return cls(shapes.sizes, shapes.widths, groups, weights, name, shapes.euclidean, shapes.centered)
 
     @classmethod
     def l1(cls, domain: DataDomain) -> GroupedNorm:
         """The plain l1 norm: independent Laplace coordinates of equal scale."""
-        shapes = l1_blocks(domain)
+        shapes = grouping.l1_blocks(domain)
         return cls._of(shapes, np.arange(len(shapes.sizes)), shapes.widths, "l1")
 
     @classmethod
     def weighted_l1(cls, domain: DataDomain, costs: Sequence[float] | None = None) -> GroupedNorm:
         """The cheapest blockwise weighted l1 norm; `costs` as `for_domain` has them."""
-        shapes = l1_blocks(domain, costs)
+        shapes = grouping.l1_blocks(domain, costs)
         alone = np.arange(len(shapes.sizes))
-        return cls._of(shapes, alone, optimal_weights(shapes, alone), "weighted_l1")
+        return cls._of(shapes, alone, grouping.optimal_weights(shapes, alone), "weighted_l1")
 
     @classmethod
     def block_max(cls, domain: DataDomain) -> GroupedNorm:
         """``max_j ||b_j|| / s_j``: every record of the domain has norm at most 1."""
-        shapes = blocks_of(domain)
+        shapes = grouping.blocks_of(domain)
         return cls._of(shapes, np.zeros(len(shapes.sizes), dtype=np.int64), np.ones(1), "block_max")
 
     @property
@@ -227,7 +217,7 @@ class GroupedNorm(NoiseNorm):
 
     def record_bound(self, domain: DataDomain) -> float:
         """``sum_g a_g`` for the domain the norm was made for; in general the group's widest block counts."""
-        shapes = blocks_of(domain) if self.euclidean.any() else l1_blocks(domain)
+        shapes = grouping.blocks_of(domain) if self.euclidean.any() else grouping.l1_blocks(domain)
         same = ((getattr(shapes, name), getattr(self, name)) for name in ("sizes", "euclidean", "centered"))
         if not all(np.array_equal(*pair) for pair in same):
             raise InvalidParameterError(
@@ -238,7 +228,7 @@ class GroupedNorm(NoiseNorm):
             )
         rounding = np.where(self.euclidean | self.centered, 1 + 1e-15 * (4 + shapes.sizes), 1.0)  # as `Block.rounded`
         widths = shapes.widths * rounding
-        return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * UP
+        return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * grouping.UP
 
     @cached_property
     def coordinate_variances(self) -> FloatArray:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -318,15 +308,15 @@ class GroupedNorm(NoiseNorm):
         )
 
     @cached_property
-    def _shapes(self) -> Shapes:
-        return Shapes(self.sizes, self.half_widths, self.euclidean, self.centered, np.ones(len(self.sizes)))
+    def _shapes(self) -> grouping.Shapes:
+        return grouping.Shapes(self.sizes, self.half_widths, self.euclidean, self.centered, np.ones(len(self.sizes)))
 
     @cached_property
     def _group_sizes(self) -> FloatArray:
-        return sum_by(self.groups, self._shapes.dimensions)
+        return grouping.sum_by(self.groups, self._shapes.dimensions)
 
     @cached_property
-    def _by_group(self) -> tuple[IntArray, IntArray]:
+    def _by_group(self) -> tuple[grouping.IntArray, grouping.IntArray]:
         """Order of the blocks by group, and where each group starts in it."""
         return np.argsort(self.groups, kind="stable"), _starts(np.bincount(self.groups))
 
@@ -347,7 +337,7 @@ def _positive(v: AnyArray) -> bool:
     return bool(np.isfinite(v).all() and (v > 0).all())
 
 
-def _starts(sizes: NDArray[Any]) -> IntArray:
+def _starts(sizes: NDArray[Any]) -> grouping.IntArray:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 

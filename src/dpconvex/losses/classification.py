@@ -12,32 +12,22 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.losses.base import (
-    CurvatureLaw,
-    LinearModelLoss,
-    PiecewiseLinearLoss,
-    SmoothLoss,
-    Spline,
-    check_width,
-    class_indices,
-    quiet,
-    signs,
-)
+from dpconvex.losses import base
 
 
-class _TwoClasses(LinearModelLoss):
+class _TwoClasses(base.LinearModelLoss):
     """What losses of the margin share: targets above 0 become +1, all others (0, NaN) -1."""
 
     task = "classification"
     sides = 1
 
     def clip_targets(self, y: AnyArray) -> FloatArray:
-        return signs(y)
+        return base.signs(y)
 
 
 @final
 @dataclass(frozen=True)
-class LogisticLoss(_TwoClasses, SmoothLoss):
+class LogisticLoss(_TwoClasses, base.SmoothLoss):
     """``log(1 + exp(-m))`` of the margin ``m = y z``, targets -1 and +1, continued by its tangent where it is steep.
 
     Below the margin at which the slope reaches `cap` the loss is linear: a record that is badly misclassified pulls
@@ -50,7 +40,7 @@ class LogisticLoss(_TwoClasses, SmoothLoss):
     """
 
     name = "logistic"
-    curvature_law = CurvatureLaw.LOGISTIC  # below the cap as without one; at the cap curvature is 0
+    curvature_law = base.CurvatureLaw.LOGISTIC  # below the cap as without one; at the cap curvature is 0
 
     cap: float = 1.0  #: largest slope, between 1e-100 and 1
     #: Public share of the class +1, above 0 and below 1. Predictions then start from it: `offset`.
@@ -111,7 +101,7 @@ class LogisticLoss(_TwoClasses, SmoothLoss):
         """The log-odds of the rate; with a cap, what capped slopes make of them."""
         return np.array([self._offset])
 
-    @quiet
+    @base.quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         margin = self._shifted(z) * y
         curved = np.maximum(margin, self._kink)
@@ -119,12 +109,12 @@ class LogisticLoss(_TwoClasses, SmoothLoss):
         loss = np.maximum(-curved, 0.0) + np.log1p(np.exp(-np.abs(curved)))
         return loss if self.cap == 1 else loss + self.cap * (curved - margin)
 
-    @quiet
+    @base.quiet
     def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
         """Return ``-y min(cap, 1 / (1 + exp(y z)))``, of shape (n,)."""
         return -y * np.minimum(self.cap, 1.0 / (1.0 + np.exp(self._shifted(z) * y)))
 
-    @quiet
+    @base.quiet
     def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
         """Return ``p (1 - p)``, ``p = 1 / (1 + exp(-z))``, where the slope is below the cap, else 0, of shape (n,)."""
         z = self._shifted(z)
@@ -132,7 +122,7 @@ class LogisticLoss(_TwoClasses, SmoothLoss):
         curvature = small / np.square(1.0 + small)
         return curvature if self.cap == 1 else np.where(z * y >= self._kink, curvature, 0.0)
 
-    @quiet
+    @base.quiet
     def log_odds(self, z: FloatArray) -> FloatArray:
         """Return the log-odds of +1 for which `z` is the best prediction, of shape (n,); without a cap `z` itself.
 
@@ -163,7 +153,7 @@ class LogisticLoss(_TwoClasses, SmoothLoss):
 
 @final
 @dataclass(frozen=True)
-class SoftmaxLoss(SmoothLoss):
+class SoftmaxLoss(base.SmoothLoss):
     """``logsumexp(z) - z[y]`` with targets 0, ..., n_classes - 1: multinomial logistic regression.
 
     The derivative is ``p - e_y``, the Hessian ``S = diag(p) - p p^T`` with the probabilities ``p``. Targets
@@ -180,11 +170,12 @@ class SoftmaxLoss(SmoothLoss):
     task = "classification"
     slope_bound = math.sqrt(2.0)  # this float lies above the square root
     curvature_bound = 0.5  # attained by two classes of probability 1/2
-    curvature_law = CurvatureLaw.SOFTMAX
+    curvature_law = base.CurvatureLaw.SOFTMAX
 
     n_classes: int  #: at least 2; public
     #: Public shares of the classes, positive, adding up to 1. Predictions then start from their logarithms: `offset`.
     rates: tuple[float, ...] | None = None
+    slope_bound_l1 = 2.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         _validate.integer("n_classes", self.n_classes, at_least=2)
@@ -203,10 +194,6 @@ class SoftmaxLoss(SmoothLoss):
     @property
     def n_outputs(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.n_classes
-
-    @property
-    def slope_bound_l1(self) -> float:
-        return 2.0
 
     @property
     def curvature_rank(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -232,14 +219,14 @@ class SoftmaxLoss(SmoothLoss):
         """The entropy of the rates, without a matrix of all classes."""
         return self.value_at_zero if self.rates is None else -math.fsum(rate * math.log(rate) for rate in self.rates)
 
-    @quiet
+    @base.quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         z = self._shifted(z)
         shifted = z - z.max(axis=1, keepdims=True)
         own = np.take_along_axis(shifted, _column(y), axis=1)[:, 0]
         return np.log(np.exp(shifted).sum(axis=1)) - own
 
-    @quiet
+    @base.quiet
     def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
         """Return ``p - e_y``, of shape (n, n_classes); rows sum to 0 up to rounding."""
         out = self.probabilities(z)
@@ -249,7 +236,7 @@ class SoftmaxLoss(SmoothLoss):
         np.put_along_axis(out, own, -out.sum(axis=1, keepdims=True), axis=1)
         return out
 
-    @quiet
+    @base.quiet
     def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
         """Return ``diag(p) - p p^T``, of shape (n, n_classes, n_classes)."""
         p = self.probabilities(z)
@@ -258,7 +245,7 @@ class SoftmaxLoss(SmoothLoss):
         out[:, diagonal, diagonal] += p
         return out
 
-    @quiet
+    @base.quiet
     def probabilities(self, z: FloatArray) -> FloatArray:
         """Return the class probabilities, of shape (n, n_classes)."""
         z = self._shifted(z)
@@ -268,7 +255,7 @@ class SoftmaxLoss(SmoothLoss):
         return out
 
     def clip_targets(self, y: AnyArray) -> FloatArray:
-        return class_indices(y, self.n_classes)
+        return base.class_indices(y, self.n_classes)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -284,7 +271,7 @@ def _column(y: FloatArray) -> np.ndarray[tuple[int, int], np.dtype[np.intp]]:
 
 @final
 @dataclass(frozen=True)
-class HingeLoss(_TwoClasses, PiecewiseLinearLoss):
+class HingeLoss(_TwoClasses, base.PiecewiseLinearLoss):
     """``max(1 - y z, 0)`` with targets -1 and +1: the loss of the support vector machine.
 
     Equal to ``max of u (z - y)`` over u between 0 and ``-y``. Targets above 0 become +1, all others (0, NaN) -1.
@@ -292,17 +279,14 @@ class HingeLoss(_TwoClasses, PiecewiseLinearLoss):
 
     name = "hinge"
     slope_bound = 1.0
-
-    @property
-    def value_at_zero(self) -> float:
-        return 1.0
+    value_at_zero = 1.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def slope_interval(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
 
     def smoothed(self, width: float) -> SmoothedHingeLoss:
         """Return the one that is quadratic for margins in ``[1 - width, 1]``, at most ``width / 2`` below."""
-        check_width(width)
+        base.check_width(width)
         return SmoothedHingeLoss(width, center=1.0 - 0.5 * width)
 
     @classmethod
@@ -312,7 +296,7 @@ class HingeLoss(_TwoClasses, PiecewiseLinearLoss):
 
 @final
 @dataclass(frozen=True)
-class SmoothedHingeLoss(_TwoClasses, SmoothLoss):
+class SmoothedHingeLoss(_TwoClasses, base.SmoothLoss):
     """A hinge whose slope in the margin ``m = y z`` is ``-clip((center + width / 2 - m) / width, 0, 1)``.
 
     With ``center = 1`` it lies above the hinge by at most ``width / 8``. Slope at most 1, curvature at most
@@ -327,7 +311,7 @@ class SmoothedHingeLoss(_TwoClasses, SmoothLoss):
     center: float = 1.0  #: its middle, where the slope is -1/2; between -1e100 and 1e100
 
     def __post_init__(self) -> None:
-        check_width(self.width)
+        base.check_width(self.width)
         _validate.real("center", self.center, at_least=-1e100, at_most=1e100)
 
     @property
@@ -338,15 +322,15 @@ class SmoothedHingeLoss(_TwoClasses, SmoothLoss):
     def value_at_zero(self) -> float:
         return _rounding.widen_up(float(self._piece.value(np.array([-self._end]))[0]))
 
-    @quiet
+    @base.quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         return self._piece.value(z * y - self._end)
 
-    @quiet
+    @base.quiet
     def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
         return y * self._piece.slope(z * y - self._end)
 
-    @quiet
+    @base.quiet
     def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
         return self._piece.curvature(z * y - self._end)
 
@@ -355,8 +339,8 @@ class SmoothedHingeLoss(_TwoClasses, SmoothLoss):
         return (cls(), cls(0.05), cls(0.5, center=0.75))
 
     @property
-    def _piece(self) -> Spline:
-        return Spline(-1.0, 0.0, self.width)
+    def _piece(self) -> base.Spline:
+        return base.Spline(-1.0, 0.0, self.width)
 
     @property
     def _end(self) -> float:

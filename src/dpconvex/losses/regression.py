@@ -12,20 +12,10 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.losses.base import (
-    LARGEST_TARGET,
-    LinearModelLoss,
-    PiecewiseLinearLoss,
-    SmoothLoss,
-    Spline,
-    check_bound,
-    check_width,
-    quiet,
-    reals,
-)
+from dpconvex.losses import base
 
 
-class _NumericLoss(LinearModelLoss):
+class _NumericLoss(base.LinearModelLoss):
     """A loss of numbers, which are clipped to the target bound; NaN becomes 0."""
 
     task = "regression"
@@ -33,19 +23,19 @@ class _NumericLoss(LinearModelLoss):
     target_bound: float
 
     def __post_init__(self) -> None:
-        check_bound(self.target_bound)
+        base.check_bound(self.target_bound)
 
     def clip_targets(self, y: AnyArray) -> FloatArray:
-        return reals(y, self.target_bound)
+        return base.reals(y, self.target_bound)
 
 
-class _WideLoss(_NumericLoss, SmoothLoss):
+class _WideLoss(_NumericLoss, base.SmoothLoss):
     """A loss whose slope, a function of the residual ``r = z - y``, changes over a stretch of the order of `width`."""
 
     width: float
 
     def __post_init__(self) -> None:
-        check_width(self.width)
+        base.check_width(self.width)
         super().__post_init__()
 
     @property
@@ -58,7 +48,7 @@ class _WideLoss(_NumericLoss, SmoothLoss):
 
 @final
 @dataclass(frozen=True)
-class SquaredLoss(_NumericLoss, SmoothLoss):
+class SquaredLoss(_NumericLoss, base.SmoothLoss):
     """``(z - y)^2 / 2`` with bounded targets, extended linearly beyond the prediction bound.
 
     For ``|z| > prediction_bound`` the loss continues along its tangent, so that its slope bound ``prediction_bound +
@@ -74,13 +64,13 @@ class SquaredLoss(_NumericLoss, SmoothLoss):
     prediction_bound: float = math.inf
 
     def __post_init__(self) -> None:
-        check_bound(self.target_bound, finite=True)
+        base.check_bound(self.target_bound, finite=True)
         if self.prediction_bound != math.inf:
             _validate.real(
                 "prediction_bound",
                 self.prediction_bound,
                 at_least=self.target_bound,
-                at_most=LARGEST_TARGET,
+                at_most=base.LARGEST_TARGET,
                 remedy="A tangent line begun short of a target would fall without bound",
             )
 
@@ -94,7 +84,7 @@ class SquaredLoss(_NumericLoss, SmoothLoss):
     def value_at_zero(self) -> float:
         return _rounding.product_up(0.5, self.target_bound, self.target_bound)
 
-    @quiet
+    @base.quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         inside = self._inside(z)
         slope = inside - y
@@ -127,7 +117,7 @@ class ResidualSplineLoss(_WideLoss):
 
     @property
     @abstractmethod
-    def spline(self) -> Spline:
+    def spline(self) -> base.Spline:
         """The slopes ``lower < 0 < upper`` and the ``width``."""
 
     @property
@@ -138,15 +128,15 @@ class ResidualSplineLoss(_WideLoss):
     def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return _rounding.ratio_up(1.0, self.spline.width)
 
-    @quiet
+    @base.quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         return self.spline.value(z - y)
 
-    @quiet
+    @base.quiet
     def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
         return self.spline.slope(z - y)
 
-    @quiet
+    @base.quiet
     def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
         return self.spline.curvature(z - y)
 
@@ -168,11 +158,11 @@ class HuberLoss(ResidualSplineLoss):
     of_mean: bool = False
 
     def __post_init__(self) -> None:
-        check_width(self.width)
-        check_bound(self.target_bound, finite=self.of_mean)
+        base.check_width(self.width)
+        base.check_bound(self.target_bound, finite=self.of_mean)
 
     @property
-    def usual(self) -> LinearModelLoss:
+    def usual(self) -> base.LinearModelLoss:
         return SquaredLoss(self.target_bound, prediction_bound=self.target_bound) if self.of_mean else self
 
     @property
@@ -180,8 +170,8 @@ class HuberLoss(ResidualSplineLoss):
         return {"residual_cap": self.width} if self.of_mean else {}
 
     @property
-    def spline(self) -> Spline:
-        return Spline(-self.width, self.width, 1.0)
+    def spline(self) -> base.Spline:
+        return base.Spline(-self.width, self.width, 1.0)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -202,8 +192,8 @@ class SmoothedAbsoluteLoss(ResidualSplineLoss):
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
 
     @property
-    def spline(self) -> Spline:
-        return Spline(-1.0, 1.0, self.width)
+    def spline(self) -> base.Spline:
+        return base.Spline(-1.0, 1.0, self.width)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -230,8 +220,8 @@ class SmoothedPinballLoss(ResidualSplineLoss):
         super().__post_init__()
 
     @property
-    def spline(self) -> Spline:
-        return Spline(-self.quantile, 1.0 - self.quantile, self.width)
+    def spline(self) -> base.Spline:
+        return base.Spline(-self.quantile, 1.0 - self.quantile, self.width)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -270,18 +260,18 @@ class PseudoHuberLoss(_SaturatingLoss):
     # 3 sqrt(3) / 4: with a = |phi'| / A, phi'' = (1 - a^2)^1.5; attained at a = 1/2.
     self_concordance = _rounding.widen_up(0.75 * math.sqrt(3.0))
 
-    @quiet
+    @base.quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         r = np.abs(z - y)
         return self.width * r * (r / (np.hypot(self.width, r) + self.width))
 
-    @quiet
+    @base.quiet
     def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
         """Return ``r / sqrt(1 + (r / width)^2)``, of shape (n,)."""
         r = z - y
         return self.width * (r / np.hypot(self.width, r))
 
-    @quiet
+    @base.quiet
     def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
         """Return ``(1 + (r / width)^2)^(-3/2)``, of shape (n,)."""
         cosine = self.width / np.hypot(self.width, z - y)
@@ -299,7 +289,7 @@ class LogCoshLoss(_SaturatingLoss):
     name = "log_cosh"
     self_concordance = 2.0  # with a = |phi'| / A, phi'' = (1 - a) (1 + a)
 
-    @quiet
+    @base.quiet
     def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
         r = np.abs(z - y)
         t = r / self.width
@@ -308,11 +298,11 @@ class LogCoshLoss(_SaturatingLoss):
         large = self.width * r + self.width**2 * (np.log1p(np.exp(-2.0 * t)) - math.log(2.0))
         return np.where(t < 1.0, self.width**2 * small, large)
 
-    @quiet
+    @base.quiet
     def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
         return self.width * np.tanh((z - y) / self.width)
 
-    @quiet
+    @base.quiet
     def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
         """Return ``1 / cosh(r / width)^2``, of shape (n,)."""
         small = np.exp(-np.abs(z - y) / self.width)
@@ -321,7 +311,7 @@ class LogCoshLoss(_SaturatingLoss):
 
 @final
 @dataclass(frozen=True)
-class AbsoluteLoss(_NumericLoss, PiecewiseLinearLoss):
+class AbsoluteLoss(_NumericLoss, base.PiecewiseLinearLoss):
     """``|z - y|``: least absolute deviations, the regression of the median."""
 
     name = "absolute"
@@ -347,7 +337,7 @@ class AbsoluteLoss(_NumericLoss, PiecewiseLinearLoss):
 
 @final
 @dataclass(frozen=True)
-class PinballLoss(_NumericLoss, PiecewiseLinearLoss):
+class PinballLoss(_NumericLoss, base.PiecewiseLinearLoss):
     """``max(quantile (y - z), (1 - quantile) (z - y))``: the regression of a quantile."""
 
     name = "pinball"

@@ -3,8 +3,7 @@
 from dpconvex.mechanisms.base import FailureAllowance, Mechanism, Planned
 from dpconvex.mechanisms.cohorts import CohortMean, Cohorts, cohort_ramps, crowded, plan_cohorts
 from dpconvex.mechanisms.gaussian import GaussianMechanism, SampledGaussian, SampledSession
-from dpconvex.mechanisms.joint_histogram import JointHistogram
-from dpconvex.mechanisms.k_norm import NormNoiseMechanism
+from dpconvex.mechanisms.k_norm import JointHistogram, NormNoiseMechanism
 from dpconvex.mechanisms.laplace import BoundedLaplaceMechanism, LaplaceMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
 from dpconvex.mechanisms.robust_mean import OutlierRemoval, RobustMean, plan_outlier_removal, plan_robust_mean

@@ -52,12 +52,8 @@ class GuardedMean(Planned):
     lemma: str
     event: GuardedGaussianNoise  # pyright: ignore[reportIncompatibleVariableOverride]
     missed: float = 0.0
+    noise_factor = 1.0  #: what points left out multiply the noise by, in the root mean square
     """Planned share of points that are left out although all are alike."""
-
-    @property
-    def noise_factor(self) -> float:
-        """What points left out multiply the noise by, in the root mean square."""
-        return 1.0
 
     @property
     @abstractmethod

@@ -169,6 +169,9 @@ class Marginals(LinearQueries):
     subsets: tuple[tuple[int, ...], ...]  #: columns of each marginal table, distinct and increasing
     low: float = 0.0
     high: float = 1.0
+    #: Root of 2: a record is in one cell of a table, and its replacement perhaps in another.
+    block_l2 = _rounding.widen_up(math.sqrt(2.0))
+    block_square = 1.0  #: a cell is in one cell of a table
 
     def __post_init__(self) -> None:
         for size in self.shape:
@@ -205,16 +208,6 @@ class Marginals(LinearQueries):
     @cached_property
     def blocks(self) -> tuple[slice, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return tuple(slice(int(a), int(b)) for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
-
-    @property
-    def block_l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Root of 2: a record is in one cell of a table, and its replacement perhaps in another."""
-        return _rounding.widen_up(math.sqrt(2.0))
-
-    @property
-    def block_square(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """1: a cell is in one cell of a table."""
-        return 1.0
 
     def answers(self, weights: FloatArray) -> FloatArray:
         """Sum the histogram over the columns that a table leaves out, sharing sums among tables."""

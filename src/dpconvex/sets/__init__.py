@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dpconvex.sets.balls import Ellipsoid, L1Ball, L2Ball
 from dpconvex.sets.base import ConvexSet, WholeSpace
-from dpconvex.sets.box import Box
+from dpconvex.sets.box import Box, Simplex
 from dpconvex.sets.polytope import Polytope
 from dpconvex.sets.sections import BallSection, SecondOrderCones, Section
-from dpconvex.sets.simplex import Simplex
 
 SETS: tuple[type[ConvexSet], ...] = (
     WholeSpace,

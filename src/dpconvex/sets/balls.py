@@ -14,7 +14,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, check_dim, quiet
-from dpconvex.sets.simplex import project_onto_simplex
+from dpconvex.sets.box import project_onto_simplex
 
 
 @final

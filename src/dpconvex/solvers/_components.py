@@ -7,22 +7,14 @@ until then these methods refuse it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, singledispatch
+from functools import singledispatch
 
 import numpy as np
 
+from dpconvex import losses
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.losses import (
-    LinearModelLoss,
-    LogCoshLoss,
-    LogisticLoss,
-    PiecewiseLinearLoss,
-    PseudoHuberLoss,
-    SmoothedHingeLoss,
-    SquaredLoss,
-)
 from dpconvex.losses.regression import ResidualSplineLoss
 from dpconvex.problems import Records
 
@@ -42,25 +34,25 @@ class SlopeCurve:
 
 
 @singledispatch
-def slope_curve(loss: LinearModelLoss, y: FloatArray) -> SlopeCurve | None:
+def slope_curve(loss: losses.LinearModelLoss, y: FloatArray) -> SlopeCurve | None:
     """Return the slopes of a loss for the targets `y` (n,), None where nobody has written them in this form."""
     return None
 
 
 @slope_curve.register
-def _(loss: PiecewiseLinearLoss, y: FloatArray) -> SlopeCurve:
+def _(loss: losses.PiecewiseLinearLoss, y: FloatArray) -> SlopeCurve:
     lo, hi = loss.slope_interval(y)
     return _curve(CLIP, _TINY, (lo + hi) / 2, (hi - lo) / 2, y)
 
 
 @slope_curve.register
-def _(loss: LogisticLoss, y: FloatArray) -> SlopeCurve | None:
+def _(loss: losses.LogisticLoss, y: FloatArray) -> SlopeCurve | None:
     # A cap is none of the three shapes.
     return _curve(TANH, 2.0, -y / 2, 0.5, -loss.offset[0]) if loss.cap == 1 else None
 
 
 @slope_curve.register
-def _(loss: SmoothedHingeLoss, y: FloatArray) -> SlopeCurve:
+def _(loss: losses.SmoothedHingeLoss, y: FloatArray) -> SlopeCurve:
     return _curve(CLIP, loss.width / 2, -y / 2, 0.5, loss.center * y)
 
 
@@ -72,18 +64,18 @@ def _(loss: ResidualSplineLoss, y: FloatArray) -> SlopeCurve:
 
 
 @slope_curve.register
-def _(loss: SquaredLoss, y: FloatArray) -> SlopeCurve:
+def _(loss: losses.SquaredLoss, y: FloatArray) -> SlopeCurve:
     bound = min(loss.prediction_bound, _HUGE)
     return _curve(CLIP, bound, -y, bound, 0.0)
 
 
 @slope_curve.register
-def _(loss: PseudoHuberLoss, y: FloatArray) -> SlopeCurve:
+def _(loss: losses.PseudoHuberLoss, y: FloatArray) -> SlopeCurve:
     return _curve(RATIONAL, loss.width, 0.0, loss.width, y)
 
 
 @slope_curve.register
-def _(loss: LogCoshLoss, y: FloatArray) -> SlopeCurve:
+def _(loss: losses.LogCoshLoss, y: FloatArray) -> SlopeCurve:
     return _curve(TANH, loss.width, 0.0, loss.width, y)
 
 
@@ -93,7 +85,7 @@ def _curve(
     return SlopeCurve(shape, scale, np.stack(np.broadcast_arrays(offset, amplitude, shift), axis=-1))
 
 
-def needs_slope_curve(loss: LinearModelLoss) -> str | None:
+def needs_slope_curve(loss: losses.LinearModelLoss) -> str | None:
     """Return the refusal of a method that runs record by record; None where the slope is compiled."""
     return "needs a loss with a compiled slope" if slope_curve(loss, np.zeros(1)) is None else None
 
@@ -107,14 +99,3 @@ def draws(records: Records, count: int, order: np.random.Generator) -> Iterator[
     for first in range(0, count, most):
         index = order.integers(records.n, size=min(most, count - first))
         yield index, records.take(index)
-
-
-@cache
-def compiled(kernel: Callable[..., float]) -> Callable[..., float]:
-    """Compile a loop over records (cached on disk). Sums may be reordered: no proof rests on such a loop.
-
-    The kernels evaluate ``s`` in line, for a compiled function can only call compiled ones.
-    """
-    from numba import njit
-
-    return njit(cache=True, fastmath={"reassoc", "contract"})(kernel)

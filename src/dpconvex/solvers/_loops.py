@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.solvers._components import CLIP, TANH
+
+_reordered = njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+"""For loops whose sums may be added in another order: no proof rests on it, or rounding is charged for any order."""
 
 
 @njit(cache=True)
@@ -83,7 +89,7 @@ def difference(x: float, anchor: float, offset: float) -> float:
     return (x - anchor) - offset
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@_reordered
 def sums(
     X: FloatArray, anchor: FloatArray, offset: FloatArray, portion: int, coincident_square: float, direction: FloatArray
 ) -> tuple[float, float, int, int, float]:
@@ -121,7 +127,7 @@ def sums(
     return distance, weight, coincident, nearest, least
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@_reordered
 def lengths(X: FloatArray, anchor: FloatArray, offset: FloatArray, out: FloatArray) -> None:
     """Write the distance of every row."""
     for i in range(len(X)):
@@ -130,3 +136,184 @@ def lengths(X: FloatArray, anchor: FloatArray, offset: FloatArray, out: FloatArr
             t = difference(X[i, j], anchor[j], offset[j])
             square += t * t
         out[i] = np.sqrt(square)
+
+
+@_reordered
+def walk(
+    points: FloatArray,
+    visits: AnyArray,
+    center: FloatArray,
+    z: FloatArray,
+    step: float,
+    ball: float,
+    first: int,
+    coincident_square: float,
+) -> FloatArray:
+    """Take one step of length `step` towards each visited row; return the mean of the iterates ``first, ..., T``.
+
+    Iterates are relative to the center of the ball; z is the first one, and overwritten by the last. A `first` of -1
+    stands for ``0, ..., T - 1``.
+    """
+    d, steps = len(z), len(visits)
+    row, kept, count = np.empty(d), np.zeros(d), 0
+    for t in range(steps + 1):
+        if first <= t and (first >= 0 or t < steps):
+            count += 1
+            for j in range(d):
+                kept[j] += z[j]
+        if t == steps:
+            break
+        square = 0.0
+        for j in range(d):
+            row[j] = difference(points[visits[t], j], center[j], z[j])
+            square += row[j] * row[j]
+        if square < coincident_square:
+            continue
+        scale, square = step / np.sqrt(square), 0.0
+        for j in range(d):
+            z[j] += scale * row[j]
+            square += z[j] * z[j]
+        if square > ball * ball:
+            scale = ball / np.sqrt(square)
+            for j in range(d):
+                z[j] *= scale
+    return kept / count
+
+
+@_reordered
+def neighbors(X: FloatArray, squares: FloatArray, counts: AnyArray) -> None:
+    """Count, for every point, the others by the first grid radius (its square, ascending) that reaches them.
+
+    `counts` (T + 1, n) begins with zeros; pairs beyond the last radius go to the last row.
+    """
+    n, d = X.shape
+    for i in range(n):
+        for k in range(i):
+            square = 0.0
+            for j in range(d):
+                t = X[i, j] - X[k, j]
+                square += t * t
+            level = np.searchsorted(squares, square)
+            counts[level, i] += 1
+            counts[level, k] += 1
+
+
+@_reordered
+def slope_at(curve: FloatArray, shape: int, scale: float, prediction: float) -> float:
+    """Return the slope of a record's `SlopeCurve` at a prediction."""
+    u = (prediction - curve[2]) / scale
+    if shape == CLIP:
+        u = min(max(u, -1.0), 1.0)
+    elif shape == TANH:
+        u = math.tanh(u)
+    else:
+        u = u / math.hypot(1.0, u)
+    return curve[0] + curve[1] * u
+
+
+@_reordered
+def subgradient_steps(
+    rows: FloatArray,
+    index: AnyArray,
+    curves: FloatArray,
+    shape: int,
+    scale: float,
+    linear: FloatArray,
+    w: FloatArray,
+    mean: FloatArray,
+    dual: FloatArray,
+    t: float,
+    mu: float,
+    radius: float,
+) -> float:
+    """Algorithm 3 over `rows`; `t` counts the steps of all calls."""
+    for k in range(len(rows)):
+        a, i = rows[k], index[k]
+        prediction = 0.0
+        for j in range(len(a)):
+            prediction += a[j] * w[j]
+        slope = slope_at(curves[i], shape, scale, prediction)
+        t += 1
+        dual[i, 0] += t
+        dual[i, 1] += t * slope
+        step, keep, square = 2 / (mu * t), 1 - 2 / t, 0.0
+        for j in range(len(a)):
+            w[j] = keep * w[j] - step * (slope * a[j] + linear[j])
+            square += w[j] * w[j]
+        inside = min(1.0, radius / math.sqrt(square)) if square > 0 else 1.0
+        for j in range(len(a)):
+            w[j] *= inside
+            mean[j] += (w[j] - mean[j]) * 2 / (t + 1)
+    return t
+
+
+@_reordered
+def katyusha_steps(
+    rows: FloatArray,
+    old_slopes: FloatArray,
+    curves: FloatArray,
+    shape: int,
+    scale: float,
+    mean: FloatArray,
+    snapshot: FloatArray,
+    x: FloatArray,
+    y: FloatArray,
+    z: FloatArray,
+    average: FloatArray,
+    weight: float,
+    pull: float,
+    gamma: float,
+    beta: float,
+    mu: float,
+) -> float:
+    """Algorithm 5's inner loop over `rows`; `mean` is the gradient of the loss at `snapshot`, linear term included.
+
+    The j-th y has weight ``(1 + gamma mu)^j`` in `average`; `weight` is the sum of weights so far over the last one.
+    """
+    shrink, shorten = 1 / (1 + gamma * mu), 1 / (3 * beta + mu)
+    for i in range(len(rows)):
+        a = rows[i]
+        prediction = 0.0
+        for j in range(len(a)):
+            x[j] = pull * z[j] + 0.5 * snapshot[j] + (0.5 - pull) * y[j]
+            prediction += a[j] * x[j]
+        change = slope_at(curves[i], shape, scale, prediction) - old_slopes[i]
+        weight = 1 + weight * shrink
+        for j in range(len(a)):
+            v = mean[j] + change * a[j]
+            z[j] = (z[j] - gamma * v) * shrink
+            y[j] = (3 * beta * x[j] - v) * shorten
+            average[j] += (y[j] - average[j]) / weight
+    return weight
+
+
+@_reordered
+def one_pass(
+    rows: FloatArray,
+    curves: FloatArray,
+    shape: int,
+    scale: float,
+    start: FloatArray,
+    step: float,
+    radius: float,
+    moved: FloatArray,
+    total: FloatArray,
+) -> None:
+    """Take one projected step a row; ``moved`` is the iterate minus ``start``, ``total`` the sum of these before steps.
+
+    Iterates are kept as displacements, so that small steps from a distant start are not lost in rounding.
+    """
+    d = len(start)
+    for i in range(len(rows)):
+        prediction = 0.0
+        for j in range(d):
+            total[j] += moved[j]
+            prediction += rows[i, j] * (start[j] + moved[j])
+        change, square = step * slope_at(curves[i], shape, scale, prediction), 0.0
+        for j in range(d):
+            moved[j] -= change * rows[i, j]
+            square += (start[j] + moved[j]) ** 2
+        if square > radius * radius:
+            inside = radius / math.sqrt(square)
+            for j in range(d):
+                moved[j] = (start[j] + moved[j]) * inside - start[j]

@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray, Status
+from dpconvex._types import FloatArray, Status
 from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems import Objective
 from dpconvex.problems.linear.objective import LinearModelObjective
@@ -93,17 +93,19 @@ class _Path:
         self._objective, self._curve = objective, curve
         self._radius = (objective.lipschitz + objective.linear_norm) / objective.l2
         self._linear = np.zeros(objective.dim) if objective.linear is None else objective.linear
-        self._w, self._subgradient_steps = start.copy(), 0.0
+        self._w, self._steps = start.copy(), 0.0
         self.mean = start.copy()
         self._dual = np.zeros((objective.records.n, 2))
 
     def follow(self, count: int, order: np.random.Generator) -> None:
         """Take `count` component steps."""
-        kernel, curve, objective = components.compiled(_subgradient_steps), self._curve, self._objective
+        from dpconvex.solvers import _loops
+
+        curve, objective = self._curve, self._objective
         for index, rows in components.draws(objective.table, count, order):
-            self._subgradient_steps = kernel(
+            self._steps = _loops.subgradient_steps(
                 rows, index, curve.records, curve.shape, curve.scale, self._linear, self._w, self.mean, self._dual,
-                self._subgradient_steps, objective.l2, self._radius,
+                self._steps, objective.l2, self._radius,
             )  # fmt: skip
 
     def certificate(self) -> Accuracy:
@@ -122,48 +124,6 @@ class _Path:
         other = -(self._linear + objective.table.adjoint(slopes, size) / objective.records.n) / mu
         gap = float(np.mean(losses - slopes * (z - y))) + mu / 2 * float(np.sum((w - other) ** 2))
         return certificates.as_distance(certificates.duality_gap(objective, w, gap, float(np.mean(losses))), mu)
-
-
-def _subgradient_steps(
-    rows: FloatArray,
-    index: AnyArray,
-    curves: FloatArray,
-    shape: int,
-    scale: float,
-    linear: FloatArray,
-    w: FloatArray,
-    mean: FloatArray,
-    dual: FloatArray,
-    t: float,
-    mu: float,
-    radius: float,
-) -> float:
-    """Algorithm 3 over `rows`; `t` counts the steps of all calls."""
-    for k in range(len(rows)):
-        a, i = rows[k], index[k]
-        prediction = 0.0
-        for j in range(len(a)):
-            prediction += a[j] * w[j]
-        u = (prediction - curves[i, 2]) / scale
-        if shape == components.CLIP:
-            u = min(max(u, -1.0), 1.0)
-        elif shape == components.TANH:
-            u = math.tanh(u)
-        else:
-            u = u / math.hypot(1.0, u)
-        slope = curves[i, 0] + curves[i, 1] * u
-        t += 1
-        dual[i, 0] += t
-        dual[i, 1] += t * slope
-        step, keep, square = 2 / (mu * t), 1 - 2 / t, 0.0
-        for j in range(len(a)):
-            w[j] = keep * w[j] - step * (slope * a[j] + linear[j])
-            square += w[j] * w[j]
-        inside = min(1.0, radius / math.sqrt(square)) if square > 0 else 1.0
-        for j in range(len(a)):
-            w[j] *= inside
-            mean[j] += (w[j] - mean[j]) * 2 / (t + 1)
-    return t
 
 
 @final
@@ -258,59 +218,14 @@ class _State:
 
     def epoch(self, snapshot: FloatArray, slopes: FloatArray, g: FloatArray, order: np.random.Generator) -> None:
         """Take 2n component steps and replace `snapshot` by their weighted mean."""
+        from dpconvex.solvers import _loops
+
         objective, curve = self._objective, self._curve
         mean, mu = g - objective.l2 * snapshot, objective.l2
-        kernel = components.compiled(_katyusha_steps)
         average, weight = snapshot.copy(), 0.0
         for index, rows in components.draws(objective.table, 2 * objective.records.n, order):
-            weight = kernel(
+            weight = _loops.katyusha_steps(
                 rows, slopes[index], curve.records[index], curve.shape, curve.scale, mean, snapshot,
                 self._x, self._y, self._z, average, weight, self._pull, self._gamma, objective.smoothness, mu,
             )  # fmt: skip
         snapshot[:] = average
-
-
-def _katyusha_steps(
-    rows: FloatArray,
-    old_slopes: FloatArray,
-    curves: FloatArray,
-    shape: int,
-    scale: float,
-    mean: FloatArray,
-    snapshot: FloatArray,
-    x: FloatArray,
-    y: FloatArray,
-    z: FloatArray,
-    average: FloatArray,
-    weight: float,
-    pull: float,
-    gamma: float,
-    beta: float,
-    mu: float,
-) -> float:
-    """Algorithm 5's inner loop over `rows`; `mean` is the gradient of the loss at `snapshot`, linear term included.
-
-    The j-th y has weight ``(1 + gamma mu)^j`` in `average`; `weight` is the sum of weights so far over the last one.
-    """
-    shrink, shorten = 1 / (1 + gamma * mu), 1 / (3 * beta + mu)
-    for i in range(len(rows)):
-        a = rows[i]
-        prediction = 0.0
-        for j in range(len(a)):
-            x[j] = pull * z[j] + 0.5 * snapshot[j] + (0.5 - pull) * y[j]
-            prediction += a[j] * x[j]
-        t = (prediction - curves[i, 2]) / scale
-        if shape == components.CLIP:
-            t = min(max(t, -1.0), 1.0)
-        elif shape == components.TANH:
-            t = math.tanh(t)
-        else:
-            t = t / math.hypot(1.0, t)
-        change = curves[i, 0] + curves[i, 1] * t - old_slopes[i]
-        weight = 1 + weight * shrink
-        for j in range(len(a)):
-            v = mean[j] + change * a[j]
-            z[j] = (z[j] - gamma * v) * shrink
-            y[j] = (3 * beta * x[j] - v) * shorten
-            average[j] += (y[j] - average[j]) / weight
-    return weight

@@ -14,7 +14,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Objective
 from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet, L2Ball
-from dpconvex.sets.simplex import project_onto_simplex
+from dpconvex.sets.box import project_onto_simplex
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult
 

@@ -9,7 +9,11 @@ Method
 Certificate
     ``f(z) - min f <= ||gradient|| ||z - z*||`` and ``||z - z*|| <= f(z) + f(z*) <= 2 f(z)``, so
     ``min f >= f(z) (1 - 2 ||gradient||)``; at a point of the data ``max(0, ||g|| - k) / n`` takes the gradient's place
-    (the shortest subgradient). Rounding is charged (`_unit_vectors.rounding`).
+    (the shortest subgradient). Rounding is charged (`rounding`).
+Precision
+    A position is held as ``anchor + offset``, so that distances far below the spacing of floats at the points' distance
+    from the origin come out right: ``(x - anchor) - offset`` is exact to the last place when the anchor is near x. Sums
+    run over portions of 256 rows, one thread, always in the same order.
 """
 
 from __future__ import annotations
@@ -23,7 +27,6 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import FloatArray, Status
 from dpconvex.errors import InvalidDataError
-from dpconvex.solvers import _unit_vectors as unit_vectors
 
 _SAMPLE = 2**15  # rows whose coordinate-wise median is the start
 _MAX_STEPS = 1000
@@ -71,7 +74,7 @@ def quantile_radius(X: FloatArray, center: FloatArray, tau: float) -> float:
     """Least radius of a ball about `center` that holds a share `tau` of the points: their ceil(tau n)-th distance."""
     _validate.real("tau", tau, above=0.0, at_most=1.0)
     points = _matrix(X)
-    lengths = unit_vectors.distances(points, np.asarray(center, dtype=np.float64), np.zeros(points.shape[1]))
+    lengths = distances(points, np.asarray(center, dtype=np.float64), np.zeros(points.shape[1]))
     rank = max(1, math.ceil(tau * len(points) * (1 - 1e-15))) - 1
     return float(np.partition(lengths, rank)[rank])
 
@@ -89,12 +92,12 @@ class _Position:
 
     anchor: FloatArray
     offset: FloatArray
-    sums: unit_vectors.UnitVectorSums
+    sums: UnitVectorSums
     n: int
 
     @classmethod
     def at(cls, X: FloatArray, anchor: FloatArray, offset: FloatArray) -> _Position:
-        return cls(anchor, offset, unit_vectors.unit_vector_sums(X, anchor, offset), len(X))
+        return cls(anchor, offset, unit_vector_sums(X, anchor, offset), len(X))
 
     def moved(self, X: FloatArray, change: FloatArray) -> _Position:
         """Return the position after a move; the anchor becomes the float nearest to it (an exact two-sum)."""
@@ -105,7 +108,7 @@ class _Position:
 
     @property
     def slack(self) -> float:
-        return unit_vectors.rounding(self.n, len(self.anchor))
+        return rounding(self.n, len(self.anchor))
 
     @property
     def value(self) -> float:
@@ -182,7 +185,53 @@ def _newton_step(X: FloatArray, at: _Position) -> FloatArray:
     for first in range(0, len(X), size):
         rows = (X[first : first + size] - at.anchor) - at.offset
         square = np.einsum("ij,ij->i", rows, rows)
-        far = square >= unit_vectors.COINCIDENT
+        far = square >= COINCIDENT
         rows *= np.where(far, square, 1.0)[:, None] ** -0.75 * far[:, None]
         hessian -= rows.T @ rows
     return np.asarray(np.linalg.lstsq(hessian, at.sums.direction, rcond=None)[0], dtype=np.float64)
+
+
+UNIT_ROUNDOFF = 2.0**-53
+PORTION = 256  # rows that are summed before they join the total
+COINCIDENT = 1e-290
+"""Squared distances below this count as 0: there squares lose digits, and a "unit" vector could be longer than 1."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class UnitVectorSums:
+    """What one pass collects at a position z."""
+
+    direction: FloatArray  #: sum of ``(x - z) / ||x - z||`` over the points x that do not coincide with z, shape (d,)
+    distance: float  #: sum of ``||x - z||``
+    weight: float  #: sum of ``1 / ||x - z||`` over the same points as `direction`
+    coincident: int  #: points at z
+    nearest: int  #: row of the nearest point that does not coincide, -1 if there is none
+    nearest_distance: float  #: its distance, infinity if there is none
+
+
+def unit_vector_sums(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> UnitVectorSums:
+    """Sum over all points X (n, d), seen from ``anchor + offset``: finite, contiguous float64, norms below 1e150."""
+    from dpconvex.solvers import _loops
+
+    direction = np.zeros(X.shape[1])
+    distance, weight, coincident, nearest, square = _loops.sums(X, anchor, offset, PORTION, COINCIDENT, direction)
+    return UnitVectorSums(direction, distance, weight, coincident, nearest, float(np.sqrt(square)))
+
+
+def distances(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> FloatArray:
+    """Return the distance of every point from ``anchor + offset``, shape (n,)."""
+    from dpconvex.solvers import _loops
+
+    out = np.empty(len(X))
+    _loops.lengths(X, anchor, offset, out)
+    return out
+
+
+def rounding(n: int, dim: int) -> float:
+    """Bound on the relative error of the sum of distances, and on that of the mean unit vector (l2, against 1).
+
+    A sum of m terms in any order errs by at most ``(m - 1) u`` of the sum of magnitudes: 255 within a portion, one a
+    portion beyond. A distance errs by ``(dim + 4) u`` of itself, a unit vector by that and 2 u more.
+    """
+    return 2 * UNIT_ROUNDOFF * (PORTION + n / PORTION + dim + 8)

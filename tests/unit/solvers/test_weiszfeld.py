@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from dpconvex._types import Status
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.solvers import _unit_vectors as unit_vectors, geometric_median, quantile_radius
+from dpconvex.solvers import geometric_median, quantile_radius, weiszfeld
 from dpconvex.solvers.weiszfeld import _Position
 
 CLOUDS = arrays(
@@ -134,7 +134,7 @@ def test_quantile_radius_is_the_order_statistic(X, tau) -> None:
 @given(CLOUDS)
 def test_sums_agree_with_plain_ones_and_points_at_the_position_do_not_count(X) -> None:
     z = X[-1].copy()
-    sums = unit_vectors.unit_vector_sums(X, z, np.zeros_like(z))
+    sums = weiszfeld.unit_vector_sums(X, z, np.zeros_like(z))
     lengths = np.sqrt(np.square((X - z).astype(np.longdouble)).sum(1))
     away = lengths > 1e-145
     units = (X - z)[away] / lengths[away, None]
@@ -152,9 +152,9 @@ def test_sums_agree_with_plain_ones_and_points_at_the_position_do_not_count(X) -
 def test_rounding_of_long_sums_is_within_its_bound() -> None:
     """All summands equal and not representable: rounding accumulates as far as it can."""
     X = np.full((300_000, 3), 1 / 3) * np.array([1.0, 1.1, 0.7])
-    sums = unit_vectors.unit_vector_sums(X, np.zeros(3), np.zeros(3))
+    sums = weiszfeld.unit_vector_sums(X, np.zeros(3), np.zeros(3))
     row = X[0].astype(np.longdouble)
     length = np.sqrt(np.square(row).sum())
     error = np.linalg.norm((sums.direction - len(X) * row / length).astype(float)) / len(X)
-    assert error <= unit_vectors.rounding(len(X), 3)
-    assert abs(float(sums.distance / (len(X) * length) - 1)) <= unit_vectors.rounding(len(X), 3)
+    assert error <= weiszfeld.rounding(len(X), 3)
+    assert abs(float(sums.distance / (len(X) * length) - 1)) <= weiszfeld.rounding(len(X), 3)

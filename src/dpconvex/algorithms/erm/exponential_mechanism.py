@@ -130,17 +130,14 @@ class ExponentialMechanismPlan(GridPlan):
 
     noise_name = "permute-and-flip"
     source: ClassVar[str] = "exponential mechanism over a grid"
+    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        "Exponential mechanism over a public grid (Lowy and Razaviyayn, Algorithm 9 and Proposition G.1), sampled "
+        "exactly by permute-and-flip."
+    )
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
         return {LABEL: self.choice}
-
-    @property
-    def theorem(self) -> str:
-        return (
-            "Exponential mechanism over a public grid (Lowy and Razaviyayn, Algorithm 9 and Proposition G.1), sampled "
-            "exactly by permute-and-flip."
-        )
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -172,6 +169,11 @@ class LocalizedMechanismPlan(GridPlan):
     solver: Solver  #: Fast solver with the guaranteed one that takes over
     noise_name = "localised permute-and-flip"
     source: ClassVar[str] = "localised exponential mechanism over a grid"
+    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        "Localised exponential mechanism (Lowy and Razaviyayn, Algorithms 10 and 11, Proposition G.2): output "
+        "perturbation releases a centre with epsilon/2, permute-and-flip a grid point of the ball around it with "
+        "epsilon/2; the costs add up."
+    )
 
     @property
     def reach_of_minimizers(self) -> float:
@@ -181,14 +183,6 @@ class LocalizedMechanismPlan(GridPlan):
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
         return {CENTER: self.center, CHOICE: self.choice}
-
-    @property
-    def theorem(self) -> str:
-        return (
-            "Localised exponential mechanism (Lowy and Razaviyayn, Algorithms 10 and 11, Proposition G.2): output "
-            "perturbation releases a centre with epsilon/2, permute-and-flip a grid point of the ball around it with "
-            "epsilon/2; the costs add up."
-        )
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

@@ -29,6 +29,7 @@ class LocationPlan(Plan):
 
     domain: PointDomain  #: Of the points
     n: int  #: Number of records (users, if one point stands for a user)
+    assumptions = ()  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -43,10 +44,6 @@ class LocationPlan(Plan):
         None: not known.
         """
         return None
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return ()
 
     @final
     @property

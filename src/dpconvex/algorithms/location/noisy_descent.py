@@ -11,7 +11,7 @@ Lemma
     gradient has l2 sensitivity ``2 / n`` at every z, whatever z depends on. T releases of ``mu / sqrt(T)`` each compose
     adaptively to mu; step, projection and the choice of iterates to average are post-processing.
 Rounding
-    A computed gradient differs from the exact one by at most `_unit_vectors.rounding`, on both data sets; the
+    A computed gradient differs from the exact one by at most `weiszfeld.rounding`, on both data sets; the
     sensitivity includes both. Where squared distances underflow the summand is 0: a vector of length at most 1.
 """
 
@@ -30,7 +30,7 @@ from dpconvex.algorithms.location.base import Booster, Refined, Stage, WarmStart
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
 from dpconvex.randomness import BitSource
-from dpconvex.solvers import _unit_vectors as unit_vectors
+from dpconvex.solvers import weiszfeld
 
 LEMMA = "a mean of n vectors of length at most 1 changes by at most 2/n when one is replaced, plus rounding"
 LABEL = "gradient of the mean distance"
@@ -99,12 +99,12 @@ def mean_gradient(points: FloatArray, anchor: FloatArray, offset: FloatArray) ->
 
     Differences are taken from the anchor first, which is exact near it.
     """
-    return unit_vectors.unit_vector_sums(points, anchor, offset).direction / -len(points)
+    return weiszfeld.unit_vector_sums(points, anchor, offset).direction / -len(points)
 
 
 def gradient_sensitivity(n: int, dim: int, unit: Unit = Unit.RECORD) -> Sensitivity:
     """Return the sensitivity of `mean_gradient`, rounding included; `unit` is what a record stands for."""
-    value = _rounding.sum_up((_rounding.ratio_up(2.0, n), 2 * unit_vectors.rounding(n, dim)))
+    value = _rounding.sum_up((_rounding.ratio_up(2.0, n), 2 * weiszfeld.rounding(n, dim)))
     return Sensitivity(value, "l2", LEMMA, unit=unit)
 
 

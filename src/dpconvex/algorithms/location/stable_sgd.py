@@ -43,7 +43,7 @@ from dpconvex.algorithms.location.noisy_descent import into_ball
 from dpconvex.mechanisms import FailureAllowance, GaussianMechanism, Planned
 from dpconvex.privacy import Assumption, Ledger, Release, Sensitivity, Unit
 from dpconvex.randomness import BitSource
-from dpconvex.solvers._unit_vectors import UNIT_ROUNDOFF
+from dpconvex.solvers.weiszfeld import COINCIDENT, UNIT_ROUNDOFF
 
 LEMMA = "average of a contractive walk, in units of its bound 2 m eta (m visits of a record), plus rounding"
 PRINTED_LEMMA = "average of a contractive walk, in units of the printed bound (2 m + 1) eta, plus rounding"
@@ -81,9 +81,9 @@ class Phase:
 
         `visits` are rows of the points, z is the start less the center, and `size` is the unit of lengths.
         """
-        from dpconvex.algorithms.location._walk import walk
+        from dpconvex.solvers._loops import walk
 
-        return walk(points, visits, center, z.copy(), self.step * size, self.ball * size, self.first)
+        return walk(points, visits, center, z.copy(), self.step * size, self.ball * size, self.first, COINCIDENT)
 
 
 @final

@@ -36,15 +36,7 @@ from numpy.typing import NDArray
 
 from dpconvex import _validate
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
-from dpconvex.algorithms.minimax.base import (
-    SaddleResult,
-    VertexSamplingPlan,
-    affordable,
-    batch_sizes,
-    batch_slices,
-    range_budget,
-    require_single,
-)
+from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
@@ -75,7 +67,7 @@ class Shape:
 
 @final
 @dataclass(frozen=True, eq=False)
-class AnytimePlan(VertexSamplingPlan):
+class AnytimePlan(base.VertexSamplingPlan):
     """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
 
     constants: str
@@ -118,7 +110,7 @@ class AnytimePlan(VertexSamplingPlan):
         facts = {"iterations": shape.T, "samples": shape.K, "period": shape.q, "output_samples": shape.output}
         return {**facts, "step": self.step, "coins": self.coins, "records_used": int(self.sizes.sum())}
 
-    def _run(self, records: Any, source: BitSource) -> SaddleResult:
+    def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, session, one = self.problem, self.start(source), SimplexPoint.uniform(1)
         due: dict[int, list[int]] = defaultdict(list)  # iterate -> the times for which a vertex of it is wanted
         for t, iterates in self.picks.items():
@@ -126,7 +118,7 @@ class AnytimePlan(VertexSamplingPlan):
                 due[i].append(t)
         drawn: dict[int, list[int]] = defaultdict(list)  # time -> vertices drawn for it so far
         state, point = np.zeros(problem.dx), SimplexPoint.uniform(problem.dx)
-        rows = batch_slices(self.sizes)
+        rows = base.batch_slices(self.sizes)
         for t in range(1, self.shape.T + 1):
             if due[t]:
                 for time, vertex in zip(due[t], session.draw(state, len(due[t])).tolist(), strict=True):
@@ -158,7 +150,7 @@ def exposures(T: int, picks: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int6
 def _sizes(n: int, shape: Shape, constants: str, picks: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int64]:
     if constants == "paper":
         return np.full(shape.T - 1, n // shape.T)
-    return batch_sizes(n, np.sqrt(np.maximum(exposures(shape.T, picks), 1.0)))
+    return base.batch_sizes(n, np.sqrt(np.maximum(exposures(shape.T, picks), 1.0)))
 
 
 @recorded("anytime_mirror_descent")
@@ -184,7 +176,7 @@ def plan(
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     _validate.integer("coins", coins, at_least=0)
-    require_single(problem, "Algorithm 5")
+    base.require_single(problem, "Algorithm 5")
     if not math.isfinite(problem.smoothness) or problem.n < 2:
         raise InvalidParameterError("problem", problem.name, "must be smooth, with n >= 2", "Use Algorithm 1")
     for name, value, least in (
@@ -204,11 +196,11 @@ def plan(
         if constants == "paper":
             shape, best = printed(problem, privacy.epsilon, privacy.delta, fixed)
         else:
-            shape, best = calibrated(problem, range_budget(privacy), privacy.pure, fixed)
+            shape, best = calibrated(problem, base.range_budget(privacy), privacy.pure, fixed)
         if not 1 <= shape.q <= shape.T <= problem.n:
             what = f"must lie between the period {shape.q} and n={problem.n}"
             raise InvalidParameterError("iterations", shape.T, what)
-        affordable(problem.n, shape.T)
+        base.affordable(problem.n, shape.T)
         picks = _picks(shape, coins)
         exposed = exposures(shape.T, picks)
         sizes = _sizes(problem.n, shape, constants, picks)

@@ -32,17 +32,7 @@ from numpy.typing import NDArray
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
-from dpconvex.algorithms.minimax.base import (
-    DRAWN_POINTS,
-    PUBLIC_ORDER,
-    SIGNS,
-    SaddleResult,
-    VertexSamplingPlan,
-    affordable,
-    batch_sizes,
-    batch_slices,
-    range_budget,
-)
+from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
@@ -72,7 +62,7 @@ class Budget:
 
 @final
 @dataclass(frozen=True, eq=False)
-class BiasReducedPlan(VertexSamplingPlan):
+class BiasReducedPlan(base.VertexSamplingPlan):
     """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
 
     constants: str
@@ -91,8 +81,8 @@ class BiasReducedPlan(VertexSamplingPlan):
     )
     assumptions = (
         Assumption("each record's gradient has the stated spread", "every evaluation is clipped, record by record"),
-        PUBLIC_ORDER,
-        DRAWN_POINTS,
+        base.PUBLIC_ORDER,
+        base.DRAWN_POINTS,
     )
 
     @cached_property
@@ -125,7 +115,7 @@ class BiasReducedPlan(VertexSamplingPlan):
             "coins": self.coins,
         }
 
-    def _run(self, records: Any, source: BitSource) -> SaddleResult:
+    def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, session = self.problem, self.start(source)
         state: list[FloatArray] = [np.zeros(problem.dx), np.zeros(problem.dy)]  # log x^t, log y^t: never leave the run
         output = [np.zeros_like(s) for s in state]
@@ -134,7 +124,7 @@ class BiasReducedPlan(VertexSamplingPlan):
             x, y = (session.draw(s, count) if len(s) > 1 else np.zeros(count, np.int64) for s in state)
             return x, y
 
-        for level, rows in zip(self.levels.tolist(), (*batch_slices(self.sizes), None), strict=True):
+        for level, rows in zip(self.levels.tolist(), (*base.batch_slices(self.sizes), None), strict=True):
             gradients = ()
             if rows is not None:
                 vertices = draw(2 ** (level + 1))
@@ -143,7 +133,7 @@ class BiasReducedPlan(VertexSamplingPlan):
                 total[vertex] += 1.0
             if rows is not None:
                 scale = 1 / (rows.stop - rows.start)
-                for s, g, step, sign in zip(state, gradients, self.steps, SIGNS, strict=True):
+                for s, g, step, sign in zip(state, gradients, self.steps, base.SIGNS, strict=True):
                     s += self.sampling.on_grid(sign * step * scale * g)
         T = len(self.levels)
         return self.finish(output[0] / T, output[1] / T, source)
@@ -241,13 +231,13 @@ def plan(
         what = "must be second-order-smooth, depend on its records, and have n >= 8"
         raise InvalidParameterError("problem", problem.name, what, "Use Algorithm 1")
     with within_floats(problem.name):
-        root = range_budget(privacy)
+        root = base.range_budget(privacy)
         if constants == "paper":
             chosen = printed(problem, privacy.epsilon, privacy.delta, truncation, budget)
         else:
             chosen = calibrated(problem, root, privacy.pure, antithetic, truncation, budget)
         both = constants == "calibrated" and chosen.M > 0 if antithetic is None else antithetic
-        affordable(problem.n, chosen.U)
+        base.affordable(problem.n, chosen.U)
         levels = draw_levels(chosen.U, chosen.M, coins)
         costs, exposed = kappas(levels, chosen.M, both), draws_after(levels).astype(np.float64)
         power = 1.0 if privacy.pure else 0.5
@@ -257,7 +247,7 @@ def plan(
                 what = f"needs {sizes.sum()} records of n={problem.n}"
                 raise InvalidParameterError("budget", chosen.U, what, "Lower it")
         else:
-            sizes = batch_sizes(problem.n, costs * exposed**power)
+            sizes = base.batch_sizes(problem.n, costs * exposed**power)
         # Privacy allows (sum_b (step_b spread_b)^p)^(1/p) <= cap, p = 1 or 2, with equal products where it binds.
         cap = root / float((costs / sizes * exposed**power).max()) / ENLARGEMENT**2 * (1 - 1e-6)
         active = [s for s in problem.spread if s > 0]

@@ -53,16 +53,7 @@ from numpy.typing import NDArray
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
-from dpconvex.algorithms.minimax.base import (
-    CLIPPED,
-    PUBLIC_ORDER,
-    SaddleResult,
-    VertexSamplingPlan,
-    batch_sizes,
-    batch_slices,
-    range_budget,
-    require_single,
-)
+from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
@@ -80,7 +71,7 @@ CURVATURE_DIVISOR = 8
 
 @final
 @dataclass(frozen=True, eq=False)
-class FrankWolfePlan(VertexSamplingPlan):
+class FrankWolfePlan(base.VertexSamplingPlan):
     """Constants of one run with full gradients."""
 
     steps: int  #: T
@@ -90,7 +81,7 @@ class FrankWolfePlan(VertexSamplingPlan):
     error_share = 0.12  # of the error with typical curvature
     constants = "calibrated"
     label = "vertices towards which steps are taken"
-    assumptions = (CLIPPED,)
+    assumptions = (base.CLIPPED,)
     theorem = (
         "Private Frank-Wolfe (Talwar, Thakurta and Zhang 2015): exponential mechanisms of bounded range, composed."
     )
@@ -117,7 +108,7 @@ class FrankWolfePlan(VertexSamplingPlan):
     def describe(self) -> Mapping[str, Any]:
         return {"steps": self.steps, "score_scale": self.score_scale}
 
-    def _run(self, records: Any, source: BitSource) -> SaddleResult:
+    def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         session, n, one = self.start(source), self.problem.n, SimplexPoint.uniform(1)
         x = SimplexPoint.uniform(self.problem.dx)
         for t in range(self.steps):
@@ -138,7 +129,7 @@ def rounded_spread(problem: SimplexSaddle) -> float:
 
 
 def _require_smooth(problem: SimplexSaddle) -> None:
-    require_single(problem)
+    base.require_single(problem)
     if not math.isfinite(problem.smoothness):
         raise InvalidParameterError("problem", problem.name, "must be smooth for Frank-Wolfe", "Use mirror descent")
 
@@ -154,7 +145,7 @@ def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = 
     if steps is not None:
         _validate.integer("steps", steps, at_least=1)
     spread, ell, smoothness = rounded_spread(problem), math.log(problem.dx), problem.smoothness
-    budget = range_budget(privacy)
+    budget = base.range_budget(privacy)
 
     def scale(T: int) -> float:
         each = budget / (T if privacy.pure else math.sqrt(T))
@@ -214,7 +205,7 @@ def _share(step: int) -> float:
 
 @final
 @dataclass(frozen=True, eq=False)
-class VarianceReducedPlan(VertexSamplingPlan):
+class VarianceReducedPlan(base.VertexSamplingPlan):
     """Constants of one run in one pass, ``"calibrated"`` or the ``"paper"``'s."""
 
     constants: str
@@ -225,7 +216,7 @@ class VarianceReducedPlan(VertexSamplingPlan):
     label = "vertices at the leaves"
     error_share = 0.5
     theorem = "Private variance-reduced Frank-Wolfe (Asi, Feldman, Koren and Talwar 2021), reconstructed; zCDP."
-    assumptions = (CLIPPED, PUBLIC_ORDER)
+    assumptions = (base.CLIPPED, base.PUBLIC_ORDER)
 
     @cached_property
     def sampling(self) -> VertexSampling:
@@ -254,12 +245,12 @@ class VarianceReducedPlan(VertexSamplingPlan):
         used = int(self.sizes.sum())
         return {"phases": self.phases, "score_scales": list(self.score_scales), "records_used": used}
 
-    def _run(self, records: Any, source: BitSource) -> SaddleResult:
+    def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, session, one = self.problem, self.start(source), SimplexPoint.uniform(1)
         x = SimplexPoint.uniform(problem.dx)
         points: list[SimplexPoint] = []  # of the nodes on the way down from the root, by depth
         estimates: list[FloatArray] = []
-        nodes = zip(walk(self.phases), batch_slices(self.sizes), strict=True)
+        nodes = zip(walk(self.phases), base.batch_slices(self.sizes), strict=True)
         for step, ((node, copies), rows) in enumerate(nodes):
             s, b = node.depth, rows.stop - rows.start
             estimate = problem.gradient_sums(records, rows, x, one)[0] / b
@@ -309,11 +300,11 @@ def plan_variance_reduced(
     most = max(1, min(MOST_PHASES, int(math.log2(problem.n + 2)) - 1))
     if phases is not None and phases > most:
         raise InvalidParameterError("phases", phases, f"must be at most {most} for n={problem.n}")
-    budget = range_budget(privacy) / ENLARGEMENT**2 * (1 - 1e-6) / rounded_spread(problem)
+    budget = base.range_budget(privacy) / ENLARGEMENT**2 * (1 - 1e-6) / rounded_spread(problem)
 
     def constants_for(P: int) -> tuple[NDArray[np.int64], tuple[float, ...]]:
         weights = _exposures(problem, P, privacy.pure)
-        sizes = batch_sizes(problem.n, weights)
+        sizes = base.batch_sizes(problem.n, weights)
         return sizes, (budget / float((weights / sizes).max()),) * P
 
     with within_floats(problem.name):

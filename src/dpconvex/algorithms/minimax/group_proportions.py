@@ -80,6 +80,7 @@ class GroupProportionsPlan(Plan):
     first: GroupShares
     then: SaddlePlan  #: planned for the released proportions with the rest of the promise
     proportions: tuple[float, ...]
+    adaptive = True  #: other proportions have other noise, even another method  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         factors = tuple(1 / proportion for proportion in self.proportions)
@@ -113,11 +114,6 @@ class GroupProportionsPlan(Plan):
     @property
     def releases(self) -> tuple[Release, ...]:
         return (self.first.planned, *self.then.releases)
-
-    @property
-    def adaptive(self) -> bool:
-        """Always: other proportions have other noise, even another method."""
-        return True
 
     @property
     def theorem(self) -> str:

@@ -32,14 +32,7 @@ from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.base import beyond_floats
-from dpconvex.algorithms.minimax.base import (
-    SIGNS,
-    SaddleResult,
-    VertexSamplingPlan,
-    batch_slices,
-    range_budget,
-    require_records,
-)
+from dpconvex.algorithms.minimax import base
 from dpconvex.algorithms.minimax.vertex_schedule import Schedule, calibrated, printed
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling, VertexSession
@@ -57,7 +50,7 @@ LEMMA = (
 
 @final
 @dataclass(frozen=True, eq=False)
-class VertexDescentPlan(VertexSamplingPlan):
+class VertexDescentPlan(base.VertexSamplingPlan):
     """Constants of one run of Algorithm 1, ``"calibrated"`` or the ``"paper"``'s."""
 
     constants: str
@@ -104,12 +97,12 @@ class VertexDescentPlan(VertexSamplingPlan):
             "steps": list(self.schedule.steps),
         }
 
-    def _run(self, records: Any, source: BitSource) -> SaddleResult:
+    def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, schedule, layout = self.problem, self.schedule, self.schedule.layout
         session = self.start(source)
         state: list[FloatArray] = [np.zeros(problem.dx), np.zeros(problem.dy)]  # log x^t, log y^t: never leave the run
         output = [np.zeros_like(s) for s in state]
-        batches = (*batch_slices(schedule.sizes), None)  # the last iterate is released, and never queried
+        batches = (*base.batch_slices(schedule.sizes), None)  # the last iterate is released, and never queried
         for rows, weight in zip(batches, layout.output_weights.tolist(), strict=True):
             # 1. Query points: averages of K vertices, drawn from the iterates.
             points = _averages(session, state, layout.K) if layout.reuse or rows is not None else []
@@ -120,7 +113,7 @@ class VertexDescentPlan(VertexSamplingPlan):
             # 3. A step along the mean gradients of fresh records at the query points.
             if rows is not None:
                 gradients = problem.gradient_sums(records, rows, points[0], points[1])
-                for s, g, step, sign in zip(state, gradients, schedule.steps, SIGNS, strict=True):
+                for s, g, step, sign in zip(state, gradients, schedule.steps, base.SIGNS, strict=True):
                     s += self.sampling.on_grid(sign * step / (rows.stop - rows.start) * g)
         x, y = (total / total.sum() for total in output)  # rounding only
         return self.finish(x, y, source)
@@ -168,14 +161,14 @@ def plan(
         _validate.integer("samples", samples, at_least=1)
     if not math.isfinite(sum(problem.spread) + sum(problem.lipschitz)):
         raise InvalidParameterError("problem", problem.name, "must have bounded gradients", "Clip them")
-    require_records(problem)
+    base.require_records(problem)
     with within_floats(problem.name):
         if constants == "paper":
             schedule = printed(problem, privacy.epsilon, privacy.delta, T=iterations, K=samples)
         else:
             schedule = calibrated(
                 problem,
-                range_budget(privacy) / ENLARGEMENT * (1 - 1e-6),
+                base.range_budget(privacy) / ENLARGEMENT * (1 - 1e-6),
                 pure=privacy.pure,
                 reuse=output != "fresh",
                 tapered=output in ("auto", "tapered"),

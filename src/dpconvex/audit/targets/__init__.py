@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpconvex.algorithms.erm.registry import ERM_METHODS
 from dpconvex.algorithms.select import Method
 from dpconvex.audit.target import Target
-from dpconvex.audit.targets import erm, location, mechanisms, minimax, queries, search
+from dpconvex.audit.targets import erm, location, mechanisms, minimax
 from dpconvex.plugins import load
 from dpconvex.privacy import Unit
 
@@ -20,7 +20,7 @@ def _attacked(method: Method) -> Target:
 TARGETS: dict[str, Target] = {
     target.name: target
     for listed in (
-        *(part.TARGETS for part in (erm, location, minimax, queries, search, mechanisms)),
+        *(erm.TARGETS, location.TARGETS, minimax.TARGETS, erm.SEARCHES, mechanisms.TARGETS),
         [_attacked(method) for method in ERM_METHODS.values() if method.attack is not None],
         *load("audit"),
     )

@@ -1,4 +1,4 @@
-"""What is audited of empirical risk minimization: records, heavy tails, users.
+"""What is audited of empirical risk minimization: records, heavy tails, users, searches.
 
 One feature, so that sensitivities are attained.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -24,9 +24,11 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, custom, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering, projection
+from dpconvex.algorithms.search import run as search
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import record_pairs, user_pairs
-from dpconvex.audit.target import Builder, Pair, Subject, targets
+from dpconvex.audit.target import Builder, Pair, Subject, Use, targets
+from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
 from dpconvex.losses import (
     AbsoluteLoss,
     HingeLoss,
@@ -39,11 +41,14 @@ from dpconvex.losses import (
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import Block, CustomProblem, DataDomain, LinearModelProblem, LocationLoss, Objective
 from dpconvex.problems.objective import Bounds
+from dpconvex.randomness import BitSource
 from dpconvex.sets import Box, ConvexSet
 from dpconvex.solvers import LBFGS, Solver, SolverResult
 
 N = 3
 """Records: few, so that one of them moves the result far."""
+SEARCHED = 6
+"""Records of a search, two of them held out: one of them moves a score far."""
 CAP = 1 / (1 + math.e)
 """Largest slope of a capped logistic loss: below 1/2, so that opposite records attain it at once; kink at margin 1."""
 RIDGE = 4.0
@@ -256,6 +261,26 @@ def _accelerated(test: str, n: int = 200, sample: int | None = None, cohort: int
     return build
 
 
+def _search(method: str, ratio: float = 9.0) -> Builder:
+    """Two strengths of the ridge, `ratio` apart, a fit whose law is known: output perturbation in one dimension."""
+
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        domain = DataDomain((Block(1, "linf", bound),))
+        fixed: dict[str, Any] = {"classes": [-1.0, 1.0], "fit_intercept": False, "noise": "l2"}
+        base = PrivateLinearSVC(privacy.epsilon, domain=domain, algorithm="output_perturbation", **fixed)
+        grid = {"l2": [4 * bound**2, 4 * ratio * bound**2]}
+        plan = PrivateSearchCV(base, grid, method=method, holdout=1 / 3).plan(SEARCHED)[0]
+
+        def run(X: Any, y: Any, source: BitSource) -> FloatArray:
+            chosen, model = search.run(plan, base, search.Part(X, y, None), source)
+            return np.array([chosen, *np.ravel(model.coef_)])
+
+        use = Use(plan.privacy, plan.algorithm, plan.releases, run)
+        return Subject(use, record_pairs(plan.whole[0].plan.problem), output=np.asarray)
+
+    return build
+
+
 TARGETS = (
     *targets(
         Unit.RECORD,
@@ -307,4 +332,12 @@ TARGETS = (
             "accelerated_user/threshold_cohorts": ("approximate", _accelerated("threshold", 601, cohort=200)),
         },
     ),
+)
+
+SEARCHES = targets(
+    Unit.RECORD,
+    {
+        "private_search": ("pure", _search("composition")),
+        "private_search/repeats": ("pure", _search("repeats")),
+    },
 )

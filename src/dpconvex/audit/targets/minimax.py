@@ -1,4 +1,4 @@
-"""What is audited of saddle points, games and l1 geometry."""
+"""What is audited of saddle points, games, l1 geometry, answered queries and synthetic data."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
+from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
 from dpconvex.audit.neighbors import FAR, Pair, array_pairs
 from dpconvex.audit.target import Builder, Subject, smallest, targets
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import MatrixGame, PolytopeSaddle, QuadraticGame, SimplexPoint
 from dpconvex.problems.minimax.base import SaddleSection
+from dpconvex.problems.queries import DenseQueries
 
 _KEYS = (71.3, 88.1, 57.9, 63.7)
 _SEED = 0
@@ -151,6 +153,25 @@ def _table_pairs(n: int) -> dict[str, Pair]:
     return array_pairs(found)
 
 
+def _queries(name: str) -> Builder:
+    def build(privacy: PrivacyParams, bound: float) -> Subject:
+        queries = DenseQueries(bound * np.array([[0.0, 1.0, 0.5]]), 0.0, bound)
+
+        def planned(n: int) -> Subject:
+            plan = QUERY_METHODS[name].plans(Options(), queries, n, privacy)[0]
+            rests = {"zeros": np.zeros(n, int), "ones": np.ones(n, int), "mixed": np.arange(n) % 2}
+            found = {}
+            for what, rest in rests.items():
+                first, second = rest.copy(), rest.copy()
+                first[0], second[0] = 0, 1
+                found[f"others {what}"] = (first, second)
+            return Subject(plan, array_pairs(found))
+
+        return smallest(planned)
+
+    return build
+
+
 _BOTH = set(SADDLE_METHODS) & set(SPARSE_METHODS)
 
 TARGETS = targets(
@@ -161,5 +182,7 @@ TARGETS = targets(
         "variance_reduced_frank_wolfe/smooth": ("approximate", _smooth),
         "vertex_mirror_descent/pure": ("pure", _game("vertex_mirror_descent")),
         "frank_wolfe/pure": ("pure", _sparse("frank_wolfe")),
+        **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS},
+        "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
     },
 )

@@ -8,12 +8,12 @@ from dpconvex.privacy.events.basic import (
     GaussianNoise,
     NormExponentialNoise,
     PureMechanism,
+    VertexDraws,
 )
 from dpconvex.privacy.events.objective import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.events.private_selection import GroupPrivacy, RepeatedSelection, WholeRun
 from dpconvex.privacy.events.subsampled import PoissonSteps, SampledSteps
 from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
-from dpconvex.privacy.events.vertex_sampling import VertexDraws
 
 __all__ = [
     "BoundedLaplaceNoise",

@@ -163,6 +163,7 @@ class ExtendedRisk(Objective):
     extender: Extender
     centre: FloatArray  #: in the ball
     everywhere = False  # pyright: ignore[reportAssignmentType]
+    smoothness = math.inf  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     @cached_property
     def rows(self) -> FloatArray:
@@ -193,10 +194,6 @@ class ExtendedRisk(Objective):
     @property
     def dim(self) -> int:
         return self.function.dim
-
-    @property
-    def smoothness(self) -> float:
-        return math.inf
 
     @property
     def minimiser_norm(self) -> float:

@@ -116,6 +116,7 @@ class CustomObjective(Objective):
     records: Records
     l2: float
     radius: float
+    minimiser_norm = math.inf  # nothing is known outside the ball  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     @cached_property
     def _lipschitz(self) -> float:
@@ -132,10 +133,6 @@ class CustomObjective(Objective):
     @property
     def smoothness(self) -> float:
         return (self.function.smoothness + self.l2) * UP
-
-    @property
-    def minimiser_norm(self) -> float:
-        return math.inf  # nothing is known outside the ball
 
     @property
     def initial_gap(self) -> float:

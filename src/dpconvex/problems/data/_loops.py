@@ -46,6 +46,20 @@ def predictions(rows: FloatArray, W: FloatArray, out: FloatArray) -> None:
 
 
 @njit(cache=True, nogil=True)
+def top_scores(scores: FloatArray, top: AnyArray, odds: FloatArray) -> None:
+    """Write the first column with the largest score of every row, and the log-odds of its softmax probability."""
+    for i in range(len(scores)):
+        row, best, rest = scores[i], 0, 0.0
+        for k in range(1, len(row)):
+            if row[k] > row[best]:
+                best = k
+        for k in range(len(row)):
+            if k != best:
+                rest += math.exp(row[k] - row[best])
+        top[i], odds[i] = best, -math.log(rest) if rest > 0 else math.inf
+
+
+@njit(cache=True, nogil=True)
 def add_products(
     rows: FloatArray, slopes: FloatArray, step: float, fine: float, high: FloatArray, low: FloatArray
 ) -> None:

@@ -95,6 +95,7 @@ class ExtensionRisk(CenteredRisk):
     cap: RecordCap | None = None  #: None: what the loss and the features' domain admit
     oracle: Oracle = lipschitz_extension
     everywhere = False
+    smoothness = math.inf  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         _validate.real("level", self.level, above=0.0)
@@ -113,10 +114,6 @@ class ExtensionRisk(CenteredRisk):
     @property
     def bounds(self) -> ExtensionBounds:
         return ExtensionBounds(self.level)
-
-    @property
-    def smoothness(self) -> float:
-        return math.inf
 
     @cached_property
     def oracle_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

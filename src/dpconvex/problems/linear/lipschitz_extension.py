@@ -35,7 +35,7 @@ from dpconvex.losses import LinearModelLoss
 from dpconvex.losses.base import quiet
 from dpconvex.problems.objective import UP, inner_product_rounding
 from dpconvex.sets import ConvexSet
-from dpconvex.sets.simplex import project_onto_simplex
+from dpconvex.sets.box import project_onto_simplex
 
 _SLOPE_HALVINGS = 100  # slopes may have to be small beside their range
 _VALUE_ROUNDING = 2.0**-50  # of a computed loss, relative

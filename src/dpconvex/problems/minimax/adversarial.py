@@ -138,22 +138,13 @@ class SaddleObjective(Objective):
     records: Records
     l2: float
     radius: float
-
-    @property
-    def bounds(self) -> Bounds:
-        return SaddleBounds()
+    bounds = SaddleBounds()  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    smoothness = math.inf  # the worst attack may jump  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    minimiser_norm = math.inf  # nothing is known outside the ball  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     @property
     def dim(self) -> int:
         return self.loss.dim
-
-    @property
-    def smoothness(self) -> float:
-        return math.inf  # the worst attack may jump
-
-    @property
-    def minimiser_norm(self) -> float:
-        return math.inf  # nothing is known outside the ball
 
     @property
     def initial_gap(self) -> float:

@@ -33,6 +33,7 @@ class _Game(SimplexSaddle):
     bound: float
     second_smoothness = 0.0
     bilinear = True
+    drift = 0.0, 0.0  # a player's gradient depends on the other's point only  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         check_sizes(self.n, self.dx, self.dy, 2)
@@ -41,10 +42,6 @@ class _Game(SimplexSaddle):
     @property
     def spread(self) -> tuple[float, float]:
         return 4 * self.bound, 4 * self.bound  # each coordinate lies in [-bound, bound]
-
-    @property
-    def drift(self) -> tuple[float, float]:
-        return 0.0, 0.0  # a player's gradient depends on the other's point only
 
     @property
     def lipschitz(self) -> tuple[float, float]:
@@ -189,25 +186,13 @@ class QuadraticGame(SimplexSaddle):
     name: ClassVar[str] = "quadratic game"
     smoothness = 1.0
     second_smoothness = 0.0
+    spread = 8.0, 8.0  # each coordinate is the sum of two of magnitude 1  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    drift = 4.0, 4.0  # q (q^T dx) has coordinates within the l1 norm of dx  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    lipschitz = 2.0, 2.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    value_range = -1.5, 1.5  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         check_sizes(self.n, self.dx, self.dy, 2)
-
-    @property
-    def spread(self) -> tuple[float, float]:
-        return 8.0, 8.0  # each coordinate is the sum of two of magnitude 1
-
-    @property
-    def drift(self) -> tuple[float, float]:
-        return 4.0, 4.0  # q (q^T dx) has coordinates within the l1 norm of dx
-
-    @property
-    def lipschitz(self) -> tuple[float, float]:
-        return 2.0, 2.0
-
-    @property
-    def value_range(self) -> tuple[float, float]:
-        return -1.5, 1.5
 
     def record_size(self, records: Any) -> int:
         return 2 * (self.dx + self.dy)

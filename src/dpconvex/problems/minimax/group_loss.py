@@ -21,21 +21,12 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.minimax.base import (
-    Pair,
-    SimplexPoint,
-    SimplexSaddle,
-    check_array,
-    check_bound,
-    check_sparse,
-    clamped,
-    sums_by,
-)
+from dpconvex.problems.minimax import base
 
 
 @final
 @dataclass(frozen=True)
-class WorstGroupLoss(SimplexSaddle):
+class WorstGroupLoss(base.SimplexSaddle):
     r"""Largest over groups of the (weighted) loss of a linear model over an l1 ball.
 
     Records: a tuple ``(X, targets, groups)`` of arrays (n, n_features), (n,), (n,); `X` may be a SciPy CSR array or
@@ -63,12 +54,12 @@ class WorstGroupLoss(SimplexSaddle):
     def __post_init__(self) -> None:
         _validate.records("n", self.n)
         _validate.integer("n_features", self.n_features, at_least=1)
-        check_bound("radius", self.radius)
-        check_bound("feature_bound", self.feature_bound)
+        base.check_bound("radius", self.radius)
+        base.check_bound("feature_bound", self.feature_bound)
         if not self.factors:
             raise InvalidParameterError("factors", self.factors, "must have one entry a group, at least one")
         for factor in self.factors:
-            check_bound("factors", factor)
+            base.check_bound("factors", factor)
         if self.loss.n_outputs != 1:
             raise InvalidParameterError("loss", self.loss, "must have one output")
         if not math.isfinite(self.slope * self.loss_bound):
@@ -174,9 +165,9 @@ class WorstGroupLoss(SimplexSaddle):
         if not isinstance(records, tuple) or len(records) != 3:
             raise InvalidDataError("records must be a tuple (X, targets, groups)")
         X, targets, groups = records
-        (check_sparse if issparse(X) else check_array)("X", X, (self.n, self.n_features))
-        check_array("targets", targets, (self.n,))
-        check_array("groups", groups, (self.n,))
+        (base.check_sparse if issparse(X) else base.check_array)("X", X, (self.n, self.n_features))
+        base.check_array("targets", targets, (self.n,))
+        base.check_array("groups", groups, (self.n,))
 
     def point(self, x: FloatArray) -> FloatArray:
         """Return the weights (p,) that a point (2 p,) of the simplex stands for."""
@@ -186,11 +177,11 @@ class WorstGroupLoss(SimplexSaddle):
         part = records[0][rows]
         if issparse(part):
             part.sum_duplicates()
-            part.data = clamped(part.data, self.feature_bound)
+            part.data = base.clamped(part.data, self.feature_bound)
             return part
-        return clamped(part, self.feature_bound)
+        return base.clamped(part, self.feature_bound)
 
-    def _predictions(self, X: Any, x: SimplexPoint) -> FloatArray:
+    def _predictions(self, X: Any, x: base.SimplexPoint) -> FloatArray:
         w = self.point(x.dense())
         return X @ w[: self.n_features] + (self.feature_bound * w[-1] if self.intercept else 0.0)
 
@@ -202,7 +193,7 @@ class WorstGroupLoss(SimplexSaddle):
     def _losses(self, z: FloatArray, targets: FloatArray) -> FloatArray:
         return np.clip(np.nan_to_num(self.loss.value(z, targets)), 0.0, self.loss_bound)
 
-    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
+    def _gradients(self, records: Any, rows: slice, x: base.SimplexPoint, y: base.SimplexPoint) -> base.Pair:
         X = self._features(records, rows)
         targets, g, factors = self._targets(records, rows)
         z = self._predictions(X, x)
@@ -211,10 +202,10 @@ class WorstGroupLoss(SimplexSaddle):
         half = self.radius * np.asarray(X.T @ slopes)
         if self.intercept:
             half = np.append(half, self.radius * self.feature_bound * slopes.sum())
-        gy = sums_by(g, factors * self._losses(z, targets), self.dy)
+        gy = base.sums_by(g, factors * self._losses(z, targets), self.dy)
         return np.concatenate([half, -half]), gy
 
-    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+    def _values(self, records: Any, rows: slice, x: base.SimplexPoint, y: base.SimplexPoint) -> FloatArray:
         z = self._predictions(self._features(records, rows), x)
         targets, g, factors = self._targets(records, rows)
         return y.dense()[g] * factors * self._losses(z, targets)

@@ -12,14 +12,8 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex.algorithms import check_average, recorded
 from dpconvex.algorithms.erm.accelerated_sgd import balanced_stage
+from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.plan import DRIFT, TAIL, NoisyGradientPlan
-from dpconvex.algorithms.erm.gradient_descent.typical_steps import (
-    TUNING,
-    choose,
-    quadratic_bound,
-    slope_unit,
-    typical_levels,
-)
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import gaussian_block_weights
 from dpconvex.mechanisms import GaussianMechanism
@@ -124,7 +118,7 @@ def plan(
         if rate is not None:
             rates = (_validate.real("rate", rate, at_least=LEAST_RATE, at_most=1.0),)
         else:
-            rates = (1.0, *TUNING.sampling_rates) if privacy.delta >= LEAST_DELTA else (1.0,)
+            rates = (1.0, *typical_steps.TUNING.sampling_rates) if privacy.delta >= LEAST_DELTA else (1.0,)
         return setting.typical(clip, steps, rates)
     if rate is not None and rate != 1:
         remedy = "Use rate=1, or leave batches, steps' sizes and bounds alone and protect records"
@@ -194,17 +188,17 @@ class _Setting:
         scales, longest, levels = np.ones(problem.domain.dim), clip or 0.0, ((1.0, 0.0),)
         if clip is None:
             deviations, length = gaussian_block_weights(problem.domain)
-            scales, longest = deviations, slope_unit(problem.loss) * length
-            levels = typical_levels(problem, 1 / deviations**2)
+            scales, longest = deviations, typical_steps.slope_unit(problem.loss) * length
+            levels = typical_steps.typical_levels(problem, 1 / deviations**2)
         noise = 2 * longest / (problem.n * self.mu) * scales
-        chosen = choose(problem, noise, mu=self.mu, levels=levels, steps=steps, l2=self.l2, rates=rates)
+        chosen = typical_steps.choose(problem, noise, mu=self.mu, levels=levels, steps=steps, l2=self.l2, rates=rates)
         level, T, rate = longest * chosen.level, chosen.steps.count, chosen.rate
         mechanism = self.mechanism(level, T, rate)
         # Noise, and for samples the variance of a mean of vectors of length at most C.
         variance = float(np.sum(np.square(mechanism.sigma * scales))) * problem.loss.n_outputs
         variance += (1 / rate - 1) / problem.n * (level * float(scales.max())) ** 2
         return self.planned(
-            bound=quadratic_bound(chosen.steps, problem, variance, self.l2),
+            bound=typical_steps.quadratic_bound(chosen.steps, problem, variance, self.l2),
             clip=level,
             steps=T,
             step_size=chosen.steps.size,

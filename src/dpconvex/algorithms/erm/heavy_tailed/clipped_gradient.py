@@ -62,6 +62,12 @@ class ClippedGradientPlan(LinearModelPlan):
     constants: str = "calibrated"
     l2: float = 0.0
     algorithm: ClassVar[str] = "clipped_gradient"
+    only_sums = True  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    theorem = "Noisy gradient descent: mean gradients of records cut to length C, composed adaptively."  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        Assumption("every record's gradient has length at most C", "its slope is cut at C over the record's norm"),
+        Assumption("the number of steps and their size are public", "the plan fixes them; every step is taken"),
+    )
 
     @property
     def truncation(self) -> Truncation:
@@ -79,21 +85,6 @@ class ClippedGradientPlan(LinearModelPlan):
     @property
     def releases(self) -> tuple[Release, ...]:
         return (replace(self.mechanism.planned(LABEL), times=self.steps),)
-
-    @property
-    def only_sums(self) -> bool:
-        return True
-
-    @property
-    def theorem(self) -> str:
-        return "Noisy gradient descent: mean gradients of records cut to length C, composed adaptively."
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return (
-            Assumption("every record's gradient has length at most C", "its slope is cut at C over the record's norm"),
-            Assumption("the number of steps and their size are public", "the plan fixes them; every step is taken"),
-        )
 
     @property
     def coefficient_deviation(self) -> FloatArray:

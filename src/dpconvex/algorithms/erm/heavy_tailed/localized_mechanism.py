@@ -62,6 +62,11 @@ class LocalizedMechanismPlan(LocalizationPlan[P]):
 
     noise_name: str = "localized permute-and-flip"
     algorithm: ClassVar[str] = "localized_exponential_mechanism"
+    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        "Localized exponential mechanism in finite form (Lowy 2026, Algorithms 1, 6 and 7): output perturbation "
+        "releases a centre with epsilon/2, permute-and-flip a point of a public net of the ball around it with "
+        "epsilon/2, scores including the error of their evaluation; parts read disjoint records."
+    )
 
     @cached_property
     def errors(self) -> tuple[float, ...]:
@@ -87,14 +92,6 @@ class LocalizedMechanismPlan(LocalizationPlan[P]):
                 block = f"records of phase {t}, part {j}"
                 found += [each.planned(f"{name} of phase {t}, part {j}", block) for name, each in both]
         return tuple(found)
-
-    @property
-    def theorem(self) -> str:
-        return (
-            "Localized exponential mechanism in finite form (Lowy 2026, Algorithms 1, 6 and 7): output perturbation "
-            "releases a centre with epsilon/2, permute-and-flip a point of a public net of the ball around it with "
-            "epsilon/2, scores including the error of their evaluation; parts read disjoint records."
-        )
 
     @property
     def coefficient_deviation(self) -> FloatArray:

@@ -22,17 +22,8 @@ from typing import Any, ClassVar, cast, final
 
 import numpy as np
 
-from dpconvex import _rounding, _validate
+from dpconvex import _rounding, _validate, algorithms
 from dpconvex._types import AnyArray
-from dpconvex.algorithms import (
-    ConvexPlan,
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-    continued,
-    recorded,
-    within_floats,
-)
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import (
@@ -108,7 +99,7 @@ class HeavyMethod:
     #: From problem, promise and moments to the plan; with another constant set as the keyword `constants`
     planner: Callable[..., Any]
     #: The same from problem, promise, constant set, failure probability and what `Scale` released; None: needs moments
-    leveled: Callable[..., LinearModelPlan] | None = None
+    leveled: Callable[..., algorithms.LinearModelPlan] | None = None
     #: False: it needs moments of gradients. True: of slopes at the prediction 0, and those where slopes are unbounded.
     slopes: bool = False
     printed: bool = True  #: Whether it has the paper's constants
@@ -118,7 +109,7 @@ class HeavyMethod:
 
     def __call__(
         self, problem: P, privacy: PrivacyParams, moments: Moments, constants: str, **more: Any
-    ) -> ConvexPlan[P]:
+    ) -> algorithms.ConvexPlan[P]:
         """Return the plan; `more` may be the `failure` probability and what a `Shape` holds."""
         self.check(constants)
         chosen = {} if constants == "calibrated" else {"constants": constants}
@@ -179,7 +170,7 @@ class LeveledPlan(TwoStagePlan):
     privacy: PrivacyParams  #: The promise for everything
     scale: Scale
     #: The method. Before a run: for the largest level; in a result: for the released one.
-    then: LinearModelPlan
+    then: algorithms.LinearModelPlan
     method: HeavyMethod  #: Plans `then`
     failure: float | None = None  #: Probability with which the bound may fail; None: it holds in expectation
     shape: Shape | None = None  #: Of `then`
@@ -218,7 +209,7 @@ class LeveledPlan(TwoStagePlan):
         return self._then(released).predicted_error.bound + 2 * self.reach * (bias + unlucky)
 
     @property
-    def predicted_error(self) -> PredictedError:
+    def predicted_error(self) -> algorithms.PredictedError:
         """Before the run for the largest gradients that the domain admits; in a result a guess, as its source says."""
         largest = self.released or self.scale.ends[1]
         error = self.error(largest, Moments(1e3, largest[0]))
@@ -230,7 +221,7 @@ class LeveledPlan(TwoStagePlan):
                 f": {given.bound:.4g} for those cut at {largest[0]:.4g}, but for probability {self.scale.failure:.3g}; "
                 f"bias at most G {mass:.4g}^(1-1/k) times the width, G^k bounding the k-th moment: guessed by G = level"
             )
-        return PredictedError(error, min(given.trivial, self.reach * largest[-1]), source, proved=proved)
+        return algorithms.PredictedError(error, min(given.trivial, self.reach * largest[-1]), source, proved=proved)
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -250,7 +241,7 @@ class LeveledPlan(TwoStagePlan):
         if len(released) < count or released[0] not in self.scale.edges or not 0 < released[-1] <= released[0]:
             raise InvalidParameterError("scale", released, "must be one of the public levels, and a moment below it")
         plan = self.informed(*released)
-        return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
+        return plan.after(cast(algorithms.LinearModelPlan, plan.then.resumed(*later))) if later else plan
 
     @property
     def theorem(self) -> str:
@@ -279,9 +270,9 @@ class LeveledPlan(TwoStagePlan):
 
     def informed(self, *released: float) -> LeveledPlan:
         """Return the plan for what the scale released, with the same budgets."""
-        return continued(self, then=self._then(released), released=released)
+        return algorithms.continued(self, then=self._then(released), released=released)
 
-    def _then(self, released: tuple[float, ...]) -> LinearModelPlan:
+    def _then(self, released: tuple[float, ...]) -> algorithms.LinearModelPlan:
         half = None if self.failure is None else self.failure / 2
         rest = replace(self.problem, n=self.then.problem.n)
         return _after(self.method, rest, self.then.privacy, self.constants, half, self.shape)(*released)
@@ -291,7 +282,7 @@ class LeveledPlan(TwoStagePlan):
         found = leveled(self.problem, privacy, self.method, self.constants, self.failure, self.shape)
         return found.informed(*self.released) if self.released else found
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         first, rest = (X, y), (X, y)
         if self.method.apart:
             apart = np.arange(self.problem.n) % APART == APART - 1
@@ -301,14 +292,14 @@ class LeveledPlan(TwoStagePlan):
         return plan.restored(result, result.point, source)
 
 
-def _after(method: HeavyMethod, *given: Any) -> Callable[..., LinearModelPlan]:
+def _after(method: HeavyMethod, *given: Any) -> Callable[..., algorithms.LinearModelPlan]:
     """Return the planner of what follows the scale; `given` ends with a shape or None."""
     assert method.leveled is not None  # of linear models; tells the type checker
     more = {} if given[-1] is None else vars(given[-1])
     return partial(method.leveled, *given[:-1], **more)
 
 
-@recorded("leveled")
+@algorithms.recorded("leveled")
 def leveled(
     problem: LinearModelProblem,
     privacy: PrivacyParams,
@@ -353,7 +344,7 @@ def heavy_plans(
     options: Options | None = None,
     failure: float | None = None,
     shape: Shape | None = None,
-) -> tuple[LinearModelPlan, ...]:
+) -> tuple[algorithms.LinearModelPlan, ...]:
     """Return the valid plans for heavy tails, the chosen one first. Sees no data.
 
     The loss has one prediction and is smooth or piecewise linear. `bound` is ``G_k``, on the moment of order `k`, at
@@ -381,7 +372,7 @@ def heavy_plans(
         if not method.repeats:
             what = "is for algorithm='heavy_tailed'; the bounds of others hold in expectation"
             raise InvalidParameterError("failure", failure, what, "Leave one of the two out")
-    with within_floats(problem.name):
+    with algorithms.within_floats(problem.name):
         given = None if k is None or bound is None else Moments(k, bound)
         moments = method.settled(problem, k or 2.0) if given is None else method.adapted(problem, given)
         if moments is None:
@@ -399,7 +390,7 @@ CUSTOM_METHODS: Mapping[str, HeavyMethod] = {
 
 def custom_plan(
     problem: CustomProblem, privacy: PrivacyParams, tails: tuple[float, float], algorithm: str, options: Options
-) -> ConvexPlan[CustomProblem]:
+) -> algorithms.ConvexPlan[CustomProblem]:
     """Return the plan for a loss of one's own; `tails` are order and bound of the moment of its slopes."""
     _check(problem, privacy, algorithm, CUSTOM_METHODS, options)
     try:
@@ -407,7 +398,7 @@ def custom_plan(
     except (TypeError, ValueError):
         what = "must be (k, G_k): order, at least 2, and bound of a moment of the slopes of records' losses"
         raise InvalidParameterError("heavy_tailed", tails, what, "None is estimated of such losses") from None
-    with within_floats(problem.name):
+    with algorithms.within_floats(problem.name):
         method = CUSTOM_METHODS["heavy_tailed" if algorithm == "auto" else algorithm]
         return method(problem, privacy, moments, options.constants)
 

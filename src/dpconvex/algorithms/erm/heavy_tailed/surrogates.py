@@ -27,7 +27,7 @@ from typing import Any, ClassVar, cast, final
 
 import numpy as np
 
-from dpconvex import _validate
+from dpconvex import _validate, solvers
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import require
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
@@ -39,17 +39,6 @@ from dpconvex.problems.linear.lipschitz_extension import Oracle, lipschitz_exten
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
-from dpconvex.solvers import (
-    AcceleratedGradient,
-    BallNewton,
-    CuttingPlane,
-    Guaranteed,
-    JointProblem,
-    adaptive_subgradient,
-    biased_subgradient,
-    ridge_subgradient,
-    ridge_subgradient_steps,
-)
 
 Data = tuple[Records, AnyArray]
 Near = tuple[ConvexSet, float, FloatArray]
@@ -57,7 +46,7 @@ Near = tuple[ConvexSet, float, FloatArray]
 
 MOST_STEPS = 1e5
 """Passes over the records in one minimization of a planned number of steps: some minutes."""
-SOLVER = Guaranteed(BallNewton(), AcceleratedGradient())
+SOLVER = solvers.Guaranteed(solvers.BallNewton(), solvers.AcceleratedGradient())
 """Of truncated losses in balls; over other sets the guaranteed one alone."""
 WORST_ACCURACY = 2.0
 """Largest tau, in units of ``C / (lambda m)``, to which work may raise it: noise three times that of exact points."""
@@ -211,7 +200,9 @@ class Extension(Surrogate):
 
     def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
         region, radius, start = near
-        return require(CuttingPlane().solve(self.risk(part, data, centre, radius), radius, region, start), radius)
+        return require(
+            solvers.CuttingPlane().solve(self.risk(part, data, centre, radius), radius, region, start), radius
+        )
 
 
 @final
@@ -260,7 +251,7 @@ class FixedSteps(Counted):
         alpha = part.l2 / 2 * radius**2
         if self.printed:
             return (4 * part.width * 2 * part.level / alpha) ** 2 + 1
-        return ridge_subgradient_steps(2 * part.level, part.l2, alpha)
+        return solvers.ridge_subgradient_steps(2 * part.level, part.l2, alpha)
 
     def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
         region, radius, _ = near
@@ -269,10 +260,10 @@ class FixedSteps(Counted):
             slope, wide = part.level + part.l2 * part.domain.diameter, region.diameter
         slopes, start = self.risk(part, data, centre, radius).gradient, region.project(centre)
         if not self.printed:
-            steps = ridge_subgradient_steps(slope, part.l2, alpha)
-            return ridge_subgradient(slopes, region.project, start, part.l2, steps)
+            steps = solvers.ridge_subgradient_steps(slope, part.l2, alpha)
+            return solvers.ridge_subgradient(slopes, region.project, start, part.l2, steps)
         width = min(region.diameter, wide)
-        return biased_subgradient(slopes, lambda w, _: region.project(w), start, width, alpha, slope)
+        return solvers.biased_subgradient(slopes, lambda w, _: region.project(w), start, width, alpha, slope)
 
 
 @final
@@ -296,7 +287,7 @@ class Joint(Counted):
         def subgradients(y: FloatArray) -> FloatArray:
             return pieces.derivatives(np.einsum("ij,ij->i", pieces.slopes, y))[:, None] * pieces.slopes
 
-        joint = JointProblem(
+        joint = solvers.JointProblem(
             *(pieces.values, subgradients, part.m, dim, part.level, part.l2, centre),
             region.project,
             part.domain.project_rows,
@@ -304,7 +295,7 @@ class Joint(Counted):
         first = np.tile(region.project(start), part.m + 1)
         diameter = math.sqrt(region.diameter**2 + part.m * part.domain.diameter**2)
         target = part.l2 / 2 * radius**2
-        return adaptive_subgradient(joint.subgradient, joint.project_joint, first, diameter, target).point[:dim]
+        return solvers.adaptive_subgradient(joint.subgradient, joint.project_joint, first, diameter, target).point[:dim]
 
 
 SURROGATES: Mapping[str, Surrogate] = {

@@ -107,10 +107,7 @@ class JointGaussianOutput(OutputNoise):
 
     noise: GaussianObjectiveNoise  #: Its event holds ``rho``, twice the solver radius over this deviation
     deviation: float  #: Of every coordinate
-
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {}
+    mechanisms: ClassVar[Mapping[str, Planned]] = {}  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def simulate(self, dim: int, size: int, generator: np.random.Generator) -> FloatArray:
         """Return normal numbers, a little wider for the grid of the release."""

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpconvex import _rounding, _validate
+from dpconvex import _rounding, _validate, geometry
 from dpconvex.algorithms import check_average, in_units, recorded
 from dpconvex.algorithms.erm.objective_perturbation.plan import (
     JointGaussianOutput,
@@ -37,15 +37,6 @@ from dpconvex.algorithms.erm.objective_perturbation.regularization import (
     user_rank,
 )
 from dpconvex.errors import InvalidParameterError
-from dpconvex.geometry import (
-    FactoredNoise,
-    GroupedNorm,
-    L2Norm,
-    NoiseLaw,
-    NoiseNorm,
-    centered_lengths,
-    gaussian_block_weights,
-)
 from dpconvex.losses import CurvatureLaw
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, NormObjectiveNoise
 from dpconvex.privacy import PrivacyParams, PureObjectivePerturbation, Sensitivity
@@ -54,11 +45,11 @@ from dpconvex.solvers import default_solver
 
 Costs = tuple[float, ...] | None
 """What a unit of a block's noise energy costs, relative to the others'; None: all the same."""
-NORMS: dict[str, Callable[[DataDomain, Costs], NoiseNorm]] = {
-    "grouped": GroupedNorm.for_domain,
-    "weighted_l1": GroupedNorm.weighted_l1,
-    "l1": lambda domain, costs: GroupedNorm.l1(domain),
-    "block_max": lambda domain, costs: GroupedNorm.block_max(domain),
+NORMS: dict[str, Callable[[DataDomain, Costs], geometry.NoiseNorm]] = {
+    "grouped": geometry.GroupedNorm.for_domain,
+    "weighted_l1": geometry.GroupedNorm.weighted_l1,
+    "l1": lambda domain, costs: geometry.GroupedNorm.l1(domain),
+    "block_max": lambda domain, costs: geometry.GroupedNorm.block_max(domain),
 }
 """Norms of one output's noise, by name; ``"l2"`` is the norm of all outputs together."""
 GAUSSIANS = ("gaussian", "weighted_gaussian")
@@ -108,11 +99,11 @@ def _pure(
     """Return the best split of a pure budget, by the planned error; None where curvature uses up all of it."""
     assert problem.factor is not None
     if kind == "l2":
-        norm: NoiseLaw = L2Norm(problem.dim)
+        norm: geometry.NoiseLaw = geometry.L2Norm(problem.dim)
         copies, reach = 1, _rounding.product_up(2.0, problem.lipschitz)
     else:
         base, copies = _norm(kind, problem.domain, noise_costs(problem, privacy)), problem.loss.n_outputs
-        norm = FactoredNoise(base, problem.factor)
+        norm = geometry.FactoredNoise(base, problem.factor)
         reach = _rounding.product_up(2.0, problem.loss.slope_bound_l1, base.record_bound(problem.domain))
     lemma = "gradients of two records differ by at most 2 A X_K (docs, Objective perturbation, (1.1))"
     sensitivity = Sensitivity(reach, norm.name, in_units(lemma, privacy), unit=privacy.unit)
@@ -148,7 +139,7 @@ def coordinates(domain: DataDomain, plain: bool) -> Factor:
 
 
 @lru_cache(maxsize=64)  # surrogates of a loss have the same domain
-def _norm(kind: str, domain: DataDomain, costs: Costs) -> NoiseNorm:
+def _norm(kind: str, domain: DataDomain, costs: Costs) -> geometry.NoiseNorm:
     return NORMS[kind](domain, costs)
 
 
@@ -161,7 +152,7 @@ def noise_costs(problem: LinearModelProblem, privacy: PrivacyParams) -> Costs:
     if typical is None or problem.grouped or factor is None:
         return None
     l2 = problem.tau(1.0) * 2 / min(privacy.epsilon, LARGEST)
-    costs = typical.noise_costs(l2) * factor.mean_squares / np.maximum(centered_lengths(problem.domain)[0], 1)
+    costs = typical.noise_costs(l2) * factor.mean_squares / np.maximum(geometry.centered_lengths(problem.domain)[0], 1)
     return tuple((costs / costs.max()).tolist())
 
 
@@ -169,7 +160,7 @@ def _pure_split(
     problem: LinearModelProblem,
     privacy: PrivacyParams,
     output_share: float,
-    norm: NoiseLaw,
+    norm: geometry.NoiseLaw,
     copies: int,
     sensitivity: Sensitivity,
     l2: float | None,
@@ -191,7 +182,7 @@ def _pure_split(
     energy = event.scale**2 * norm.energy * copies
     gamma = gradient_tolerance(problem, lam, energy, 4 * d * (d + 1) / epsilon_out**2)
     mask = Sensitivity(_rounding.ratio_up(2 * gamma, lam), "l2", "2 gamma / l2 (Theorem 3)", unit=privacy.unit)
-    output = SeparateOutput(NormNoiseMechanism(L2Norm(d), mask, epsilon_out))
+    output = SeparateOutput(NormNoiseMechanism(geometry.L2Norm(d), mask, epsilon_out))
     return ObjectivePerturbationPlan(
         problem=problem,
         privacy=privacy,
@@ -215,10 +206,10 @@ def _gaussian(
     if copies > 1 and loss.curvature_law != CurvatureLaw.SOFTMAX:
         return None
     assert problem.factor is not None
-    base, length = np.ones(problem.domain.dim), math.hypot(*centered_lengths(problem.domain)[1]) * MARGIN
+    base, length = np.ones(problem.domain.dim), math.hypot(*geometry.centered_lengths(problem.domain)[1]) * MARGIN
     if kind == "weighted_gaussian":
         costs = noise_costs(problem, privacy)
-        base, length = gaussian_block_weights(problem.domain, costs, modulo_constants=True)
+        base, length = geometry.gaussian_block_weights(problem.domain, costs, modulo_constants=True)
     deviations = np.sqrt(problem.factor.matrix.power(2).T @ np.square(base))
     slope = 1.0 if copies > 1 else loss.slope_bound  # softmax lengths are in its vertices
     gradient_bound = _rounding.product_up(slope, length)

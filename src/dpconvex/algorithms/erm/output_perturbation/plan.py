@@ -43,19 +43,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex import _validate
+from dpconvex import _validate, algorithms
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import (
-    ConvexPlan,
-    PredictedError,
-    PrivateResult,
-    check_relation,
-    check_unit,
-    in_units,
-    recorded,
-    require,
-    within_floats,
-)
 from dpconvex.algorithms.base import USER_LOSS, P
 from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
@@ -134,7 +123,7 @@ DECLARED = "declared by the caller, not enforced"
 
 
 @dataclass(frozen=True)
-class OutputPerturbationPlan(ConvexPlan[P]):
+class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
     """Constants of one run of output perturbation."""
 
     problem: P  # pyright: ignore[reportGeneralTypeIssues]
@@ -160,9 +149,11 @@ class OutputPerturbationPlan(ConvexPlan[P]):
         return self.schedule.solver_radius
 
     @property
-    def predicted_error(self) -> PredictedError:
+    def predicted_error(self) -> algorithms.PredictedError:
         trivial = self.problem.trivial
-        return PredictedError(self.schedule.bound, trivial, self.schedule.source, self.printed, self.expected)
+        return algorithms.PredictedError(
+            self.schedule.bound, trivial, self.schedule.source, self.printed, self.expected
+        )
 
     @cached_property
     def expected(self) -> float | None:
@@ -201,7 +192,7 @@ class OutputPerturbationPlan(ConvexPlan[P]):
     @property
     def theorem(self) -> str:
         accurate = THEOREMS[self.problem.aggregation]
-        return in_units(accurate if self.schedule.needs_accuracy else DIAMETER_THEOREM, self.privacy)
+        return algorithms.in_units(accurate if self.schedule.needs_accuracy else DIAMETER_THEOREM, self.privacy)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -249,17 +240,17 @@ class OutputPerturbationPlan(ConvexPlan[P]):
             **(balls if math.isfinite(self.schedule.ball) else {}),
         }
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
         risk = self.problem.objective(X, y, self.l2, groups)  # lines 1, 2: F_lambda of records in the public domain
         found = self.solver.solve(risk, self.solver_radius, self.constraint)  # line 3: w_T
-        point = require(found, self.solver_radius) if self.schedule.needs_accuracy else found.point
+        point = algorithms.require(found, self.solver_radius) if self.schedule.needs_accuracy else found.point
         solved = self.problem.parameters(point)  # no further from the minimizer than in the solver's variables
         noisy = self.mechanism.release(self.ball.project(solved), LABEL, source, ledger)  # line 4: w_T + z
         return self.finish(self.output_set.project(noisy), source)
 
 
-@recorded("output_perturbation")
+@algorithms.recorded("output_perturbation")
 def plan(
     problem: P,
     privacy: PrivacyParams,
@@ -285,8 +276,8 @@ def plan(
     solver
         A name of `NAMED_SOLVERS` instead of the usual solver; the guaranteed one stands behind it. Costs time alone.
     """
-    check_relation(privacy, users=True)
-    check_unit(problem, privacy)
+    algorithms.check_relation(privacy, users=True)
+    algorithms.check_unit(problem, privacy)
     _validate.choice("target", target, TARGETS)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     _validate.choice("noise", noise, NOISES, OTHER_NOISE)
@@ -306,7 +297,7 @@ def plan(
         remedy = "The paper treats strongly convex tilted losses only; use constants='calibrated' or give l2"
         raise InvalidParameterError("l2", None, "must be given for a tilted loss with constants='paper'", remedy)
     kinds = ([] if noise == "gaussian" else ["l2"]) + ([] if privacy.pure or noise == "l2" else ["gaussian"])
-    with within_floats(problem.name):
+    with algorithms.within_floats(problem.name):
         return tuple(_one(problem, privacy, constants, l2, kind, target, solver) for kind in kinds)
 
 
@@ -362,7 +353,7 @@ def _noise(
     reach: float, lemma: str, problem: Problem, privacy: PrivacyParams, kind: str, constants: str
 ) -> tuple[NormNoiseMechanism | GaussianMechanism, float]:
     """Return the mechanism for a minimizer that moves by at most `reach`, and its deviation a coordinate."""
-    sensitivity = Sensitivity(reach, "l2", in_units(lemma, privacy), unit=privacy.unit)
+    sensitivity = Sensitivity(reach, "l2", algorithms.in_units(lemma, privacy), unit=privacy.unit)
     if kind == "l2":
         pure = NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon)
         return pure, pure.scale * math.sqrt(problem.dim + 1)

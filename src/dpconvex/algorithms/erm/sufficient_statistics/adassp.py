@@ -63,6 +63,8 @@ class AdasspPlan(LinearModelPlan):
     noise_name: str = "gaussian"
     constants: str = "paper"
     algorithm: ClassVar[str] = "sufficient_statistics"
+    theorem = "AdaSSP (Wang 2018, Algorithm 2) for replaced records: three Gaussian mechanisms, composed."  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    assumptions = (Assumption("targets lie within their bound", "each is clipped before anything is computed"),)  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     @property
     def largest_ridge(self) -> float:
@@ -80,14 +82,6 @@ class AdasspPlan(LinearModelPlan):
     @property
     def mechanisms(self) -> Mapping[str, GaussianMechanism]:
         return {EIGENVALUE: self.eigenvalue, MOMENTS: self.moments, PRODUCTS: self.products}
-
-    @property
-    def theorem(self) -> str:
-        return "AdaSSP (Wang 2018, Algorithm 2) for replaced records: three Gaussian mechanisms, composed."
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return (Assumption("targets lie within their bound", "each is clipped before anything is computed"),)
 
     @property
     def coefficient_deviation(self) -> FloatArray:

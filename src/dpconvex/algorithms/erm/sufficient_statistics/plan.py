@@ -47,13 +47,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
-from dpconvex.algorithms.erm.sufficient_statistics.statistics import (
-    Curvature,
-    Statistics,
-    cutting_level,
-    packed,
-    unpacked,
-)
+from dpconvex.algorithms.erm.sufficient_statistics import statistics
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import gaussian_block_weights
 from dpconvex.losses import SquaredLoss
@@ -141,6 +135,15 @@ class SufficientStatisticsPlan(LinearModelPlan):
     noise_name: str = "gaussian"
     constants: str = "calibrated"
     algorithm: ClassVar[str] = "sufficient_statistics"
+    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        "Sufficient statistics, refined: noisy second moments, then noisy mean gradients with residuals cut at "
+        "levels from noisy shares of residuals, composed adaptively."
+    )
+    assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        Assumption("targets lie within their bound", "each is clipped before anything is computed"),
+        Assumption("a record's residual counts as at most the level", "it is cut, at every point and for every level"),
+        Assumption("noise and number of steps are public", "the plan fixes them; every step is taken"),
+    )
 
     @property
     def units(self) -> FloatArray:
@@ -220,23 +223,6 @@ class SufficientStatisticsPlan(LinearModelPlan):
         return self.moments.planned(MOMENTS), *later
 
     @property
-    def theorem(self) -> str:
-        return (
-            "Sufficient statistics, refined: noisy second moments, then noisy mean gradients with residuals cut at "
-            "levels from noisy shares of residuals, composed adaptively."
-        )
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return (
-            Assumption("targets lie within their bound", "each is clipped before anything is computed"),
-            Assumption(
-                "a record's residual counts as at most the level", "it is cut, at every point and for every level"
-            ),
-            Assumption("noise and number of steps are public", "the plan fixes them; every step is taken"),
-        )
-
-    @property
     def coefficient_deviation(self) -> FloatArray:
         """A guess, for pictures: the last gradients' noise through the curvature of columns that are independent."""
         blocks = self.problem.domain.all_blocks
@@ -262,10 +248,10 @@ class SufficientStatisticsPlan(LinearModelPlan):
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Fit noisy moments, then take noisy gradient steps with residuals cut at a level that is found privately."""
         ledger, d = Ledger(self.privacy, self.releases), self.problem.dim
-        data = Statistics.of(self.problem, X, y, groups, self.units)
-        joint = packed(data.joint_moments(self.target_unit))
-        noisy = unpacked(self.moments.release(joint, MOMENTS, source, ledger), d + 1)
-        curvature = Curvature.of(self.with_public(noisy[:d, :d]), self.moment_deviation, TUNING.resolution)
+        data = statistics.Statistics.of(self.problem, X, y, groups, self.units)
+        joint = statistics.packed(data.joint_moments(self.target_unit))
+        noisy = statistics.unpacked(self.moments.release(joint, MOMENTS, source, ledger), d + 1)
+        curvature = statistics.Curvature.of(self.with_public(noisy[:d, :d]), self.moment_deviation, TUNING.resolution)
         w, energy = curvature.first_fit(
             noisy[:d, d] * self.target_unit, self.moment_deviation * self.target_unit, self.expected_energy
         )
@@ -273,7 +259,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
             shares = stage.residuals.release(
                 data.residual_shares(w, self.thresholds), stage.residuals_label, source, ledger
             )
-            level = cutting_level(shares, self.thresholds, stage.noise, TUNING.reach * self.record_length)
+            level = statistics.cutting_level(shares, self.thresholds, stage.noise, TUNING.reach * self.record_length)
             ridge = TUNING.pull * stage.noise * level / math.sqrt(max(energy, float(w @ w)))
             points, gradients = np.zeros((stage.rounds, d)), np.zeros((stage.rounds, d))
             for k in range(stage.rounds):

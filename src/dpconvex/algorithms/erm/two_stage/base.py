@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, Self, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import LinearModelPlan, PrivateResult, continued
@@ -32,10 +32,7 @@ class TwoStagePlan(LinearModelPlan):
     """
 
     then: LinearModelPlan
-
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {}
+    mechanisms: ClassVar[Mapping[str, Planned]] = {}  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -33,17 +33,8 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex import _rounding
+from dpconvex import _rounding, algorithms
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import (
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-    check_relation,
-    continued,
-    recorded,
-    require_average,
-)
 from dpconvex.algorithms.erm.two_stage.base import Checking, Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
@@ -99,7 +90,7 @@ class CenteredPlan(TwoStagePlan):
     privacy: PrivacyParams
     first: NormNoiseMechanism
     second: ReportNoisyMax
-    then: LinearModelPlan
+    then: algorithms.LinearModelPlan
     planner: Planner
     length: float
     center: tuple[float, ...] | None = None
@@ -133,7 +124,7 @@ class CenteredPlan(TwoStagePlan):
         return farthest * TUNING.ratio ** -np.arange(TUNING.lengths, dtype=np.float64)
 
     @property
-    def predicted_error(self) -> PredictedError:
+    def predicted_error(self) -> algorithms.PredictedError:
         """The method's, for the length of `then`: before a run an estimate, since no length is sure."""
         given = self.then.predicted_error
         gain = 1 - (1 - TUNING.adapts) * reach_share(self.problem.domain, "linf") if self.center is None else 1.0
@@ -142,7 +133,7 @@ class CenteredPlan(TwoStagePlan):
         return replace(given, expected=expected, source=source, proved=False)
 
     @property
-    def mechanisms(self) -> Mapping[str, Planned]:
+    def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return {CENTER: self.first, LENGTH: self.second}
 
     @property
@@ -156,7 +147,7 @@ class CenteredPlan(TwoStagePlan):
         if not inside or length not in self.lengths:
             raise InvalidParameterError("recentred", course, "must hold a centre of the domain and a listed length")
         plan = self.informed(np.asarray(center), length)
-        return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
+        return plan.after(cast(algorithms.LinearModelPlan, plan.then.resumed(*later))) if later else plan
 
     @property
     def theorem(self) -> str:
@@ -188,7 +179,7 @@ class CenteredPlan(TwoStagePlan):
         }
         return {**self.then.problem.describe(), **self.then.describe(), "recentred": recentred}
 
-    def at(self, privacy: PrivacyParams) -> LinearModelPlan:
+    def at(self, privacy: PrivacyParams) -> algorithms.LinearModelPlan:
         return plan(self.problem, privacy, self.planner)[0]
 
     def informed(self, center: FloatArray, length: float, *, sums: bool = False) -> CenteredPlan:
@@ -200,9 +191,9 @@ class CenteredPlan(TwoStagePlan):
         problem = centered(self.problem, length) if moved else self.problem
         plans = self.planner(problem, self.then.privacy)
         then = next((plan for plan in plans if plan.only_sums), plans[0]) if sums else plans[0]
-        return continued(self, then=then, center=tuple(center.tolist()), length=length, moved=moved)
+        return algorithms.continued(self, then=then, center=tuple(center.tolist()), length=length, moved=moved)
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
         found = totals(X, y, lambda X, y: (self._units(X),))[0]  # line 1: records of the public domain
         noisy = self.first.release(found / UNITS / self.problem.n, CENTER, source, ledger)  # line 2: the center
@@ -245,14 +236,14 @@ class CenteredPlan(TwoStagePlan):
         return out.ravel()
 
 
-@recorded("recentring")
+@algorithms.recorded("recentring")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[CenteredPlan, ...]:
     """Return the plan, or nothing where the method does not apply: no numeric columns, no constant, too few records.
 
     The `planner` plans the ordinary methods.
     """
-    check_relation(privacy)
-    require_average(problem)
+    algorithms.check_relation(privacy)
+    algorithms.require_average(problem)
     widths = numeric_half_widths(problem.domain)
     p = len(widths)
     least, most = TUNING.length_shares

@@ -34,15 +34,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex import algorithms
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import (
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-    check_relation,
-    recorded,
-    require_average,
-)
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, PrivacyParams
@@ -64,7 +57,7 @@ class ProjectedPlan(TwoStagePlan):
 
     problem: LinearModelProblem
     privacy: PrivacyParams
-    then: LinearModelPlan
+    then: algorithms.LinearModelPlan
     columns: int
     planner: Planner
     algorithm: ClassVar[str] = "random_projection"
@@ -80,7 +73,7 @@ class ProjectedPlan(TwoStagePlan):
         return np.setdiff1d(np.arange(self.problem.domain.n_features), self.wide)
 
     @property
-    def predicted_error(self) -> PredictedError:
+    def predicted_error(self) -> algorithms.PredictedError:
         """The method's bound, which is for projected records only; expected: with what the projection loses."""
         given, typical = self.then.predicted_error, self.problem.typical
         if given.expected is None or typical is None:
@@ -117,7 +110,7 @@ class ProjectedPlan(TwoStagePlan):
     def at(self, privacy: PrivacyParams) -> ProjectedPlan:
         return plan(self.problem, privacy, self.planner)[0]
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         P = projection(len(self.wide), self.columns, source)  # line 1: independent of data and noise
         result = self.then.run(
             *mapped(X, y, partial(self._projected, P=P)), source
@@ -149,11 +142,11 @@ class ProjectedPlan(TwoStagePlan):
         return out
 
 
-@recorded("random_projection")
+@algorithms.recorded("random_projection")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[ProjectedPlan, ...]:
     """Return the plan with the number of columns of the smallest expected error."""
-    check_relation(privacy)
-    require_average(problem)
+    algorithms.check_relation(privacy)
+    algorithms.require_average(problem)
     p = len(problem.domain.columns_in("l2"))
     best: ProjectedPlan | None = None
     for columns in (p >> halvings for halvings in range(1, p.bit_length()) if p >> halvings >= FEWEST):

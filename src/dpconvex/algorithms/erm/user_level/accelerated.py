@@ -87,6 +87,13 @@ class AcceleratedPlan(LinearModelPlan):
     constants: str = "calibrated"
     noise_name: str = "gaussian"
     algorithm: ClassVar[str] = "accelerated_user"
+    assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        Assumption("a user's vector depends on this user's records alone", "mean gradient, then cut to length L"),
+        Assumption(
+            "phases, batches and cohorts do not depend on the data", "secret coins of their own, anew for cohorts"
+        ),
+        Assumption("steps, radii and thresholds are public", "the plan fixes them; a failed test ends the run"),
+    )
 
     @property
     def ball(self) -> L2Ball:
@@ -119,16 +126,6 @@ class AcceleratedPlan(LinearModelPlan):
     def theorem(self) -> str:
         names = ", ".join(sorted({phase.guard.name for phase in self.phases}))
         return f"User-level means of gradients (Lowy, Liu and Asi 2024, Algorithms 2 and 3, repaired); guard: {names}."
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return (
-            Assumption("a user's vector depends on this user's records alone", "mean gradient, then cut to length L"),
-            Assumption(
-                "phases, batches and cohorts do not depend on the data", "secret coins of their own, anew for cohorts"
-            ),
-            Assumption("steps, radii and thresholds are public", "the plan fixes them; a failed test ends the run"),
-        )
 
     @property
     def coefficient_deviation(self) -> FloatArray:

@@ -39,16 +39,8 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex import _validate
+from dpconvex import _validate, algorithms
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import (
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-    check_relation,
-    recorded,
-    require_average,
-)
 from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Phase, Schedule, calibrated, paper
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
@@ -68,7 +60,7 @@ AGGREGATES = ("auto", "robust", "plain")
 
 @final
 @dataclass(frozen=True, eq=False)
-class PhasedPlan(LinearModelPlan):
+class PhasedPlan(algorithms.LinearModelPlan):
     """Constants of one run."""
 
     problem: LinearModelProblem  #: What is minimized, over the ball of its radius; n counts users
@@ -78,6 +70,14 @@ class PhasedPlan(LinearModelPlan):
     noise_name: str = "gaussian"
     l2: float = 0.0
     algorithm: ClassVar[str] = "phased_sgd"
+    assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        Assumption("users are assigned to phases and groups without looking at data", "uniform coins by position"),
+        Assumption(
+            "a group's result depends on its own users, released values and coins of its own",
+            "records are read, drawn and walked over group by group",
+        ),
+        Assumption("records of one person have one label", "declared: two labels are two users"),
+    )
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -85,9 +85,9 @@ class PhasedPlan(LinearModelPlan):
         return self.schedule.phases
 
     @property
-    def predicted_error(self) -> PredictedError:
+    def predicted_error(self) -> algorithms.PredictedError:
         trivial = min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
-        return PredictedError(self.schedule.bound, trivial, self.schedule.source)
+        return algorithms.PredictedError(self.schedule.bound, trivial, self.schedule.source)
 
     @property
     def gradient_evaluations(self) -> int:
@@ -106,17 +106,6 @@ class PhasedPlan(LinearModelPlan):
         if self.constants == "paper":
             return text + ", Theorem 2.1 with the exact sensitivity of Lemma B.2 and an even number of groups."
         return text + ": h-index test with deterministic weights, or sample and aggregate; phases read disjoint users."
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return (
-            Assumption("users are assigned to phases and groups without looking at data", "uniform coins by position"),
-            Assumption(
-                "a group's result depends on its own users, released values and coins of its own",
-                "records are read, drawn and walked over group by group",
-            ),
-            Assumption("records of one person have one label", "declared: two labels are two users"),
-        )
 
     @property
     def coefficient_deviation(self) -> FloatArray:
@@ -142,7 +131,7 @@ class PhasedPlan(LinearModelPlan):
     def exact_bits(self, source: BitSource) -> bool:
         return source.exact  # all noise is discrete Gaussian or Laplace
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         """Walk over parts of the users from the last released point, and release the mean of where they end."""
         assert groups is not None  # `run` checked; tells the type checker
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
@@ -210,7 +199,7 @@ class Pooled:
         self, pieces: list[tuple[int, Positions]], start: FloatArray, step: float, moved: FloatArray, total: FloatArray
     ) -> None:
         """Walk on, over a piece of the records of each of some parts: they are read together, which is faster."""
-        from dpconvex.algorithms.erm.user_level import _loops
+        from dpconvex.solvers import _loops
 
         if not pieces:
             return
@@ -242,7 +231,7 @@ def drawn_records(groups: UserGroups, users: AnyArray, cap: int, coins: np.rando
     return places if groups.order is None else groups.order[places]
 
 
-@recorded("phased_sgd")
+@algorithms.recorded("phased_sgd")
 def plan_phased(
     problem: LinearModelProblem,
     privacy: PrivacyParams,
@@ -267,8 +256,8 @@ def plan_phased(
     groups, phases
         Fix C or the number of phases.
     """
-    check_relation(privacy, users=True)
-    require_average(problem)
+    algorithms.check_relation(privacy, users=True)
+    algorithms.require_average(problem)
     _require_users(problem, privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     _validate.choice("aggregate", aggregate, AGGREGATES)

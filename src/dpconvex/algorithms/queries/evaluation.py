@@ -1,0 +1,257 @@
+r"""Private evaluation of a fixed model: one table of noisy counts, or of noisy means, from which all metrics follow.
+
+Guarantee
+    Pure epsilon-DP for neighbors that replace one test record, or all records of one user, whose number n is public.
+Lemma
+    Counts: a record is in exactly one cell (bin of its score, label, group) of each of t tables, so replacing it moves
+    the counts by at most 2 t in l1 (docs, Private evaluation, Lemma 1). A user's records share a weight of 1.
+    Numbers: a record adds four numbers in [0, 1] to its group; replacing it moves them by at most 1 in the maximum
+    norm of one group, and where the group is private too, counted, by at most 1 in each of two groups (Lemma 2).
+Users
+    Weights are integers, ``floor(2^32 / m)`` for each of m records, in units of 2^-32: sums are exact, whatever their
+    order, and the one rounding to a float is part of the sensitivity. Scores must be functions of their own rows to
+    the last bit, or else how many rows one user has would move the scores of others across a threshold.
+Assumptions
+    The model is fixed before: released, or independent of the test records. "Exactly one cell" is made true, never
+    checked: positions are clipped into the table, numbers into [0, 1], NaN counts as 0.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms import Plan, PredictedError, check_relation, recorded
+from dpconvex.errors import InvalidDataError
+from dpconvex.geometry import GroupedNorm
+from dpconvex.mechanisms import LaplaceMechanism, Mechanism, NormNoiseMechanism, Planned
+from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity, Unit
+from dpconvex.problems import UserGroups
+from dpconvex.randomness import BitSource
+
+ONE = 2**32
+"""The weight of a unit, in integers: what a user's records share."""
+LARGEST = 2**31 - 1
+"""Units at most, so that sums stay below 2^63."""
+RANGE = 4.0
+"""Thresholds are equal steps of the log-odds between minus and plus this."""
+NUMBERS = 4
+"""Means of a regression: squared residual, absolute residual, target, squared target."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EvaluationResult:
+    """What a run hands out."""
+
+    cells: FloatArray  #: The noisy sums, one after the other, as the plan's `shapes` have them
+    certificate: PrivacyCertificate
+    plan: EvaluationPlan
+
+
+@dataclass(frozen=True)
+class EvaluationPlan(Plan):
+    """Public constants of one noisy table about `n` test units in `groups` groups."""
+
+    n: int
+    privacy: PrivacyParams
+    groups: int = 1
+    algorithm: ClassVar[str] = "private_evaluation"
+    constants: ClassVar[str] = "calibrated"
+    theorem: ClassVar[str] = (
+        "One table of sums over test records with noise of its sensitivity; all metrics and intervals are functions of it."
+    )
+    assumptions: ClassVar[tuple[Assumption, ...]] = (
+        Assumption(
+            "the model was fixed before: released privately, or made without these test records",
+            "declared; a private model fitted on the same records adds its own price, one fitted on them without "
+            "privacy voids the promise",
+        ),
+    )
+    label: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the tables."""
+
+    @property
+    @abstractmethod
+    def mechanism(self) -> Mechanism[FloatArray]:
+        """The noise on all tables together."""
+
+    @property
+    @abstractmethod
+    def deviation(self) -> float:
+        """Standard deviation of the noise in the accuracy, or in a mean on the scale from 0 to 1."""
+
+    @abstractmethod
+    def draw(self, size: int, generator: np.random.Generator) -> FloatArray:
+        """Return `size` noises of the law, (size, cells): for intervals, not for a run."""
+
+    @property
+    def size(self) -> int:
+        """Number of cells of all tables."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    def _widened(self, sensitivity: float) -> float:
+        """Return a sensitivity with the rounding of the sums: each is one float, at most n large."""
+        return _rounding.sum_up((sensitivity, 2.0 * self.size * self.n * 2.0**-53))
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        source = "standard deviation of the noise in the accuracy, or in a mean"
+        return PredictedError(self.deviation, 0.5, source, expected=self.deviation, proved=False)
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {self.label: self.mechanism}
+
+    @property
+    def public(self) -> Mapping[str, Any]:
+        return {"n": self.n, "groups": self.groups, "tables": [list(shape) for shape in self.shapes]}
+
+    @final
+    def run(
+        self, where: AnyArray, values: FloatArray | None, users: UserGroups | None, source: BitSource
+    ) -> EvaluationResult:
+        """Release the tables of records given by positions (n_records, k), and `values` where the plan sums numbers.
+
+        `users` says whose record it is, for plans that protect users and no others. `InvalidDataError` if sizes do
+        not fit (public facts).
+        """
+        units = len(where) if users is None else users.n_users
+        if units != self.n or (users is not None) != (self.privacy.unit == Unit.USER):
+            raise InvalidDataError(f"{units} units are given, and the plan is for n={self.n} {self.privacy.unit}s")
+        if users is not None and users.n_records != len(where):
+            raise InvalidDataError(f"groups has {users.n_records} records, and the test data {len(where)}")
+        ledger = Ledger(self.privacy, self.releases)
+        weights = np.full(len(where), ONE) if users is None else users.spread(ONE // users.sizes)
+        with np.errstate(all="ignore"):
+            sums = self._sums(np.asarray(where), values, weights) / ONE
+            noisy = self.mechanism.release(sums, self.label, source, ledger)
+        return EvaluationResult(noisy, self.certificate(source), self)
+
+    @abstractmethod
+    def _sums(self, where: AnyArray, values: FloatArray | None, weights: AnyArray) -> AnyArray:
+        """Return the exact sums, int64 (cells,), in units of `ONE`."""
+
+
+@final
+@dataclass(frozen=True)
+class CountsPlan(EvaluationPlan):
+    """Counts of records by bin of the score, label and group; more than two classes: a confusion table too.
+
+    `shapes` are (groups, bins, 2), after (groups, classes, classes) for more than two classes: then a bin is one of the
+    top score, and the last axis says whether its class was wrong or right.
+    """
+
+    classes: int = 2
+    noise_name: ClassVar[str] = "laplace"
+    label: ClassVar[str] = "scores of test records on public thresholds, by label"
+
+    @property
+    def bins(self) -> int:
+        """Bins of the score, an even number, from public facts: finer ones hold more noise than they say."""
+        share = self.n * self.privacy.epsilon / (self.groups * len(self.shapes_of(2)))
+        return 8 if share < 2000 else 12 if share <= 1e5 else 24
+
+    def shapes_of(self, bins: int) -> tuple[tuple[int, ...], ...]:
+        """Return the shapes with so many bins."""
+        table = (self.groups, bins, 2)
+        return (table,) if self.classes == 2 else ((self.groups, self.classes, self.classes), table)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return self.shapes_of(self.bins)
+
+    @cached_property
+    def mechanism(self) -> LaplaceMechanism:
+        # Lemma 1: one cell of each table loses a unit and another gains one
+        lemma = "a replaced unit moves one unit of count between two cells of each table (docs, Private evaluation)"
+        value = self._widened(2.0 * len(self.shapes))
+        moved = Sensitivity(value, "l1", lemma, unit=self.privacy.unit)
+        return LaplaceMechanism.calibrate(moved, self.privacy.epsilon, self.size)
+
+    @property
+    def deviation(self) -> float:
+        return self.mechanism.scale * math.sqrt(math.prod(self.shapes[0]) / 2) / self.n
+
+    def draw(self, size: int, generator: np.random.Generator) -> FloatArray:
+        return generator.laplace(scale=self.mechanism.scale, size=(size, self.size))
+
+    def _sums(self, where: AnyArray, values: FloatArray | None, weights: AnyArray) -> AnyArray:
+        total, start = np.zeros(self.size, dtype=np.int64), 0
+        for k, shape in enumerate(self.shapes):
+            cells = math.prod(shape)
+            np.add.at(total, start + np.clip(where[:, k], 0, cells - 1), weights)  # exactly one cell of each table
+            start += cells
+        return total
+
+
+@final
+@dataclass(frozen=True)
+class NumbersPlan(EvaluationPlan):
+    """Sums of four numbers in [0, 1], by group; with more than one group, whose sizes are private, counts before them."""
+
+    noise_name: ClassVar[str] = "grouped"
+    label: ClassVar[str] = "sums of residuals and targets of test records"
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((self.groups, NUMBERS + (self.groups > 1)),)
+
+    @cached_property
+    def mechanism(self) -> NormNoiseMechanism:
+        groups, width = self.shapes[0]
+        ones = np.ones(groups * width)
+        norm = GroupedNorm(ones.astype(np.int64), ones, np.repeat(np.arange(groups), width), np.ones(groups))
+        # Lemma 2: the maximum over the numbers of a group, summed over the two groups that a unit leaves and enters
+        lemma = "a replaced unit moves four numbers in [0, 1] by at most 1 in each of its groups (docs, Private evaluation)"
+        value = self._widened(1.0 if groups == 1 else 2.0)
+        return NormNoiseMechanism(
+            norm, Sensitivity(value, norm.name, lemma, unit=self.privacy.unit), self.privacy.epsilon
+        )
+
+    @property
+    def deviation(self) -> float:
+        return self.mechanism.scale * math.sqrt(float(self.mechanism.norm.coordinate_variances[0])) / self.n
+
+    def draw(self, size: int, generator: np.random.Generator) -> FloatArray:
+        return self.mechanism.simulate(size, generator)
+
+    def _sums(self, where: AnyArray, values: FloatArray | None, weights: AnyArray) -> AnyArray:
+        assert values is not None  # the plan sums them
+        groups, width = self.shapes[0]
+        inside = np.clip(np.nan_to_num(values, nan=0.0), 0.0, 1.0)
+        parts = np.floor(inside * weights[:, None]).astype(np.int64)
+        if groups > 1:
+            parts = np.column_stack([weights, parts])
+        total = np.zeros((groups, width), dtype=np.int64)
+        np.add.at(total, np.clip(where[:, 0], 0, groups - 1), parts)
+        return total.ravel()
+
+
+@recorded("private_evaluation")
+def plan(n: int, privacy: PrivacyParams, *, classes: int = 2, groups: int = 1) -> EvaluationPlan:
+    """Return the plan for `n` test units in so many groups; `classes` is 0 for numbers.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number is out of range, or the promise is for neighbors that add a record.
+    """
+    check_relation(privacy, users=True)
+    for name, value, least, most in (("n", n, 1, LARGEST), ("groups", groups, 1, 1000), ("classes", classes, 0, 1000)):
+        _validate.real(name, _validate.integer(name, value, at_least=least), at_most=most)
+    if classes:
+        return CountsPlan(n, privacy, groups, max(classes, 2))
+    return NumbersPlan(n, privacy, groups)

@@ -1,0 +1,123 @@
+"""``dpconvex evaluate``: a released model and a private test table in; metrics with intervals and their certificate out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpconvex.cli import _options, _output
+from dpconvex.cli.budget import pay
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+
+if TYPE_CHECKING:
+    from dpconvex.estimators.evaluation import PrivateMetrics
+
+
+@_output.one_line_errors
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file with the PRIVATE test records.")],
+    epsilon: _options.Epsilon,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column whose groups are reported too, at no further price; repeat it. A categorical column of the "
+            "schema, or COLUMN=LEVEL,LEVEL with its public levels."
+        ),
+    ] = None,
+    user_column: _options.UserColumn = None,
+    out: Annotated[Path, typer.Option(help="Folder for metrics.json and certificate.json.")] = Path("evaluation"),
+    seed: _options.Seed = None,
+    budget: _options.Budget = None,
+    force: _options.ForceOwn = False,
+    as_json: _options.Json = False,
+) -> None:
+    """Measure a model on private records: accuracy, AUC, log-loss and calibration with intervals, for one epsilon.
+
+    The test records must not be those of the fit, or else both prices add up: see --holdout of `fit`.
+    """
+    from dpconvex.data import CategoricalColumn, read_table
+    from dpconvex.estimators.evaluation import levels_of, private_metrics
+    from dpconvex.estimators.persistence import load_model
+    from dpconvex.privacy import PrivacyParams, Unit
+
+    estimator = load_model(model / _output.MODEL if model.is_dir() else model)
+    if estimator.schema is None or estimator.schema.target is None:
+        raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use private_metrics in Python")
+    schema = estimator.schema
+    if user_column is not None:
+        schema = estimator.schema = replace(schema, user=user_column)
+    named = [name for name in by or [] if "=" not in name]
+    given = {name.partition("=")[0]: tuple(name.partition("=")[2].split(",")) for name in by or [] if "=" in name}
+    levels = {**levels_of(schema, named), **levels_of(schema, given)}
+    known = schema.column_names()
+    extra = tuple(CategoricalColumn(name, texts) for name, texts in given.items() if name not in known)
+    read = replace(schema, columns=(*schema.columns, *extra))
+    promise = PrivacyParams(epsilon, unit=Unit.RECORD if schema.user is None else Unit.USER)
+    with _output.model_folder(out, force=force) as folder:
+        paid = pay(budget, promise, "evaluate", table, read, seed=seed)
+        with _output.working("Evaluating"):
+            records = read_table(table, read)
+            found = private_metrics(estimator, records, epsilon=epsilon, by=levels or None, random_state=seed)
+        write_metrics(found, folder, _output.CERTIFICATE)
+    if as_json:
+        files = [str(out / name) for name in (_output.METRICS, _output.CERTIFICATE)]
+        _output.print_json({"files": files, **found.to_dict(), "certificate": found.certificate_.to_dict()})
+        return
+    print_metrics(found, "private test records")
+    if paid is not None:
+        _output.print_text(f"\nPaid from {paid.text()}")
+    _output.print_text()
+    _output.print_text(found.certificate_.explain())
+    _output.print_text(f"\nWrote {_output.METRICS} and {_output.CERTIFICATE} to {out}")
+
+
+def write_metrics(found: PrivateMetrics, folder: Path, certificate: str) -> None:
+    """Write metrics.json, and the evaluation's certificate under the given name."""
+    import json
+
+    text = json.dumps(_output.finite(found.to_dict()), indent=2, allow_nan=False)
+    (folder / _output.METRICS).write_text(text, encoding="utf-8")
+    (folder / certificate).write_text(found.certificate_.to_json(), encoding="utf-8")
+
+
+def print_metrics(found: PrivateMetrics, where: str) -> None:
+    """Print all metrics with their intervals, then those of the groups."""
+
+    def row(group: str, name: str, each: Any) -> tuple[str, ...]:
+        if not each.known:
+            return (*((group,) if found.groups else ()), name, "not known", "", "")
+        numbers = [f"{value:.4f}" for value in (each.value, each.lower, each.upper)]
+        return (*((group,) if found.groups else ()), name, *numbers)
+
+    rows = [row("all", name, each) for name, each in found.items()]
+    rows += [row(label, name, each) for label, part in found.groups.items() for name, each in part.items()]
+    unit, privacy = found.plan_.privacy.unit, found.plan_.privacy
+    title = f"Metrics on {found.plan_.n:,} {unit}s ({where}), {_output.budget_words(privacy)}"
+    headers = (*(("group",) if found.groups else ()), "metric", "value", "from", "to")
+    _output.print_table(title, headers, rows, right=range(len(headers) - 3, len(headers)))
+    _output.print_text("95 % intervals for the population of the test records, the privacy noise included.")
+    if found.promise_:
+        _output.print_text(f"\n{found.promise_}")
+
+
+def hold_out(estimator: Any, records: Any, share: float | None, epsilon: float | None) -> PrivateMetrics | None:
+    """Fit `estimator` on all records, or on those that are not held out, which are then evaluated on."""
+    from dpconvex.estimators.evaluation import fit_and_evaluate
+
+    if epsilon is None or share is None:
+        estimator.fit(records)
+        return None
+    return fit_and_evaluate(estimator, records, epsilon=epsilon, holdout=share)
+
+
+def check_hold_out(share: float | None, epsilon: float | None, streamed: bool) -> None:
+    """Raise `InvalidParameterError` unless both options of a hold-out are given, or none."""
+    if (share is None) != (epsilon is None):
+        remedy = "Give both, as in --holdout 0.2 --evaluate 1"
+        raise InvalidParameterError("holdout", share, "goes with --evaluate EPSILON", remedy)
+    if share is not None and streamed:
+        raise InvalidParameterError("holdout", share, "needs a table in memory: a single file", "Leave out --engine")

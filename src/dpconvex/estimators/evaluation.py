@@ -1,0 +1,402 @@
+"""Private evaluation of fitted models: metrics with intervals on test records, and a hold-out that costs nothing more.
+
+Guarantee
+    Pure epsilon-DP in the test records (`dpconvex.algorithms.queries.evaluation`). Scores of records are functions of
+    their own rows to the last bit: sums in one fixed order, no matrix products.
+Hold-out
+    Theorem 5 of the docs, Private evaluation: units are put in an order that is uniformly random, secret and used once;
+    the first are the test part. A unit is then in one part only, so model and evaluation together cost the larger of the
+    two prices. With coins that are public or depend on records this is false for tables whose order does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import narwhals as nw
+import numpy as np
+import scipy.sparse
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms import begin
+from dpconvex.algorithms.queries import metrics
+from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
+from dpconvex.algorithms.queries.metrics import Estimate, Found
+from dpconvex.data.frames import codes, open_table, typed
+from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators import _targets
+from dpconvex.estimators._digest import model_digest
+from dpconvex.estimators._features import user_labels
+from dpconvex.estimators.base import FittedModel, PrivateLinearModel
+from dpconvex.estimators.classifiers import LogisticModel, PrivateLinearClassifier
+from dpconvex.estimators.sparse import PrivateSparseClassifier
+from dpconvex.losses import LogisticLoss
+from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Unit, charge
+from dpconvex.problems import UserGroups
+from dpconvex.randomness import BitSource, source_from
+
+BLOCK = 2**16
+"""Rows that are expanded and scored at a time."""
+UNLISTED = "(not listed)"
+HELD_OUT = (
+    "Model and evaluation were made from disjoint parts of one table, whose places a secret random order decided that "
+    "was used once and is stored nowhere. So releasing both is ({epsilon:g}, {delta:g})-differentially private, the larger "
+    "of the two prices, for neighbors that replace one {unit}: neither certificate alone is the price of both. A further "
+    "evaluation of these records costs its own epsilon in full."
+)
+SEEDED = " NOT PRIVATE: with a seed the order is no secret."
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PrivateMetrics(Mapping[str, Estimate]):
+    """Metrics by name, each an `Estimate` (value, lower, upper) with a 95 % interval; made by `private_metrics`."""
+
+    found: Found
+    labels: tuple[str, ...]  #: Of the groups
+    certificate_: PrivacyCertificate  #: What the evaluation costs
+    plan_: EvaluationPlan  #: Its public constants
+    cells_: FloatArray  #: What was released: all else follows from it
+    promise_: str = ""  #: What model and evaluation promise together, after a hold-out
+
+    def __getitem__(self, name: str) -> Estimate:
+        return self.found.whole[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.found.whole)
+
+    def __len__(self) -> int:
+        return len(self.found.whole)
+
+    @property
+    def groups(self) -> Mapping[str, Mapping[str, Estimate]]:
+        """The metrics of each group."""
+        return dict(zip(self.labels, self.found.groups, strict=True))
+
+    @property
+    def differences(self) -> Mapping[str, Mapping[str, Estimate]]:
+        """Each group's metrics less those of the first, with intervals of the difference."""
+        return dict(zip(self.labels[1:], self.found.differences[1:], strict=True))
+
+    @property
+    def calibration(self) -> FloatArray:
+        """(bins, 5): mean probability, share that was right, its interval, number of units; bins that are known."""
+        return self.found.calibration
+
+    @property
+    def roc(self) -> FloatArray:
+        """(points, 2): false and true positive rates; empty where they are not known."""
+        return self.found.roc
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields; what is not known is None."""
+
+        def fields(found: Mapping[str, Estimate]) -> dict[str, Any]:
+            return {name: [each.value, each.lower, each.upper] if each.known else None for name, each in found.items()}
+
+        return {
+            "metrics": fields(self),
+            "groups": {label: fields(each) for label, each in self.groups.items()},
+            "differences": {label: fields(each) for label, each in self.differences.items()},
+            "calibration": self.calibration.tolist(),
+            "roc": self.roc.tolist(),
+            "cells": self.cells_.tolist(),
+            "promise": self.promise_,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {each}" for name, each in self.items()]
+        lines += [f"{name} ({label}): {each}" for label, found in self.groups.items() for name, each in found.items()]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def private_metrics(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: float,
+    by: Any = None,
+    groups: Any = None,
+    random_state: int | BitSource | None = None,
+) -> PrivateMetrics:
+    """Evaluate a fitted model on private test records: every metric with an interval, for one epsilon.
+
+    Guarantee: everything returned is together pure epsilon-DP for neighbors that replace one test record, or one user
+    of `groups`, whose number is public. The training records are not part of it: if the model was fitted on the same
+    records, its own price is added.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        A linear, additive or sparse model of this library; it must have been fixed before.
+    X : array of shape (n, n_features) or data frame
+        Test features, as in `fit`.
+    y : array of shape (n,), optional
+        Labels or targets. With a schema, None takes its target column. No label raises: one that is missing or not
+        listed counts as the first class, and a missing number as the middle of the range.
+    epsilon : float
+        Price of the evaluation, positive. About ``100 / n`` leaves an error of 0.006 in the accuracy.
+    by : str, list of str or mapping, optional
+        Columns of a data frame `X` whose groups are reported too, at no further price: categorical columns of the
+        schema, or ``{column: public levels}``. Levels of several columns are combined. What is missing or not listed is
+        in the group ``"(not listed)"``.
+    groups : array of shape (n,), optional
+        Whose record it is. Default: the schema's user column, if it names one.
+    random_state : None, int or BitSource
+        A seed is for tests: the result is *not private*.
+
+    Returns
+    -------
+    PrivateMetrics
+        A mapping from names such as ``"accuracy"``, ``"auc"``, ``"log_loss"``, ``"brier"`` (or ``"r2"``, ``"rmse"``,
+        ``"mae"``) to `Estimate`.
+
+    Raises
+    ------
+    InvalidParameterError, InvalidDataError
+        From public facts only: shapes, types and parameters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import PrivateLogisticRegression, private_metrics
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (6000, 2))
+    >>> y = X[:, 0] > 0
+    >>> model = PrivateLogisticRegression(epsilon=1.0, feature_bounds=(-1, 1)).fit(X[:3000], y[:3000])
+    >>> found = private_metrics(model, X[3000:], y[3000:], epsilon=0.5)
+    >>> found["accuracy"].lower > 0.8
+    True
+    >>> found.certificate_.spent_epsilon <= 0.5
+    True
+    """
+    return _evaluate(model, X, y, epsilon, by, groups, source_from(random_state), paid=False)
+
+
+def _evaluate(
+    model: Any, X: Any, y: Any, epsilon: float, by: Any, labels: Any, source: BitSource, *, paid: bool
+) -> PrivateMetrics:
+    if not isinstance(model, FittedModel):
+        what = "must be a fitted model of this library"
+        raise InvalidParameterError("model", type(model).__name__, what, "Evaluate another model on public records")
+    check_is_fitted(model, "encoded_coef_")
+    names, group = _groups(model, X, by)
+    scores, classes = _scores(model, X), _classes(model)
+    truth = _truth(model, X, y)
+    if len(truth) != len(scores) or (group is not None and len(group) != len(scores)):
+        raise InvalidDataError(f"X has {len(scores)} records and y {len(truth)}: they must agree")
+    users = _users(model, X, labels)
+    if users is not None and users.n_records != len(scores):
+        raise InvalidDataError(f"X has {len(scores)} records and groups has {users.n_records}: they must agree")
+    n = len(scores) if users is None else users.n_users
+    privacy = PrivacyParams(epsilon, unit=Unit.RECORD if users is None else Unit.USER)
+    plan = plan_evaluation(n, privacy, classes=classes, groups=max(len(names), 1))
+    if not paid:
+        begin(plan, "evaluation", int(model.n_features_in_), n, source)
+    within = np.zeros(len(scores), dtype=np.int64) if group is None else group
+    if classes == 0:
+        target = model._range()
+        parts = [(values - target.lower) / target.width for values in (_predicted(model, scores), truth)]
+        error = np.abs(np.clip(parts[0], 0, 1) - np.clip(parts[1], 0, 1))
+        values = np.column_stack([error**2, error, parts[1], np.clip(parts[1], 0, 1) ** 2])
+        result = plan.run(within[:, None], values, users, source)
+        found = metrics.of_numbers(result, target.lower, target.upper)
+    elif classes == 2:
+        z, (cuts, link) = scores[:, 0], _cuts(model, plan.shapes[-1][1])
+        bins = np.searchsorted(cuts, z, side="left")  # (t, t']: a score of 0 is below, as `predict` counts it
+        result = plan.run(((within * (len(cuts) + 1) + bins) * 2 + truth)[:, None], None, users, source)
+        found = metrics.of_scores(result, link)
+    else:
+        from dpconvex.problems.data import _loops
+
+        top, odds = np.empty(len(scores), dtype=np.int64), np.empty(len(scores))
+        _loops.top_scores(scores, top, odds)
+        bins = np.searchsorted(metrics.thresholds(plan.shapes[-1][1]), odds, side="left")
+        confusion = (within * classes + truth) * classes + top
+        table = (within * plan.shapes[-1][1] + bins) * 2 + (top == truth)
+        result = plan.run(np.column_stack([confusion, table]), None, users, source)
+        found = metrics.of_classes(result)
+    certificate = replace(result.certificate, model=model_digest(model))
+    return PrivateMetrics(found, names, certificate, plan, result.cells)
+
+
+def fit_and_evaluate(
+    model: PrivateLinearModel,
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: float,
+    holdout: float = 0.2,
+    by: Any = None,
+    groups: Any = None,
+) -> PrivateMetrics:
+    """Fit a model on a random part of private records, and evaluate it on the rest, at the larger of the two prices.
+
+    Guarantee: model and metrics together are (max of the epsilons, delta of the fit)-differentially private for
+    neighbors that replace one record, or one user. Which records were held out is secret and stored nowhere; there is
+    no way to hold out by label, by date, by the content of a record or by a seed, for all these break the promise.
+
+    Parameters
+    ----------
+    model : PrivateLinearModel
+        Unfitted; it is fitted here. A seed in its ``random_state`` makes the whole *not private*.
+    X, y, by, groups
+        As in `private_metrics`, all records.
+    epsilon : float
+        Price of the evaluation, positive; up to that of the fit it is free.
+    holdout : float, default=0.2
+        Share of the units that are held out, in (0, 1).
+
+    Returns
+    -------
+    PrivateMetrics
+        Its ``promise_`` says what both cost together.
+    """
+    _validate.real("holdout", holdout, above=0.0, below=1.0)
+    if not isinstance(model, PrivateLinearModel):
+        raise InvalidParameterError("model", type(model).__name__, "must be a linear or additive model of this library")
+    source = source_from(model.random_state)
+    users, count = _users(model, X, groups), _length(X)
+    units = count if users is None else users.n_users
+    held = round(holdout * units)
+    if not 0 < held < units:
+        what = f"leaves {held} of {units} units to evaluate on: both parts need at least one"
+        raise InvalidParameterError("holdout", holdout, what, "Use another share, or more records")
+    unit = Unit.RECORD if users is None else Unit.USER
+    columns = None if model.schema is not None else int(np.shape(X)[1])
+    plan = model.plan(units - held, columns, unit=str(unit))[0]
+    evaluation = PrivacyParams(epsilon, unit=unit)
+    promise = PrivacyParams(max(plan.privacy.epsilon, epsilon), plan.privacy.delta, unit=unit)
+    plan_evaluation(held, evaluation)  # refuses what cannot be run
+    charge(promise, "fit and evaluation", columns or len(model.schema.columns), units, private=source.private)  # pyright: ignore[reportOptionalMemberAccess]
+    # Theorem 5: a uniform order of the units, from the operating system, used once; only its ends matter
+    order = source.generator().permutation(units)
+    place = np.empty(units, dtype=np.int64)
+    place[order] = np.arange(units)
+    if users is None:
+        parts, labels = (order[held:], order[:held]), (None, None)
+    else:
+        of_record = users.spread(place.astype(np.float64)).astype(np.int64)
+        parts = (np.flatnonzero(of_record >= held), np.flatnonzero(of_record < held))
+        labels = (of_record[parts[0]], of_record[parts[1]])
+    model._ready = plan  # the charge is paid
+    try:
+        model.fit(_rows(X, parts[0]), None if y is None else _rows(y, parts[0]), groups=labels[0])
+    finally:
+        del model._ready
+    tested = _rows(X, parts[1]), None if y is None else _rows(y, parts[1])
+    found = _evaluate(model, *tested, epsilon, by, labels[1], source, paid=True)
+    text = HELD_OUT.format(epsilon=promise.epsilon, delta=promise.delta, unit=unit)
+    return replace(found, promise_=text + ("" if source.private else SEEDED))
+
+
+def _rows(values: Any, index: AnyArray) -> Any:
+    """Return some rows of a table, an array, a sparse matrix or a list, in that order."""
+    found: Any = nw.from_native(typed(values), eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(found, nw.DataFrame | nw.Series):
+        return nw.to_native(found[index.tolist()])
+    return values[index] if scipy.sparse.issparse(values) else np.asarray(values)[index]
+
+
+def _length(X: Any) -> int:
+    found: Any = nw.from_native(typed(X), eager_only=True, pass_through=True)
+    return len(found) if isinstance(found, nw.DataFrame) else int(np.shape(X)[0])
+
+
+def _users(model: Any, X: Any, labels: Any) -> UserGroups | None:
+    if labels is None and model.schema is not None and model.schema.user is not None:
+        labels = model.schema.user_labels(X)
+    return None if labels is None else UserGroups.of(user_labels(labels))
+
+
+def _classes(model: Any) -> int:
+    if isinstance(model, PrivateLinearClassifier | PrivateSparseClassifier):
+        return max(len(model.classes_), 2)
+    return 0
+
+
+def _scores(model: Any, X: Any) -> FloatArray:
+    """Return the linear predictions (n, outputs), each a function of its row alone, to the last bit."""
+    from dpconvex.problems.data import _loops
+
+    features, encoded = model._encoded(X, reset=False)
+    expanded, weights = model._fitted_map(), np.ascontiguousarray(model.encoded_coef_)
+    out = np.empty((encoded.shape[0], len(weights)))
+    for first in range(0, len(out), BLOCK):
+        rows: Any = encoded[first : first + BLOCK]
+        rows = expanded.expand(rows.toarray() if scipy.sparse.issparse(rows) else rows)
+        inside = np.require(expanded.domain.clip(rows), np.float64, ["C"])
+        _loops.predictions(inside, weights, out[first : first + BLOCK])
+    return out + model.encoded_intercept_
+
+
+def _predicted(model: Any, scores: FloatArray) -> FloatArray:
+    target = model._range()
+    return np.clip(scores[:, 0], target.lower, target.upper)
+
+
+def _truth(model: Any, X: Any, y: Any) -> AnyArray:
+    """Return positions of classes, or numbers in the target's unit; what is not listed is the first class."""
+    if not _classes(model):
+        target = model._range()
+        return target.middle + target.width * target.scale(model._numbers(X, y))
+    if model.schema is not None and y is None:
+        return model.schema.encode_target(X)
+    return _targets.declared_index(model._required(y), np.asarray(model.classes_))
+
+
+def _cuts(model: Any, bins: int) -> tuple[FloatArray, Any]:
+    """Return the thresholds on the scores, and the link that makes log-odds of the bins' middles (None: there is none).
+
+    Bins are of the log-odds; the thresholds go back through the link, for which no record is touched. A link that is
+    flat around 0 (a slope cap below 1/2) is applied to the middles instead.
+    """
+    cuts = metrics.thresholds(bins)
+    if not isinstance(model, LogisticModel | PrivateSparseClassifier):
+        return cuts, None
+    cap = model.slope_cap_ if isinstance(model, LogisticModel) and model.probabilities == "calibrated" else 1.0
+    if cap < 0.5:
+        return cuts, LogisticLoss(cap).log_odds
+    if cap < 1:
+        outside = np.log(np.expm1(np.maximum(np.abs(cuts) - math.log(cap), 1e-300)))  # log(1 + e^z) = t - log A
+        cuts = np.where(np.abs(cuts) <= math.log(cap / (1 - cap)), cuts, np.copysign(outside, cuts))
+    return cuts, lambda c: c
+
+
+def _groups(model: Any, X: Any, by: Any) -> tuple[tuple[str, ...], AnyArray | None]:
+    """Return the names of the groups, the unlisted last, and the group of every record; nothing without `by`."""
+    if by is None:
+        return (), None
+    columns = levels_of(model.schema, by)
+    if not isinstance(nw.from_native(typed(X), eager_only=True, pass_through=True), nw.DataFrame):
+        what = "names columns, and X is no data frame"
+        raise InvalidParameterError("by", by, what, "Give X as a data frame that has the column")
+    frame = open_table(X)
+    names, position, unlisted = ("",), np.zeros(len(frame), dtype=np.int64), np.zeros(len(frame), dtype=np.bool_)
+    for column, levels in columns.items():
+        _validate.choice("by", column, tuple(frame.columns))
+        found = codes(frame.get_column(column), levels)
+        unlisted |= found < 0
+        position = position * len(levels) + np.maximum(found, 0)
+        names = tuple(f"{name}, {column}={level}" if name else f"{column}={level}" for name in names for level in levels)
+    return (*names, UNLISTED), np.where(unlisted, len(names), position)
+
+
+def levels_of(schema: Any, by: Any) -> Mapping[str, Sequence[str]]:
+    """Return the public levels of the columns to group by; raise unless they are declared."""
+    if isinstance(by, Mapping):
+        return {str(name): tuple(str(level) for level in levels) for name, levels in by.items()}
+    declared = {} if schema is None else {column.name: column for column in schema.columns if not column.numeric}
+    wanted = (by,) if isinstance(by, str) else tuple(by)
+    for name in wanted:
+        if name not in declared:
+            what = "must be a categorical column of the schema, or a mapping from columns to their public levels"
+            raise InvalidParameterError("by", name, what, "For example by={'region': ('north', 'south')}")
+    return {name: declared[name].categories for name in wanted}
