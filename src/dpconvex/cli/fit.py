@@ -16,7 +16,7 @@ from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
 from dpconvex.cli.evaluate import check_hold_out, hold_out, print_metrics, write_metrics
 from dpconvex.cli.plan import plan_rows, print_plans
-from dpconvex.cli.schema import found_ranges, print_labels
+from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
@@ -98,8 +98,6 @@ def fit(
             f"expected {_output.number(before)}, and was chosen by that."
         )
     print_labels(declared)
-    for name, found in found_ranges(estimator):
-        _output.print_text(f"Range of {name}, found privately: {found}.")
     _output.print_text()
     _output.print_text(estimator.certificate_.explain())
     _output.print_text()

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpconvex.cli._output import number, write_page
 from dpconvex.cli.plan import LOSS_WORDS, loss_name, risk_name, variations
-from dpconvex.cli.schema import found_ranges, public_range
+from dpconvex.cli.schema import public_range
 from dpconvex.cli.shapes import shapes_figure
 
 if TYPE_CHECKING:
@@ -136,16 +136,9 @@ def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, st
 
 
 def _bounds(estimator: PrivateLinearModel) -> list[tuple[str, str]]:
-    """Return every column of the schema with its public range or categories, or with the range that was found."""
-    if (schema := estimator.schema) is None:
-        names = _feature_names(estimator, len(estimator.ranges_))
-        return [
-            (f"{name}, found", f"{one.lower:g} to {one.upper:g}")
-            for name, one in zip(names, estimator.ranges_, strict=False)
-        ]
-    parts = [part for part in (*schema.columns, schema.target) if part is not None]
-    found = dict(found_ranges(estimator))
-    return [(p.name, f"{found[p.name]}, found" if p.name in found else public_range(p.to_dict())) for p in parts]
+    """Return every column of the schema with its public range or categories, declared or found."""
+    parts = () if (schema := estimator.found_schema_) is None else (*schema.columns, schema.target)
+    return [(part.name, public_range(part.to_dict())) for part in parts if part is not None]
 
 
 def even_loss(estimator: PrivateLinearModel) -> float | None:

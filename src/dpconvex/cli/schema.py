@@ -11,7 +11,6 @@ from dpconvex.cli._output import number, one_line_errors, print_table, print_tex
 
 if TYPE_CHECKING:
     from dpconvex.data import Schema
-    from dpconvex.estimators import PrivateLinearModel
 
 app = typer.Typer(help="Draft and show schema files: the public facts about a table.", no_args_is_help=True)
 
@@ -87,12 +86,3 @@ def print_labels(schema: Schema) -> None:
     """Say which labels count and as what the others do: public, and said whether or not there are any others."""
     if schema.target is not None and not schema.target.numeric:
         print_text(f"Classes: {public_range(schema.target.to_dict())}, so check the spelling.")
-
-
-def found_ranges(estimator: PrivateLinearModel) -> list[tuple[str, str]]:
-    """Return the columns whose range a fit found, the target among them, and the ranges in words."""
-    before, after = estimator.schema, estimator.found_schema_
-    if before is None or after is None:
-        return []
-    pairs = zip((*before.columns, before.target), (*after.columns, after.target), strict=True)
-    return [(new.name, public_range(new.to_dict())) for old, new in pairs if old != new and new is not None]
