@@ -165,7 +165,7 @@ def _reach(counts: FloatArray, noise: float) -> int:
 
 PARTS = 32
 """Equal cells of a range that was found, beside one for what is missing."""
-THIN, FEW, VAGUE = 0.15, 0.001, 0.06
+THIN, FEW, VAGUE = 0.15, 0.001, 0.03
 """A range on a linear scale ends where cells hold, on average, less than such shares of a deviation and of the records;
 where one deviation is more than such a share of the records, it stays."""
 

@@ -6,6 +6,8 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow.dataset
+import pyarrow.parquet
 import pytest
 
 from dpconvex import (
@@ -151,6 +153,18 @@ def test_additive_models_find_ranges_and_knots(tmp_path) -> None:
     assert model.plans_at(2.0)[0].privacy.epsilon == 2.0
     parts = model.contributions(frame).sum(1)
     np.testing.assert_allclose(parts + model.intercept_, model.decision_function(frame), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateAdditiveClassifier])
+def test_tables_read_by_portions_give_the_same_bits(kind, tmp_path) -> None:
+    frame = table()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pandas(frame), tmp_path / "t.parquet")
+    first, second = (
+        kind(4.0, schema=SCHEMA, random_state=1, algorithm="objective_perturbation").fit(rows)
+        for rows in (frame, pyarrow.dataset.dataset(tmp_path))
+    )
+    assert first.ranges_ == second.ranges_
+    np.testing.assert_array_equal(first.coef_, second.coef_)
 
 
 def test_the_budget_is_split_before_the_run() -> None:
