@@ -35,10 +35,10 @@ PAIR_KNOTS, PAIR_LEVELS, PAIR_SHARE = 4, 8, 0.25
 
 @dataclass(frozen=True)
 class Guess:
-    """What plans expect of shapes, in squared logits; chosen without Adult (`benchmarks/additive_guess.py`)."""
+    """What plans expect of shapes, in squared logits (`benchmarks/additive_guess.py`; docs, Additive models)."""
 
-    line: float = 3.0  #: of a straight line at the ends of a range
-    motion: float = 0.6  #: of a Brownian motion over a whole range
+    line: float = 8.0  #: of a straight line at the ends of a range
+    motion: float = 0.56  #: of a Brownian motion over a whole range
     level: float = 0.25  #: of one level of a category
     pair: float = 0.05  #: of one vertex of a pair
     missing: float = 0.05  #: share of records whose cell is missing
