@@ -116,7 +116,7 @@ class RangedPlan(TwoStagePlan):
         return replace(given, source=f"{given.source}; on the ranges found", proved=False)
 
     @property
-    def mechanisms(self) -> Mapping[str, Planned]:
+    def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return {RANGES: self.first, CROWDS: self.second}
 
     @property
