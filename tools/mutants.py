@@ -65,6 +65,8 @@ COHORTS, COHORT_TESTS = "mechanisms/cohorts.py", "tests/unit/mechanisms/test_coh
 ACCELERATED = "tests/unit/algorithms/erm/user_level/test_accelerated.py"
 ROBUST = "tests/statistical/test_robust_mean_privacy.py"
 SHAPED = "tests/unit/estimators/test_additive.py"
+HISTOGRAM = "tests/unit/mechanisms/test_joint_histogram.py"
+RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 DESCENT, LOCATIONS = (
     f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
@@ -698,8 +700,8 @@ MUTANTS = (
     Mutant(
         "additive models: ranges of numbers read off the cells",
         "estimators/_shapes.py",
-        "first, last = column._ends",
-        "first, last = float(np.nanmin(values)), float(np.nanmax(values))",
+        "np.nan, column.range.encode(values) + 0.5)",
+        "np.nan, replace(column.range, upper=float(np.nanmax(values)) + 1e-9).encode(values) + 0.5)",
         "",
         (SHAPED, "-k", "json_scores or weights_of_any_double"),
     ),
@@ -1036,6 +1038,66 @@ MUTANTS = (
         "PrivacyParams(plan.privacy.epsilon, plan.privacy.delta, unit=unit)",
         "",
         ("tests/unit/estimators/test_private_metrics.py::test_a_hold_out_charges_the_larger_price_once",),
+    ),
+    Mutant(
+        "joint histogram: counts plus the sampler's representative",
+        "mechanisms/k_norm.py",
+        "return real.add_noise(np.nan_to_num(value), self.norm, self.scale, self.step, source)",
+        "noise = real.add_noise(np.zeros(self.norm.dim), self.norm, self.scale, self.step, source); "
+        "return np.nan_to_num(value) + noise - noise[0]",
+        "",
+        (f"{HISTOGRAM}::test_columns_keep_their_sum_and_no_count_is_given_away",),
+    ),
+    Mutant(
+        "joint histogram: one column's sensitivity for all of them",
+        "mechanisms/k_norm.py",
+        "_rounding.sum_up(self.norm.weights.tolist())",
+        "_rounding.sum_up(self.norm.weights.tolist()) / len(self.cells)",
+        "mechanism/joint_histogram",
+        (f"{HISTOGRAM}::test_the_density_ratio_reaches_epsilon_and_never_more",),
+    ),
+    Mutant(
+        "private ranges: the method spends all of epsilon",
+        "algorithms/erm/two_stage/ranges.py",
+        "return _rounding.difference_down(epsilon, _rounding.sum_up(shares))",
+        "return epsilon",
+        "",
+        (f"{RANGES}::test_the_budget_is_split_before_the_run",),
+    ),
+    Mutant(
+        "private ranges: users' cells are rounded one by one",
+        "algorithms/erm/two_stage/ranges.py",
+        "units[largest] += np.arange(len(keys)) - starts[user] < left[user]",
+        "units = np.rint(found * UNITS / sizes).astype(np.int64)",
+        "",
+        (f"{RANGES}::test_users_have_weights_that_add_up_to_exactly_one",),
+    ),
+    Mutant(
+        "private ranges: knots from what was counted, not from what was released",
+        "algorithms/erm/two_stage/ranges.py",
+        "edges = tuple(map(ranges.crowded, outer, noisy,",
+        "edges = tuple(map(ranges.crowded, outer, crowds.reshape(noisy.shape),",
+        "",
+        (f"{RANGES}::test_edges_are_read_off_what_was_released",),
+    ),
+    Mutant(
+        "private ranges: missing cells are counted nowhere",
+        "problems/data/ranges.py",
+        "return np.where(np.isnan(values), MISSING,",
+        "values = values[~np.isnan(values)]; levels = levels[-len(values) :]; "
+        "return np.where(np.isnan(values), MISSING,",
+        "",
+        (f"{RANGES}::test_changing_a_record_changes_every_column_by_two_at_most",),
+    ),
+    Mutant(
+        "private ranges: the end of a range is the largest value",
+        "algorithms/erm/two_stage/ranges.py",
+        "plan = continued(self, outer=outer, edges=edges)",
+        "most = [float(np.nanmax(np.where(np.isfinite(X[:, k]), X[:, k], 0.0))) for k in self.columns]; "
+        "outer = tuple(replace(o, upper=max(o.upper, m)) for o, m in zip(outer, most, strict=False)); "
+        "plan = continued(self, outer=outer, edges=edges)",
+        "",
+        (f"{RANGES}::test_found_ranges_are_functions_of_released_counts",),
     ),
 )
 

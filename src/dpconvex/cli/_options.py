@@ -106,6 +106,12 @@ MODEL: dict[str, tuple[Any, Any]] = {
         metavar="LOWER:UPPER",
     ),
     "delta": (Delta, 0.0),
+    "ranges": _option(
+        str,
+        "declared",
+        "declared: by the schema. private: the fit finds the ranges of all numeric columns, and of a numeric target, "
+        'privately; those in the schema are ignored. A schema may also mix both (range = "private").',
+    ),
     "algorithm": _option(
         "auto",
         "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentring "
@@ -210,8 +216,12 @@ def build(
     from dpconvex.estimators import PrivateLinearRegressor
 
     model, kind = model_kind(options["model"], schema)
-    given = {name: value for name, value in options.items() if name not in ("model", *OWN)}
+    given = {name: value for name, value in options.items() if name not in ("model", "ranges", *OWN)}
     given |= {"feature_norm": feature_norm}
+    if _validate.choice("ranges", options["ranges"], ("declared", "private")) == "private":
+        if schema is None:
+            raise InvalidParameterError("ranges", "private", "needs a schema", "Give --schema")
+        schema = schema.without_ranges()
     estimator = kind(epsilon, schema=schema, random_state=seed)
     has = estimator.get_params()
     for name, value in given.items():

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyCertificate, PrivacyParams
 
 MODEL, CERTIFICATE, REPORT, MEDIAN = "model.skops", "certificate.json", "report.html", "median.json"
+FOUND = "schema.found.toml"  # the schema with the ranges that a fit found
 SYNTHETIC, GAME, SIGNATURE = "synthetic.csv", "game.json", "certificate.json.sig"
 METRICS, EVALUATED = "metrics.json", "evaluation.certificate.json"  #: Files of a folder of outputs.
 
@@ -190,7 +191,8 @@ def _check(path: Path, force: bool) -> None:
     if path.exists() and not path.is_dir():
         raise InvalidParameterError("out", str(path), "must be a folder, and a file of this name exists", "")
     names = {entry.name for entry in path.iterdir()} if path.exists() else set()
-    if names and not names <= {*(MODEL, CERTIFICATE, REPORT, MEDIAN, SYNTHETIC, GAME, SIGNATURE, METRICS, EVALUATED)}:
+    written = {MODEL, CERTIFICATE, REPORT, FOUND, MEDIAN, SYNTHETIC, GAME, SIGNATURE, METRICS, EVALUATED}
+    if names and not names <= written:
         raise InvalidParameterError("out", str(path), "holds other files than a model", "Choose another folder")
     if names and not force:
         raise InvalidParameterError("out", str(path), "holds a model already", "Add --force to replace it")

@@ -114,7 +114,8 @@ def fit(
 ) -> None:
     """Fit a private linear model, and write model.skops, certificate.json and report.html.
 
-    The folder appears whole or not at all. --force replaces an existing model folder.
+    The folder appears whole or not at all. --force replaces an existing model folder. Ranges that the fit found, where
+    the schema or --ranges leaves some open, are in schema.found.toml there: released, so other fits may declare them.
     """
     from dpconvex.cli.report import Origin
     from dpconvex.estimators._streams import promise_of
@@ -150,7 +151,8 @@ def fit(
     plans = (estimator.plan_, *planned[1:])  # first what ran
     if as_json:
         certificate = estimator.certificate_.to_dict()
-        files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE, _output.REPORT)]
+        names = (_output.MODEL, _output.CERTIFICATE, _output.REPORT, *[_output.FOUND] * bool(estimator.ranges_))
+        files = [str(out / name) for name in names]
         facts = {"plan": plan_rows(plans)[0], "status": estimator.status_, "certificate": certificate}
         measured = {"test": metrics and metrics.to_dict(), "evaluation": found and found.to_dict()}
         _output.print_json({"files": files, **facts, **measured})
@@ -171,19 +173,23 @@ def fit(
         _output.print_text(f"Test file, NOT PRIVATE: {metrics.text()}.")
     if estimator.status_ != "ok":
         _output.print_text(f"Status: {estimator.status_}. The run ended early; its last released point is the model.")
+    if estimator.ranges_:
+        _output.print_text(f"Wrote the schema with the ranges found to {out / _output.FOUND}")
     _output.print_text(f"Wrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT} to {out}")
 
 
 def write_outputs(
     estimator: PrivateLinearModel, folder: Path, origin: Origin, measured: Measured | None = None
 ) -> None:
-    """Write the three files of a fitted model into `folder`; `origin` and `measured` go into the report."""
+    """Write the files of a fitted model into `folder`; `origin` and `measured` go into the report."""
     from dpconvex.cli.report import write_report
     from dpconvex.estimators.persistence import save_model
 
     save_model(estimator, folder / _output.MODEL)
     (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     write_report(estimator, folder / _output.REPORT, origin, measured)
+    if estimator.ranges_ and estimator.found_schema_ is not None:
+        (folder / _output.FOUND).write_text(estimator.found_schema_.to_toml(), encoding="utf-8")
 
 
 def measure(estimator: Any, held_out: Any) -> Metrics | RegressionMetrics:

@@ -122,6 +122,8 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
     if "private_level" in public:
         level = public["private_level"].get("level")
         found.append(("level", "to be found" if level is None else f"found {number(level)}"))
+    if "private_ranges" in public:
+        found.append(("ranges", f"found privately, for epsilon {number(public['private_ranges']['epsilon'])}"))
     if "moment_order" in public:
         found.append(("moment", f"of order {public['moment_order']:g}, declared {number(public['moment_bounds'][0])}"))
     found += [(name, str(public[name])) for name in ("surrogate", "constraint") if name in public]

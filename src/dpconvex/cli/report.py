@@ -88,7 +88,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "caution": caution(certificate),
         "facts": _facts(estimator),
         "origin": _origin(estimator, origin),
-        "bounds": [] if estimator.schema is None else _bounds(estimator.schema),
+        "bounds": _bounds(estimator.found_schema_),
         "error": plan.predicted_error,
         "hopeless": plan.outlook if plan.hopeless else "",
         "number": number,
@@ -132,8 +132,10 @@ def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, st
     return [*found, ("digest of the model", model) if model else ("digest of the certificate", certificate["digest"])]
 
 
-def _bounds(schema: Schema) -> list[tuple[str, str]]:
+def _bounds(schema: Schema | None) -> list[tuple[str, str]]:
     """Return every column of a schema with its public range or categories, and who says so where that is stated."""
+    if schema is None:
+        return []
     said = [f" (source: {part.source})" * bool(part.source) for part in schema.parts]
     return [(part.name, public_range(part.to_dict()) + s) for part, s in zip(schema.parts, said, strict=True)]
 

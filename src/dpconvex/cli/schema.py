@@ -24,6 +24,9 @@ def draft(
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
     user_column: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
     output: Annotated[Path | None, typer.Option(help="File to write; never replaced. Default: stdout.")] = None,
+    no_ranges: Annotated[
+        bool, typer.Option("--no-ranges", help="Read no range off the table: fits find ranges privately.")
+    ] = False,
 ) -> None:
     """Write a schema template that marks every line to be confirmed by a person.
 
@@ -32,7 +35,7 @@ def draft(
     from dpconvex.data import draft_schema, read_table, write_atomically
 
     _refuse_existing(output)
-    text = draft_schema(read_table(table), target, user_column)
+    text = draft_schema(read_table(table), target, user_column, not no_ranges)
     if output is None:
         print(text)
         return
@@ -106,7 +109,7 @@ def show(schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) ->
         block = column.block
         rows.append((column.name, public_range(column.to_dict()), f"{block.norm} <= {block.bound:g}", str(block.size)))
     print_table(f"Schema {schema}", ("column", "public range or categories", "encoded", "width"), rows, right=(3,))
-    print_text(f"\n{len(declared.columns)} columns, {declared.domain().n_features} encoded features.")
+    print_text(f"\n{len(declared.columns)} columns, {len(declared.feature_names)} encoded features.")
     if declared.target is not None:
         print_text(f"Target {declared.target.name}: {public_range(declared.target.to_dict())}.")
     if declared.user is not None:
@@ -126,8 +129,10 @@ def public_range(fields: dict[str, object]) -> str:
         shown = ", ".join(listed[:4]) + (f", ... ({len(listed)})" if len(listed) > 4 else "")
         rest = f"; any other label counts as {listed[0]}" if "classes" in fields else ""
         return shown + (", or other" if fields.get("other") else rest)
-    lower, upper = fields["lower"], fields["upper"]
     transform = fields.get("transform")
+    if "range" in fields:
+        return "found privately by a fit"
+    lower, upper = fields["lower"], fields["upper"]
     assert isinstance(lower, float)
     assert isinstance(upper, float)
     unit = f" {fields['unit']}" if fields.get("unit") else ""

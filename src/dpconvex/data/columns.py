@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
@@ -26,7 +25,8 @@ from dpconvex.data.frames import (
     with_nan,
 )
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.data.domain import Block, center
+from dpconvex.problems.data.domain import Block
+from dpconvex.problems.data.ranges import NumberRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,7 @@ MOST_KNOTS = 64  #: Of a shape.
 OTHER, MISSING = "(other)", "(missing)"
 """Names of the level that takes missing and unlisted values, and of the feature that says that a number is missing."""
 
+_LAST = ("scale", "indicator", "formula", "date", "at", "format", "missing", "unit", "source")  #: Keys of a file.
 DATE_PARTS = {"month": 12, "weekday": 7}
 """Parts of a date that are categories, numbered from 1; weeks begin on Mondays."""
 
@@ -69,15 +70,6 @@ def texts(name: str, values: Any, at_least: int) -> tuple[str, ...]:
     return found
 
 
-def interval(lower: Any, upper: Any) -> tuple[float, float]:
-    """Return the two ends as floats, ``lower < upper`` with a finite width, or raise `InvalidParameterError`."""
-    low = _validate.real("lower", lower)
-    high = _validate.real("upper", upper, above=low, remedy="Give a range wider than one value")
-    if not math.isfinite(high - low):
-        raise InvalidParameterError("upper", upper, "must leave a finite width upper - lower")
-    return low, high
-
-
 @dataclass(frozen=True, kw_only=True)
 class Described(ABC):
     """One column of a table with its public facts.
@@ -91,6 +83,7 @@ class Described(ABC):
     source: str = ""
 
     numeric: ClassVar[bool]  #: Whether cells are read as numbers (else as text).
+    ranged: ClassVar[bool] = True  #: Whether public values are declared; else a private fit finds their range.
 
     def __post_init__(self) -> None:
         nonempty("name", self.name)
@@ -123,7 +116,7 @@ class Described(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """The column's table in a schema file; defaults are left out."""
-        parts = sorted(fields(self), key=lambda part: part.name in ("missing", "unit", "source"))
+        parts = sorted(fields(self), key=lambda part: _LAST.index(part.name) if part.name in _LAST else -1)
         found = {part.name: getattr(self, part.name) for part in parts if getattr(self, part.name) != part.default}
         return {key: list(v) if isinstance(v, tuple) else v for key, v in found.items() if v not in ((), {})}
 
@@ -158,57 +151,10 @@ class AbstractColumn(Described):
         """Write compact cells, encoded, into `out`, zeros of shape (n, ``block.size``)."""
 
 
-@final
-@dataclass(frozen=True)
-class NumericColumn(AbstractColumn):
-    """A numeric column with a public range, encoded as one feature in [-1/2, 1/2].
+@dataclass(frozen=True, kw_only=True)
+class NumberColumn(AbstractColumn):
+    """A column of numbers, read or computed, encoded as one feature; two with `indicator`. Fields: `NumericColumn`."""
 
-    Values are clipped to [`lower`, `upper`], transformed, and mapped linearly so that the mid-range is 0 (centring
-    halves the feature's bound; docs, Objective perturbation, section 4). Missing values become 0; infinities the bound.
-
-    Parameters
-    ----------
-    name : str
-        The column's name in the table; with a `formula` any name.
-    lower, upper : float
-        Public range in the column's own unit, ``lower < upper``; from documentation or meaning, never from the data.
-    transform : {"none", "log1p", "sqrt", "signed_log"}
-        Public increasing map applied before scaling: ``log(1 + v)`` (``lower > -1``) and the root (``lower >= 0``) suit
-        heavy right tails, ``sign(v) log(1 + |v|)`` heavy tails on both sides.
-    knots : tuple of float, keyword
-        For additive models: where the shape may bend, increasing, from `lower` to `upper`. Default: planned.
-    indicator : bool, keyword
-        Whether missing cells have a feature of their own: 1/2 where the value is missing, while the number's own is 0.
-        The two are never nonzero together, so the bound on the record, and with it the noise, stays what it was.
-        In additive models and synthetic data: a value of their own. Default: as the estimator says, else not.
-    formula : str, keyword
-        The number is computed from other columns of the same record (docs, Schemas, Derived columns).
-    date : {"", "age"}, keyword
-        ``"age"``: cells are dates, and the number is how many days they lie before the date `at`.
-    at, format : str, keyword
-        A public date, as ``"2024-12-31"``; how dates are written as text.
-    missing : tuple of str, keyword
-        Cells that stand for no value, as ``("?", "-999")``; what is no number is missing anyway.
-    unit, source : str, keyword
-        For people: the unit, and who says so.
-
-    Raises
-    ------
-    InvalidParameterError
-        When the range is empty, infinite or outside the transform's domain, or a formula or date cannot be read.
-
-    Examples
-    --------
-    >>> NumericColumn("bmi", 10, 80, formula="weight / (height / 100) ** 2", indicator=True).feature_names
-    ('bmi', 'bmi=(missing)')
-    """
-
-    name: str
-    lower: float
-    upper: float
-    transform: Literal["none", "log1p", "sqrt", "signed_log"] = "none"
-    _: KW_ONLY
-    knots: tuple[float, ...] = ()
     indicator: bool | None = None
     formula: str = ""
     date: Literal["", "age"] = ""
@@ -217,11 +163,6 @@ class NumericColumn(AbstractColumn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = interval(self.lower, self.upper)
-        object.__setattr__(self, "lower", low)
-        object.__setattr__(self, "upper", high)
-        limits = formulas.TRANSFORMS[_validate.choice("transform", self.transform, formulas.TRANSFORMS)][2]
-        _validate.real("lower", low, **limits, remedy='Use transform = "none", or shift the column')
         if not isinstance(self.indicator, bool | None):
             raise InvalidParameterError("indicator", self.indicator, "must be true or false")
         _validate.choice("date", self.date, ("", "age"), 'Months and weekdays are categories: date = "month"')
@@ -234,42 +175,6 @@ class NumericColumn(AbstractColumn):
         formulas.date_pattern(self.format)
         if self.formula != "":
             formulas.parse(self.formula)
-        if not self._ends[0] < self._ends[1]:
-            raise InvalidParameterError("upper", high, "must exceed lower after the transform")
-        self._check_knots()
-
-    def _check_knots(self) -> None:
-        found: Any = self.knots
-        if isinstance(found, list | tuple):
-            found = tuple(_validate.real(f"knots[{k}]", knot) for k, knot in enumerate(found))
-            object.__setattr__(self, "knots", found)
-            ends = found[:1] + found[-1:] == (self.lower, self.upper) and len(found) <= MOST_KNOTS
-            if not found or (
-                ends and list(found) == sorted(set(found)) and len(set(self.positions(found))) == len(found)
-            ):
-                return
-        what = f"must be 2 to {MOST_KNOTS} increasing numbers, the first lower and the last upper"
-        raise InvalidParameterError("knots", found, what, "No two may be equal after the transform")
-
-    def positions(self, values: Sequence[float]) -> list[float]:
-        """Values of the range as places in [0, 1], after the transform."""
-        first, last = self._ends
-        return [min(1.0, max(0.0, (float(self._maps[0](v)) - first) / (last - first))) for v in values]
-
-    def even_knots(self, count: int) -> tuple[float, ...]:
-        """The knots, or where none are declared `count` even ones after the transform.
-
-        A logarithmic column from 0 has one more near 0: amounts that are exactly 0 are a kind of their own.
-        """
-        if self.knots:
-            return self.knots
-        first, last = self._ends
-        back = [float(self._maps[1](t)) for t in np.linspace(first, last, count)[1:-1]]
-        if self.transform == "log1p" and self.lower == 0 and back:
-            back.insert(0, min(2**-4, back[0] / 2))
-        found = [self.lower, *back, self.upper]
-        places = self.positions(found)  # of a range of few floats some are equal
-        return (self.lower, *(x for x, t, u in zip(found, places, places[1:], strict=False) if 0 < t < u), self.upper)
 
     numeric: ClassVar[bool] = True
 
@@ -297,25 +202,177 @@ class NumericColumn(AbstractColumn):
         return (self.name, f"{self.name}={MISSING}") if self.indicator else (self.name,)
 
     def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
-        cells = cells if self.transform == "none" else self._maps[0](np.clip(cells, self.lower, self.upper))
         if self.indicator:
             out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)
-        center(cells, *self._ends, out[:, 0])
+        self._place(cells, out[:, 0])
+
+    @abstractmethod
+    def _place(self, cells: AnyArray, out: FloatArray) -> None:
+        """Write the numbers' own feature."""
+
+
+@final
+@dataclass(frozen=True)
+class NumericColumn(NumberColumn):
+    """A numeric column with a public range, encoded as one feature in [-1/2, 1/2].
+
+    Values are clipped to [`lower`, `upper`], transformed, and mapped linearly so that the mid-range is 0 (centring
+    halves the feature's bound; docs, Objective perturbation, section 4). Missing values become 0; infinities the bound.
+
+    Parameters
+    ----------
+    name : str
+        The column's name in the table; with a `formula` any name.
+    lower, upper : float
+        Public range in the column's own unit, ``lower < upper``; from documentation or meaning, never from the data.
+    transform : {"none", "log1p", "sqrt", "signed_log"}
+        Public increasing map applied before scaling: ``log(1 + v)`` (``lower > -1``) and the root (``lower >= 0``) suit
+        heavy right tails, ``sign(v) log(1 + |v|)`` heavy tails on both sides.
+    knots : tuple of float, keyword
+        For additive models: where the shape may bend, increasing, from `lower` to `upper`. Default: planned.
+    indicator : bool, keyword
+        Whether missing cells have a feature of their own: 1/2 where the value is missing, while the number's own is 0.
+        The two are never nonzero together, so the bound on the record, and with it the noise, stays what it was.
+        In additive models and synthetic data: a value of their own. Default: as the estimator says, else not.
+    formula : str, keyword
+        The number is computed from other columns of the same record (docs, Schemas, Derived columns).
+    date : {"", "age"}, keyword
+        ``"age"``: cells are dates, and the number is how many days they lie before the date `at`.
+    at, format : str, keyword
+        A public date, as ``"2024-12-31"``; how dates are written as text.
+    scale : float, keyword
+        Size at which ``"signed_log"`` turns from linear to logarithmic: it takes ``|v| / scale``.
+    missing : tuple of str, keyword
+        Cells that stand for no value, as ``("?", "-999")``; what is no number is missing anyway.
+    unit, source : str, keyword
+        For people: the unit, and who says so.
+
+    Raises
+    ------
+    InvalidParameterError
+        When the range is empty, infinite or outside the transform's domain, or a formula or date cannot be read.
+
+    Examples
+    --------
+    >>> NumericColumn("bmi", 10, 80, formula="weight / (height / 100) ** 2", indicator=True).feature_names
+    ('bmi', 'bmi=(missing)')
+    """
+
+    name: str
+    lower: float
+    upper: float
+    transform: Literal["none", "log1p", "sqrt", "signed_log"] = "none"
+    _: KW_ONLY
+    knots: tuple[float, ...] = ()
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("lower", "upper", "scale"):
+            object.__setattr__(self, name, float(getattr(self.range, name)))
+        self._check_knots()
+
+    def _check_knots(self) -> None:
+        found: Any = self.knots
+        if isinstance(found, list | tuple):
+            found = tuple(_validate.real(f"knots[{k}]", knot) for k, knot in enumerate(found))
+            object.__setattr__(self, "knots", found)
+            ends = found[:1] + found[-1:] == (self.lower, self.upper) and len(found) <= MOST_KNOTS
+            if not found or (
+                ends and list(found) == sorted(set(found)) and len(set(self.positions(found))) == len(found)
+            ):
+                return
+        what = f"must be 2 to {MOST_KNOTS} increasing numbers, the first lower and the last upper"
+        raise InvalidParameterError("knots", found, what, "No two may be equal after the transform")
+
+    def positions(self, values: Sequence[float]) -> list[float]:
+        """Values of the range as places in [0, 1], after the transform."""
+        first, last = self.range.ends
+        return [min(1.0, max(0.0, (float(self.range.mapped(v)) - first) / (last - first))) for v in values]
+
+    def even_knots(self, count: int) -> tuple[float, ...]:
+        """The knots, or where none are declared `count` even ones after the transform.
+
+        A logarithmic column from 0 has one more near 0: amounts that are exactly 0 are a kind of their own.
+        """
+        if self.knots:
+            return self.knots
+        back = self.range.even(count)[1:-1]
+        if self.transform == "log1p" and self.lower == 0 and back:
+            back.insert(0, min(2**-4, back[0] / 2))
+        found = [self.lower, *back, self.upper]
+        places = self.positions(found)  # of a range of few floats some are equal
+        return (self.lower, *(x for x, t, u in zip(found, places, places[1:], strict=False) if 0 < t < u), self.upper)
+
+    def _place(self, cells: AnyArray, out: FloatArray) -> None:
+        self.range.encode(cells, out)
+
+    @cached_property
+    def range(self) -> NumberRange:
+        """The range, and how it is mapped to [-1/2, 1/2]."""
+        return NumberRange(self.lower, self.upper, self.transform, self.scale)
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform or with edges; missing in the middle, or by `indicator` apart."""
         if isinstance(bins, int):
-            return NumberCells.equal(self.name, self.lower, self.upper, bins, *self._maps, bool(self.indicator))
+            maps = self.range.mapped, self.range.unmapped
+            return NumberCells.equal(self.name, self.lower, self.upper, bins, *maps, bool(self.indicator))
         return NumberCells(self.name, tuple(bins), bool(self.indicator))
 
-    @property
-    def _maps(self) -> tuple[Any, Any]:
-        """The increasing map, and its inverse."""
-        return formulas.TRANSFORMS[self.transform][:2]
+
+PRIVATE = "private"  #: What stands for a range that a fit is to find.
+
+
+class Unranged(Described):
+    """Numbers without a public range: a private fit finds one, and pays for it (docs, Private ranges)."""
+
+    numeric: ClassVar[bool] = True
+    ranged: ClassVar[bool] = False
+
+    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+        raise self.undeclared
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"range": PRIVATE, **super().to_dict()}
 
     @property
-    def _ends(self) -> tuple[float, float]:
-        return float(self._maps[0](self.lower)), float(self._maps[0](self.upper))
+    def undeclared(self) -> InvalidParameterError:
+        """The error for what needs a declared range."""
+        remedy = "Give lower and upper, or use a linear or additive model, which finds ranges privately"
+        return InvalidParameterError("range", PRIVATE, f"of {self.name!r} must be declared here", remedy)
+
+
+@final
+@dataclass(frozen=True)
+class UnrangedColumn(Unranged, NumberColumn):
+    """A numeric column whose range a fit finds; ``transform="auto"`` allows a logarithmic scale for heavy tails.
+
+    Further fields, all by keyword, as in `NumericColumn`.
+    """
+
+    name: str
+    transform: Literal["auto", "none"] = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.choice("transform", self.transform, ("auto", "none"))
+
+    def _place(self, cells: AnyArray, out: FloatArray) -> None:
+        out[:] = cells  # as they are
+
+    @classmethod
+    def of(cls, column: NumberColumn) -> UnrangedColumn:
+        """Return a column with its range left to a fit."""
+        return cls(**_shared(column))
+
+    def within(self, found: NumberRange) -> NumericColumn:
+        """Return the column with a range."""
+        lower, upper, transform, scale = found.fields
+        return NumericColumn(lower=lower, upper=upper, transform=transform, scale=scale, **_shared(self))
+
+
+def _shared(column: NumberColumn) -> dict[str, Any]:
+    return {part.name: getattr(column, part.name) for part in fields(NumberColumn)}
 
 
 @final

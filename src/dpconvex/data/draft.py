@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
+from dpconvex.data.columns import PRIVATE
 from dpconvex.data.formulas import days
 from dpconvex.data.frames import (
     distinct_values,
@@ -63,7 +64,7 @@ _USER = """\
 """
 
 
-def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | None = None) -> str:
+def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | None = None, ranges: bool = True) -> str:
     """Draft a schema file from a table.
 
     Drafting reads the private data: the draft is for the data's owner, who confirms it line by line.
@@ -77,6 +78,8 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
         The column to predict.
     user : str, optional
         The column that says whose record it is. Without it the draft holds a commented line that asks for one.
+    ranges : bool
+        False: no range is read off the table; ``range = "private"`` lets a fit find ranges privately.
 
     Returns
     -------
@@ -97,8 +100,8 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
         raise SchemaError(f"the table's column {target!r} cannot be both target and user. Name another one")
     parts = [_HEAD + (_user_hint(frame) if user is None else f"user = {format_value(user)}\n")]
     if target is not None:
-        parts.append(_target(frame.get_column(target)))
-    parts += [_column(frame.get_column(name)) for name in frame.columns if name not in named]
+        parts.append(_target(frame.get_column(target), ranges))
+    parts += [_column(frame.get_column(name), ranges) for name in frame.columns if name not in named]
     return "\n".join(parts)
 
 
@@ -120,7 +123,7 @@ def _words(name: Any) -> set[str]:
     return set(re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", str(name)).lower()))
 
 
-def _column(series: Series) -> str:
+def _column(series: Series, ranges: bool) -> str:
     head = f"[columns.{format_key(str(series.name))}]\n"
     if not isinstance(series.name, str) or not series.name:
         return _left_out(head, "its name is no text. Name it to use it")
@@ -151,7 +154,7 @@ def _column(series: Series) -> str:
         numbers = numbers[~np.isin(numbers, sentinels)]
         missing += [format_value(float(number)) for number in sentinels]
         note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
-        lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers)
+        lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
         return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
     if not 0 < len(found) <= MAX_CATEGORIES:
         return _left_out(head, f"{len(found)} distinct texts. If it is a category, list its public values")
@@ -198,12 +201,12 @@ def _sentinels(numbers: FloatArray) -> FloatArray:
     return np.unique(numbers[known & far])
 
 
-def _target(series: Series) -> str:
+def _target(series: Series, ranges: bool) -> str:
     head = "[target]\n" + _line("name", series.name, read=False)
     values = distinct_values(series)
     numeric, boolean = is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
-        return head + _range(_finite(values))
+        return head + _range(_finite(values), ranges)
     found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
     if len(found) < 2:
         return _left_out(head, "fewer than two classes were found. List the public classes")
@@ -221,11 +224,17 @@ def _line(key: str, value: Any, read: bool = True) -> str:
     return "".join(f"{line}{MARK if read else ''}\n" for line in lines)
 
 
-def _range(numbers: FloatArray) -> str:
-    low, high = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
-    if not low < high:
-        high = low + max(1.0, abs(low))
+def _range(numbers: FloatArray, ranges: bool) -> str:
+    if not ranges:
+        return _line("range", PRIVATE, read=False)
+    low, high = span(numbers)
     return _line("lower", low) + _line("upper", high)
+
+
+def span(numbers: FloatArray) -> tuple[float, float]:
+    """Return the least and the largest number, or where they are equal a larger end."""
+    low, high = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
+    return low, high if low < high else low + max(1.0, abs(low))
 
 
 def _finite(values: Any) -> FloatArray:

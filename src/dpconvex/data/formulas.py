@@ -1,4 +1,4 @@
-"""Public maps of cells: increasing transforms, dates as days, and formulas over the columns of one record.
+"""Public maps of cells: dates as days, and formulas over the columns of one record.
 
 All of it is a function of one record and public text. Formulas are parsed, never executed as Python: names, numbers,
 ``+ - * / **`` and the functions of `FUNCTIONS` are all there is. No content raises: what has no value is missing.
@@ -24,23 +24,6 @@ from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.data.frames import Series
-
-
-def _signed_log(x: Any) -> Any:
-    return np.sign(x) * np.log1p(np.abs(x))
-
-
-def _signed_exp(x: Any) -> Any:
-    return np.sign(x) * np.expm1(np.abs(x))
-
-
-TRANSFORMS: dict[str, tuple[Any, Any, dict[str, float]]] = {
-    "none": (np.positive, np.positive, {}),
-    "log1p": (np.log1p, np.expm1, {"above": -1.0}),
-    "sqrt": (np.sqrt, np.square, {"at_least": 0.0}),
-    "signed_log": (_signed_log, _signed_exp, {}),
-}
-"""Increasing maps by name: the map, its inverse, and what its domain asks of lower bounds."""
 
 ISO = "%Y-%m-%d"
 _FIELDS = {"%Y": "(?P<Y>[0-9]{4})", "%m": "(?P<m>[0-9]{1,2})", "%d": "(?P<d>[0-9]{1,2})"}

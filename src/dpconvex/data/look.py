@@ -10,9 +10,10 @@ import numpy as np
 
 from dpconvex._types import FloatArray
 from dpconvex.data.columns import OTHER, AbstractColumn, Described
-from dpconvex.data.draft import distinct
+from dpconvex.data.draft import distinct, span
 from dpconvex.data.frames import codes, distinct_values, is_float, label_codes, numbers, open_table, with_nan
 from dpconvex.data.schema import Schema
+from dpconvex.problems import NumberRange
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -55,6 +56,7 @@ def look_at(table: IntoDataFrame, schema: Schema) -> TableLook:
     `SchemaError` where the header lacks a column or a type does not suit the schema, as in a fit.
     """
     frame = open_table(table, schema.column_names())
+    schema = schema.with_ranges([_seen(frame, part) for part in schema.parts if not part.ranged])
     wanted = None if schema.target is None else np.asarray(schema.encode_target(frame), dtype=np.float64)
     looks = tuple(_look(frame, part, wanted) for part in schema.parts)
     if schema.user is None:
@@ -62,6 +64,11 @@ def look_at(table: IntoDataFrame, schema: Schema) -> TableLook:
     labels = schema.user_labels(frame)
     counts = np.unique(labels[labels >= 0], return_counts=True)[1]
     return TableLook(len(frame), looks, len(counts), int(counts.max(initial=0)), int(np.sum(counts > MANY)))
+
+
+def _seen(frame: Frame, part: Described) -> NumberRange:
+    values = numbers(part.read(frame), texts=True)
+    return NumberRange(*span(np.clip(values[np.isfinite(values)], -1e300, 1e300)))
 
 
 def _look(frame: Frame, part: Described, wanted: FloatArray | None) -> ColumnLook:

@@ -12,12 +12,12 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.columns import AbstractColumn, Described, nonempty
+from dpconvex.data.columns import AbstractColumn, Described, NumberColumn, UnrangedColumn, nonempty
 from dpconvex.data.frames import duplicates, label_codes, numbers, open_table
 from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, read_schema_text
-from dpconvex.data.targets import AbstractTarget
+from dpconvex.data.targets import AbstractTarget, NumericTarget, UnrangedTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
-from dpconvex.problems import DataDomain
+from dpconvex.problems import DataDomain, NumberRange
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -37,9 +37,9 @@ class Schema:
 
     Parameters
     ----------
-    columns : tuple of NumericColumn or CategoricalColumn
+    columns : tuple of NumericColumn, UnrangedColumn or CategoricalColumn
         The features, in order; at least one. Columns of the table that are not listed are ignored.
-    target : ClassTarget or NumericTarget, optional
+    target : ClassTarget, NumericTarget or UnrangedTarget, optional
         The column to predict.
     user : str, optional
         Name of the column that says whose record it is.
@@ -82,6 +82,9 @@ class Schema:
         lower = 0
         upper = 99999
         transform = "log1p"             # default: "none"
+
+        [columns.debt]
+        range = "private"               # no public range: a fit finds one, and pays for it
 
         [columns.colour]
         categories = ["red", "green", "blue"]
@@ -228,7 +231,30 @@ class Schema:
 
         Numeric and two-category columns are one feature of absolute value at most 1/2, others an l1 block of bound 1.
         """
+        for column in self.unranged:
+            raise column.undeclared
         return DataDomain(tuple(column.block for column in self.columns))
+
+    @property
+    def unranged(self) -> tuple[UnrangedColumn, ...]:
+        """The features whose ranges are to be found privately."""
+        return tuple(column for column in self.columns if isinstance(column, UnrangedColumn))
+
+    def with_ranges(self, found: Sequence[NumberRange]) -> Schema:
+        """Return the schema with released ranges: of the columns that have none, in order, then of such a target."""
+        if not found:
+            return self
+        waiting, target = iter(found), self.target
+        columns = tuple(c.within(next(waiting)) if isinstance(c, UnrangedColumn) else c for c in self.columns)
+        if isinstance(target, UnrangedTarget):
+            target = target.within(found[-1])
+        return replace(self, columns=columns, target=target)
+
+    def without_ranges(self) -> Schema:
+        """Return the schema with the ranges of all numeric columns, and of a numeric target, left to private fits."""
+        columns = tuple(UnrangedColumn.of(c) if isinstance(c, NumberColumn) else c for c in self.columns)
+        target = UnrangedTarget.of(self.target) if isinstance(self.target, NumericTarget) else self.target
+        return replace(self, columns=columns, target=target)
 
     def encode(self, table: IntoDataFrame) -> FloatArray:
         """The table as bounded features, float64 (n, ``domain().n_features``): every row lies in ``domain()``.

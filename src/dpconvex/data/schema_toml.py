@@ -8,8 +8,8 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from dpconvex._files import read_text
-from dpconvex.data.columns import DATE_PARTS, AbstractColumn, CategoricalColumn, NumericColumn
-from dpconvex.data.targets import AbstractTarget, ClassTarget, NumericTarget
+from dpconvex.data.columns import DATE_PARTS, PRIVATE, AbstractColumn, CategoricalColumn, NumericColumn, UnrangedColumn
+from dpconvex.data.targets import AbstractTarget, ClassTarget, NumericTarget, UnrangedTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 
 _NOTES = ("missing", "unit", "source")
@@ -119,17 +119,32 @@ def _column(where: str, name: str, content: Any) -> AbstractColumn:
         required = set() if "date" in fields else {"categories"}
         _check_keys(where, fields, required, {"other", "aliases", "date", "format", *_NOTES})
         return _build(where, CategoricalColumn, {"name": name, **fields})
-    optional = {"transform", "knots", "indicator", "formula", "date", "at", "format", *_NOTES}
-    _check_keys(where, fields, {"lower", "upper"}, optional, "For a column of categories, give categories")
+    optional = {"transform", "indicator", "formula", "date", "at", "format", *_NOTES}
+    if _unranged(where, fields):
+        _check_keys(where, fields, (), optional)
+        return _build(where, UnrangedColumn, {"name": name, **fields})
+    remedy = 'For a column of categories, give categories; where no range is public, range = "private"'
+    _check_keys(where, fields, {"lower", "upper"}, {"knots", "scale", *optional}, remedy)
     return _build(where, NumericColumn, {"name": name, **fields})
+
+
+def _unranged(where: str, fields: dict[str, Any]) -> bool:
+    """Take the key ``range`` off a column's fields; return whether the range is to be found privately."""
+    given = fields.pop("range", None)
+    if given not in (None, PRIVATE):
+        raise SchemaError(f"{where} range={given!r:.100}: must be {PRIVATE!r}. A declared range is lower and upper")
+    return given is not None
 
 
 def _target(where: str, content: Any) -> AbstractTarget:
     fields = _table(where, content)
+    if _unranged(where, fields):
+        _check_keys(where, fields, {"name"}, _NOTES)
+        return _build(where, UnrangedTarget, fields)
     if "lower" in fields or "upper" in fields:
         _check_keys(where, fields, {"name", "lower", "upper"}, _NOTES)
         return _build(where, NumericTarget, fields)
-    remedy = "For a numeric target, give lower and upper"
+    remedy = "For a numeric target, lower and upper, or range"
     _check_keys(where, fields, {"name", "classes"}, {"rates", "aliases", *_NOTES}, remedy)
     return _build(where, ClassTarget, fields)
 

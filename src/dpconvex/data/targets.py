@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, ClassVar, final
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
-from dpconvex.data.columns import Described, checked_aliases, interval, renamed, texts
+from dpconvex.data.columns import Described, Unranged, checked_aliases, renamed, texts
 from dpconvex.data.frames import codes, numbers, refuse_impossible
+from dpconvex.problems import NumberRange
 
 if TYPE_CHECKING:
     from dpconvex.data.frames import Series
@@ -89,9 +90,9 @@ class NumericTarget(AbstractTarget):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = interval(self.lower, self.upper)
-        object.__setattr__(self, "lower", low)
-        object.__setattr__(self, "upper", high)
+        checked = NumberRange(self.lower, self.upper)
+        object.__setattr__(self, "lower", float(checked.lower))
+        object.__setattr__(self, "upper", float(checked.upper))
 
     numeric: ClassVar[bool] = True
 
@@ -108,3 +109,28 @@ class NumericTarget(AbstractTarget):
         if isinstance(bins, int):
             return NumberCells.equal(self.name, self.lower, self.upper, bins)
         return NumberCells(self.name, tuple(bins))
+
+
+@final
+@dataclass(frozen=True)
+class UnrangedTarget(Unranged, AbstractTarget):
+    """A numeric target whose range a fit finds."""
+
+    name: str
+    labels: ClassVar[tuple[str, ...]] = ()  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def encode(self, series: Series) -> AnyArray:
+        return numbers(self.clean(series), texts=True)
+
+    @classmethod
+    def of(cls, target: NumericTarget) -> UnrangedTarget:
+        """Return a target with its range left to a fit."""
+        return cls(**_shared(target))
+
+    def within(self, found: NumberRange) -> NumericTarget:
+        """Return the target with a range."""
+        return NumericTarget(lower=found.lower, upper=found.upper, **_shared(self))
+
+
+def _shared(target: AbstractTarget) -> dict[str, Any]:
+    return {part.name: getattr(target, part.name) for part in fields(AbstractTarget)}

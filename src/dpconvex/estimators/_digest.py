@@ -45,9 +45,10 @@ def model_digest(model: Any) -> str:
         "schema": None if model.schema is None else model.schema.to_toml(),
         "domain": None if domain is None else domain_fields(domain),
         **{
-            name: None if pair is None else [np.asarray(b, float).tolist() for b in pair]
+            name: pair if pair is None or isinstance(pair, str) else [np.asarray(b, float).tolist() for b in pair]
             for name, pair in bounds.items()
         },
+        **({"ranges": [each.fields for each in model.ranges_]} if getattr(model, "ranges_", ()) else {}),
         **{name: None if given.get(name) is None else float(given[name]) for name in _ENCODING},
         "classes": None if classes is None else np.asarray(classes).tolist(),
         "slope_cap": vars(model).get("slope_cap_"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,12 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.erm.two_stage.ranges import Place
 from dpconvex.data import Schema
+from dpconvex.data.columns import PRIVATE
 from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
-from dpconvex.problems import Block, DataDomain, LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.minimax.base import clamped
 
 if TYPE_CHECKING:
@@ -35,6 +37,19 @@ class FeatureMap(ABC):
     domain: DataDomain
     cells_of: Schema | None = None
     """The schema whose features are used as they are, if there is one: they need not be made all at once."""
+    unranged: tuple[int, ...] = ()
+    """Positions of the columns whose ranges a fit finds; they are encoded as they are."""
+    linear: tuple[int, ...] = ()
+    """Those of them that are never put on a logarithmic scale."""
+
+    n_knots: int = 2
+    """How many knots a fit finds for each of them; 2: the ends of its range."""
+    place: Place | None = None
+    """What becomes of encoded records once ranges and knots are released; None: numbers are scaled, and no more."""
+
+    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
+        """Return the map with released ranges, (): itself."""
+        return self
 
     @property
     def n_columns(self) -> int:
@@ -78,6 +93,7 @@ class Scaled(FeatureMap):
 
     lower: FloatArray
     upper: FloatArray
+    open: bool = False  #: Whether a fit finds the bounds, on a linear scale; until then columns stay as they are
 
     @property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -86,7 +102,20 @@ class Scaled(FeatureMap):
     def encode(self, X: Any) -> FloatArray:
         self.domain.check_columns(X)
         with np.errstate(all="ignore"):
-            return self._encoded(np.array(X, dtype=np.float64))
+            out = np.array(X, dtype=np.float64)
+            return out if self.open else self._encoded(out)
+
+    @property
+    def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return tuple(range(len(self.lower))) if self.open else ()
+
+    linear = unranged  # pyright: ignore[reportIncompatibleVariableOverride, reportAssignmentType]
+
+    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
+        if not (ranges and self.open):
+            return self
+        ends = np.array([(each.lower, each.upper) for each in ranges[: len(self.lower)]])
+        return Scaled(ends[:, 0], ends[:, 1])
 
     def _encoded(self, out: FloatArray) -> FloatArray:
         np.nan_to_num(out, copy=False, nan=np.nan, posinf=np.finfo(np.float64).max, neginf=np.finfo(np.float64).min)
@@ -109,7 +138,7 @@ class FromSchema(FeatureMap):
 
     @property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.schema.domain()
+        return DataDomain(tuple(column.block for column in self.schema.columns))
 
     @property
     def cells_of(self) -> Schema:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -118,6 +147,21 @@ class FromSchema(FeatureMap):
     @property
     def n_columns(self) -> int:
         return len(self.schema.columns)
+
+    @property
+    def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._where(lambda column: not column.ranged)
+
+    @property
+    def linear(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._where(lambda column: not column.ranged and column.transform == "none")
+
+    def _where(self, chosen: Callable[[Any], bool]) -> tuple[int, ...]:
+        starts = np.cumsum([0, *(column.block.size for column in self.schema.columns)]).tolist()
+        return tuple(k for k, column in zip(starts, self.schema.columns, strict=False) if chosen(column))
+
+    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
+        return FromSchema(self.schema.with_ranges(ranges))
 
     def encode(self, X: Any) -> FloatArray:
         return self.schema.encode(X)
@@ -168,14 +212,20 @@ def checked_schema(schema: Any) -> Schema:
 
 
 def feature_map(
-    *, schema: Any, domain: Any, feature_bounds: Any, feature_norm: Any, n_features: int | None
+    *, schema: Any, domain: Any, feature_bounds: Any, feature_norm: Any, n_features: int | None, finds: bool = False
 ) -> FeatureMap:
-    """Return the map that the given parameters describe; exactly one of the four must be given."""
+    """Return the map that the given parameters describe; exactly one of the four must be given.
+
+    `finds`: ranges may be left open, for the caller finds them privately.
+    """
     given = {"schema": schema, "domain": domain, "feature_bounds": feature_bounds, "feature_norm": feature_norm}
     remedy = "Bounds must be public knowledge: data are clipped into them, and the noise is sized by them. "
     require_one(given, "feature_norm", remedy + "feature_norm=1.0 declares rows of Euclidean length at most 1")
     if schema is not None:
-        return FromSchema(checked_schema(schema))
+        declared = checked_schema(schema)
+        if not finds:
+            declared.domain()  # refuses ranges that are left open
+        return FromSchema(declared)
     if domain is not None:
         if not isinstance(domain, DataDomain):
             raise InvalidParameterError(
@@ -189,6 +239,9 @@ def feature_map(
         remedy = "Rows longer than this are shortened"
         bound = _validate.real("feature_norm", feature_norm, at_least=1e-90, at_most=1e90, remedy=remedy)
         return Declared(DataDomain.l2_ball(n_features, bound))
+    if isinstance(feature_bounds, str) and finds:
+        _validate.choice("feature_bounds", feature_bounds, (PRIVATE,), "Or give (lower, upper)")
+        return Scaled(np.full(n_features, -0.5), np.full(n_features, 0.5), open=True)
     return Scaled(*bounds_of(feature_bounds, n_features))
 
 

@@ -23,7 +23,7 @@ from dpconvex.data.columns import OTHER, AbstractColumn
 from dpconvex.data.frames import codes, numbers, open_table
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap
-from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem
+from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem, NumberRange
 from dpconvex.problems.linear.expected_risk import ExpectedShapes
 
 OWN = "(missing)"  #: Name of the vertex of missing cells.
@@ -34,10 +34,10 @@ PAIR_KNOTS, PAIR_LEVELS, PAIR_SHARE = 4, 8, 0.25
 
 @dataclass(frozen=True)
 class Guess:
-    """What plans expect of shapes, in squared logits; chosen without Adult (`benchmarks/additive_guess.py`)."""
+    """What plans expect of shapes, in squared logits (`benchmarks/additive_guess.py`; docs, Additive models)."""
 
-    line: float = 3.0  #: of a straight line at the ends of a range
-    motion: float = 0.6  #: of a Brownian motion over a whole range
+    line: float = 8.0  #: of a straight line at the ends of a range
+    motion: float = 0.56  #: of a Brownian motion over a whole range
     level: float = 0.25  #: of one level of a category
     pair: float = 0.05  #: of one vertex of a pair
     missing: float = 0.05  #: share of records whose cell is missing
@@ -120,7 +120,7 @@ def numeric_shape(column: NumericColumn, at: int, knots: tuple[float, ...], own:
 def _extras(column: AbstractColumn) -> dict[str, Any]:
     """Return how cells are read, where a column says so: spellings, dates, formula, and what stands for no value."""
     given = column.to_dict()
-    found = {key: given[key] for key in ("aliases", "formula", "date", "at", "format") if key in given}
+    found = {key: given[key] for key in ("aliases", "formula", "date", "at", "format", "scale") if key in given}
     return found | ({"absent": given["missing"]} if "missing" in given else {})
 
 
@@ -180,10 +180,44 @@ class ShapeMap(FeatureMap):
     own: bool  #: Whether missing numbers have a vertex, where their column leaves it open
     pairs: tuple[tuple[str, str], ...] = ()
     knots: tuple[tuple[float, ...], ...] = ()  #: Of each column, empty for categories
+    unranged: tuple[int, ...] = ()  #: Columns whose ranges a fit finds; their cells are numbers as they are
+    linear: tuple[int, ...] = ()
+    n_knots: int = 2
+
+    @classmethod
+    def of(cls, columns: Sequence[Any], table: bool, own: bool, pairs: tuple[tuple[str, str], ...]) -> ShapeMap:
+        """Return the map with two knots a column."""
+        places = [k for k, column in enumerate(columns) if not column.ranged]
+        ranged = [c if c.ranged else c.within(NumberRange(-0.5, 0.5)) for c in columns]
+        linear = [k for k in places if columns[k].transform == "none"]
+        return cls(tuple(ranged), table, own, pairs, (), tuple(places), tuple(linear)).at(2)
 
     def at(self, count: int) -> ShapeMap:
         """Return the map with so many knots a column, unless it declares its own."""
-        return replace(self, knots=tuple(c.even_knots(count) if c.numeric else () for c in self.columns))
+        knots = tuple(c.even_knots(count) if c.numeric else () for c in self.columns)
+        return replace(self, knots=knots, n_knots=count)
+
+    def found(self, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...] = ()) -> ShapeMap:
+        if not (ranges and self.unranged):
+            return self
+        columns, own = list(self.columns), list(self.knots)
+        for position, k in enumerate(self.unranged):
+            lower, upper, transform, scale = ranges[position].fields
+            columns[k] = replace(columns[k], lower=lower, upper=upper, transform=transform, scale=scale)
+            own[k] = knots[position] if knots else tuple(ranges[position].even(self.n_knots))
+        return replace(self, columns=tuple(columns), knots=tuple(own), unranged=(), linear=())
+
+    def place(  # pyright: ignore[reportIncompatibleVariableOverride]
+        self, X: FloatArray, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...]
+    ) -> FloatArray:
+        return self.found(ranges, knots).expand(self.cells(X, ranges))
+
+    def cells(self, X: FloatArray, ranges: tuple[NumberRange, ...]) -> FloatArray:
+        """Return places where `encode` gave numbers as they are, now that ranges are released."""
+        after, out = self.found(ranges), X.copy()
+        for k in self.unranged:
+            out[:, k] = _places(after.columns[k], X[:, k])
+        return out
 
     def with_knots(self, knots: tuple[tuple[float, ...], ...]) -> ShapeMap:
         """Return the map with these knots, checked as a column's own are."""
@@ -232,15 +266,20 @@ class ShapeMap(FeatureMap):
         if not self.table:
             self.straight.domain.check_columns(X)
             with np.errstate(all="ignore"):
-                return np.column_stack([_places(c, X[:, k].astype(np.float64)) for k, c in enumerate(self.columns)])
+                return np.column_stack([self._cell(k, X[:, k].astype(np.float64)) for k in range(len(self.columns))])
         frame = open_table(X, Schema(self.columns).column_names())
         out = np.empty((len(frame), len(self.columns)))
         for k, column in enumerate(self.columns):
             series: Any = column.read(frame)
-            out[:, k] = _places(column, numbers(series, True)) if column.numeric else _positions(column, series)
+            out[:, k] = self._cell(k, numbers(series, True)) if column.numeric else _positions(column, series)
         return out
 
+    def _cell(self, k: int, values: FloatArray) -> FloatArray:
+        return values if k in self.unranged else _places(self.columns[k], values)
+
     def expand(self, encoded: FloatArray) -> FloatArray:
+        if self.unranged:  # `place` does it, once ranges are found
+            return encoded
         out = np.zeros((len(encoded), self.domain.n_features))
         for block, where in self.slices:
             block.write(encoded, out[:, where])
@@ -275,8 +314,8 @@ class ShapeMap(FeatureMap):
 
 
 def _places(column: NumericColumn, values: FloatArray) -> FloatArray:
-    first, last = column._ends
-    return (column._maps[0](np.clip(values, column.lower, column.upper)) - first) / (last - first)
+    first, last = column.range.ends
+    return (column.range.transformed(values) - first) / (last - first)
 
 
 def _positions(column: CategoricalColumn, series: Any) -> FloatArray:
@@ -296,10 +335,28 @@ class StraightLines(FeatureMap):
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
         return Schema(tuple(replace(c, indicator=None) if c.numeric else c for c in self.shapes.columns)).domain()
 
+    @property
+    def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.shapes.unranged
+
+    @property
+    def linear(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.shapes.linear
+
+    def found(self, ranges: tuple[NumberRange, ...]) -> StraightLines:
+        return self.shapes.found(ranges).straight
+
+    def place(  # pyright: ignore[reportIncompatibleVariableOverride]
+        self, X: FloatArray, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...]
+    ) -> FloatArray:
+        return self.found(ranges).expand(self.shapes.cells(X, ranges))
+
     def encode(self, X: Any) -> FloatArray:
         return self.shapes.encode(X)
 
     def expand(self, encoded: FloatArray) -> FloatArray:
+        if self.unranged:
+            return encoded
         parts = list[FloatArray]()
         for k, (column, block) in enumerate(zip(self.shapes.columns, self.domain.blocks, strict=True)):
             if block.size > 1:

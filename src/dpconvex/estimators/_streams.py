@@ -1,6 +1,7 @@
 """Fits of tables that are read portion by portion: what may be given, and what it becomes."""
 
 from copy import copy
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import narwhals as nw
@@ -170,4 +171,5 @@ def promise_of(model: Any) -> PrivacyParams:
     It asks for one plan of one algorithm, where `PrivateLinearModel.plan` makes all.
     """
     loss = model._declared_loss()
-    return model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))
+    promise = model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))
+    return replace(promise, epsilon=model.epsilon)  # of which ranges may take a part

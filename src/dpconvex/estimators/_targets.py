@@ -18,10 +18,12 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import stored
 from dpconvex.data import NumericTarget, Schema
+from dpconvex.data.columns import PRIVATE
 from dpconvex.data.frames import codes, distinct_values, kind_of, numbers, texts_series, type_name
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._features import column_of, dtype_name, elements, numbers_of, same_length
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
+from dpconvex.problems import NumberRange
 
 if TYPE_CHECKING:
     from dpconvex.data.frames import Series
@@ -173,6 +175,28 @@ class TargetRange:
         with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
             out = (np.array(values, dtype=np.float64) - self.middle) / self.width
             return np.nan_to_num(np.clip(out, -reach, reach), copy=False, nan=0.0)
+
+
+def as_floats(values: AnyArray) -> FloatArray:
+    """Return a float64 copy (n,); missing values stay NaN."""
+    with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
+        return np.array(values, dtype=np.float64)
+
+
+def finds_range(target_bounds: Any, schema: Schema | None) -> bool:
+    """Return whether the target's range is left to a fit."""
+    if isinstance(target_bounds, str):
+        _validate.choice("target_bounds", target_bounds, (PRIVATE,), "Or give (lower, upper)")
+        return True
+    target = None if schema is None else schema.target
+    return target_bounds is None and target is not None and target.numeric and not target.ranged
+
+
+def range_of(target_bounds: Any, schema: Schema | None, found: tuple[NumberRange, ...]) -> TargetRange:
+    """Return the target's range, `found` by a fit or declared; width 1 is the unit of plans until it is found."""
+    if finds_range(target_bounds, schema):
+        return TargetRange(found[-1].lower, found[-1].upper) if found else TargetRange(-0.5, 0.5)
+    return declared_range(target_bounds, schema)
 
 
 def declared_range(target_bounds: Any, schema: Schema | None) -> TargetRange:

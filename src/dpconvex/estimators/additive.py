@@ -13,7 +13,7 @@ Assumptions
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, cast, final
 
 import numpy as np
@@ -24,8 +24,8 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.registry import expected_of_first, plans
 from dpconvex.algorithms.select import Options
-from dpconvex.data import NumericColumn
-from dpconvex.data.columns import MOST_KNOTS
+from dpconvex.data import NumericColumn, UnrangedColumn
+from dpconvex.data.columns import MOST_KNOTS, PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, bounds_of, checked_schema, require_one
 from dpconvex.estimators._shapes import ShapeMap, checked_pairs
@@ -63,7 +63,6 @@ class AdditiveModel(PrivateLinearModel):
     """A private additive model. Parameters are documented with the final classes."""
 
     _: KW_ONLY
-    ranges: str = "declared"
     knots: Any = "auto"
     interactions: Any = ()
     missing: str = "own"
@@ -94,17 +93,16 @@ class AdditiveModel(PrivateLinearModel):
 
     def _feature_map(self, n_features: int | None) -> ShapeMap:
         """Return the map with two knots a column; a plan says how many it takes."""
-        _validate.choice("ranges", self.ranges, ("declared",), "Private ranges are not built yet: declare them")
         _validate.choice("missing", self.missing, ("own", "none"))
         _validate.choice("algorithm", self.algorithm, ("auto", SHAPES), "Linear estimators have the others")
         require_one({"schema": self.schema, "feature_bounds": self.feature_bounds}, "schema", "They must be public")
         columns = self._bounded(n_features) if self.schema is None else checked_schema(self.schema).columns
         pairs = checked_pairs(self.interactions, columns)
-        found = ShapeMap(columns, self.schema is not None, self.missing == "own", pairs).at(2)
+        found = ShapeMap.of(columns, self.schema is not None, self.missing == "own", pairs)
         self._directions(found)
         return found
 
-    def _bounded(self, n_features: int | None) -> tuple[NumericColumn, ...]:
+    def _bounded(self, n_features: int | None) -> tuple[NumericColumn | UnrangedColumn, ...]:
         if n_features is None:
             raise InvalidParameterError("n_features", None, "must be given to plan without data", "")
         _validate.integer("n_features", n_features, at_least=1)
@@ -112,6 +110,8 @@ class AdditiveModel(PrivateLinearModel):
         known = given is not None and len(given) == n_features and len(set(map(str, given))) == n_features
         names: Any = given if known else [""] * n_features
         named = [str(name) or f"feature {k}" for k, name in enumerate(names)]
+        if isinstance(self.feature_bounds, str) and self.feature_bounds == PRIVATE:
+            return tuple(UnrangedColumn(name, "none") for name in named)
         lower, upper = bounds_of(self.feature_bounds, n_features)
         return tuple(NumericColumn(*each) for each in zip(named, lower.tolist(), upper.tolist(), strict=True))
 
@@ -127,7 +127,7 @@ class AdditiveModel(PrivateLinearModel):
         return list(reversed(found.values()))
 
     def _fitted_map(self) -> ShapeMap:
-        return self._feature_map(self.n_features_in_).with_knots(self.knots_)
+        return self._feature_map(self.n_features_in_).found(self.ranges_).with_knots(self.knots_)
 
     def _directions(self, features: ShapeMap) -> dict[str, bool]:
         """Return which numeric columns are monotone, and whether they increase; raise for anything else."""
@@ -151,11 +151,14 @@ class AdditiveModel(PrivateLinearModel):
         if self.monotone and loss.n_outputs > 1:
             raise InvalidParameterError("monotone", self.monotone, "is for one score", "Leave it out")
         quick = copy(self)
-        quick.noise = "grouped" if self.noise == "auto" else self.noise  # other laws differ little, and less with knots
+        quick.noise = "grouped" if self.noise == "auto" else self.noise  # other laws differ little, less with knots
         found = [super(AdditiveModel, quick)._plans(each, n, loss, unit) for each in self._maps(shapes)]
         best = min(found, key=expected_of_first)
         if quick.noise != self.noise:
-            best = plans(best[0].problem, best[0].privacy, SHAPES, Options(noise=self.noise, sums=self._sums))
+            privacy, chosen = best[0].privacy, self._fitting(shapes, best[0])
+            options = Options(noise=self.noise, sums=self._sums)
+            best = plans(best[0].problem, self._rest(shapes, privacy, n), SHAPES, options)
+            best = self._with_ranges(chosen, best, privacy)
         if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
             return best
         straight = super()._plans(shapes.straight, n, loss, unit)
@@ -182,12 +185,13 @@ class AdditiveModel(PrivateLinearModel):
         shapes, blocks = cast(ShapeMap, features), plan.problem.domain.blocks
         straight = plan.problem.shapes is None
         found = shapes.at(2) if straight else next(m for m in self._maps(shapes) if m.domain.blocks == blocks)
+        found = found.found(getattr(plan, "found", ()), getattr(plan, "found_knots", ()))
         self.knots_ = found.knots
-        return shapes.straight if straight else found
+        return found.straight if straight else found
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
-        privacy = replace(self.plan_.privacy, epsilon=epsilon)
-        return plans(self.plan_.problem, privacy, self.plan_.algorithm)
+        features = self._feature_map(self.n_features_in_).at(getattr(self.plan_, "knots", 2))
+        return self._plans_of(features, self.plan_.problem, epsilon, self.plan_.algorithm)
 
     # What was learned.
 
@@ -238,7 +242,7 @@ class AdditiveModel(PrivateLinearModel):
 
         Returns
         -------
-        array of shape (n, n_shapes), or (n, n_shapes, n_classes) for more than two classes
+        array of shape (n, n_shapes), or (n, n_shapes, n_classes) for more classes
             In the order of ``shapes_``. They add up to the score (`decision_function`, or the prediction before it is
             clipped) less ``intercept_``.
         """
@@ -300,7 +304,8 @@ def _deviations(plan: Any) -> FloatArray:
     """Return the planned deviation of the noise in every value or coefficient."""
     problem, guess = plan.problem, plan.coefficient_deviation
     if problem.shapes is not None:
-        return problem.typical.value_deviations(plan.l2, plan.deviations / problem.n, plan.output.deviation)
+        own = getattr(plan, "then", plan)
+        return problem.typical.value_deviations(own.l2, own.deviations / problem.n, own.output.deviation)
     return np.full(problem.domain.dim * problem.loss.n_outputs, np.nan) if guess is None else guess
 
 
@@ -311,8 +316,6 @@ schema : Schema, optional
     Columns, ranges, categories and target of a table. Its numeric columns may say ``indicator`` and ``knots``.
 feature_bounds : (lower, upper), optional
     Public bounds on every column of a numeric matrix. Exactly one of the two must be given.
-ranges : {"declared"}, default="declared"
-    Where the ranges of numeric columns come from. Private ranges are not built yet.
 knots : "auto" or int, default="auto"
     Knots of every numeric column that declares none; 2 makes it a straight line. ``"auto"``: the number of the smallest
     expected error, from public facts; then a model of straight lines by another method is considered too.

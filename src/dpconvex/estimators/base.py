@@ -18,6 +18,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan, begin
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.erm.registry import check, expected_of_first, plans
+from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
@@ -30,7 +31,7 @@ from dpconvex.estimators._targets import TargetRange, packed, shares_of_cap, wei
 from dpconvex.estimators.export import Exported
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
-from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems import DataDomain, LinearModelProblem, NumberRange, UserGroups
 from dpconvex.problems.data.records import Records
 from dpconvex.randomness import BitSource
 
@@ -102,6 +103,8 @@ class FittedModel(PrivateEstimator, ABC):
     status_: str
     schema: Schema | None
     feature_bounds: Any
+    ranges_: tuple[NumberRange, ...] = ()
+    """Ranges that a fit found, of the columns in their order, then of the target; empty where all were declared."""
     _ready: Any = None  #: What `fit` runs if it is planned already: by a search, on copies of its own.
     _sums: bool = False  #: Whether plans may need sums alone: of copies, for data that are read portion by portion.
     _weighs: bool = False  #: Whether records have weights.
@@ -126,18 +129,24 @@ class FittedModel(PrivateEstimator, ABC):
             vars(other).pop(name, None)
         return other.set_params(random_state=None)
 
+    @property
+    def found_schema_(self) -> Schema | None:
+        """The schema with the ranges that a fit found: all of them public from then on. None without a schema."""
+        return self.schema and self.schema.with_ranges(self.ranges_)
+
     def _fitted_map(self) -> FeatureMap:  # that coefficients are for
-        return self._feature_map(self.n_features_in_)
+        return self._feature_map(self.n_features_in_).found(self.ranges_)
 
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
         """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
+        found = () if reset else self.ranges_
         if self.schema is not None:
-            features = self._feature_map(None)
+            features = self._feature_map(None).found(found)
             if reset:
                 self.n_features_in_ = len(self.schema.columns)
             return features, features.encode(X)
         X = learned_matrix(self, X, reset=reset, sparse=self.__sklearn_tags__().input_tags.sparse)
-        features = self._feature_map(X.shape[1])
+        features = self._feature_map(X.shape[1]).found(found)
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
             what, remedy = "cannot be used with a sparse matrix", "Give feature_norm, or feature_bound"
             raise InvalidParameterError("feature_bounds", self.feature_bounds, what, remedy)
@@ -243,7 +252,13 @@ class PrivateLinearModel(FittedModel, Exported):
             feature_bounds=self.feature_bounds,
             feature_norm=self.feature_norm,
             n_features=n_features,
+            finds=True,
         )
+
+    @property
+    def _finds_target(self) -> bool:
+        """Whether the target's range is to be found, too."""
+        return False
 
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: of the size of the largest, a fit stays the same when all units change."""
@@ -295,7 +310,27 @@ class PrivateLinearModel(FittedModel, Exported):
     def _plans(
         self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
     ) -> tuple[LinearModelPlan, ...]:
-        return self._asked(self._least_expected, features, n, loss, unit)
+        found = self._asked(self._least_expected, features, n, loss, unit)
+        return self._with_ranges(features, found, PrivacyParams(self.epsilon, self.delta, unit=unit))
+
+    def _with_ranges(
+        self, features: FeatureMap, found: tuple[LinearModelPlan, ...], privacy: PrivacyParams
+    ) -> tuple[LinearModelPlan, ...]:
+        """Return plans that find the ranges first, where some are left open, and otherwise the given ones."""
+        if not self._open(features):
+            return found
+        # what a number is in proportion to is seldom a logarithm
+        linear = features.linear if self._target_range() is None else features.unranged
+        asked = features.unranged, linear, self._finds_target, features.n_knots
+        return tuple(ranges.plan(each, privacy, *asked).through(features.place) for each in found)
+
+    def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
+        """Return what finding ranges leaves of a promise."""
+        return replace(privacy, epsilon=ranges.remaining(privacy.epsilon, n, self._open(features)))
+
+    def _open(self, features: FeatureMap) -> int:
+        """Return how many ranges a fit is to find."""
+        return len(features.unranged) + self._finds_target
 
     def _asked(
         self,
@@ -307,6 +342,7 @@ class PrivateLinearModel(FittedModel, Exported):
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
         privacy = PrivacyParams(self.epsilon, self.delta, unit=unit)
+        privacy = self._rest(features, privacy, n)
         own = {name: getattr(self, name) for name in ("user_test", "user_smoothing")}
         for given in (each for each in own.items() if unit == Unit.RECORD and each[1] != "auto"):
             raise InvalidParameterError(*given, "is for users", f"{SAY_WHOSE}'auto'")
@@ -331,7 +367,14 @@ class PrivateLinearModel(FittedModel, Exported):
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon, with every algorithm that applies."""
         problem = replace(self.plan_.problem, factor=None)  # every plan chooses its own coordinates
-        return plans(problem, replace(self.plan_.privacy, epsilon=epsilon), options=Options(target=self.risk))
+        features = self._feature_map(self.n_features_in_)
+        return self._plans_of(features, problem, epsilon, "auto", Options(target=self.risk))
+
+    def _plans_of(
+        self, features: FeatureMap, problem: LinearModelProblem, epsilon: float, *how: Any
+    ) -> tuple[LinearModelPlan, ...]:
+        whole = replace(self.plan_.privacy, epsilon=epsilon)
+        return self._with_ranges(features, plans(problem, self._rest(features, whole, problem.n), *how), whole)
 
     def _least_expected(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
@@ -373,7 +416,6 @@ class PrivateLinearModel(FittedModel, Exported):
         targets: Any,
         loss: LinearModelLoss,
         source: BitSource,
-        middle: float = 0.0,
         groups: UserGroups | None = None,
         weights: FloatArray | None = None,
     ) -> None:
@@ -387,16 +429,19 @@ class PrivateLinearModel(FittedModel, Exported):
         plan: LinearModelPlan = self._ready or able(self, encoded)._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             begin(plan, type(self).__name__, fitted_columns(self), n, source)
-        features, domain = self._fitting(features, plan), plan.problem.domain
-        result = plan.run(*expanded(features, encoded, targets, plan.only_sums), source, groups)
+        domain = plan.problem.domain
+        rows = expanded(self._fitting(features, plan), encoded, targets, plan.only_sums)
+        result = plan.run(*rows, source, groups)
+        ran = cast(LinearModelPlan, result.plan)  # a plan may have released constants of its own first
+        self.ranges_ = getattr(ran, "found", ())
+        features = self._fitting(features, ran).found(self.ranges_)
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
-        start = middle + self.output_scale * plan.problem.loss.offset  # what parameters 0 predict
+        bounds, offset = self._target_range(), self.output_scale * plan.problem.loss.offset
+        start = offset + (0.0 if bounds is None else bounds.middle)  # what parameters 0 predict
         self.encoded_coef_, self.encoded_intercept_ = weights[:, : domain.n_features], start + constant
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
-        # What ran: a plan may have released constants of its own first.
-        certificate = with_sources(result.certificate, self.schema)
-        self.certificate_, self.plan_ = certificate, cast(LinearModelPlan, result.plan)
+        self.certificate_, self.plan_ = with_sources(result.certificate, self.schema), ran
         self.status_ = result.status
         self._learned()
 

@@ -25,7 +25,6 @@ from dpconvex.randomness import source_from
 
 CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)
 """Largest slopes that are tried beside 1. Smaller ones lost on Adult at every budget and 500 to 36,186 records."""
-
 PROBABILITIES = ("calibrated", "sigmoid")
 
 

@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex._files import write_atomically
 from dpconvex._types import FloatArray
 from dpconvex.data.columns import NumericColumn
-from dpconvex.data.formulas import TRANSFORMS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, FromSchema, Scaled
 from dpconvex.estimators._shapes import level_shape, numeric_shape
+from dpconvex.problems import NumberRange
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -111,12 +111,6 @@ def _function(rule: dict[str, Any]) -> Any:
         what, remedy = "has no counterpart in scikit-learn, ONNX and SQL", "Take --format json"
         raise InvalidParameterError("transform", rule["transform"], what, remedy)
     return TRANSFORMERS.get(rule["transform"])
-
-
-def ends(rule: dict[str, Any]) -> tuple[float, float]:
-    """Return the bounds of a number after its transform."""
-    forward = TRANSFORMS[rule["transform"]][0]
-    return float(forward(rule["lower"])), float(forward(rule["upper"]))
 
 
 def jumps(rule: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
@@ -210,7 +204,7 @@ def _mixture(rule: dict[str, Any], values: list[str]) -> str:
     place = f"CASE WHEN {cell} < {low!r} THEN {low!r} WHEN {cell} > {high!r} THEN {high!r} ELSE {cell} END"
     if (function := _function(rule)) is not None:
         place = f"SQRT({place})" if function is np.sqrt else f"LN(1 + {place})"
-        low, high = ends(rule)
+        low, high = NumberRange(low, high, rule["transform"]).ends
     place = f"(({place} - {low!r}) / {high - low!r})"
     cases = [
         f"WHEN {place} <= {right!r} THEN ({a}) + (({b}) - ({a})) * ({place} - {left!r}) / {right - left!r}"
@@ -251,7 +245,8 @@ def to_onnx(model: Any) -> Any:
             place = op("Squeeze", op("LabelEncoder", rule["column"], domain="ai.onnx.ml", **how), const([1]))
             term = op("Gather", const(np.vstack([more.T, np.zeros(len(rest))])), place)
         else:
-            function, (first, last) = _function(rule), ends(rule)
+            function = _function(rule)
+            first, last = NumberRange(rule["lower"], rule["upper"], rule["transform"]).ends
             x = op("Clip", rule["column"], const(float(rule["lower"])), const(float(rule["upper"])))
             if function is not None:
                 x = op("Sqrt", x) if function is np.sqrt else op("Log", op("Add", x, const(1.0)))
@@ -291,7 +286,7 @@ def to_card(model: Any, metrics: dict[str, Any] | None = None) -> str:
     lines += [f"- {key}: {value}" for key, value in certificate.public.items() if isinstance(value, str | int | float)]
     if model.schema is not None:
         lines += ["", "| column | public range or list | who says so |", "|---|---|---|"]
-        for part in model.schema.parts:
+        for part in model.found_schema_.parts:
             given = part.to_dict()
             listed = given.get("categories", given.get("classes", ()))
             text = ", ".join(listed[:8]) or " to ".join(f"{given[k]:g}" for k in ("lower", "upper") if k in given)

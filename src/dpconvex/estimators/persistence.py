@@ -28,7 +28,7 @@ from dpconvex.estimators._digest import domain_fields, model_digest
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators._targets import class_shares
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams
-from dpconvex.problems import Block, DataDomain
+from dpconvex.problems import Block, DataDomain, NumberRange
 from dpconvex.sets import ConvexSet
 
 SavedModel = estimators.PrivateLinearModel | estimators.PrivateSparseModel  #: What can be saved: linear models, fitted.
@@ -208,11 +208,10 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
     parameters["schema"] = None if estimator.schema is None else estimator.schema.to_toml()
     if "domain" in given:
         parameters["domain"] = None if given["domain"] is None else domain_fields(given["domain"])
-    bounds = estimator.feature_bounds
-    parameters["feature_bounds"] = None if bounds is None else [np.asarray(b, dtype=np.float64) for b in bounds]
-    if "target_bounds" in given:
-        bounds = given["target_bounds"]
-        parameters["target_bounds"] = None if bounds is None else [float(b) for b in bounds]
+    for name, array in (("feature_bounds", lambda b: np.asarray(b, dtype=np.float64)), ("target_bounds", float)):
+        if name in given:  # "private": found ones are stored by themselves
+            bounds = given[name]
+            parameters[name] = bounds if isinstance(bounds, str | None) else [array(b) for b in bounds]
     if isinstance(given.get("class_weight"), Mapping):  # as a list: model files know text as keys alone
         classes = vars(estimator)["classes_"]
         class_shares(given["class_weight"], classes)  # refuses what was set after the fit
@@ -231,6 +230,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         "classes": _labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
         "slope_cap": vars(estimator).get("slope_cap_"),  # of logistic models: how scores become probabilities
         "n_features_in": int(estimator.n_features_in_),
+        "ranges": [list(each.fields) for each in estimator.ranges_],
         "feature_names_in": None if names is None else [str(name) for name in names],
         "certificate": estimator.certificate_.to_json(),
         **({} if knots is None else {"knots": [*map(list, knots)], "deviation": vars(estimator)["shape_deviation_"]}),
@@ -248,6 +248,7 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     given = state["intercept"]
     model.intercept_ = given if isinstance(given, float) else np.asarray(given, dtype=np.float64)
     model.n_features_in_ = int(state["n_features_in"])
+    model.ranges_ = tuple(NumberRange(*fields) for fields in state.get("ranges", ()))
     if isinstance(model, estimators.LogisticModel):
         model.slope_cap_ = state["slope_cap"]
     if isinstance(model, estimators.AdditiveModel):
@@ -273,6 +274,7 @@ def _check_restored(model: SavedModel, names: Any, classes: AnyArray | None) -> 
     """Raise as if the parameters had been given by a user, and unless the parts of the model agree."""
     _parameters(model)
     _sizes(model)
+    _check_ranges(model)
     features = model._fitted_map()
     if isinstance(model, estimators.PrivateSparseModel):
         model._radius(features)
@@ -314,6 +316,13 @@ def _sizes(model: SavedModel) -> None:
     stated = None if model.schema is not None else model.n_features_in_ if domain is None else domain.n_features
     if len(found) != 2 or stated not in (None, found[1]):
         raise InvalidDataError(f"its encoded coefficients have shape {found}, and its parameters say {stated} features")
+
+
+def _check_ranges(model: SavedModel) -> None:
+    if isinstance(model, estimators.PrivateLinearModel):
+        unknown = model._open(model._feature_map(model.n_features_in_))
+        if len(model.ranges_) != unknown:
+            raise InvalidDataError(f"it holds {len(model.ranges_)} ranges, and its parameters leave {unknown} open")
 
 
 def _outputs(model: SavedModel, classes: AnyArray | None) -> int:
@@ -379,7 +388,8 @@ def _unfitted(state: Mapping[str, Any]) -> SavedModel:
         raise InvalidDataError(f"its parameters are not those of {state['estimator']}: {', '.join(sorted(missing))}")
     decode = {"schema": Schema.from_toml_text, "domain": _domain, "feature_bounds": tuple, "target_bounds": tuple}
     for name, read in decode.items():
-        if parameters.get(name) is not None:
+        given = parameters.get(name)
+        if given is not None and (name == "schema" or not isinstance(given, str)):
             parameters[name] = read(parameters[name])
     return model.set_params(**parameters)
 

@@ -17,9 +17,10 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._streams import open_rows
-from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
+from dpconvex.estimators._targets import LARGEST, TargetRange, number_array
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -53,7 +54,7 @@ private for neighbors that replace one record, pure with ``delta=0``, and nothin
 PARAMETERS = """
 target_bounds : (lower, upper), optional
     Public range of the target, in its unit. Targets are clipped into it and NaN counts as its middle; predictions
-    are clipped too. Default: the schema's numeric target.
+    are clipped too. Default: the schema's numeric target. ``"private"``: not public; the fit finds one privately.
 epsilon, delta, feature_norm, feature_bounds, domain, schema : optional
     As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
 fit_intercept : bool, default=True
@@ -113,10 +114,7 @@ REGRESSOR |= {"released": RELEASED, "example": EXAMPLE}
 
 @dataclass(eq=False, repr=False)
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
-    """A private linear regressor. Inside, targets are clipped to a public range and mapped to [-1/2, 1/2].
-
-    With `heavy_tailed` they are mapped likewise, but not clipped into the range.
-    """
+    """A linear regressor. Inside, targets are clipped (not if `heavy_tailed`) to a range and mapped to [-1/2, 1/2]."""
 
     effect: ClassVar[str] = "the prediction"
     _scores: ClassVar[tuple[str, ...]] = ("squared_error", "absolute_error", "pinball")
@@ -134,18 +132,23 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         """Return the loss of targets in [-reach, reach]; `width` is that of the range, in the target's unit."""
 
     def _declared_loss(self) -> LinearModelLoss:
+        if self._finds_target:
+            for name in ("residual_cap", "width", "smoothing", "heavy_tailed"):
+                if (given := getattr(self, name, None)) not in (None, 0):
+                    what = "is in the unit of the target's range, which is not known before the fit"
+                    raise InvalidParameterError(name, given, what, "Leave it out, or declare target_bounds")
         return self._loss(self._range().width, self._reach())
 
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
         source = source_from(self.random_state)
-        bounds, opened, weights = self._range(), open_rows(self, X, y, groups, sample_weight), None
+        loss, opened, weights = self._declared_loss(), open_rows(self, X, y, groups, sample_weight), None
         if opened is None:
             features, encoded = self._encoded(X, reset=True)
             targets, whose, weights = self._targets_of(X, y), self._groups(X, groups), self._weights(X, sample_weight)
         else:
             features, encoded, targets, whose = opened
-        self._learn(features, encoded, targets, self._declared_loss(), source, bounds.middle, whose, weights)
+        self._learn(features, encoded, targets, loss, source, whose, weights)
         self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])  # as scikit-learn's regressors
         name_model(self)
         return self
@@ -153,6 +156,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
         if self._weighs and self.heavy_tailed is not None:
             raise InvalidParameterError("weight_cap", self._cap, "cannot be given with heavy_tailed", "Use one")
+        if self._weighs and self._finds_target:
+            what = "needs a declared range of the target"
+            raise InvalidParameterError("weight_cap", self._cap, what, "Give target_bounds")
         return super()._weighted(loss)
 
     @final
@@ -191,6 +197,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         for name, value in (("tilt", problem.tilt), ("attack_radius", problem.attack_radius)):
             if value:
                 raise InvalidParameterError(name, value, "must be 0 with heavy_tailed", "Leave one of the two out")
+        if self._open(self._feature_map(problem.domain.n_features)):
+            what = "is for columns without any bound, not for ranges that a fit finds"
+            raise InvalidParameterError("heavy_tailed", self.heavy_tailed, what, "Leave it out, or declare them")
         return heavy_plans(problem, privacy, *tails, self.algorithm, options, self.failure, self._shape(problem))
 
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
@@ -201,18 +210,13 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _refuse_methods(self) -> None:
         """Raise `InvalidParameterError` for what is for heavy tails only."""
-        if self.failure is not None:
-            raise InvalidParameterError(
-                "failure", self.failure, "is for heavy_tailed", "Leave it out, or give that too"
-            )
         if self.algorithm in HEAVY_METHODS:
             remedy = "Give heavy_tailed=2"
             raise InvalidParameterError("algorithm", self.algorithm, "needs the order of a bounded moment", remedy)
-        for name, value in (("surrogate", self.surrogate), ("constraint", self.constraint)):
-            if value not in ("truncated", None):
-                raise InvalidParameterError(
-                    name, value, "is for heavy tails only", "Give heavy_tailed=2, or leave it out"
-                )
+        for name, usual in (("failure", None), ("surrogate", "truncated"), ("constraint", None)):
+            if (value := getattr(self, name)) != usual:
+                remedy = "Give heavy_tailed=2, or leave it out"
+                raise InvalidParameterError(name, value, "is for heavy tails only", remedy)
 
     def _shape(self, problem: LinearModelProblem) -> Shape | None:
         """Return surrogate and set; None where both are the default."""
@@ -241,7 +245,11 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return 0.5 if self._tails() is None else HEAVY_REACH
 
     def _range(self) -> TargetRange:
-        return declared_range(self.target_bounds, self.schema)
+        return _targets.range_of(self.target_bounds, self.schema, self.ranges_)
+
+    @property
+    def _finds_target(self) -> bool:
+        return _targets.finds_range(self.target_bounds, self.schema)
 
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: with heavy tails 1, for the largest feature may be far from typical."""
@@ -251,6 +259,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     @property
     def target_schema(self) -> Schema | None:
         """The schema, its target's range widened to where targets are clipped; None without a schema."""
+        if self._finds_target:
+            return self.found_schema_
         target = None if self.schema is None else self.schema.target
         if self.schema is None or self._tails() is None or not isinstance(target, NumericTarget):
             return self.schema
@@ -268,14 +278,15 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return score.of_residuals(truth - score.range.scale(self.predict(X)))
 
     def _targets_of(self, X: Any, y: Any) -> AnyArray:
-        return self._range().scale(self._numbers(X, y), self._reach())
+        numbers = self._numbers(X, y)
+        return _targets.as_floats(numbers) if self._finds_target else self._range().scale(numbers, self._reach())
 
     def _numbers(self, X: Any, y: Any) -> AnyArray:
         """Return the targets in their own unit."""
         if self.schema is not None and y is None:
             if self.schema.target is not None and not self.schema.target.numeric:
                 raise InvalidParameterError("y", None, "must be given: the schema's target is a class, not a number")
-            return cast(Schema, self.target_schema).encode_target(X)
+            return (self.schema if self._finds_target else cast(Schema, self.target_schema)).encode_target(X)
         return number_array(self._required(y))
 
 
@@ -294,10 +305,9 @@ class PrivateLinearRegression(PrivateLinearRegressor):
     Parameters
     ----------
     residual_cap : float, optional
-        Residuals count at most this much, in the target's unit: the loss is linear from there on (Huber's), and noise
-        falls in proportion. Means of skewed targets are then biased towards the bulk. Default: the whole range or a
-        half, quarter, eighth or sixteenth of it, by the smallest expected error, the bias that skewed residuals would
-        have included; public facts decide. A number above the range: never cap.
+        Residuals count at most this much, in the target's unit: the loss is linear from there on (Huber's), noise
+        falls in proportion, and means of skewed targets are biased towards the bulk. Default: the range or a half,
+        quarter, eighth or sixteenth of it, by the smallest expected error. A number above the range: never cap.
     {parameters}
     adversarial_radius, adversarial_norm : optional
         No attack only (radius 0): the worst case of this loss is neither smooth nor piecewise linear.
@@ -399,8 +409,7 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     quantile : float, default=0.5
         Which quantile of the target given the features, between 0 and 1, exclusive; 0.5 is the median.
     smoothing : float, optional
-        Length of the quadratic piece of the loss, in the target's unit; 0: none. Default: 0.05 of the target's range
-        (ours).
+        Length of the quadratic piece of the loss, in the target's unit; 0: none. Default: 0.05 of its range (ours).
     {parameters}
     adversarial_radius, adversarial_norm : optional
         As in `PrivateLogisticRegression`, with ``smoothing=0`` only.

@@ -238,6 +238,11 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
 
     def _plans(self, n: int, n_features: int | None, unit: Unit, sums: bool = False) -> tuple[SearchPlan, ...]:
         base, settings = self.estimator, self._settings()
+        if base._open(base._feature_map(n_features)):
+            remedy = "Declare them: those that one fit found are public from then on (schema.found.toml)"
+            raise InvalidParameterError(
+                "ranges", "private", "must be declared: all settings would pay for them", remedy
+            )
         score = score_for(base, self.scoring, self.score_bound)
         share = _validate.real("holdout", self.holdout, above=0.0, below=1.0)
         _validate.choice("method", self.method, ("auto", *METHODS))

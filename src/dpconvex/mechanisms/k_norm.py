@@ -13,7 +13,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
-from dpconvex.privacy import NormExponentialNoise, Sensitivity
+from dpconvex.privacy import NormExponentialNoise, Sensitivity, Unit
 from dpconvex.problems import Block, DataDomain
 from dpconvex.randomness import BitSource, exact, real
 
@@ -83,7 +83,7 @@ class NormNoiseMechanism(NormExponential):
         return tuple(cls(norm, Sensitivity(0.3, norm.name, "example"), 0.7) for norm in norms)
 
 
-LEMMA = "a replaced record moves one unit of count between two cells of each column (docs, Additive models, Lemma F)"
+LEMMA = "a replaced unit moves a weight of 1, in all, between cells of each column (docs, Private ranges, Lemma F)"
 
 
 @final
@@ -95,9 +95,9 @@ class JointHistogram(NormExponential):
 
     Guarantee
         Epsilon-DP for neighbors that replace one record, for columns whose cells are public, when every record is
-        counted in exactly one cell of *every* column.
+        counted in exactly one cell of *every* column; or one user, whose weights add up to exactly 1 in every column.
     Lemma
-        Lemma F of the docs, Additive models, section 5. A record's cells are a point of a product of simplices: another
+        Lemma F of the docs, Private ranges. A record's cells are a point of a product of simplices: another
         one changes block j of the counts by ``e_k - e_l``, of length at most 2 in the quotient norm ``||.||_c``, in
         which the sum of a block, the public number of records, has length 0. So the grouped norm of the change is at
         most ``2 X_K``. Released is ``counts_j + b_j - mean(b_j)``, b of density ``exp(-epsilon ||b||_K / (2 X_K))``.
@@ -108,6 +108,7 @@ class JointHistogram(NormExponential):
 
     cells: tuple[int, ...]  #: number of public cells of each column, at least 2
     epsilon: float  #: positive, for all columns together
+    unit: Unit = Unit.RECORD  #: what is replaced
     name: ClassVar[str] = "joint histogram, norm-exponential noise"
 
     def __post_init__(self) -> None:
@@ -133,7 +134,8 @@ class JointHistogram(NormExponential):
     @cached_property
     def sensitivity(self) -> Sensitivity:  # pyright: ignore[reportIncompatibleVariableOverride]
         """``2 X_K``, the largest length of the change."""
-        return Sensitivity(_rounding.product_up(2.0, _rounding.sum_up(self.norm.weights.tolist())), "grouped", LEMMA)
+        value = _rounding.product_up(2.0, _rounding.sum_up(self.norm.weights.tolist()))
+        return Sensitivity(value, "grouped", LEMMA, unit=self.unit)
 
     @cached_property
     def deviations(self) -> FloatArray:

@@ -8,6 +8,7 @@ from dpconvex.problems.custom.problem import CustomProblem
 from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.points import PointDomain
+from dpconvex.problems.data.ranges import NumberRange
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.adversarial import Attack, Lift
@@ -41,6 +42,7 @@ __all__ = [
     "LogLinearDensity",
     "MatrixGame",
     "MaxRisk",
+    "NumberRange",
     "Objective",
     "PlayLog",
     "PointDomain",

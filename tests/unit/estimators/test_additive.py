@@ -267,7 +267,6 @@ def test_pairs_are_products_and_their_kernel_leaves_columns_alone() -> None:
         ({"knots": 1}, "knots"),
         ({"knots": 65}, "knots"),
         ({"knots": "many"}, "knots"),
-        ({"ranges": "private"}, "ranges"),
         ({"missing": "guess"}, "missing"),
         ({"algorithm": "noisy_gradient"}, "algorithm"),
         ({"feature_bounds": (0, 1)}, "schema"),

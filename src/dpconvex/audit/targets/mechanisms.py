@@ -82,6 +82,13 @@ def _median(privacy: PrivacyParams, bound: float) -> Subject:
     return _use(mechanism, privacy, {"crosses upwards": (second, first), "crosses downwards": (first, second)})
 
 
+def _histogram(privacy: PrivacyParams, bound: float) -> Subject:
+    """Two columns of two cells, whose 50 records, or weights of users, are public in number."""
+    mechanism = mechanisms.JointHistogram((2, 2), privacy.epsilon)
+    apart = ([20, 30, 5, 45], [21, 29, 4, 46]), ([20, 30, 5, 45], [21, 29, 6, 44])
+    return _use(mechanism, privacy, {"both columns": apart[0], "the same way": apart[1]})
+
+
 def _vertices(privacy: PrivacyParams, bound: float) -> Subject:
     """Three draws, the scores of each at the largest range; all in one pure promise, ranges as epsilon asks."""
     draws = 3
@@ -132,6 +139,7 @@ TARGETS = (
             "mechanism/noisy_max": ("pure", _noisy_max),
             "mechanism/above_threshold": ("pure", _above),
             "mechanism/median": ("pure", _median),
+            "mechanism/joint_histogram": ("pure", _histogram),
             "mechanism/vertex_sampling": ("pure", _vertices),
         },
     ),

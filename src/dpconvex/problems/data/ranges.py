@@ -1,0 +1,227 @@
+r"""Ranges of numbers: what maps a column to [-1/2, 1/2], and the public cells in which ranges are looked for.
+
+Every double has a cell: powers of two (octaves) of either sign, one cell around 0, two end cells, one for what is
+missing. So a range may be read off released counts of the cells, and then belongs to nobody (docs, Private ranges).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex import _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.problems.data.domain import center
+
+
+def _signed_log(x: Any) -> Any:
+    return np.sign(x) * np.log1p(np.abs(x))
+
+
+def _signed_exp(x: Any) -> Any:
+    return np.sign(x) * np.expm1(np.abs(x))
+
+
+TRANSFORMS: dict[str, tuple[Any, Any, dict[str, float]]] = {
+    "none": (np.positive, np.positive, {}),
+    "log1p": (np.log1p, np.expm1, {"above": -1.0}),
+    "sqrt": (np.sqrt, np.square, {"at_least": 0.0}),
+    "signed_log": (_signed_log, _signed_exp, {}),
+}
+"""Increasing maps by name: the map, its inverse, and what its domain asks of lower bounds."""
+
+LOWEST, HIGHEST = -30, 40
+"""Exponents of the first octave, and of the end cell: smaller sizes count as 0, larger ones as of the end cell."""
+END = HIGHEST - LOWEST + 1
+"""Level of the end cells; that of 0 is 0, those of octaves lie between."""
+MISSING = 2 * END + 1
+CELLS = MISSING + 1
+
+EDGE, FAR, NEAR = 0.7, 1.2, 3
+"""Deviations of noise that octaves beyond the fullest must hold, on average, for a range to go on; then `FAR`."""
+RARE, STANDS = 0.1, 3.0
+"""Deviations by which the fullest octave must be fuller for each octave away from 1, and above which 0, or one of the
+signs, is there: numbers of 1e9 are rare (`benchmarks/private_ranges.py`)."""
+HEAVY = 4
+"""Octaves from the median's to the last, above which a column is put on a logarithmic scale."""
+SPARE, ZEROS = 3, 17
+"""On that scale: octaves to spare at the ends, and the last exponent of a column in which nothing but 0 stands out."""
+FINE = 4
+"""Octaves below the median's at which the logarithmic scale turns linear."""
+
+
+@final
+@dataclass(frozen=True)
+class NumberRange:
+    """A range in a column's own unit, ``lower < upper``, and an increasing map of value/scale to [-1/2, 1/2]."""
+
+    lower: float
+    upper: float
+    transform: str = "none"
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        low = _validate.real("lower", self.lower)
+        high = _validate.real("upper", self.upper, above=low, remedy="Give a range wider than one value")
+        if not math.isfinite(high - low):
+            raise InvalidParameterError("upper", high, "must leave a finite width upper - lower")
+        limits = TRANSFORMS[_validate.choice("transform", self.transform, TRANSFORMS)][2]
+        _validate.real("lower", low, **limits, remedy='Use transform = "none", or shift the column')
+        if _validate.real("scale", self.scale, above=0.0) != 1 and self.transform != "signed_log":
+            raise InvalidParameterError("scale", self.scale, 'is for transform = "signed_log"', "Leave it out")
+        first, last = self.ends
+        if not 0 < last - first < math.inf:
+            raise InvalidParameterError("upper", high, "must exceed lower after the transform")
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The two ends after the transform."""
+        return float(self.mapped(self.lower)), float(self.mapped(self.upper))
+
+    def mapped(self, values: Any) -> Any:
+        """Return numbers of the range after the transform."""
+        return TRANSFORMS[self.transform][0](np.divide(values, self.scale))
+
+    def unmapped(self, values: Any) -> Any:
+        """Return what `mapped` maps to these."""
+        return TRANSFORMS[self.transform][1](values) * self.scale
+
+    def even(self, count: int) -> list[float]:
+        """Return numbers that are evenly spaced after the transform, from end to end."""
+        return self.back(np.linspace(*self.ends, count).tolist())
+
+    def back(self, places: Sequence[float]) -> list[float]:
+        """Return numbers of these places after the transform, of which the first and the last are the two ends."""
+        return [self.lower, *(float(self.unmapped(place)) for place in places[1:-1]), self.upper]
+
+    def transformed(self, values: AnyArray) -> AnyArray:
+        """Return any numbers, clipped into the range, after the transform; missing ones stay NaN."""
+        return self.mapped(np.clip(values, self.lower, self.upper))
+
+    def encode(self, values: AnyArray, out: FloatArray | None = None) -> FloatArray:
+        """Return any numbers (n,) in [-1/2, 1/2], written to `out`; missing ones become 0, infinities an end."""
+        found = np.empty(len(values)) if out is None else out
+        center(values if self.transform == "none" else self.transformed(values), *self.ends, found)
+        return found
+
+    @property
+    def fields(self) -> tuple[float, float, str, float]:
+        """What `NumberRange` is built from."""
+        return self.lower, self.upper, self.transform, self.scale
+
+
+def cells(values: AnyArray) -> NDArray[np.int64]:
+    """Return the cell of every number, (n,): whatever it is, each has exactly one."""
+    with np.errstate(all="ignore"):
+        values = np.asarray(values, dtype=np.float64)
+    exponents = np.frexp(values)[1].astype(np.int64) - 1
+    levels = np.where(np.isinf(values), END, np.clip(exponents - LOWEST + 1, 0, END))
+    levels[values == 0] = 0
+    return np.where(np.isnan(values), MISSING, END + np.where(values < 0, -levels, levels))
+
+
+def find(counts: FloatArray, deviation: float, linear: bool) -> NumberRange:
+    """Return the range that released counts (CELLS,) speak for; finite and of positive length whatever they are.
+
+    From the fullest octave of sizes on, either way, to where the sum of what is beyond `EDGE` deviations a cell is
+    largest: single tails drown in noise, sums of them do not. Then the same for each sign within these sizes. Unless
+    `linear`, the scale is logarithmic where 0 stands out or the largest sizes are many times the median one.
+    """
+    signs, noise = (counts[END - 1 :: -1], counts[END + 1 : MISSING]), math.sqrt(2) * deviation  # level 1 first
+    sizes = signs[0] + signs[1]
+    mode = int(np.argmax(sizes - RARE * noise * np.abs(np.arange(LOWEST, HIGHEST + 1))))
+    zero = bool(counts[END] > STANDS * deviation)
+    if sizes[mode] <= zero * STANDS * noise:
+        return NumberRange(0.0, 2.0**ZEROS, "signed_log") if zero and not linear else NumberRange(0.0, 1.0)
+    low, high = mode - _reach(sizes[:mode][::-1], noise), mode + _reach(sizes[mode + 1 :], noise)
+    within = [side[low : high + 1] for side in signs]
+    there = [float(side.sum()) > STANDS * math.sqrt(len(side)) * deviation for side in within]
+    there[int(within[1].sum() >= within[0].sum())] = True
+    least = low + 1
+    ends = [least + max(_reach(side, deviation) - 1, 0) if on else 0 for side, on in zip(within, there, strict=True)]
+    inner = 0 if zero or all(there) else least
+    first, last = -ends[0] if there[0] else inner, ends[1] if there[1] else -inner
+    full, top = np.cumsum(np.maximum(sizes[low : high + 1], 0)), max(ends)
+    median = least + int(np.searchsorted(full, full[-1] / 2))
+    if linear or not (zero or top - median > HEAVY):
+        return NumberRange(_start(first, last), -_start(-last, -first))
+    unit = max(math.ldexp(1.0, median + LOWEST - 1 - FINE), math.ldexp(1.0, LOWEST))
+    spare = SPARE if top - median > HEAVY else 0
+    wider = [min(abs(end) + spare, END) for end in (first, last)]
+    bottom = -_upper(wider[0]) if first < 0 else _start(max(first - spare, 0), last)
+    upper = _upper(wider[1]) if last > 0 else -_start(max(-last - spare, 0), -first)
+    return NumberRange(bottom, upper, "signed_log", unit)
+
+
+def _reach(counts: FloatArray, noise: float) -> int:
+    """Return how many of these cells, in order from the fullest, a range takes in."""
+    gains = np.cumsum(counts - np.where(np.arange(len(counts)) < NEAR, EDGE, FAR) * noise)
+    return int(np.argmax(gains)) + 1 if gains.size and gains.max() > 0 else 0
+
+
+PARTS = 32
+"""Equal cells of a range that was found, beside one for what is missing."""
+THIN, FEW, VAGUE = 0.15, 0.001, 0.03
+"""A range on a linear scale ends where cells hold, on average, less than such shares of a deviation and of the records;
+where one deviation is more than such a share of the records, it stays."""
+
+
+def parts(found: NumberRange, values: AnyArray) -> NDArray[np.int64]:
+    """Return which of the `PARTS` cells of a range every number lies in, (n,); beyond its ends: the last ones."""
+    with np.errstate(all="ignore"):
+        missing = np.isnan(np.asarray(values, dtype=np.float64))
+    cell = np.minimum(np.floor((found.encode(values) + 0.5) * PARTS), PARTS - 1).astype(np.int64)
+    return np.where(missing, PARTS, cell)
+
+
+def crowded(found: NumberRange, counts: FloatArray, deviation: float, knots: int = 2) -> tuple[int, ...]:
+    """Return edges of the cells (PARTS + 1,): where the range begins, knots between, where it ends.
+
+    Knots have equal shares of what cells hold, half of it taken as even. Logarithmic scales are kept whole: width costs
+    next to nothing there, and few records may be far out.
+    """
+    cells, first, stop = counts[:PARTS], 0, PARTS
+    if found.transform == "none" and deviation <= VAGUE * counts.sum():
+        thin, fullest = cells - THIN * deviation - FEW * counts.sum(), int(cells.argmax())
+        first = int(np.argmin(np.cumsum(np.append(0.0, thin[:fullest]))))
+        stop -= int(np.argmin(np.cumsum(np.append(0.0, thin[:fullest:-1]))))
+        first = max(0, min(first, stop - knots + 1))
+        stop = max(stop, first + knots - 1)
+    held = np.maximum(cells[first:stop], 0.0)
+    law = np.cumsum(held / max(held.sum(), 1e-300) + 1 / len(held))
+    edges = first + np.searchsorted(law, np.arange(1, knots - 1) * law[-1] / (knots - 1)) + 1
+    room = np.arange(knots)
+    edges = np.maximum.accumulate(np.r_[first, edges, stop] - room) + room  # none twice
+    return tuple(np.minimum(edges, stop - room[::-1]).tolist())
+
+
+def kept(found: NumberRange, first: int, stop: int) -> NumberRange:
+    """Return the part of a range from one cell to before another."""
+    if (first, stop) == (0, PARTS):
+        return found
+    step = (found.upper - found.lower) / PARTS
+    return NumberRange(found.lower + first * step, found.lower + stop * step)
+
+
+def released(found: NumberRange) -> bool:
+    """Return whether a range is one of those that `find` can return: its ends are 0, 1 or powers of two."""
+    powers = all(end == 0 or math.frexp(abs(end))[0] == 0.5 for end in (found.lower, found.upper, found.scale))
+    return powers and max(abs(found.lower), abs(found.upper)) <= _upper(END)
+
+
+def _upper(level: int) -> float:
+    """Return the largest size of a level."""
+    return math.ldexp(1.0, level + LOWEST)
+
+
+def _start(first: int, last: int) -> float:
+    """Return where a range of these signed levels begins: an octave nearer to 0 than its first, if that is positive."""
+    if first > 1:
+        return math.ldexp(1.0, first + LOWEST - 2)
+    return 0.0 if first >= 0 and last > 0 else -_upper(-first)

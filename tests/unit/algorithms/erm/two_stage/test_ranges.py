@@ -1,0 +1,246 @@
+"""Private ranges before a method: budgets, neighbors, users' histograms, targets, saved models, refusals."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow.dataset
+import pyarrow.parquet
+import pytest
+
+from dpconvex import (
+    PrivateAdditiveClassifier,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateSearchCV,
+    Schema,
+    load_model,
+    save_model,
+    verify,
+)
+from dpconvex.algorithms.erm.two_stage import ranges
+from dpconvex.algorithms.erm.two_stage.ranges import UNITS, RangedPlan, histogram
+from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, UnrangedColumn
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import JointHistogram
+from dpconvex.problems import UserGroups
+from dpconvex.problems.data.ranges import CELLS
+
+SCHEMA = Schema(
+    (
+        CategoricalColumn("kind", ("p", "q", "r")),
+        UnrangedColumn("amount"),
+        NumericColumn("share", 0, 1),
+        UnrangedColumn("age", "none"),
+    ),
+    ClassTarget("y", ("no", "yes")),
+)
+
+
+def table(n: int = 3000) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    age = rng.uniform(17, 90, n)
+    return pd.DataFrame(
+        {
+            "kind": rng.choice(["p", "q", "r"], n),
+            "amount": np.where(rng.random(n) < 0.5, 0.0, np.exp(3 * rng.standard_normal(n))),
+            "share": rng.random(n),
+            "age": age,
+            "y": np.where(age > 50, "yes", "no"),
+        }
+    )
+
+
+def fitted(frame: pd.DataFrame, **more) -> PrivateLogisticRegression:
+    return PrivateLogisticRegression(4.0, schema=SCHEMA, random_state=3, **more).fit(frame)
+
+
+def test_one_certificate_for_ranges_and_model_that_verifies(tmp_path) -> None:
+    frame = table()
+    model = PrivateLogisticRegression(4.0, schema=SCHEMA).fit(frame)
+    certificate = model.certificate_
+    assert isinstance(model.plan_, RangedPlan)
+    assert 3.99 < certificate.spent_epsilon <= 4.0
+    assert [r.mechanism for r in certificate.releases[:2]] == [model.plan_.first.name] * 2
+    found = verify(certificate)
+    assert all(check.passed for check in found.checks)
+    save_model(model, tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
+    assert again.ranges_ == model.ranges_
+    assert (model.predict(frame) == frame.y).mean() > 0.9
+
+
+def test_the_found_schema_declares_what_was_found() -> None:
+    frame = table()
+    model = fitted(frame)
+    schema = Schema.from_toml_text(model.found_schema_.to_toml())
+    assert not schema.unranged
+    assert schema.columns[2] == SCHEMA.columns[2]
+    np.testing.assert_allclose(
+        schema.encode(frame) @ model.encoded_coef_.T + model.encoded_intercept_, model.decision_function(frame)[:, None]
+    )
+    assert Schema.from_toml_text(SCHEMA.to_toml()) == SCHEMA
+
+
+EXTREME = {"missing": np.nan, "infinite": np.inf, "largest": -1.7e308, "tiny": 5e-324, "beyond": 1e15}
+
+
+@pytest.mark.parametrize("value", EXTREME.values(), ids=EXTREME)
+def test_neighbors_with_an_extreme_cell_have_the_same_plan_arrays_and_warnings(value) -> None:
+    """Dtypes too: an integer column with one missing cell is a column of floats."""
+    frame = table()
+    frame["age"] = frame["age"].astype(int)
+    other = frame.copy()
+    other[["amount", "age"]] = other[["amount", "age"]].astype(float)
+    other.loc[7, ["amount", "age"]] = value
+    other.loc[7, "kind"] = "never seen"
+    seen = []
+    for each in (frame, other):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = fitted(each)
+        plan = model.plan_
+        before = PrivateLogisticRegression(4.0, schema=SCHEMA).plan(len(each))[0]
+        seen.append((plan.first.cells, plan.second.cells, plan.releases, before.releases, model.encoded_coef_.shape))
+        seen[-1] += ({str(w.message) for w in caught if "fit number" not in str(w.message)},)
+    assert seen[0] == seen[1]
+
+
+def test_found_ranges_are_functions_of_released_counts() -> None:
+    """Their ends are powers of two and 32nds between them; data with the same cells have the same law."""
+    frame = table()
+    frame.loc[0, "amount"] = 1e9
+    model = fitted(frame)
+    plan = model.plan_
+    assert all(map(ranges.ranges.released, plan.outer))
+    assert plan.resumed(*plan.course).found == plan.found == model.ranges_
+    forged = ((0.0, 12345.678, "log", 1.0), *plan.course[0][1:])
+    with pytest.raises(InvalidParameterError, match="powers of two"):
+        plan.resumed(forged, *plan.course[1:])
+
+
+def test_edges_are_read_off_what_was_released(monkeypatch) -> None:
+    """Noise that is asked for, in place of that which is drawn, moves ranges and knots."""
+    given = JointHistogram._sample
+
+    def sampled(self, value, source):
+        return given(self, value, source) if self.cells[0] == CELLS else np.roll(value, 9)
+
+    before = PrivateAdditiveClassifier(4.0, schema=SCHEMA, random_state=3, knots=4).fit(table())
+    monkeypatch.setattr(JointHistogram, "_sample", sampled)
+    after = PrivateAdditiveClassifier(4.0, schema=SCHEMA, random_state=3, knots=4).fit(table())
+    assert before.plan_.outer == after.plan_.outer
+    assert before.knots_[3] != after.knots_[3]
+    assert [len(own) for own in after.knots_] == [len(own) for own in before.knots_] == [0, 4, 4, 4]
+
+
+def test_additive_models_find_ranges_and_knots(tmp_path) -> None:
+    """Blocks do not depend on what is found; cells beyond a range, missing and infinite, are at its ends or apart."""
+    frame = table()
+    frame.loc[[1, 2, 3], "age"] = [np.nan, np.inf, -np.inf]
+    model = PrivateAdditiveClassifier(4.0, schema=SCHEMA, knots=5).fit(frame)
+    assert all(check.passed for check in verify(model.certificate_).checks if check.name != "planned again")
+    before = PrivateAdditiveClassifier(4.0, schema=SCHEMA, knots=5).plan(len(frame))[0]
+    assert before.problem.domain == model.plan_.problem.domain
+    assert (model.predict(frame) == frame.y).mean() > 0.85
+    save_model(model, tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
+    assert (again.knots_, again.ranges_) == (model.knots_, model.ranges_)
+    assert model.plans_at(2.0)[0].privacy.epsilon == 2.0
+    parts = model.contributions(frame).sum(1)
+    np.testing.assert_allclose(parts + model.intercept_, model.decision_function(frame), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateAdditiveClassifier])
+def test_tables_read_by_portions_give_the_same_bits(kind, tmp_path) -> None:
+    frame = table()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pandas(frame), tmp_path / "t.parquet")
+    first, second = (
+        kind(4.0, schema=SCHEMA, random_state=1, algorithm="objective_perturbation").fit(rows)
+        for rows in (frame, pyarrow.dataset.dataset(tmp_path))
+    )
+    assert first.ranges_ == second.ranges_
+    np.testing.assert_array_equal(first.coef_, second.coef_)
+
+
+def test_the_budget_is_split_before_the_run() -> None:
+    plan = PrivateLogisticRegression(1.0, schema=SCHEMA).plan(3000)[0]
+    assert plan.first.epsilon + plan.second.epsilon + plan.then.privacy.epsilon <= 1.0
+    assert plan.first.cells == (CELLS, CELLS)
+    assert plan.first.sensitivity.value == pytest.approx(2 * plan.first.norm.weights.sum())
+    assert plan.first.deviations[0] == pytest.approx(0.02 * 3000, rel=0.05)
+
+
+def test_changing_a_record_changes_every_column_by_two_at_most() -> None:
+    """What the released counts are before the noise, for all records in turn."""
+    rng = np.random.default_rng(1)
+    values = rng.choice([*EXTREME.values(), 0.0, 1.0, -5.0], 200)
+    before = histogram(ranges.ranges.cells(values), CELLS, None)
+    for k in range(len(values)):
+        other = values.copy()
+        other[k] = 77.0
+        assert np.abs(histogram(ranges.ranges.cells(other), CELLS, None) - before).sum() <= 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_users_have_weights_that_add_up_to_exactly_one(seed) -> None:
+    """Also one with a record in each of many cells; replacing all records of a user moves a weight of 1."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(5), [1, 144, 3, 17, 1000])
+    cells = np.concatenate(
+        [np.arange(144) if k == 1 else rng.integers(0, 144, m) for k, m in enumerate((1, 144, 3, 17, 1000))]
+    )
+    order = rng.permutation(len(labels))
+    found = histogram(cells[order], CELLS, UserGroups.of(labels[order]))
+    assert found.sum() == 5.0
+    np.testing.assert_array_equal(found, histogram(cells, CELLS, UserGroups.of(labels)))
+    for user in range(5):
+        alone = histogram(cells[labels == user], CELLS, UserGroups.of(labels[labels == user]))
+        rest = histogram(cells[labels != user], CELLS, UserGroups.of(labels[labels != user]))
+        assert alone.sum() == 1.0
+        assert (alone * UNITS % 1 == 0).all()
+        np.testing.assert_array_equal(alone + rest, found)
+        share = np.bincount(cells[labels == user], minlength=CELLS) / (labels == user).sum()
+        assert np.abs(alone - share).max() < 1 / UNITS
+
+
+def test_users_fit_and_verify() -> None:
+    frame = table(4000)
+    groups = np.arange(4000) // 2
+    model = PrivateLogisticRegression(4.0, schema=SCHEMA).fit(frame, groups=groups)
+    assert all(check.passed for check in verify(model.certificate_).checks)
+    assert {str(r.sensitivity.unit) for r in model.certificate_.releases} == {"user"}
+
+
+def test_targets_are_clipped_into_what_was_released() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.uniform(1000, 1400, (6000, 2))
+    y = 3 * X[:, 0] + rng.standard_normal(6000)
+    model = PrivateLinearRegression(4.0, feature_bounds="private", target_bounds="private").fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert all(check.passed for check in verify(model.certificate_).checks)
+    bounds = model.ranges_[-1]
+    assert model.predict(1e6 * X).max() <= bounds.upper
+    assert model.ranges_[0].transform == "none"
+    again = model.fit(X, -y)  # a second fit knows nothing of the first one's ranges
+    assert again.ranges_[-1].upper <= 0
+
+
+@pytest.mark.parametrize("given", [{"residual_cap": 1.0}, {"heavy_tailed": "auto"}])
+def test_what_needs_the_targets_range_is_refused_before_the_fit(given) -> None:
+    model = PrivateLinearRegression(1.0, feature_bounds=(0, 1), target_bounds="private", **given)
+    with pytest.raises(InvalidParameterError, match="target_bounds"):
+        model.plan(1000, 2)
+
+
+def test_who_cannot_find_ranges_refuses_them() -> None:
+    with pytest.raises(InvalidParameterError, match="must be declared here"):
+        SCHEMA.domain()
+    with pytest.raises(InvalidParameterError, match="must be declared"):
+        PrivateSearchCV(PrivateLogisticRegression(schema=SCHEMA), {"coefficient_norm": [1.0, 2.0]}).plan(1000)
+    with pytest.raises(InvalidParameterError, match="feature_bounds"):
+        PrivateLogisticRegression(feature_bounds="public").plan(1000, 2)

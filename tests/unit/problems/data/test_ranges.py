@@ -1,0 +1,87 @@
+"""Cells of numbers and what is read off released counts: every double has a cell, every outcome a range."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from dpconvex.errors import InvalidParameterError
+from dpconvex.problems import NumberRange
+from dpconvex.problems.data import ranges
+from dpconvex.problems.data.ranges import CELLS, END, MISSING, PARTS
+
+EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 2.0**-30, 1.7e308, -1.7e308, np.inf, -np.inf, np.nan]
+
+
+@given(st.floats() | st.sampled_from(EXTREMES))
+def test_every_double_has_one_cell_that_holds_it(value) -> None:
+    cell = int(ranges.cells(np.array([value]))[0])
+    assert 0 <= cell < CELLS
+    size, level = abs(value), abs(cell - END)
+    if np.isnan(value):
+        assert cell == MISSING
+    elif level == 0:
+        assert size < 2.0**-30
+    else:
+        assert size >= 2.0 ** (level - 31)
+        assert level == END or size < 2.0 ** (level - 30)
+        assert (cell > END) == (value > 0)
+
+
+def counted(values) -> np.ndarray:
+    return np.bincount(ranges.cells(np.asarray(values, float)), minlength=CELLS).astype(float)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([1e-3, 1.0, 1e4]))
+def test_whatever_is_released_there_is_a_range(seed, linear, size) -> None:
+    """Nothing is refused after a release."""
+    rng = np.random.default_rng(seed)
+    counts = size * rng.standard_normal(CELLS) * (rng.random(CELLS) < rng.random())
+    found = ranges.find(counts, 1.0, linear)
+    assert ranges.released(found)
+    assert not linear or found.transform == "none"
+    cells = ranges.crowded(found, size * rng.standard_normal(PARTS + 1), 1.0)
+    inside = ranges.kept(found, *cells).encode(np.array(EXTREMES))
+    assert np.abs(inside).max() <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (np.linspace(17, 90, 5000), NumberRange(8.0, 128.0)),
+        (-np.linspace(17, 90, 5000), NumberRange(-128.0, -8.0)),
+        (np.linspace(-3, 3, 5000), NumberRange(-4.0, 4.0)),
+        (np.zeros(5000), NumberRange(0.0, 2.0**17, "log")),
+        (np.full(5000, np.nan), NumberRange(0.0, 1.0)),
+        (np.full(5000, np.inf), NumberRange(2.0**39, 2.0**41)),
+        (np.r_[np.zeros(4000), np.full(1000, 3000.0)], NumberRange(0.0, 4096.0, "log", 128.0)),
+    ],
+)
+def test_ranges_of_typical_columns(values, found) -> None:
+    assert ranges.find(counted(values), 10.0, False) == found
+
+
+def test_empty_ends_are_cut_on_linear_scales_alone() -> None:
+    counts = np.zeros(PARTS + 1)
+    counts[10:20] = 100.0
+    assert ranges.crowded(NumberRange(0, 32), counts, 5.0) == (10, 20)
+    assert ranges.kept(NumberRange(0, 32), 10, 20) == NumberRange(10.0, 20.0)
+    assert ranges.crowded(NumberRange(0, 32, "log"), counts, 5.0) == (0, PARTS)
+    assert ranges.crowded(NumberRange(0, 32), 0 * counts, 5.0) == (0, PARTS)
+
+
+@pytest.mark.parametrize("one", [NumberRange(-4, 9), NumberRange(0, 9, "log1p"), NumberRange(-4, 9, "log", 0.25)])
+def test_even_numbers_are_even_after_the_transform(one) -> None:
+    np.testing.assert_allclose(one.encode(np.array(one.even(5))), np.linspace(-0.5, 0.5, 5), atol=1e-12)
+    values = np.linspace(-5, 10, 400)
+    assert (np.diff(one.encode(values)) >= 0).all()
+    assert (ranges.parts(one, np.array([np.nan, -1e9, 1e9])) == [PARTS, 0, PARTS - 1]).all()
+
+
+@pytest.mark.parametrize(
+    "fields", [(1, 1), (0, np.inf), (-1e308, 1e308), (-1, 1, "log1p"), (0, 1, "none", 2.0), (0, 1, "sqrt")]
+)
+def test_ranges_are_checked(fields) -> None:
+    with pytest.raises(InvalidParameterError):
+        NumberRange(*fields)
