@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
@@ -277,10 +278,13 @@ class StreamedRecords(RecordSource):
             parts = (block.part(block.picked(stride)) for block in blocks)
             return [(part.dense(), part.targets_in(None), part.weights_in(None)) for part in parts]
 
-        none = (np.empty((0, self.dim)), np.empty(0), np.empty(0))
-        chosen, labels, counted = zip(none, *(each for found in self.each_portion(some) for each in found), strict=True)
-        records = Records.of_rows(self.domain, np.concatenate(chosen))
-        return records, np.concatenate(labels), np.concatenate(counted)
+        chosen, labels, counted = np.empty((0, self.dim)), [np.empty(0)], [np.empty(0)]
+        for part, targets_of, weights_of in chain.from_iterable(self.each_portion(some)):
+            chosen.resize((len(chosen) + len(part), self.dim), refcheck=False)  # in place: rows are held once
+            chosen[len(chosen) - len(part) :] = part
+            labels.append(targets_of)
+            counted.append(weights_of)
+        return Records.of_rows(self.domain, chosen), np.concatenate(labels), np.concatenate(counted)
 
     def chosen(self, index: AnyArray, targets: AnyArray | None) -> StreamedRecords:
         def change(block: RowBlock, numbers: AnyArray, rows: slice) -> RowBlock | None:
