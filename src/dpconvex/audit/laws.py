@@ -54,6 +54,16 @@ def _(mechanism: mechanisms.NormNoiseMechanism, value: FloatArray, outcome: Floa
     return -away / mechanism.scale - mechanism.norm.dim * float(np.log(mechanism.scale))
 
 
+@log_law.register
+def _(mechanism: mechanisms.JointHistogram, value: FloatArray, outcome: FloatArray) -> float:
+    """Lemma F: ``exp(-epsilon ||b||_K / (2 X_K))`` of what is added to each column's counts, up to constants."""
+    columns = np.split(outcome - _clean(value), np.cumsum(mechanism.cells)[:-1])
+    lengths = np.array([np.abs(b - np.median(b)).sum() for b in columns])
+    groups, weights = mechanism.norm.groups, mechanism.norm.weights
+    longest = [lengths[groups == g].max() for g in range(len(weights))]
+    return float(-mechanism.epsilon * (weights @ longest) / (2 * weights.sum()))
+
+
 @singledispatch
 def finite_law(mechanism: Any, value: Any) -> FloatArray:
     """Return the log-probabilities of the outcomes 0, 1, ... of one draw by scores; raise for other outcomes."""

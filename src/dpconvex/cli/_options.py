@@ -107,7 +107,6 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "delta": (Delta, 0.0),
     "ranges": _option(
-        str,
         "declared",
         "declared: by the schema. private: the fit finds the ranges of all numeric columns, and of a numeric target, "
         'privately; those in the schema are ignored. A schema may also mix both (range = "private").',

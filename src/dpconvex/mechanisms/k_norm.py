@@ -148,11 +148,6 @@ class JointHistogram(NormExponential):
         """Number of cells of all columns."""
         return self.norm.dim
 
-    def log_density(self, value: FloatArray, outcome: FloatArray) -> float:
-        """On the affine space of columns that sum to n, up to a constant."""
-        dimensions = self.norm.dim - len(self.cells)
-        return -float(self.norm(outcome - np.nan_to_num(value))) / self.scale - dimensions * float(np.log(self.scale))
-
     @classmethod
     def examples(cls) -> tuple[JointHistogram, ...]:
         return cls((2, 4, 3), 0.7), cls((5,), 1.3)

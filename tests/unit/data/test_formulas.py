@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, TableCells
-from dpconvex.data.formulas import TRANSFORMS
 from dpconvex.errors import InvalidParameterError, SchemaError
+from dpconvex.problems.data.ranges import TRANSFORMS
 
 ANY_TEXT = st.one_of(
     st.none(),

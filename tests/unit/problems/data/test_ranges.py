@@ -52,10 +52,10 @@ def test_whatever_is_released_there_is_a_range(seed, linear, size) -> None:
         (np.linspace(17, 90, 5000), NumberRange(8.0, 128.0)),
         (-np.linspace(17, 90, 5000), NumberRange(-128.0, -8.0)),
         (np.linspace(-3, 3, 5000), NumberRange(-4.0, 4.0)),
-        (np.zeros(5000), NumberRange(0.0, 2.0**17, "log")),
+        (np.zeros(5000), NumberRange(0.0, 2.0**17, "signed_log")),
         (np.full(5000, np.nan), NumberRange(0.0, 1.0)),
         (np.full(5000, np.inf), NumberRange(2.0**39, 2.0**41)),
-        (np.r_[np.zeros(4000), np.full(1000, 3000.0)], NumberRange(0.0, 4096.0, "log", 128.0)),
+        (np.r_[np.zeros(4000), np.full(1000, 3000.0)], NumberRange(0.0, 4096.0, "signed_log", 128.0)),
     ],
 )
 def test_ranges_of_typical_columns(values, found) -> None:
@@ -67,11 +67,11 @@ def test_empty_ends_are_cut_on_linear_scales_alone() -> None:
     counts[10:20] = 100.0
     assert ranges.crowded(NumberRange(0, 32), counts, 5.0) == (10, 20)
     assert ranges.kept(NumberRange(0, 32), 10, 20) == NumberRange(10.0, 20.0)
-    assert ranges.crowded(NumberRange(0, 32, "log"), counts, 5.0) == (0, PARTS)
+    assert ranges.crowded(NumberRange(0, 32, "signed_log"), counts, 5.0) == (0, PARTS)
     assert ranges.crowded(NumberRange(0, 32), 0 * counts, 5.0) == (0, PARTS)
 
 
-@pytest.mark.parametrize("one", [NumberRange(-4, 9), NumberRange(0, 9, "log1p"), NumberRange(-4, 9, "log", 0.25)])
+@pytest.mark.parametrize("one", [NumberRange(-4, 9), NumberRange(0, 9, "log1p"), NumberRange(-4, 9, "signed_log", 0.25)])
 def test_even_numbers_are_even_after_the_transform(one) -> None:
     np.testing.assert_allclose(one.encode(np.array(one.even(5))), np.linspace(-0.5, 0.5, 5), atol=1e-12)
     values = np.linspace(-5, 10, 400)
@@ -80,7 +80,7 @@ def test_even_numbers_are_even_after_the_transform(one) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [(1, 1), (0, np.inf), (-1e308, 1e308), (-1, 1, "log1p"), (0, 1, "none", 2.0), (0, 1, "sqrt")]
+    "fields", [(1, 1), (0, np.inf), (-1e308, 1e308), (-1, 1, "log1p"), (0, 1, "none", 2.0), (-1, 1, "sqrt"), (0, 1, "cube")]
 )
 def test_ranges_are_checked(fields) -> None:
     with pytest.raises(InvalidParameterError):

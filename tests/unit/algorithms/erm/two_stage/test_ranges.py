@@ -117,7 +117,7 @@ def test_found_ranges_are_functions_of_released_counts() -> None:
     plan = model.plan_
     assert all(map(ranges.ranges.released, plan.outer))
     assert plan.resumed(*plan.course).found == plan.found == model.ranges_
-    forged = ((0.0, 12345.678, "log", 1.0), *plan.course[0][1:])
+    forged = ((0.0, 12345.678, "signed_log", 1.0), *plan.course[0][1:])
     with pytest.raises(InvalidParameterError, match="powers of two"):
         plan.resumed(forged, *plan.course[1:])
 
