@@ -1,13 +1,14 @@
 """Tables: their public description, reading, writing, and a bundled example."""
 
 from dpconvex._files import write_atomically
-from dpconvex.data.columns import CategoricalColumn, NumericColumn, UnrangedColumn
+from dpconvex.data.columns import CategoricalColumn, NumericColumn
 from dpconvex.data.draft import draft_schema
 from dpconvex.data.look import look_at
 from dpconvex.data.read import adult_schema, check_table, load_adult, load_cities, open_files, read_header, read_table
 from dpconvex.data.schema import Schema
 from dpconvex.data.table_cells import TableCells
-from dpconvex.data.targets import ClassTarget, NumericTarget, UnrangedTarget
+from dpconvex.data.targets import ClassTarget, NumericTarget
+from dpconvex.data.unranged import UnrangedColumn, UnrangedTarget
 
 __all__ = [
     "CategoricalColumn",

@@ -320,61 +320,6 @@ class NumericColumn(NumberColumn):
         return NumberCells(self.name, tuple(bins), bool(self.indicator))
 
 
-PRIVATE = "private"  #: What stands for a range that a fit is to find.
-
-
-class Unranged(Described):
-    """Numbers without a public range: a private fit finds one, and pays for it (docs, Private ranges)."""
-
-    numeric: ClassVar[bool] = True
-    ranged: ClassVar[bool] = False
-
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        raise self.undeclared
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"range": PRIVATE, **super().to_dict()}
-
-    @property
-    def undeclared(self) -> InvalidParameterError:
-        """The error for what needs a declared range."""
-        remedy = "Give lower and upper, or use a linear or additive model, which finds ranges privately"
-        return InvalidParameterError("range", PRIVATE, f"of {self.name!r} must be declared here", remedy)
-
-
-@final
-@dataclass(frozen=True)
-class UnrangedColumn(Unranged, NumberColumn):
-    """A numeric column whose range a fit finds; ``transform="auto"`` allows a logarithmic scale for heavy tails.
-
-    Further fields, all by keyword, as in `NumericColumn`.
-    """
-
-    name: str
-    transform: Literal["auto", "none"] = "auto"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _validate.choice("transform", self.transform, ("auto", "none"))
-
-    def _place(self, cells: AnyArray, out: FloatArray) -> None:
-        out[:] = cells  # as they are
-
-    @classmethod
-    def of(cls, column: NumberColumn) -> UnrangedColumn:
-        """Return a column with its range left to a fit."""
-        return cls(**_shared(column))
-
-    def within(self, found: NumberRange) -> NumericColumn:
-        """Return the column with a range."""
-        lower, upper, transform, scale = found.fields
-        return NumericColumn(lower=lower, upper=upper, transform=transform, scale=scale, **_shared(self))
-
-
-def _shared(column: NumberColumn) -> dict[str, Any]:
-    return {part.name: getattr(column, part.name) for part in fields(NumberColumn)}
-
-
 @final
 @dataclass(frozen=True)
 class CategoricalColumn(AbstractColumn):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from dpconvex.data.columns import PRIVATE
 from dpconvex.data.formulas import days
 from dpconvex.data.frames import (
     distinct_values,
@@ -21,6 +20,7 @@ from dpconvex.data.frames import (
     with_nan,
 )
 from dpconvex.data.schema_toml import format_key, format_value
+from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import SchemaError
 
 if TYPE_CHECKING:

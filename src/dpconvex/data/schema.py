@@ -12,10 +12,11 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data.columns import AbstractColumn, Described, NumberColumn, UnrangedColumn, nonempty
+from dpconvex.data.columns import AbstractColumn, Described, nonempty
 from dpconvex.data.frames import duplicates, label_codes, numbers, open_table
 from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, read_schema_text
-from dpconvex.data.targets import AbstractTarget, NumericTarget, UnrangedTarget
+from dpconvex.data.targets import AbstractTarget
+from dpconvex.data.unranged import UnrangedColumn, UnrangedTarget, without_range
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import DataDomain, NumberRange
 
@@ -252,9 +253,7 @@ class Schema:
 
     def without_ranges(self) -> Schema:
         """Return the schema with the ranges of all numeric columns, and of a numeric target, left to private fits."""
-        columns = tuple(UnrangedColumn.of(c) if isinstance(c, NumberColumn) else c for c in self.columns)
-        target = UnrangedTarget.of(self.target) if isinstance(self.target, NumericTarget) else self.target
-        return replace(self, columns=columns, target=target)
+        return replace(self, columns=tuple(map(without_range, self.columns)), target=without_range(self.target))
 
     def encode(self, table: IntoDataFrame) -> FloatArray:
         """The table as bounded features, float64 (n, ``domain().n_features``): every row lies in ``domain()``.

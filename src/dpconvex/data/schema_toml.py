@@ -8,8 +8,9 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from dpconvex._files import read_text
-from dpconvex.data.columns import DATE_PARTS, PRIVATE, AbstractColumn, CategoricalColumn, NumericColumn, UnrangedColumn
-from dpconvex.data.targets import AbstractTarget, ClassTarget, NumericTarget, UnrangedTarget
+from dpconvex.data.columns import DATE_PARTS, AbstractColumn, CategoricalColumn, NumericColumn
+from dpconvex.data.targets import AbstractTarget, ClassTarget, NumericTarget
+from dpconvex.data.unranged import PRIVATE, UnrangedColumn, UnrangedTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 
 _NOTES = ("missing", "unit", "source")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
-from dpconvex.data.columns import Described, Unranged, checked_aliases, renamed, texts
+from dpconvex.data.columns import Described, checked_aliases, renamed, texts
 from dpconvex.data.frames import codes, numbers, refuse_impossible
 from dpconvex.problems import NumberRange
 
@@ -109,28 +109,3 @@ class NumericTarget(AbstractTarget):
         if isinstance(bins, int):
             return NumberCells.equal(self.name, self.lower, self.upper, bins)
         return NumberCells(self.name, tuple(bins))
-
-
-@final
-@dataclass(frozen=True)
-class UnrangedTarget(Unranged, AbstractTarget):
-    """A numeric target whose range a fit finds."""
-
-    name: str
-    labels: ClassVar[tuple[str, ...]] = ()  # pyright: ignore[reportIncompatibleMethodOverride]
-
-    def encode(self, series: Series) -> AnyArray:
-        return numbers(self.clean(series), texts=True)
-
-    @classmethod
-    def of(cls, target: NumericTarget) -> UnrangedTarget:
-        """Return a target with its range left to a fit."""
-        return cls(**_shared(target))
-
-    def within(self, found: NumberRange) -> NumericTarget:
-        """Return the target with a range."""
-        return NumericTarget(lower=found.lower, upper=found.upper, **_shared(self))
-
-
-def _shared(target: AbstractTarget) -> dict[str, Any]:
-    return {part.name: getattr(target, part.name) for part in fields(AbstractTarget)}

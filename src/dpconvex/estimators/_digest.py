@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ def model_digest(model: Any) -> str:
             name: pair if pair is None or isinstance(pair, str) else [np.asarray(b, float).tolist() for b in pair]
             for name, pair in bounds.items()
         },
-        **({"ranges": [each.fields for each in model.ranges_]} if getattr(model, "ranges_", ()) else {}),
+        **({"ranges": [astuple(each) for each in model.ranges_]} if model.ranges_ else {}),
         **{name: None if given.get(name) is None else float(given[name]) for name in _ENCODING},
         "classes": None if classes is None else np.asarray(classes).tolist(),
         "slope_cap": vars(model).get("slope_cap_"),

@@ -19,8 +19,8 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.erm.two_stage.ranges import Place
 from dpconvex.data import Schema
-from dpconvex.data.columns import PRIVATE
 from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
+from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.minimax.base import clamped

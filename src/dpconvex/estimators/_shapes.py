@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, cast, final
 
@@ -202,8 +202,7 @@ class ShapeMap(FeatureMap):
             return self
         columns, own = list(self.columns), list(self.knots)
         for position, k in enumerate(self.unranged):
-            lower, upper, transform, scale = ranges[position].fields
-            columns[k] = replace(columns[k], lower=lower, upper=upper, transform=transform, scale=scale)
+            columns[k] = replace(columns[k], **asdict(ranges[position]))
             own[k] = knots[position] if knots else tuple(ranges[position].even(self.n_knots))
         return replace(self, columns=tuple(columns), knots=tuple(own), unranged=(), linear=())
 

@@ -18,8 +18,8 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import stored
 from dpconvex.data import NumericTarget, Schema
-from dpconvex.data.columns import PRIVATE
 from dpconvex.data.frames import codes, distinct_values, kind_of, numbers, texts_series, type_name
+from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._features import column_of, dtype_name, elements, numbers_of, same_length
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss

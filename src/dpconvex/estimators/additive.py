@@ -25,7 +25,8 @@ from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.registry import expected_of_first, plans
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericColumn, UnrangedColumn
-from dpconvex.data.columns import MOST_KNOTS, PRIVATE
+from dpconvex.data.columns import MOST_KNOTS
+from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, bounds_of, checked_schema, require_one
 from dpconvex.estimators._shapes import ShapeMap, checked_pairs

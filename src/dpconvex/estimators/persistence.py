@@ -13,6 +13,7 @@ import math
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +231,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         "classes": _labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
         "slope_cap": vars(estimator).get("slope_cap_"),  # of logistic models: how scores become probabilities
         "n_features_in": int(estimator.n_features_in_),
-        "ranges": [list(each.fields) for each in estimator.ranges_],
+        "ranges": [list(astuple(each)) for each in estimator.ranges_],
         "feature_names_in": None if names is None else [str(name) for name in names],
         "certificate": estimator.certificate_.to_json(),
         **({} if knots is None else {"knots": [*map(list, knots)], "deviation": vars(estimator)["shape_deviation_"]}),

@@ -110,11 +110,6 @@ class NumberRange:
         center(values if self.transform == "none" else self.transformed(values), *self.ends, found)
         return found
 
-    @property
-    def fields(self) -> tuple[float, float, str, float]:
-        """What `NumberRange` is built from."""
-        return self.lower, self.upper, self.transform, self.scale
-
 
 def cells(values: AnyArray) -> NDArray[np.int64]:
     """Return the cell of every number, (n,): whatever it is, each has exactly one."""

@@ -71,7 +71,7 @@ def test_empty_ends_are_cut_on_linear_scales_alone() -> None:
     assert ranges.crowded(NumberRange(0, 32), 0 * counts, 5.0) == (0, PARTS)
 
 
-@pytest.mark.parametrize("one", [NumberRange(-4, 9), NumberRange(0, 9, "log1p"), NumberRange(-4, 9, "signed_log", 0.25)])
+@pytest.mark.parametrize("one", [NumberRange(-4, 9), NumberRange(0, 9, "log1p"), NumberRange(-4, 9, "signed_log", 2)])
 def test_even_numbers_are_even_after_the_transform(one) -> None:
     np.testing.assert_allclose(one.encode(np.array(one.even(5))), np.linspace(-0.5, 0.5, 5), atol=1e-12)
     values = np.linspace(-5, 10, 400)
@@ -80,7 +80,8 @@ def test_even_numbers_are_even_after_the_transform(one) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [(1, 1), (0, np.inf), (-1e308, 1e308), (-1, 1, "log1p"), (0, 1, "none", 2.0), (-1, 1, "sqrt"), (0, 1, "cube")]
+    "fields",
+    [(1, 1), (0, np.inf), (-1e308, 1e308), (-1, 1, "log1p"), (0, 1, "none", 2.0), (-1, 1, "sqrt")],
 )
 def test_ranges_are_checked(fields) -> None:
     with pytest.raises(InvalidParameterError):

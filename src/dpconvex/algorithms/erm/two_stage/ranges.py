@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from typing import Any, cast, final
 
@@ -121,7 +121,7 @@ class RangedPlan(TwoStagePlan):
 
     @property
     def course(self) -> tuple[Any, ...]:
-        return (tuple(each.fields for each in self.outer), self.edges, *self.then.course) if self.outer else ()
+        return (tuple(map(astuple, self.outer)), self.edges, *self.then.course) if self.outer else ()
 
     def resumed(self, *course: Any) -> RangedPlan:
         """Return the plan for released ranges, if they can be released, and for what came since."""
@@ -160,7 +160,7 @@ class RangedPlan(TwoStagePlan):
             "cells": ranges.CELLS,
             "epsilon": _rounding.sum_up((self.first.epsilon, self.second.epsilon)),
             "deviations": [float(one.deviations[0]) for one in (self.first, self.second)],
-            "found": [list(each.fields) for each in self.found] or None,
+            "found": [list(astuple(each)) for each in self.found] or None,
         }
         return {**self.then.describe(), "private_ranges": found}
 

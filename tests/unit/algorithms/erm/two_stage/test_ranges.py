@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.erm.two_stage.ranges import UNITS, RangedPlan, histogram
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, UnrangedColumn
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._digest import model_digest
 from dpconvex.mechanisms import JointHistogram
 from dpconvex.problems import UserGroups
 from dpconvex.problems.data.ranges import CELLS
@@ -70,6 +72,8 @@ def test_one_certificate_for_ranges_and_model_that_verifies(tmp_path) -> None:
     again = load_model(tmp_path / "m")
     np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
     assert again.ranges_ == model.ranges_
+    again.ranges_ = tuple(replace(one, upper=2 * one.upper) for one in model.ranges_)
+    assert model_digest(again) != model_digest(model) == certificate.model
     assert (model.predict(frame) == frame.y).mean() > 0.9
 
 
