@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
@@ -44,9 +44,9 @@ from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import JointHistogram, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
-from dpconvex.problems import LinearModelProblem, NumberRange, UserGroups
+from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
-from dpconvex.problems.data.sources.rows import mapped, totals
+from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
 from dpconvex.randomness import BitSource
 
 RANGES = "histogram of octaves of the columns without declared ranges"
@@ -101,13 +101,8 @@ class RangedPlan(TwoStagePlan):
             found.append(tuple(one.back([first + (last - first) * ((k - cut[0]) / (cut[-1] - cut[0])) for k in cut])))
         return tuple(found)
 
-    @property
-    def problem(self) -> LinearModelProblem:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.then.problem
-
-    @property
-    def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.then.algorithm
+    problem = forwarded("then", "problem")
+    algorithm = forwarded("then", "algorithm")
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -140,10 +135,6 @@ class RangedPlan(TwoStagePlan):
             "Basic composition of private histograms, first of octaves, then of the ranges read off them, and of a "
             f"method for records clipped into these, one by one. {self.then.theorem}"
         )
-
-    @property
-    def only_sums(self) -> bool:
-        return self.then.only_sums and not self.target  # targets of portions are read where they are
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -184,19 +175,24 @@ class RangedPlan(TwoStagePlan):
         knots = [self.knots] * len(self.columns) + [2] * self.target
         edges = tuple(map(ranges.crowded, outer, noisy, self.second.deviations, knots))
         plan = continued(self, outer=outer, edges=edges)
-        targets = plan.found[-1].encode(y) if self.target else y  # line 3: record by record
-        inside = mapped(X, targets, plan._placed)
+        inside = mapped(X, y, plan._placed, plan.found[-1].encode if self.target else same)  # line 3: record by record
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
         return plan.restored(result, result.point, source)
 
     def _counts(self, X: Any, y: Any, groups: UserGroups | None, cells: Sequence[Cells], count: int) -> FloatArray:
         """Return the histograms of all columns and the target, one after the other."""
 
-        def parts(X: Any, y: Any) -> tuple[FloatArray]:
+        def places(X: Any, y: Any) -> AnyArray:
             raw = [X[:, k] for k in self.columns] + [y] * self.target
-            return (np.concatenate([histogram(of(v), count, groups) for of, v in zip(cells, raw, strict=True)]),)
+            return np.array([of(v) for of, v in zip(cells, raw, strict=True)], dtype=np.uint8)
 
-        return totals(X, y, parts)[0]
+        def counted(found: AnyArray) -> FloatArray:
+            return np.concatenate([histogram(each, count, groups) for each in found])
+
+        if groups is None or not isinstance(X, EncodedRows):
+            return totals(X, y, lambda X, y: (counted(places(X, y)),))[0]
+        parts = X.run(lambda portion, first, _: (first, places(*portion)))  # a user may be in several portions
+        return counted(np.hstack([part for _, part in sorted(parts, key=lambda each: each[0])]))
 
     def _placed(self, X: FloatArray) -> FloatArray:
         """Return the method's features of records, now that ranges are released."""
@@ -244,7 +240,7 @@ def plan(
     return RangedPlan(privacy, first, second, then, columns, linear, target, knots)
 
 
-def histogram(cells: NDArray[np.int64], count: int, groups: UserGroups | None) -> FloatArray:
+def histogram(cells: AnyArray, count: int, groups: UserGroups | None) -> FloatArray:
     """Return how many records, or users, each cell has, (count,); the cells of a user's records are averaged."""
     if groups is None:
         return np.bincount(cells, minlength=count).astype(np.float64)

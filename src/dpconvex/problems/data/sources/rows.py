@@ -189,28 +189,39 @@ class EncodedTables(EncodedRows):
 
 @final
 class MappedRows(EncodedRows):
-    """Rows with features that are functions of those of other rows, one by one."""
+    """Rows with features and targets that are functions of those of other rows, one by one."""
 
-    def __init__(self, rows: EncodedRows, change: Callable[[FloatArray], FloatArray]) -> None:
-        self.n, self._rows, self._change = rows.n, rows, change
+    def __init__(
+        self, rows: EncodedRows, change: Callable[[FloatArray], FloatArray], targets: Callable[[Any], Any]
+    ) -> None:
+        self.n, self._rows, self._changes = rows.n, rows, (change, targets)
         self.n_features = change(np.zeros((1, rows.n_features))).shape[1]
 
     def portions(self) -> Iterator[Portion]:
-        return ((self._change(X), y) for X, y in self._rows.portions())
+        change, targets = self._changes
+        return ((change(X), targets(y)) for X, y in self._rows.portions())
 
     def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
-        change = self._change  # not the rows: tasks travel
-        return self._rows.run(lambda portion, *more: task((change(portion[0]), portion[1]), *more), held)
+        change, targets = self._changes  # not the rows: tasks travel
+        return self._rows.run(lambda portion, *more: task((change(portion[0]), targets(portion[1])), *more), held)
+
+
+def same(values: Any) -> Any:
+    """Return what is given."""
+    return values
 
 
 def mapped(
-    X: AnyArray | EncodedRows, y: AnyArray | EncodedRows, change: Callable[[FloatArray], FloatArray]
+    X: AnyArray | EncodedRows,
+    y: AnyArray | EncodedRows,
+    change: Callable[[FloatArray], FloatArray],
+    targets: Callable[[Any], Any] = same,
 ) -> tuple[Any, Any]:
-    """Return features that a function of single rows makes of others, and their targets: arrays, or rows twice."""
+    """Return features and targets that functions of single rows make of others: arrays, or rows twice."""
     if isinstance(X, EncodedRows):
-        rows = MappedRows(X, change)
+        rows = MappedRows(X, change, targets)
         return rows, rows
-    return change(X), y
+    return change(X), targets(y)
 
 
 def totals(X: AnyArray | EncodedRows, y: AnyArray | EncodedRows, work: Callable[[Any, Any], Parts]) -> Parts:

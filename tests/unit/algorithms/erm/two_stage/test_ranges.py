@@ -23,12 +23,13 @@ from dpconvex import (
 )
 from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.erm.two_stage.ranges import UNITS, RangedPlan, histogram
-from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, UnrangedColumn
+from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, UnrangedColumn, UnrangedTarget
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._digest import model_digest
 from dpconvex.mechanisms import JointHistogram
 from dpconvex.problems import UserGroups
 from dpconvex.problems.data.ranges import CELLS
+from dpconvex.problems.data.sources.arrow import MEMORY
 
 SCHEMA = Schema(
     (
@@ -159,16 +160,44 @@ def test_additive_models_find_ranges_and_knots(tmp_path) -> None:
     np.testing.assert_allclose(parts + model.intercept_, model.decision_function(frame), atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateAdditiveClassifier])
-def test_tables_read_by_portions_give_the_same_bits(kind, tmp_path) -> None:
+TARGET = Schema(SCHEMA.columns[:3], UnrangedTarget("age"))
+
+
+@pytest.mark.parametrize("user", [None, "person"])
+@pytest.mark.parametrize(
+    ("kind", "schema"),
+    [
+        (PrivateLogisticRegression, SCHEMA),
+        (PrivateAdditiveClassifier, SCHEMA),
+        (PrivateLinearRegression, TARGET),
+    ],
+)
+def test_tables_read_by_portions_give_the_same_bits(kind, schema, user, tmp_path) -> None:
+    """Targets and users too, whose records are in several portions."""
     frame = table()
+    frame["person"] = np.arange(len(frame)) % 1500
     pyarrow.parquet.write_table(pyarrow.Table.from_pandas(frame), tmp_path / "t.parquet")
-    first, second = (
-        kind(4.0, schema=SCHEMA, random_state=1, algorithm="objective_perturbation").fit(rows)
-        for rows in (frame, pyarrow.dataset.dataset(tmp_path))
-    )
+    given = {"schema": replace(schema, user=user), "random_state": 1, "algorithm": "objective_perturbation"}
+    before = MEMORY.set(2**16)
+    try:
+        first, second = (kind(4.0, **given).fit(rows) for rows in (frame, pyarrow.dataset.dataset(tmp_path)))
+    finally:
+        MEMORY.reset(before)
     assert first.ranges_ == second.ranges_
     np.testing.assert_array_equal(first.coef_, second.coef_)
+
+
+def test_a_derived_column_keeps_its_formula_without_a_range() -> None:
+    frame = table()
+    column = NumericColumn("double", 0, 1, formula="200 * share", missing=("-1",), indicator=True)
+    schema = Schema((column, SCHEMA.columns[0]), NumericTarget("age", 0, 1)).without_ranges()
+    assert Schema.from_toml_text(schema.to_toml()) == schema
+    model = PrivateLinearRegression(4.0, schema=schema, random_state=2).fit(frame)
+    found = model.found_schema_.columns[0]
+    assert (found.formula, found.missing, found.indicator) == (column.formula, column.missing, True)
+    assert 190 <= found.upper <= 256
+    facts = model.to_dict()["shapes"][0]
+    assert (facts["lower"], facts["upper"], facts["formula"]) == (found.lower, found.upper, "200 * share")
 
 
 def test_the_budget_is_split_before_the_run() -> None:
