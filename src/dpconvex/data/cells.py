@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
@@ -14,6 +14,7 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray
 from dpconvex.data.frames import codes, numbers
 from dpconvex.errors import InvalidParameterError
+from dpconvex.problems.data.ranges import NumberRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,20 +89,11 @@ class NumberCells(CellColumn):
         object.__setattr__(self, "edges", ends)
 
     @classmethod
-    def equal(
-        cls,
-        name: str,
-        lower: float,
-        upper: float,
-        count: int,
-        forward: Callable[[float], float] = float,
-        inverse: Callable[[AnyArray], AnyArray] = np.positive,
-        missing: bool = False,
-    ) -> NumberCells:
-        """Return `count` bins of equal width of an increasing map, whose inverse is `inverse`."""
-        _validate.integer(f"bins[{name!r}]", count, at_least=1)
-        inner = inverse(np.linspace(forward(lower), forward(upper), count + 1))[1:-1]
-        return cls(name, (lower, *(float(e) for e in inner), upper), missing)
+    def of(cls, name: str, within: NumberRange, bins: int | Sequence[float], missing: bool = False) -> NumberCells:
+        """Return bins of equal width after a range's map, or with the given edges."""
+        if isinstance(bins, int):
+            bins = within.even(_validate.integer(f"bins[{name!r}]", bins, at_least=1) + 1)
+        return cls(name, tuple(bins), missing)
 
     @property
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]

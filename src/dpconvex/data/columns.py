@@ -314,10 +314,7 @@ class NumericColumn(NumberColumn):
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform or with edges; missing in the middle, or by `indicator` apart."""
-        if isinstance(bins, int):
-            maps = self.range.mapped, self.range.unmapped
-            return NumberCells.equal(self.name, self.lower, self.upper, bins, *maps, bool(self.indicator))
-        return NumberCells(self.name, tuple(bins), bool(self.indicator))
+        return NumberCells.of(self.name, self.range, bins, bool(self.indicator))
 
 
 @final

@@ -106,6 +106,4 @@ class NumericTarget(AbstractTarget):
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width, or with the given edges; missing values take the middle bin."""
-        if isinstance(bins, int):
-            return NumberCells.equal(self.name, self.lower, self.upper, bins)
-        return NumberCells(self.name, tuple(bins))
+        return NumberCells.of(self.name, NumberRange(self.lower, self.upper), bins)

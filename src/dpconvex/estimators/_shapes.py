@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.special import ndtr
 
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
 from dpconvex.data.columns import OTHER, AbstractColumn
 from dpconvex.data.frames import codes, numbers, open_table
@@ -334,13 +334,8 @@ class StraightLines(FeatureMap):
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
         return Schema(tuple(replace(c, indicator=None) if c.numeric else c for c in self.shapes.columns)).domain()
 
-    @property
-    def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.shapes.unranged
-
-    @property
-    def linear(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.shapes.linear
+    unranged = forwarded("shapes", "unranged")
+    linear = forwarded("shapes", "linear")
 
     def found(self, ranges: tuple[NumberRange, ...]) -> StraightLines:
         return self.shapes.found(ranges).straight

@@ -177,12 +177,6 @@ class TargetRange:
             return np.nan_to_num(np.clip(out, -reach, reach), copy=False, nan=0.0)
 
 
-def as_floats(values: AnyArray) -> FloatArray:
-    """Return a float64 copy (n,); missing values stay NaN."""
-    with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
-        return np.array(values, dtype=np.float64)
-
-
 def finds_range(target_bounds: Any, schema: Schema | None) -> bool:
     """Return whether the target's range is left to a fit."""
     if isinstance(target_bounds, str):

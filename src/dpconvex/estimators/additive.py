@@ -85,12 +85,7 @@ class AdditiveModel(PrivateLinearModel):
     knots_: tuple[tuple[float, ...], ...] = field(init=False)
     shape_deviation_: FloatArray = field(init=False)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        return tags
-
-    # The public map.
+    _sparse: ClassVar[bool] = False
 
     def _feature_map(self, n_features: int | None) -> ShapeMap:
         """Return the map with two knots a column; a plan says how many it takes."""

@@ -109,6 +109,13 @@ class FittedModel(PrivateEstimator, ABC):
     _sums: bool = False  #: Whether plans may need sums alone: of copies, for data that are read portion by portion.
     _weighs: bool = False  #: Whether records have weights.
 
+    _sparse: ClassVar[bool] = True  #: Whether it takes sparse matrices.
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._sparse
+        return tags
+
     @abstractmethod
     def predict(self, X: Any) -> AnyArray:
         """Return the prediction for every record, (n,)."""
@@ -145,7 +152,7 @@ class FittedModel(PrivateEstimator, ABC):
             if reset:
                 self.n_features_in_ = len(self.schema.columns)
             return features, features.encode(X)
-        X = learned_matrix(self, X, reset=reset, sparse=self.__sklearn_tags__().input_tags.sparse)
+        X = learned_matrix(self, X, reset=reset, sparse=self._sparse)
         features = self._feature_map(X.shape[1]).found(found)
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
             what, remedy = "cannot be used with a sparse matrix", "Give feature_norm, or feature_bound"
@@ -246,14 +253,8 @@ class PrivateLinearModel(FittedModel, Exported):
         """Comparator norm where none is given."""
 
     def _feature_map(self, n_features: int | None) -> FeatureMap:
-        return feature_map(
-            schema=self.schema,
-            domain=self.domain,
-            feature_bounds=self.feature_bounds,
-            feature_norm=self.feature_norm,
-            n_features=n_features,
-            finds=True,
-        )
+        given = {name: getattr(self, name) for name in ("schema", "domain", "feature_bounds", "feature_norm")}
+        return feature_map(**given, n_features=n_features, finds=True)
 
     @property
     def _finds_target(self) -> bool:
@@ -291,11 +292,6 @@ class PrivateLinearModel(FittedModel, Exported):
         """The public cap on weights; None where records are not weighted."""
         cap = self.schema.weight_cap if self.weight_cap is None and self.schema is not None else self.weight_cap
         return None if cap is None else _validate.real("weight_cap", cap, at_least=SMALLEST, at_most=LARGEST)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     @property
     def _weighs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -275,7 +275,10 @@ def _check_restored(model: SavedModel, names: Any, classes: AnyArray | None) -> 
     """Raise as if the parameters had been given by a user, and unless the parts of the model agree."""
     _parameters(model)
     _sizes(model)
-    _check_ranges(model)
+    if isinstance(model, estimators.PrivateLinearModel):
+        unknown = model._open(model._feature_map(model.n_features_in_))
+        if len(model.ranges_) != unknown:
+            raise InvalidDataError(f"it holds {len(model.ranges_)} ranges, and its parameters leave {unknown} open")
     features = model._fitted_map()
     if isinstance(model, estimators.PrivateSparseModel):
         model._radius(features)
@@ -317,13 +320,6 @@ def _sizes(model: SavedModel) -> None:
     stated = None if model.schema is not None else model.n_features_in_ if domain is None else domain.n_features
     if len(found) != 2 or stated not in (None, found[1]):
         raise InvalidDataError(f"its encoded coefficients have shape {found}, and its parameters say {stated} features")
-
-
-def _check_ranges(model: SavedModel) -> None:
-    if isinstance(model, estimators.PrivateLinearModel):
-        unknown = model._open(model._feature_map(model.n_features_in_))
-        if len(model.ranges_) != unknown:
-            raise InvalidDataError(f"it holds {len(model.ranges_)} ranges, and its parameters leave {unknown} open")
 
 
 def _outputs(model: SavedModel, classes: AnyArray | None) -> int:

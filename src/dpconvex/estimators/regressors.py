@@ -279,7 +279,10 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _targets_of(self, X: Any, y: Any) -> AnyArray:
         numbers = self._numbers(X, y)
-        return _targets.as_floats(numbers) if self._finds_target else self._range().scale(numbers, self._reach())
+        if not self._finds_target:
+            return self._range().scale(numbers, self._reach())
+        with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
+            return np.array(numbers, dtype=np.float64)
 
     def _numbers(self, X: Any, y: Any) -> AnyArray:
         """Return the targets in their own unit."""

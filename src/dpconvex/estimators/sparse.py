@@ -78,11 +78,6 @@ class PrivateSparseModel(FittedModel):
         check_is_fitted(self)
         return int(np.count_nonzero(self.encoded_coef_))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     @final
     def _privacy(self) -> PrivacyParams:
         return PrivacyParams(self.epsilon, self.delta)
@@ -100,13 +95,8 @@ class PrivateSparseModel(FittedModel):
             if n_features is None:
                 raise InvalidParameterError("n_features", None, "must be given to plan without data")
             domain = DataDomain.box(count, bound)
-        return _features.feature_map(
-            schema=self.schema,
-            domain=domain,
-            feature_bounds=self.feature_bounds,
-            feature_norm=None,
-            n_features=n_features,
-        )
+        bounds = {"feature_bounds": self.feature_bounds, "feature_norm": None}
+        return _features.feature_map(schema=self.schema, domain=domain, **bounds, n_features=n_features)
 
     @final
     def _radius(self, features: _features.FeatureMap) -> float:

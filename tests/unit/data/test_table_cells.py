@@ -11,6 +11,7 @@ from dpconvex import adult_schema, load_adult
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, TableCells
 from dpconvex.data.cells import NumberCells
 from dpconvex.errors import InvalidParameterError, SchemaError
+from dpconvex.problems import NumberRange
 
 SCHEMA = Schema(
     (
@@ -109,7 +110,7 @@ def test_a_missing_column_and_a_wrong_type_are_errors() -> None:
 
 
 def test_bins_have_equal_width_after_the_transform() -> None:
-    np.testing.assert_allclose(np.diff(NumberCells.equal("a", -1, 1, 5).edges), 0.4)
+    np.testing.assert_allclose(np.diff(NumberCells.of("a", NumberRange(-1, 1), 5).edges), 0.4)
     np.testing.assert_allclose(
-        np.diff(np.log1p(NumberCells.equal("a", 0, 1e5, 5, np.log1p, np.expm1).edges)), np.log1p(1e5) / 5
+        np.diff(np.log1p(NumberCells.of("a", NumberRange(0, 1e5, "log1p"), 5).edges)), np.log1p(1e5) / 5
     )
