@@ -37,7 +37,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data import _threads, records
 from dpconvex.problems.data.sources.arrow import MEMORY
 from dpconvex.problems.data.sources.cluster import open_source
-from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
+from dpconvex.problems.data.sources.rows import EncodedTables, StreamedRecords
 from dpconvex.randomness import SeededSource
 
 N, USERS = 1500, 90
