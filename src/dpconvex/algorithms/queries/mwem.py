@@ -24,7 +24,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.algorithms import PredictedError, recorded, require_delta
 from dpconvex.algorithms.queries.base import (
     Answered,
@@ -62,6 +62,7 @@ class MwemPlan(QueryReleasePlan):
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition (MWEM, Hardt et al. 2012, with replay)."
+    expectation = forwarded("predicted_error", "bound")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @cached_property
     def scale(self) -> float:
@@ -102,10 +103,6 @@ class MwemPlan(QueryReleasePlan):
         noise = self.sigma * math.sqrt(2 * math.log(2 * queries.count))
         what = "measured rule for MWEM with replay; no bound is known"  # benchmarks, Synthetic data
         return PredictedError(noise + unseen * fitted, width, what, proved=False)
-
-    @property
-    def expectation(self) -> float:
-        return self.predicted_error.bound
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:

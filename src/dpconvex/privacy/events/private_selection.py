@@ -28,6 +28,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from dpconvex import _rounding, _validate
+from dpconvex._types import forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import accounting
 from dpconvex.privacy.events.base import Event, Parts, inner_event, pure_delta
@@ -109,6 +110,7 @@ class GroupPrivacy(Event):
     size: int
     record: Event
     kind: ClassVar[str] = "group_privacy"
+    claimed_sensitivity = forwarded("record", "claimed_sensitivity")  # of one record  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "record", inner_event("record", self.record, Event))
@@ -126,10 +128,6 @@ class GroupPrivacy(Event):
         if parts is None or parts.failure or parts.rho or (parts.pure and parts.mu and not _separate(self.record)):
             return None
         return Parts(self.size * parts.pure, _rounding.product_up(self.size, parts.mu) if parts.mu else 0.0)
-
-    @property
-    def claimed_sensitivity(self) -> float | None:
-        return self.record.claimed_sensitivity  # of one record
 
     def delta(self, epsilon: float) -> float:
         parts = self.parts

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.base import Aggregation, Problem
@@ -59,6 +59,10 @@ class LinearModelProblem(Problem):
     factor: Factor | None = None
     #: What plans expect of the blocks in place of `TypicalData`; needs a factor.
     shapes: ExpectedShapes | None = None
+    name = forwarded("loss", "name")  # pyright: ignore[reportIncompatibleMethodOverride]
+    value_at_zero = forwarded("loss", "value_at_zero")  # pyright: ignore[reportIncompatibleMethodOverride]
+    trivial = forwarded("loss", "trivial")  # pyright: ignore[reportIncompatibleMethodOverride]
+    bounds = forwarded("loss")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         numbers = {
@@ -91,24 +95,8 @@ class LinearModelProblem(Problem):
         return self.records_per_user is not None
 
     @property
-    def name(self) -> str:
-        return self.loss.name
-
-    @property
     def aggregation(self) -> Aggregation:
         return "tilted" if self.tilt else "average"
-
-    @property
-    def bounds(self) -> LinearModelLoss:
-        return self.loss
-
-    @property
-    def value_at_zero(self) -> float:
-        return self.loss.value_at_zero
-
-    @property
-    def trivial(self) -> float:
-        return self.loss.trivial
 
     @property
     def dim(self) -> int:
