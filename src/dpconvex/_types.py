@@ -1,4 +1,4 @@
-"""Small things that all rooms share: array types (shapes are in docstrings), how solvers end, forwarded properties."""
+"""Small things that all rooms share: array types (shapes are in docstrings), how solvers end, properties, fields."""
 
 from enum import StrEnum
 from operator import attrgetter
@@ -17,6 +17,12 @@ class Status(StrEnum):
     CERTIFIED = "certified"
     STEP_LIMIT = "step_limit"
     STALLED = "stalled"
+
+
+def set_fields(whole: Any, **values: Any) -> None:
+    """Set fields of a frozen dataclass while it is being made."""
+    for name, value in values.items():
+        object.__setattr__(whole, name, value)
 
 
 def forwarded(*path: str) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, forwarded
+from dpconvex._types import AnyArray, forwarded, set_fields
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data.columns import Described, checked_aliases, interval, renamed, texts
 from dpconvex.data.frames import codes, numbers, refuse_impossible
@@ -87,8 +87,7 @@ class NumericTarget(AbstractTarget):
     def __post_init__(self) -> None:
         super().__post_init__()
         low, high = interval(self.lower, self.upper)
-        object.__setattr__(self, "lower", low)
-        object.__setattr__(self, "upper", high)
+        set_fields(self, lower=low, upper=high)
 
     numeric: ClassVar[bool] = True
 

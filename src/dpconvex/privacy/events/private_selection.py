@@ -84,7 +84,7 @@ class WholeRun(Event):
         known = [[(event.parts, times) for event, times in events] for events in self._lists]
         if any(part is None for parts in known for part, _ in parts):
             return None
-        totals = [_added([(part, times) for part, times in parts if part is not None]) for parts in known]
+        totals = [accounting.added([(part, times) for part, times in parts if part is not None]) for parts in known]
         largest = (max(getattr(each, name) for each in totals) for name in ("pure", "mu", "failure", "rho"))
         return Parts(*largest)
 
@@ -231,18 +231,6 @@ def _separate(event: Event) -> bool:
 def _log_expm1(x: float) -> float:
     """``log(e^x - 1)`` for x > 0, which does not overflow."""
     return x + math.log(-math.expm1(-x))
-
-
-def _added(parts: Sequence[tuple[Parts, int]]) -> Parts:
-    """Parts of a composition, rounded up: Gaussian ones add as the root of the sum of squares, all others plainly."""
-    pure = sum((part.pure * times for part, times in parts), Fraction(0))
-    squares, failure, rho = (
-        _rounding.float_up(sum((Fraction(getattr(p, name)) ** power * t for p, t in parts), Fraction(0)))
-        for name, power in (("mu", 2), ("failure", 1), ("rho", 1))
-    )
-    alone = [part.mu for part, times in parts for _ in range(min(times, 2)) if part.mu]
-    mu = alone[0] if len(alone) == 1 else _rounding.widen_up(math.sqrt(squares)) if alone else 0.0
-    return Parts(pure, mu, failure, rho)
 
 
 def _listed(name: str, values: Any) -> Sequence[Any]:

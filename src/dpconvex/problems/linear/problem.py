@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import AnyArray, FloatArray, forwarded, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.base import Aggregation, Problem
@@ -71,8 +71,7 @@ class LinearModelProblem(Problem):
             "tilt": _validate.real("tilt", self.tilt, at_least=0.0, remedy=NO_TILT),
             "attack_radius": _validate.real("attack_radius", self.attack_radius, at_least=0.0),
         }
-        for name, number in numbers.items():
-            object.__setattr__(self, name, number)  # Python's own: numpy's scalars fit neither fractions nor JSON
+        set_fields(self, **numbers)  # Python's own: numpy's scalars fit neither fractions nor JSON
         if self.tilt and math.isinf(self.loss.value_at_zero):
             what = "must have bounded targets to be tilted"
             raise InvalidParameterError("loss", self.loss.name, what, "Give it a target_bound")

@@ -52,11 +52,8 @@ class Truncation:
 
 @final
 @dataclass(frozen=True)
-class TruncatedBounds:
+class TruncatedBounds(StatedBounds):
     """Constants of an average of truncated losses, in w: the level C and the largest curvature."""
-
-    slope_bound: float
-    curvature_bound: float
 
 
 class CenteredRisk(Objective):

@@ -24,18 +24,15 @@ from dpconvex.problems.base import Aggregation
 from dpconvex.problems.custom.functions import ConvexFunction, CustomObjective, dense_blocks, of_shape
 from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.objective import ROUNDING, UP, Bounds
+from dpconvex.problems.objective import ROUNDING, UP, Bounds, StatedBounds
 
 _INNER = 200  # accelerated steps of the attack where no saddle solver is at work: reports and searches only
 
 
 @final
 @dataclass(frozen=True)
-class SaddleBounds:
+class SaddleBounds(StatedBounds):
     """Marks an objective for the saddle solver; others must not certify it."""
-
-    curvature_bound: float = math.inf
-    slope_bound: float = math.inf
 
 
 class SaddleLoss(ConvexFunction):
