@@ -31,8 +31,7 @@ class BallSection(ConvexSet):
     centre: ArrayLike  #: Shape (dim,). Of the second ball; a member of the first. Kept as a tuple.
 
     def __post_init__(self) -> None:
-        _validate.real("outer", self.outer, above=0.0)
-        _validate.real("inner", self.inner, above=0.0)
+        _validate.positive(self, "outer", "inner")
         centre = np.asarray(self.centre, dtype=np.float64)
         if centre.ndim != 1 or len(centre) == 0 or not np.linalg.norm(centre) <= self.outer * (1 + 1e-9):
             raise InvalidParameterError("centre", self.centre, "must be a member of the outer ball, of shape (dim,)")

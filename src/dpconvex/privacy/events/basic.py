@@ -87,8 +87,7 @@ class NormExponentialNoise(PureEvent):
     kind: ClassVar[str] = "norm_exponential_noise"
 
     def __post_init__(self) -> None:
-        _validate.real("sensitivity", self.sensitivity, above=0.0)
-        _validate.real("scale", self.scale, above=0.0)
+        _validate.positive(self, "sensitivity", "scale")
 
     @property
     def pure_epsilon(self) -> Fraction:
@@ -109,8 +108,7 @@ class GaussianNoise(Event):
     finest: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _validate.real("sensitivity", self.sensitivity, above=0.0)
-        _validate.real("sigma", self.sigma, above=0.0)
+        _validate.positive(self, "sensitivity", "sigma")
 
     @property
     def mu(self) -> float:
@@ -163,9 +161,7 @@ class BoundedLaplaceNoise(Event):
     kind: ClassVar[str] = "bounded_laplace_noise"
 
     def __post_init__(self) -> None:
-        _validate.real("sensitivity", self.sensitivity, above=0.0)
-        _validate.real("scale", self.scale, above=0.0)
-        _validate.real("bound", self.bound, above=0.0)
+        _validate.positive(self, "sensitivity", "scale", "bound")
         if self.bound < self.sensitivity:
             raise InvalidParameterError("bound", self.bound, f"must be at least the sensitivity, {self.sensitivity!r}")
 

@@ -281,8 +281,7 @@ class ExtensionRisk(CenteredRisk, PlanesRisk):
     cap: RecordCap | None = None  #: None: what the loss and the features' domain admit
 
     def __post_init__(self) -> None:
-        _validate.real("level", self.level, above=0.0)
-        _validate.real("tolerance", self.tolerance, above=0.0)
+        _validate.positive(self, "level", "tolerance")
         check_loss(self.loss)
         if self.cap is None:
             object.__setattr__(self, "cap", RecordCap(self.loss.slope_bound * self.records.domain.l2 * UP))
