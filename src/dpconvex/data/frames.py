@@ -269,7 +269,8 @@ def kind_of(series: Series) -> Literal["text", "number", "boolean", "nothing"]:
     """What the column holds, by its type alone: it is found without a single cell. Objects count as text."""
     import pyarrow as pa
 
-    kind, types = _split(_arrow(series.head(0)))[0].type, pa.types
+    kind, types = _arrow(series if series.implementation.is_pyarrow() else series.head(0)).type, pa.types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "text"
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
@@ -389,7 +390,7 @@ def is_float(values: Any) -> bool:
 
 def with_nan(values: Any) -> FloatArray:
     """Arrow numbers as float64, null as NaN; possibly a read-only view."""
-    return np.asarray(values.fill_null(np.nan), dtype=np.float64)
+    return np.asarray(values.fill_null(np.nan) if values.null_count else values, dtype=np.float64)
 
 
 def _nearest_equal(values: FloatArray, listed: FloatArray) -> NDArray[np.int64]:

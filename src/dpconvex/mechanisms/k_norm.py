@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
@@ -110,6 +110,7 @@ class JointHistogram(NormExponential):
     epsilon: float  #: positive, for all columns together
     unit: Unit = Unit.RECORD  #: what is replaced
     name: ClassVar[str] = "joint histogram, norm-exponential noise"
+    dim = forwarded("norm", "dim")  #: Number of cells of all columns
 
     def __post_init__(self) -> None:
         if not self.cells or min(self.cells) < 2:
@@ -142,11 +143,6 @@ class JointHistogram(NormExponential):
         """Standard deviations of the noise in each column's cells, (columns,)."""
         starts = np.cumsum(self.cells) - np.array(self.cells)
         return self.scale * np.sqrt(self.norm.coordinate_variances[starts])
-
-    @property
-    def dim(self) -> int:
-        """Number of cells of all columns."""
-        return self.norm.dim
 
     @classmethod
     def examples(cls) -> tuple[JointHistogram, ...]:
