@@ -13,7 +13,7 @@ Assumptions
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, cast, final
 
 import numpy as np
@@ -153,8 +153,7 @@ class AdditiveModel(PrivateLinearModel):
         if quick.noise != self.noise:
             privacy, chosen = best[0].privacy, self._fitting(shapes, best[0])
             options = Options(noise=self.noise, sums=self._sums)
-            best = plans(best[0].problem, self._rest(shapes, privacy, n), SHAPES, options)
-            best = self._with_ranges(chosen, best, privacy)
+            best = self._planned(chosen, best[0].problem, privacy, SHAPES, options)
         if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
             return best
         straight = super()._plans(shapes.straight, n, loss, unit)
@@ -187,7 +186,8 @@ class AdditiveModel(PrivateLinearModel):
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         features = self._feature_map(self.n_features_in_).at(getattr(self.plan_, "knots", 2))
-        return self._plans_of(features, self.plan_.problem, epsilon, self.plan_.algorithm)
+        whole = replace(self.plan_.privacy, epsilon=epsilon)
+        return self._planned(features, self.plan_.problem, whole, self.plan_.algorithm)
 
     # What was learned.
 

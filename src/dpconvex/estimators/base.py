@@ -18,7 +18,6 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan, begin
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.erm.registry import check, expected_of_first, plans
-from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
@@ -26,12 +25,13 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators import _features
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
+from dpconvex.estimators._ranges import FindsRanges
 from dpconvex.estimators._streams import able, expanded
-from dpconvex.estimators._targets import TargetRange, packed, shares_of_cap, weighted
+from dpconvex.estimators._targets import packed, shares_of_cap, weighted
 from dpconvex.estimators.export import Exported
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
-from dpconvex.problems import DataDomain, LinearModelProblem, NumberRange, UserGroups
+from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.records import Records
 from dpconvex.randomness import BitSource
 
@@ -89,7 +89,7 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
         return tags
 
 
-class FittedModel(PrivateEstimator, ABC):
+class FittedModel(FindsRanges, PrivateEstimator, ABC):
     """A linear model as a fit leaves it."""
 
     kind: ClassVar[str]  #: Name on the command line; unique among the models.
@@ -103,8 +103,6 @@ class FittedModel(PrivateEstimator, ABC):
     status_: str
     schema: Schema | None
     feature_bounds: Any
-    ranges_: tuple[NumberRange, ...] = ()
-    """Ranges that a fit found, of the columns in their order, then of the target; empty where all were declared."""
     _ready: Any = None  #: What `fit` runs if it is planned already: by a search, on copies of its own.
     _sums: bool = False  #: Whether plans may need sums alone: of copies, for data that are read portion by portion.
     _weighs: bool = False  #: Whether records have weights.
@@ -135,11 +133,6 @@ class FittedModel(PrivateEstimator, ABC):
         for name in ("certificate_", "plan_", "_ready"):
             vars(other).pop(name, None)
         return other.set_params(random_state=None)
-
-    @property
-    def found_schema_(self) -> Schema | None:
-        """The schema with the ranges that a fit found: all of them public from then on. None without a schema."""
-        return self.schema and self.schema.with_ranges(self.ranges_)
 
     def _fitted_map(self) -> FeatureMap:  # that coefficients are for
         return self._feature_map(self.n_features_in_).found(self.ranges_)
@@ -256,11 +249,6 @@ class PrivateLinearModel(FittedModel, Exported):
         given = {name: getattr(self, name) for name in ("schema", "domain", "feature_bounds", "feature_norm")}
         return feature_map(**given, n_features=n_features, finds=True)
 
-    @property
-    def _finds_target(self) -> bool:
-        """Whether the target's range is to be found, too."""
-        return False
-
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: of the size of the largest, a fit stays the same when all units change."""
         return 1.0 if self.domain is None and self.feature_norm is None else domain.linf
@@ -309,25 +297,6 @@ class PrivateLinearModel(FittedModel, Exported):
         found = self._asked(self._least_expected, features, n, loss, unit)
         return self._with_ranges(features, found, PrivacyParams(self.epsilon, self.delta, unit=unit))
 
-    def _with_ranges(
-        self, features: FeatureMap, found: tuple[LinearModelPlan, ...], privacy: PrivacyParams
-    ) -> tuple[LinearModelPlan, ...]:
-        """Return plans that find the ranges first, where some are left open, and otherwise the given ones."""
-        if not self._open(features):
-            return found
-        # what a number is in proportion to is seldom a logarithm
-        linear = features.linear if self._target_range() is None else features.unranged
-        asked = features.unranged, linear, self._finds_target, features.n_knots
-        return tuple(ranges.plan(each, privacy, *asked).through(features.place) for each in found)
-
-    def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
-        """Return what finding ranges leaves of a promise."""
-        return replace(privacy, epsilon=ranges.remaining(privacy.epsilon, n, self._open(features)))
-
-    def _open(self, features: FeatureMap) -> int:
-        """Return how many ranges a fit is to find."""
-        return len(features.unranged) + self._finds_target
-
     def _asked(
         self,
         question: Callable[[LinearModelProblem, PrivacyParams, Options], T],
@@ -337,8 +306,7 @@ class PrivateLinearModel(FittedModel, Exported):
         unit: Unit,
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
-        privacy = PrivacyParams(self.epsilon, self.delta, unit=unit)
-        privacy = self._rest(features, privacy, n)
+        privacy = self._rest(features, PrivacyParams(self.epsilon, self.delta, unit=unit), n)
         own = {name: getattr(self, name) for name in ("user_test", "user_smoothing")}
         for given in (each for each in own.items() if unit == Unit.RECORD and each[1] != "auto"):
             raise InvalidParameterError(*given, "is for users", f"{SAY_WHOSE}'auto'")
@@ -363,14 +331,8 @@ class PrivateLinearModel(FittedModel, Exported):
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon, with every algorithm that applies."""
         problem = replace(self.plan_.problem, factor=None)  # every plan chooses its own coordinates
-        features = self._feature_map(self.n_features_in_)
-        return self._plans_of(features, problem, epsilon, "auto", Options(target=self.risk))
-
-    def _plans_of(
-        self, features: FeatureMap, problem: LinearModelProblem, epsilon: float, *how: Any
-    ) -> tuple[LinearModelPlan, ...]:
-        whole = replace(self.plan_.privacy, epsilon=epsilon)
-        return self._with_ranges(features, plans(problem, self._rest(features, whole, problem.n), *how), whole)
+        whole, features = replace(self.plan_.privacy, epsilon=epsilon), self._feature_map(self.n_features_in_)
+        return self._planned(features, problem, whole, "auto", Options(target=self.risk))
 
     def _least_expected(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
@@ -457,10 +419,6 @@ class PrivateLinearModel(FittedModel, Exported):
             return Records.clipped(encoded, features.domain).predict(self.encoded_coef_) + self.encoded_intercept_
         inside = encoded if self.schema is not None else features.domain.clip(encoded)  # a schema's tables lie inside
         return inside @ self.encoded_coef_.T + self.encoded_intercept_
-
-    def _target_range(self) -> TargetRange | None:
-        """Return the public range of a numeric target; None for classes."""
-        return None
 
     @abstractmethod
     def _truth(self, X: Any, y: Any) -> FloatArray:

@@ -1,0 +1,59 @@
+"""What models that find ranges share: how much that costs, what is planned before it, and what it found."""
+
+from dataclasses import replace
+from typing import Any
+
+from dpconvex.algorithms import LinearModelPlan
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.erm.two_stage import ranges
+from dpconvex.data import Schema
+from dpconvex.estimators._features import FeatureMap
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems import LinearModelProblem, NumberRange
+
+
+class FindsRanges:
+    """A model whose fits find the ranges of columns, and of the target, that are left open."""
+
+    schema: Schema | None
+    ranges_: tuple[NumberRange, ...] = ()
+    """Ranges that a fit found, of the columns in their order, then of the target; empty where all were declared."""
+
+    @property
+    def _finds_target(self) -> bool:
+        """Whether the target's range is to be found, too."""
+        return False
+
+    @property
+    def found_schema_(self) -> Schema | None:
+        """The schema with the ranges that a fit found: all of them public from then on. None without a schema."""
+        return self.schema and self.schema.with_ranges(self.ranges_)
+
+    def _open(self, features: FeatureMap) -> int:
+        """Return how many ranges a fit is to find."""
+        return len(features.unranged) + self._finds_target
+
+    def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
+        """Return what finding ranges leaves of a promise."""
+        return replace(privacy, epsilon=ranges.remaining(privacy.epsilon, n, self._open(features)))
+
+    def _target_range(self) -> Any:
+        """Return the public range of a numeric target; None for classes."""
+        return None
+
+    def _with_ranges(
+        self, features: FeatureMap, found: tuple[LinearModelPlan, ...], privacy: PrivacyParams
+    ) -> tuple[LinearModelPlan, ...]:
+        """Return plans that find the ranges first, where some are left open, and otherwise the given ones."""
+        if not self._open(features):
+            return found
+        # what a number is in proportion to is seldom a logarithm
+        linear = features.linear if self._target_range() is None else features.unranged
+        asked = features.unranged, linear, self._finds_target, features.n_knots
+        return tuple(ranges.plan(each, privacy, *asked).through(features.place) for each in found)
+
+    def _planned(
+        self, features: FeatureMap, problem: LinearModelProblem, privacy: PrivacyParams, *how: Any
+    ) -> tuple[LinearModelPlan, ...]:
+        """Return the plans of a problem under a promise, of which ranges take a part."""
+        return self._with_ranges(features, plans(problem, self._rest(features, privacy, problem.n), *how), privacy)
