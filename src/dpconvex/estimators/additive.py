@@ -311,7 +311,8 @@ epsilon, delta, records_per_user, weight_cap, random_state : optional
 schema : Schema, optional
     Columns, ranges, categories and target of a table. Its numeric columns may say ``indicator`` and ``knots``.
 feature_bounds : (lower, upper), optional
-    Public bounds on every column of a numeric matrix. Exactly one of the two must be given.
+    Public bounds on every column of a numeric matrix, or ``"private"``: the fit finds ranges and knots privately, as
+    for columns of a schema without a range. Exactly one of the two must be given.
 knots : "auto" or int, default="auto"
     Knots of every numeric column that declares none; 2 makes it a straight line. ``"auto"``: the number of the smallest
     expected error, from public facts; then a model of straight lines by another method is considered too.
@@ -393,7 +394,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
     ----------
     {parameters}
     target_bounds : (lower, upper), optional
-        Public range of the target. Default: the schema's numeric target. It must be declared.
+        Public range of the target. Default: the schema's numeric target. ``"private"``: the fit finds one privately.
     loss : {"squared", "huber", "quantile"}, default="squared"
         Mean, robust mean or a quantile, as in `PrivateLinearRegression`, `PrivateHuberRegressor` and
         `PrivateQuantileRegressor`, with their default widths.

@@ -232,7 +232,7 @@ class PrivateLogisticRegression(LogisticModel):
         Public bound on the Euclidean length of a row. Longer rows are shortened to it.
     feature_bounds : (lower, upper), optional
         Public bounds on every column, numbers or arrays of shape (n_features,). Values are clipped and the columns
-        scaled to [-1/2, 1/2] inside; ``coef_`` is in the original units.
+        scaled to [-1/2, 1/2] inside; ``coef_`` is in the original units. ``"private"``: the fit finds them privately.
     domain : DataDomain, optional
         Any product of bounded blocks.
     schema : Schema, optional

@@ -38,8 +38,7 @@ TRANSFORMS: dict[str, tuple[Any, Any, dict[str, float]]] = {
 
 LOWEST, HIGHEST = -30, 40
 """Exponents of the first octave, and of the end cell: smaller sizes count as 0, larger ones as of the end cell."""
-END = HIGHEST - LOWEST + 1
-"""Level of the end cells; that of 0 is 0, those of octaves lie between."""
+END = HIGHEST - LOWEST + 1  #: Level of the end cells; that of 0 is 0, those of octaves lie between.
 MISSING = 2 * END + 1
 CELLS = MISSING + 1
 
@@ -48,12 +47,10 @@ EDGE, FAR, NEAR = 0.7, 1.2, 3
 RARE, STANDS = 0.1, 3.0
 """Deviations by which the fullest octave must be fuller for each octave away from 1, and above which 0, or one of the
 signs, is there: numbers of 1e9 are rare (`benchmarks/private_ranges.py`)."""
-HEAVY = 4
-"""Octaves from the median's to the last, above which a column is put on a logarithmic scale."""
+HEAVY = 4  #: Octaves from the median's to the last, above which a column is put on a logarithmic scale.
 SPARE, ZEROS = 3, 17
 """On that scale: octaves to spare at the ends, and the last exponent of a column in which nothing but 0 stands out."""
-FINE = 4
-"""Octaves below the median's at which the logarithmic scale turns linear."""
+FINE = 4  #: Octaves below the median's at which the logarithmic scale turns linear.
 
 
 @final
@@ -160,8 +157,7 @@ def _reach(counts: FloatArray, noise: float) -> int:
     return int(np.argmax(gains)) + 1 if gains.size and gains.max() > 0 else 0
 
 
-PARTS = 32
-"""Equal cells of a range that was found, beside one for what is missing."""
+PARTS = 32  #: Equal cells of a range that was found, beside one for what is missing.
 THIN, FEW, VAGUE = 0.15, 0.001, 0.03
 """A range on a linear scale ends where cells hold, on average, less than such shares of a deviation and of the records;
 where one deviation is more than such a share of the records, it stays."""

@@ -53,10 +53,8 @@ RANGES = "histogram of octaves of the columns without declared ranges"
 CROWDS = "histogram of 32 cells of each range found"
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
-NOISY = 0.02
-"""Standard deviation of an octave's count, as a share of the records, above which more than the least is spent."""
-UNITS = 2**24
-"""Parts into which a user's weight is divided among the cells of a column."""
+NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
+UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
 
 Cells = Callable[[AnyArray], NDArray[np.int64]]
 Place = Callable[[FloatArray, tuple[NumberRange, ...], tuple[tuple[float, ...], ...]], FloatArray]
