@@ -4,24 +4,18 @@ Guarantee
     Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: three runs on the same data,
     whose epsilons add up (basic adaptive composition); delta is the method's.
 Lemma
-    Ranges: every double lies in exactly one of 144 public cells (octaves of either sign, 0, two ends, missing), so the
-    histograms of all columns without a range, the target's among them, are one release of `JointHistogram` (Lemma F).
-    What is read off it, ranges and scales, is post-processing. Crowds: given these, every number lies in one of 32
-    equal cells of its column's range, or is missing: Lemma F again. Off it are read where a range ends, and knots.
-    Method: for each *fixed* outcome, the map from a record's own cells to features is public and takes one record, so
-    neighbors become neighbors (or equal) in the method's domain, which does not depend on the outcome; the method's
-    guarantee holds for every outcome. This is all that a target needs, too: it is clipped record by record into the
-    *released* range, and only then does a slope of the loss, bounded for targets of width 1, depend on it. (Docs,
-    Private ranges, with proofs.)
+    Ranges: every double lies in exactly one of 144 public cells, so the histograms of all columns without a range, the
+    target's among them, are one release of `JointHistogram` (Lemma F). Crowds: given the ranges read off it, every
+    number lies in one of 32 public cells, or is missing: Lemma F again. Method: for each *fixed* outcome, the map from
+    a record's cells, and from its target, to the method's is public and takes one record; so neighbors become neighbors
+    (or equal) in a domain that does not depend on the outcome. (Docs, Private ranges, with proofs.)
 Users
-    A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column, so the user is a point of
-    the simplex again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
+    A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column: a point of the simplex
+    again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
 Sensitivity
     Of each release its own, above and in the method's plan.
 Assumptions
-    Those of the method. That the ranges found hold most records is for accuracy.
-Nothing is refused after the release
-    The method is planned before the run: domain, loss and constants are the same whatever comes out.
+    Those of the method, which is planned before the run: nothing is refused after a release.
 """
 
 from __future__ import annotations
