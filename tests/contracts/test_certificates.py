@@ -41,7 +41,7 @@ from dpconvex.algorithms import recipes
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, plans
-from dpconvex.algorithms.erm.two_stage import centering
+from dpconvex.algorithms.erm.two_stage import centering, ranges
 from dpconvex.algorithms.location.geometric_median import plan as plan_median
 from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions
@@ -120,6 +120,17 @@ def found_centre() -> Any:
     return before.resumed((0.1, -0.2), float(before.lengths[5]))
 
 
+def ranged() -> Any:
+    """Two columns of the box without ranges."""
+    rest = PrivacyParams(ranges.remaining(PURE.epsilon, 4_000, 2))
+    return ranges.plan(plans(linear(n=4_000), rest, "objective_perturbation")[0], PURE, (3, 4), (4,))
+
+
+def found_ranges() -> Any:
+    first, second = (0.0, 64.0, "signed_log", 0.5), (-4.0, 8.0, "none", 1.0)
+    return ranged().resumed((first, second), ((0, 32), (3, 20)))
+
+
 OWN = LocationLoss(DataDomain.l2_ball(2, 1.0))
 NETS = "localized_exponential_mechanism", "gradient_score"
 """The methods that are for two parameters at most."""
@@ -177,6 +188,8 @@ PLANS: dict[str, Callable[[], Any]] = {
     "statistics paper": lambda: plans(linear(SquaredLoss(1.0, 1.0)), MIXED, "sufficient_statistics", PAPER)[0],
     "random projection": lambda: plans(linear(domain=DataDomain.l2_ball(8, 1.0)), PURE, "random_projection")[0],
     "recentring": lambda: plans(linear(n=4_000), MIXED, "recentring")[0],
+    "ranges": ranged,
+    "ranges after": found_ranges,
     "phased": lambda: plans(linear(n=30_000, users=True), FOR_USERS, "phased_sgd")[0],
     "accelerated": lambda: plans(linear(n=3_000, users=True), FOR_USERS, "accelerated_user")[0],
     "group privacy": grouped,
