@@ -83,10 +83,17 @@ def _median(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _histogram(privacy: PrivacyParams, bound: float) -> Subject:
-    """Two columns of two cells, whose 50 records, or weights of users, are public in number."""
+    """Records with a cell in each of two columns of two cells; one changes both."""
     mechanism = mechanisms.JointHistogram((2, 2), privacy.epsilon)
-    apart = ([20, 30, 5, 45], [21, 29, 4, 46]), ([20, 30, 5, 45], [21, 29, 6, 44])
-    return _use(mechanism, privacy, {"both columns": apart[0], "the same way": apart[1]})
+    rest = np.tile([[0.0, 1.0], [1.0, 1.0]], (20, 1))
+    moves = {"the same way": ([0, 0], [1, 1]), "crosswise": ([0, 1], [1, 0])}
+    pairs = array_pairs({name: (np.vstack([a, rest]), np.vstack([b, rest])) for name, (a, b) in moves.items()})
+
+    def released(records: Any, source: Any, ledger: Any) -> Any:
+        ones = records.sum(0)
+        return mechanism.release(np.column_stack([len(records) - ones, ones]).ravel(), _LABEL, source, ledger)
+
+    return _one_use(mechanism, privacy, pairs, released)
 
 
 def _vertices(privacy: PrivacyParams, bound: float) -> Subject:
