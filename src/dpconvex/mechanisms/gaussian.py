@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
-from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape
+from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_source
 from dpconvex.privacy import GaussianNoise, Ledger, PoissonSteps, Sensitivity
 from dpconvex.privacy.profiles import gaussian_delta, smallest
 from dpconvex.randomness import BitSource, exact
@@ -53,6 +53,7 @@ class GaussianMechanism(Mechanism[FloatArray]):
     sigma: float  #: standard deviation, positive; use `calibrate` to get it from a promise
     dim: int  #: values have shape (dim,)
     name: ClassVar[str] = "Gaussian"
+    exact_bits = exact_as_source
 
     def __post_init__(self) -> None:
         _validate.real("sigma", self.sigma, above=0.0)
@@ -98,9 +99,6 @@ class GaussianMechanism(Mechanism[FloatArray]):
     def event(self) -> GaussianNoise:
         """Enlarged sensitivity and `sigma`; the sampler's deviation is larger by `INFLATION`."""
         return GaussianNoise(exact.enlarged(self.sensitivity.value), self.sigma)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact
 
     def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
         """Return `size` vectors of about the noise's law, (size, dim): for pictures, not for a run."""

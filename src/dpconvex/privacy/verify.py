@@ -131,7 +131,8 @@ def verify(
         compared = [Check("numbers", False, f"some are not what their names say ({type(error).__name__})")]
     plan = [] if again is None else plan_checks(read, again)
     planned = len(plan) > 1 and all(check.passed for check in plan)
-    return Verification((*checks, *compared, *plan), epsilon, delta, _unknown(fields, read), fields, planned)
+    unknown = tuple(map(dotted, _extra(fields, json.loads(json.dumps(read.to_dict())), ())))
+    return Verification((*checks, *compared, *plan), epsilon, delta, unknown, fields, planned)
 
 
 def _text(certificate: str | Path) -> str:
@@ -165,13 +166,8 @@ def _document_checks(fields: dict[str, Any], read: PrivacyCertificate) -> list[C
     ]
 
 
-def _unknown(fields: Mapping[str, Any], read: PrivacyCertificate) -> tuple[str, ...]:
-    """Return the names of fields that reading left out."""
-    known = json.loads(json.dumps(read.to_dict()))
-    return tuple(dotted(path) for path in _extra(fields, known, ()))
-
-
 def _extra(given: Any, known: Any, path: Keys) -> list[Keys]:
+    """Return the paths of fields that reading left out."""
     if isinstance(given, Mapping) and isinstance(known, Mapping):
         new = [(*path, key) for key in given if key not in known]
         return new + [p for key in known if key in given for p in _extra(given[key], known[key], (*path, key))]
