@@ -1,12 +1,7 @@
 r"""The Gaussian mechanism, on a grid, with OpenDP's exact discrete sampler; and on fresh secret samples of the units.
 
-Why the discrete Gaussian is charged as a continuous one. Let ``D(v, s)`` be the discrete Gaussian on the integers,
-mass proportional to ``exp(-(z - v)^2 / (2 s^2))`` for integer ``v``, and ``s^2 = s1^2 + s2^2``. Draw a *continuous*
-``y ~ N(v, s1^2)``, then an integer ``z`` with mass proportional to ``exp(-(z - y)^2 / (2 s2^2))``: the second step is
-post-processing. Its normalising sum is ``s2 sqrt(2 pi) (1 +- h)``, ``h <= 3 exp(-2 pi^2 s2^2)`` (Poisson summation),
-so ``z`` has the mass of ``D(v, s)`` up to a factor ``1 +- 3 h``. The mechanism samples ``s = sigma (1 + 2^-20)`` for
-the ``sigma`` of its event, which is at least ``2^20`` steps of the grid; hence ``s2^2 >= 2^21``, and the factor differs
-from 1 by less than ``10^-(10^7)`` in any dimension: delta grows by nothing a float could hold.
+The discrete Gaussian is charged as a continuous one of the event's ``sigma``, at least ``2^20`` steps of the grid, for
+its own deviation is ``sigma (1 + 2^-20)``: delta grows by nothing a float could hold (docs, Threat model).
 
 On secret Poisson samples every unit takes part in a step with the same probability. The session draws the samples
 itself, so the rate that is priced (`PoissonSteps`) is the rate at which units are drawn, and no sample is used twice.
