@@ -20,6 +20,11 @@ class Status(StrEnum):
     STALLED = "stalled"
 
 
+def attributes(whole: Any, *names: str) -> dict[str, Any]:
+    """Return attributes by name, as a certificate states them."""
+    return {name: getattr(whole, name) for name in names}
+
+
 def set_fields(whole: Any, **values: Any) -> None:
     """Set fields of a frozen dataclass while it is being made."""
     for name, value in values.items():

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import AnyArray, FloatArray, attributes, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
@@ -155,9 +155,7 @@ class SimplexSaddle(ABC):
         """JSON-ready facts."""
         return {
             "problem": self.name,
-            "n": self.n,
-            "dx": self.dx,
-            "dy": self.dy,
+            **attributes(self, "n", "dx", "dy"),
             "spread": list(self.spread),
             "lipschitz": list(self.lipschitz),
             "smoothness": finite_or_text(self.smoothness),
