@@ -166,9 +166,9 @@ def _state(account: Account) -> str:
         return ""
     total, count = account.total, max(account.periods, 1)
     return (
-        f"The totals are for each {account.renews} month(s) from {account.begins}; now is number "
-        f"{account.period + 1}. Over {count} of them paid from, the promise is epsilon {count * total.epsilon:g}, "
-        f"delta {count * total.delta:g} together. What was left of older periods does not come back."
+        f"The totals are for each {account.renews} month(s) from {account.begins}; now is number {account.period + 1}. "
+        f"So far {count} of them may have been paid from: together they promise epsilon {count * total.epsilon:g}, "
+        f"delta {count * total.delta:g}. What was left of older ones does not come back."
     )
 
 

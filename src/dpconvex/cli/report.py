@@ -388,6 +388,7 @@ def budget_figure(account: Account) -> str:
     axes.bar([k + 1 for k in shown], left, color=ACCENT, width=0.6)
     axes.axhline(account.total.epsilon, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
     axes.annotate(f"total {account.total.epsilon:g}", (shown[0] + 0.5, account.total.epsilon), (4, 4), **_LEFT)
+    axes.set_xlim(shown[0] + 0.4, shown[-1] + 1.6)
     axes.set_ylim(0, 1.15 * account.total.epsilon)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     axes.set_xlabel("line of the budget")
