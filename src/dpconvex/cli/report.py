@@ -381,15 +381,16 @@ def budget_figure(account: Account) -> str:
     shown = range(max(0, len(account.spent) - 60), len(account.spent))
     from matplotlib.ticker import MaxNLocator
 
+    total = account.total.epsilon
     parts = [replace(account, spent=account.spent[: k + 1]) for k in shown]
     current = [account.period if part.spent[-1].period is None else part.spent[-1].period for part in parts]
     left = [float(replace(part, period=each).left[0]) for part, each in zip(parts, current, strict=True)]
     figure, axes = _axes("budget", 3.0)
     axes.bar([k + 1 for k in shown], left, color=ACCENT, width=0.6)
-    axes.axhline(account.total.epsilon, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
-    axes.annotate(f"total {account.total.epsilon:g}", (shown[0] + 0.5, account.total.epsilon), (4, 4), **_LEFT)
+    axes.axhline(total, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+    axes.annotate(f"total {total:g}", (shown[0] + 0.5, total), (4, 4), **_LEFT, color=MUTED)
     axes.set_xlim(shown[0] + 0.4, shown[-1] + 1.6)
-    axes.set_ylim(0, 1.15 * account.total.epsilon)
+    axes.set_ylim(0, 1.15 * total)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     axes.set_xlabel("line of the budget")
     axes.set_ylabel("epsilon left")
