@@ -1,4 +1,4 @@
-"""Array aliases used in annotations. Shapes are given in docstrings; everything is float64 unless said."""
+"""Small things that all rooms share: array types (shapes are in docstrings), how solvers end, properties, fields."""
 
 from enum import StrEnum
 from operator import attrgetter
@@ -19,6 +19,12 @@ class Status(StrEnum):
     STALLED = "stalled"
 
 
-def forwarded(part: str, name: str) -> Any:
-    """Return the property of a whole that is its part's."""
-    return property(attrgetter(f"{part}.{name}"))
+def set_fields(whole: Any, **values: Any) -> None:
+    """Set fields of a frozen dataclass while it is being made."""
+    for name, value in values.items():
+        object.__setattr__(whole, name, value)
+
+
+def forwarded(*path: str) -> Any:
+    """Return the property that is another one of the whole, or with the path to a part before its name, the part's."""
+    return property(attrgetter(".".join(path)))

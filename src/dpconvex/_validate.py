@@ -53,6 +53,12 @@ def optional(check: Callable[..., Any], values: Mapping[str, Any], **bounds: Any
             check(name, value, **bounds)
 
 
+def positive(whole: object, *names: str) -> None:
+    """Check that attributes are finite numbers above 0."""
+    for name in names:
+        real(name, getattr(whole, name), above=0.0)
+
+
 def records(name: str, value: Any, *, at_least: int = 1, remedy: str = "") -> int:
     """Return a number of records, an int from `at_least` to `MOST_RECORDS`, or raise `InvalidParameterError`."""
     if integer(name, value, at_least=at_least, remedy=remedy) > MOST_RECORDS:

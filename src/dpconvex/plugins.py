@@ -1,19 +1,8 @@
 """Parts that other distributions add: what their entry points name is imported where it is first asked for.
 
-A distribution declares, in its ``pyproject.toml``,
-
-    [project.entry-points."dpconvex.algorithms"]
-    my_method = "my_package.my_method:METHOD"
-
-``dpconvex.algorithms``
-    A `dpconvex.algorithms.select.Method`: the library then plans, runs, verifies and lists it like its own.
-``dpconvex.reference``
-    A module whose planners are recorded (`dpconvex.algorithms.recipes`): certificates may name them, no user is offered
-    them.
-``dpconvex.audit``
-    A sequence of `dpconvex.audit.target.Target`: what `dpconvex audit` attacks.
-
-Installing a distribution lets its code run here, as with any import: nothing in a certificate or a model can name one.
+The groups ``dpconvex.algorithms``, ``dpconvex.reference`` and ``dpconvex.audit`` are explained in the docs (Adding a
+part, A method of your own package). Installing a distribution lets its code run here, as with any import: nothing in a
+certificate or a model can name one.
 """
 
 from functools import cache

@@ -37,7 +37,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data import _threads, records
 from dpconvex.problems.data.sources.arrow import MEMORY
 from dpconvex.problems.data.sources.cluster import open_source
-from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
+from dpconvex.problems.data.sources.rows import EncodedTables, StreamedRecords
 from dpconvex.randomness import SeededSource
 
 N, USERS = 1500, 90
@@ -171,7 +171,7 @@ def test_the_same_bits_from_every_source(name: str, hostile: bool, full: bool, m
     order = np.arange(N) if name in ORDERED else np.random.default_rng(1).permutation(N)
     expected, certificate = fit(whole)
     monkeypatch.setattr(records, "_BLOCK", 1)  # blocks of 256 rows: portions have several
-    monkeypatch.setattr(_threads, "_threads", lambda: 2)
+    monkeypatch.setattr(_threads, "threads", lambda: 2)
     token = MEMORY.set(150_000 if full else 2**20)
     try:
         places: dict[str, Any] = {"stream": Stream(whole.take(order))}
@@ -244,7 +244,7 @@ def test_what_follows_a_private_level_needs_sums_whatever_it_is(monkeypatch) -> 
 
 def test_what_the_driver_holds_goes_to_the_portion_it_is_of() -> None:
     """Samples, labels and weights of users: a task never gets more numbers than its portion has rows."""
-    sent, run = [], EncodedRows.run
+    sent, run = [], EncodedTables.run
 
     def watched(self: Any, task: Any, *held: Any) -> Any:
         def measured(first: int, stop: int) -> Any:
@@ -255,7 +255,7 @@ def test_what_the_driver_holds_goes_to_the_portion_it_is_of() -> None:
         return run(self, task, measured)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EncodedRows, "run", watched)
+        patch.setattr(EncodedTables, "run", watched)
         token = MEMORY.set(60_000)
         try:
             for name in ("users, objective", "users, gradient", "median", "search"):
@@ -268,14 +268,14 @@ def test_what_the_driver_holds_goes_to_the_portion_it_is_of() -> None:
 
 def test_tasks_hold_no_source_of_noise_and_no_ledger() -> None:
     """Whatever may travel to a worker: encodings and tasks, with all that they hold."""
-    sent, run = [], EncodedRows.run
+    sent, run = [], EncodedTables.run
 
     def watched(self: Any, task: Any, *held: Any) -> Any:
         sent.append({type(each).__module__ for each in reachable((vars(self).get("encode"), task))})
         return run(self, task, *held)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EncodedRows, "run", watched)
+        patch.setattr(EncodedTables, "run", watched)
         base = PrivateLogisticRegression(8.0, schema=OWN, random_state=SeededSource(5))
         PrivateSearchCV(base, {"coefficient_norm": [2.0, 6.0]}, method="composition").fit(Stream(table()))
         for name in ("users, gradient", "mwem", "median"):

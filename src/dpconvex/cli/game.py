@@ -60,7 +60,7 @@ def game(
 
     from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.data import read_table
-    from dpconvex.data.frames import numbers, open_table
+    from dpconvex.data.frames import number_table
     from dpconvex.games import plan_game, private_game
     from dpconvex.privacy import PrivacyParams
 
@@ -75,8 +75,7 @@ def game(
         declared = declared_columns(payoffs, form, sides)
         paid = pay(budget, promise, "game", payoffs, declared, seed=seed)
         with _output.working("Playing"):
-            table = open_table(read_table(payoffs, declared))
-            records = np.column_stack([numbers(table.get_column(k), texts=True) for k in declared.column_names()])
+            records = np.column_stack(number_table(read_table(payoffs, declared), declared.column_names()).columns)
             result = private_game(
                 records.reshape(-1, *sides) if form == "matrices" else records,
                 epsilon=epsilon,

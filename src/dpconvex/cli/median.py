@@ -15,6 +15,8 @@ from dpconvex.cli.plan import print_facts
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dpconvex.algorithms.location.base import LocationPlan
     from dpconvex.estimators.median import PrivateGeometricMedian
 
@@ -79,7 +81,6 @@ def median(
     With --rows and --features instead of a file: show the plan; no data are read.
     """
     from dpconvex.estimators.median import PrivateGeometricMedian
-    from dpconvex.problems.data.sources.cluster import open_source
 
     estimator = PrivateGeometricMedian(
         epsilon,
@@ -108,9 +109,8 @@ def median(
         declared = _options.numbers_only(names, user_column)
         paid = pay(budget, promise, "median", points, declared, seed=seed)
         with opened_table(points, declared, engine, address, memory) as table:
-            source = open_source(table, names)
             groups = None if user_column is None else table.column(user_column)
-            estimator.fit(table.select(names) if source is None else source, groups=groups)
+            estimator.fit(points_of(table, names), groups=groups)
         result = released(estimator, names)
         (folder / _output.MEDIAN).write_text(_output.json_text(result), encoding="utf-8")
         estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
@@ -134,6 +134,24 @@ def median(
     _output.print_released(estimator.certificate_, out, _output.MEDIAN, _output.CERTIFICATE)
 
 
+def points_of(table: Any, names: Sequence[str]) -> Any:
+    """Return columns as numbers, in memory or portion by portion; no cell, and no type, ends a run that is paid for."""
+    import numpy as np
+
+    from dpconvex.data.frames import number_table
+    from dpconvex.problems.data.sources.cluster import open_source
+
+    source = open_source(table, names)
+    if source is None:
+        return number_table(table, names)
+
+    def encode(part: Any) -> tuple[Any, Any]:
+        cells = np.column_stack(number_table(part, names).columns)
+        return cells, cells[:, 0]
+
+    return source.encoded(encode, len(names))
+
+
 def released(estimator: PrivateGeometricMedian, names: list[str]) -> dict[str, Any]:
     """Return the content of ``median.json``: released values only."""
     return {
@@ -148,12 +166,15 @@ def released(estimator: PrivateGeometricMedian, names: list[str]) -> dict[str, A
 def coordinates(path: Path, columns: list[str] | None, user: str | None) -> list[str]:
     """Return the names of the coordinates' columns. Reads no record."""
     from dpconvex.data import read_header
+    from dpconvex.data.read import require_numbers
 
     if not columns and engine_for(path, None) != "memory":
         raise InvalidParameterError("column", None, "must be given for folders and patterns", "Name each coordinate")
     names = columns if columns else [name for name in read_header(path) if name != user]
     if not names:
         raise InvalidDataError(f"{path}: no column holds coordinates. Name them with --column")
+    if not columns:  # one that is named counts as numbers, cell by cell, whatever its type is
+        require_numbers(path, names, "Name the coordinates with --column")
     if user in names:
         remedy = "Leave it out of the coordinates"
         raise InvalidParameterError("user_column", user, "cannot be a coordinate as well", remedy)

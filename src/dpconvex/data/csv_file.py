@@ -1,21 +1,11 @@
 """CSV files as columns of text. Any content is read, and hardly any content changes how other records are read.
 
 A reader that refuses malformed lines, or lets an open quote swallow what follows, makes exit code and number of records
-depend on one cell. Here the lines are the structure:
-
-- A line is a record, an empty one too. It ends with a line feed; carriage returns before that are left out.
-- Cells that a line lacks are empty; cells beyond the header's are dropped.
-- A quote at the start of a cell quotes it up to the next single quote of its line; doubled quotes stand for one, and
-  text after the closing quote is taken as it is. Where no quote closes it, it is a character like any other.
-- The one exception are cells with line breaks: lines that together are one well-formed record (quoted cells closed and
-  followed by a separator or a line end, other cells without quotes, as many cells as the header) are that record.
+depend on one cell. Here the lines are the structure (docs, Threat model, CSV files: the rules, and why others stay as
+they are).
 
 The separator is the one of comma, semicolon, tab and bar that the header has most of outside of quotes: the header is
 public. Files may be compressed (``.gz``), and ``-`` is the standard input.
-
-*Why others stay as they are.* Let the other records be well-formed, and none of their quoted cells begin with a comma
-or a line break (after quotes). A line with an open quote is read with those below only where the next single quote
-closes that cell. But it opens a cell of another record, so text follows it, and the lines are no well-formed record.
 """
 
 from __future__ import annotations

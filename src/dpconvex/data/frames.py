@@ -111,6 +111,14 @@ def numbers(series: Series, texts: bool = False) -> FloatArray:
     return taken(with_nan(values), positions, np.nan)
 
 
+def number_table(table: IntoDataFrame, names: Sequence[str]) -> pa.Table:
+    """The columns of these names as numbers, cell by cell: what is no number is missing, whatever a type says."""
+    import pyarrow as pa
+
+    frame = open_table(table, names)
+    return pa.table({name: numbers(frame.get_column(name), texts=True) for name in names})
+
+
 def codes(series: Series, categories: Sequence[str], closed: bool = False) -> NDArray[np.int64]:
     """Position of each cell's category, shape (n,); -1 for missing values and values not listed.
 
@@ -261,7 +269,8 @@ def kind_of(series: Series) -> Literal["text", "number", "boolean", "nothing"]:
     """What the column holds, by its type alone: it is found without a single cell. Objects count as text."""
     import pyarrow as pa
 
-    kind, types = _split(_arrow(series.head(0)))[0].type, pa.types
+    kind, types = _arrow(series if series.implementation.is_pyarrow() else series.head(0)).type, pa.types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "text"
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
@@ -381,7 +390,7 @@ def is_float(values: Any) -> bool:
 
 def with_nan(values: Any) -> FloatArray:
     """Arrow numbers as float64, null as NaN; possibly a read-only view."""
-    return np.asarray(values.fill_null(np.nan), dtype=np.float64)
+    return np.asarray(values.fill_null(np.nan) if values.null_count else values, dtype=np.float64)
 
 
 def _nearest_equal(values: FloatArray, listed: FloatArray) -> NDArray[np.int64]:

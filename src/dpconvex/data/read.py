@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from os import PathLike
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header
-from dpconvex.data.frames import compute, duplicates, parse_numbers, require_columns
+from dpconvex.data.frames import compute, duplicates, numbers, open_table, parse_numbers, require_columns
 from dpconvex.data.schema import Schema
-from dpconvex.errors import InvalidDataError
+from dpconvex.errors import InvalidDataError, SchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,6 +142,19 @@ def read_header(path: str | PathLike[str]) -> list[str]:
     """Return the names of a file's columns. Reads no record, and raises as `read_table` does."""
     first = _files(path)[0]
     return list(_parquet_schema(first).names) if _parquet(first) else csv_header(first)[0]
+
+
+def require_numbers(path: str | PathLike[str], names: Iterable[str], remedy: str) -> None:
+    """Raise `InvalidDataError` where a file says that one of these columns holds no numbers. Reads no record."""
+    first = _files(path)[0]
+    if not _parquet(first):
+        return
+    empty = open_table(_parquet_schema(first).empty_table(), names)
+    for name in names:
+        try:
+            numbers(empty.get_column(name))
+        except SchemaError:
+            raise InvalidDataError(f"{first}: the column {name!r} holds no numbers. {remedy}") from None
 
 
 def _files(path: str | PathLike[str]) -> list[Any]:

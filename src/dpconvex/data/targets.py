@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray
+from dpconvex._types import AnyArray, forwarded, set_fields
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data.columns import Described, checked_aliases, interval, renamed, texts
 from dpconvex.data.frames import codes, numbers, refuse_impossible
@@ -50,6 +50,7 @@ class ClassTarget(AbstractTarget):
     rates: tuple[float, ...] | None = None
     _: KW_ONLY
     aliases: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  #: other spellings of classes
+    labels = forwarded("classes")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,10 +60,6 @@ class ClassTarget(AbstractTarget):
             object.__setattr__(self, "rates", _validate.shares("rates", self.rates, len(self.classes)))
 
     numeric: ClassVar[bool] = False
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self.classes
 
     def encode(self, series: Series) -> AnyArray:
         refuse_impossible(series, (*self.classes, *self.aliases))
@@ -90,8 +87,7 @@ class NumericTarget(AbstractTarget):
     def __post_init__(self) -> None:
         super().__post_init__()
         low, high = interval(self.lower, self.upper)
-        object.__setattr__(self, "lower", low)
-        object.__setattr__(self, "upper", high)
+        set_fields(self, lower=low, upper=high)
 
     numeric: ClassVar[bool] = True
 

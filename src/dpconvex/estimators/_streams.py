@@ -91,6 +91,8 @@ def open_cells(model: Any, X: Any) -> Opened | None:
 
 def open_points(X: Any) -> EncodedRows | None:
     """Return the numeric columns of a table that is read portion by portion; None where X is in memory."""
+    if isinstance(X, EncodedRows):
+        return X
     table = open_source(X, None)
     if table is None:
         return None

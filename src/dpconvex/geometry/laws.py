@@ -10,7 +10,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from scipy import sparse
 
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.problems import Factor
 
 
@@ -104,23 +104,13 @@ class FactoredNoise(NoiseLaw):
 
     base: NoiseLaw
     factor: Factor
-
-    @property
-    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """That of the law on the old coordinates, in whose norm records are measured."""
-        return self.base.name
-
-    @property
-    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.factor.rank
+    name = forwarded("base", "name")  #: That of the law on the old coordinates, in whose norm records are measured
+    dim = forwarded("factor", "rank")
+    uniforms = forwarded("base", "uniforms")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @cached_property
     def coordinate_variances(self) -> FloatArray:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.factor.matrix.power(2).T @ self.base.contrast_variances
-
-    @property
-    def uniforms(self) -> int:
-        return self.base.uniforms
 
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:
         b, columns = self.base.transform(uniforms), sparse.csc_array(self.factor.matrix)

@@ -11,7 +11,7 @@ from typing import Any, Self, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.losses import base
 
 
@@ -45,6 +45,7 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
     cap: float = 1.0  #: largest slope, between 1e-100 and 1
     #: Public share of the class +1, above 0 and below 1. Predictions then start from it: `offset`.
     rate: float | None = None
+    slope_bound = forwarded("cap")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cap", _validate.real("cap", self.cap, at_least=1e-100, at_most=1.0))
@@ -63,10 +64,6 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         p = min(self.rate, 1 - self.rate)
         s = p if 1 - p <= self.cap else self.cap * p / (1 - p)
         return math.copysign(math.log(s) - math.log1p(-s), self.rate - 0.5)
-
-    @property
-    def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.cap
 
     @property
     def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -176,6 +173,7 @@ class SoftmaxLoss(base.SmoothLoss):
     #: Public shares of the classes, positive, adding up to 1. Predictions then start from their logarithms: `offset`.
     rates: tuple[float, ...] | None = None
     slope_bound_l1 = 2.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    n_outputs = forwarded("n_classes")
 
     def __post_init__(self) -> None:
         _validate.integer("n_classes", self.n_classes, at_least=2)
@@ -190,10 +188,6 @@ class SoftmaxLoss(base.SmoothLoss):
     def offset(self) -> FloatArray:
         logs = np.log(np.ones(self.n_classes) if self.rates is None else self.rates)
         return logs - logs.mean()
-
-    @property
-    def n_outputs(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.n_classes
 
     @property
     def curvature_rank(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -11,7 +11,7 @@ from typing import Self, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.losses import base
 
 
@@ -235,10 +235,7 @@ class _SaturatingLoss(_WideLoss):
     width: float = 1.0
     #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
     target_bound: float = math.inf
-
-    @property
-    def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.width
+    slope_bound = forwarded("width")
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -316,10 +313,7 @@ class AbsoluteLoss(_NumericLoss, base.PiecewiseLinearLoss):
 
     #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
     target_bound: float = math.inf
-
-    @property
-    def value_at_zero(self) -> float:
-        return self.target_bound
+    value_at_zero = forwarded("target_bound")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def slope_interval(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.full_like(y, -1.0), np.ones_like(y)

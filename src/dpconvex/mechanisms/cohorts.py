@@ -26,7 +26,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.mechanisms.robust_mean import best_ramp, h_index, kappa, robust_mean_of
@@ -122,20 +122,14 @@ class CohortMean(GuardedMean):
     unit: Unit = Unit.USER
     name: ClassVar[str] = "robust mean of cohorts"
     lemma: ClassVar[str] = SUM_LEMMA  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    @property
-    def count(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.cohorts.count
+    count = forwarded("cohorts", "count")
+    reach = forwarded("cohorts", "reach")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def passing(self) -> int:
         """How many points near one another all cohorts need together."""
         constants = {n: passing for n, passing, _, _ in self.cohorts.ramps}
         return sum(constants[n] for n in self.cohorts.sizes.tolist())
-
-    @property
-    def reach(self) -> float:
-        return self.cohorts.reach
 
     @cached_property
     def event(self) -> GuardedGaussianNoise:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape
 from dpconvex.privacy import GaussianNoise, Ledger, PoissonSteps, Sensitivity
@@ -145,13 +145,10 @@ class SampledGaussian(Planned):
     rate: float  #: probability of taking part, as `PoissonSteps` has it
     steps: int  #: how many releases, positive
     name: ClassVar[str] = "Gaussian on secret samples"
+    sensitivity = forwarded("step", "sensitivity")  # of one release
 
     def __post_init__(self) -> None:
         _ = self.event  # its checks are ours
-
-    @property
-    def sensitivity(self) -> Sensitivity:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.step.sensitivity  # of one release
 
     @property
     def event(self) -> PoissonSteps:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
@@ -109,6 +109,7 @@ class JointHistogram(NormExponential):
     cells: tuple[int, ...]  #: number of public cells of each column, at least 2
     epsilon: float  #: positive, for all columns together
     name: ClassVar[str] = "joint histogram, norm-exponential noise"
+    dim = forwarded("norm", "dim")  #: Number of cells of all columns
 
     def __post_init__(self) -> None:
         if not self.cells or min(self.cells) < 2:
@@ -140,11 +141,6 @@ class JointHistogram(NormExponential):
         """Standard deviations of the noise in each column's cells, (columns,)."""
         starts = np.cumsum(self.cells) - np.array(self.cells)
         return self.scale * np.sqrt(self.norm.coordinate_variances[starts])
-
-    @property
-    def dim(self) -> int:
-        """Number of cells of all columns."""
-        return self.norm.dim
 
     def log_density(self, value: FloatArray, outcome: FloatArray) -> float:
         """On the affine space of columns that sum to n, up to a constant."""

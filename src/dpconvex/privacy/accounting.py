@@ -68,7 +68,7 @@ def spent_epsilon(events: Sequence[Counted], delta: float) -> float:
         return float("inf")
     if name in _PROFILES:
         return epsilon_of(_PROFILES[name](events), delta)
-    left = _rounding.difference_down(delta, _failure(_parts(events)))
+    left = _rounding.difference_down(delta, added(_parts(events)).failure)
     return float(_pld(events).get_epsilon_for_delta(left)) if left > 0 else math.inf
 
 
@@ -82,7 +82,8 @@ def spent_delta(events: Sequence[Counted], epsilon: float) -> float:
         return 0.0 if spent_epsilon(events, 0.0) <= epsilon else 1.0
     if name in _PROFILES:
         return _PROFILES[name](events)(epsilon)
-    return min(1.0, _rounding.sum_up((float(_pld(events).get_delta_for_epsilon(epsilon)), _failure(_parts(events)))))
+    found = float(_pld(events).get_delta_for_epsilon(epsilon))
+    return min(1.0, _rounding.sum_up((found, added(_parts(events)).failure)))
 
 
 def second_opinion(events: Sequence[Counted], delta: float) -> tuple[str, float] | None:
@@ -99,7 +100,7 @@ def second_opinion(events: Sequence[Counted], delta: float) -> tuple[str, float]
     if name in ("none", "PLD") or any(event.parts is None for event, _ in events):
         return None
     parts = _parts(events)
-    left = _rounding.difference_down(delta or 1e-12, _failure(parts))
+    left = _rounding.difference_down(delta or 1e-12, added(parts).failure)
     if left <= 0:
         return None
     if any(part.rho for part, _ in parts):
@@ -122,11 +123,6 @@ def charge_list(count: int) -> None:
     charge(50 + 20 * count + count**3 / 400)
 
 
-def pld_delta(event: Event, epsilon: float) -> float:
-    """Delta of one Gaussian event by ``dp_accounting`` alone: a second opinion for tests."""
-    return float(_pld([(event, 1)]).get_delta_for_epsilon(epsilon))
-
-
 def _pure(events: Sequence[Counted]) -> Fraction:
     """Sum of the pure epsilons of those that have one, exact."""
     return sum((event.pure_epsilon * times for event, times in events if event.pure_epsilon is not None), Fraction(0))
@@ -141,25 +137,25 @@ def _parts(events: Sequence[Counted]) -> list[tuple[Parts, int]]:
     return known
 
 
-def _failure(parts: Sequence[tuple[Parts, int]]) -> float:
-    return _rounding.float_up(sum((Fraction(part.failure) * times for part, times in parts), Fraction(0)))
-
-
-def _gaussian(parts: Sequence[tuple[Parts, int]]) -> float:
-    """Gaussian parts compose to one, the root of the sum of squares, rounded up."""
-    if sum(times for part, times in parts if part.mu) == 1:
-        return max(part.mu for part, _ in parts)
-    squares = _rounding.float_up(sum((Fraction(part.mu) ** 2 * times for part, times in parts), Fraction(0)))
-    return _rounding.widen_up(math.sqrt(squares)) if squares else 0.0
+def added(parts: Sequence[tuple[Parts, int]]) -> Parts:
+    """Return the parts of a composition, rounded up: Gaussian ones add as the root of the sum of squares."""
+    pure = sum((part.pure * times for part, times in parts), Fraction(0))
+    squares, failure, rho = (
+        _rounding.float_up(sum((Fraction(getattr(p, name)) ** power * t for p, t in parts), Fraction(0)))
+        for name, power in (("mu", 2), ("failure", 1), ("rho", 1))
+    )
+    alone = [part.mu for part, times in parts for _ in range(min(times, 2)) if part.mu]
+    mu = alone[0] if len(alone) == 1 else _rounding.widen_up(math.sqrt(squares)) if alone else 0.0
+    return Parts(pure, mu, failure, rho)
 
 
 def _closed_form(events: Sequence[Counted]) -> Callable[[float], float]:
     """Profile of the composition: delta as a function of epsilon."""
     parts = _parts(events)
     pure = [_rounding.float_up(part.pure) for part, times in parts if part.pure for _ in range(times)]
-    mu, failure = _gaussian(parts), _failure(parts)
     first, *others = pure or [0.0]
-    return lambda epsilon: min(1.0, _rounding.sum_up((mixed_delta(epsilon, first, mu, *others), failure)))
+    total = added(parts)
+    return lambda epsilon: min(1.0, _rounding.sum_up((mixed_delta(epsilon, first, total.mu, *others), total.failure)))
 
 
 def _concentrated(events: Sequence[Counted]) -> Callable[[float], float]:
@@ -167,15 +163,15 @@ def _concentrated(events: Sequence[Counted]) -> Callable[[float], float]:
     if len(events) == 1 and events[0][1] == 1:
         return events[0][0].delta
     parts = _parts(events)
+    total = added(parts)
     exact = sum((Fraction(part.rho) * times + Fraction(part.mu) ** 2 * times / 2 for part, times in parts), Fraction(0))
-    pure = sum((part.pure * times for part, times in parts), Fraction(0))
     squares = sum((part.pure**2 * times / 2 for part, times in parts), Fraction(0))
-    rho, both, failure = _rounding.float_up(exact), _rounding.float_up(exact + squares), _failure(parts)
+    rho, both = _rounding.float_up(exact), _rounding.float_up(exact + squares)
 
     def profile(epsilon: float) -> float:
-        left = Fraction(epsilon) - pure
+        left = Fraction(epsilon) - total.pure
         apart = zcdp_delta(rho, _rounding.float_down(left)) if left >= 0 else 1.0
-        return min(1.0, _rounding.sum_up((min(apart, zcdp_delta(both, epsilon)), failure)))
+        return min(1.0, _rounding.sum_up((min(apart, zcdp_delta(both, epsilon)), total.failure)))
 
     return profile
 
@@ -205,9 +201,10 @@ def _pld(events: Sequence[Counted]):
     from dp_accounting.pld import common, privacy_loss_distribution
 
     parts = _parts(events)
-    mu = _gaussian(parts)
+    whole = added(parts)
+    mu = whole.mu
     # The grid of losses; a grid that is coarse beside the losses is safe, but wasteful.
-    step = min(1e-4, 1e-3 * (mu + float(sum((part.pure * times for part, times in parts), Fraction(0)))))
+    step = min(1e-4, 1e-3 * (mu + float(whole.pure)))
     wide = mu * (mu + 20) / step
     many = sum(2 * times * math.ceil(part.pure / Fraction(step)) for part, times in parts)
     if not max(wide, many) <= MOST_LOSSES:

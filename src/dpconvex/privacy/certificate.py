@@ -108,7 +108,7 @@ class PrivacyCertificate:
     assumptions: tuple[Assumption, ...]
     noise_source: NoiseSource
     public: Mapping[str, Any]
-    versions: Mapping[str, str] = field(default_factory=lambda: current_versions())
+    versions: Mapping[str, str] = field(default_factory=lambda: dict(current_versions()))
     model: str | None = None
     planner: Mapping[str, Any] | None = None
     budget: str | None = None
@@ -274,13 +274,9 @@ def certify(
     )
 
 
-def current_versions() -> dict[str, str]:
-    """Return the versions of the packages that a guarantee passes through."""
-    return dict(_versions())
-
-
 @functools.cache  # reading package metadata takes longer than many a fit
-def _versions() -> Mapping[str, str]:
+def current_versions() -> Mapping[str, str]:
+    """Return the versions of the packages that a guarantee passes through."""
     names = ("dpconvex", "numpy", "scipy", "opendp", "python-flint", "dp-accounting", "randomgen", "scikit-learn")
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
 

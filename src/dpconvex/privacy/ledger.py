@@ -38,14 +38,7 @@ class Release:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
-        return {
-            "label": self.label,
-            "mechanism": self.mechanism,
-            "event": self.event.to_dict(),
-            "sensitivity": asdict(self.sensitivity),
-            "block": self.block,
-            "times": self.times,
-        }
+        return {**vars(self), "event": self.event.to_dict(), "sensitivity": asdict(self.sensitivity)}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Release:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dpconvex import _validate
+from dpconvex._types import set_fields
 from dpconvex.errors import InvalidParameterError
 
 
@@ -49,10 +50,8 @@ class PrivacyParams:
         _validate.real("delta", self.delta, at_least=0.0, below=0.5, remedy="Use 0, or a value far below 1/n")
         if 0 < self.delta < 1e-300:
             raise InvalidParameterError("delta", self.delta, "must be 0 or at least 1e-300", "Use delta=0")
-        object.__setattr__(self, "epsilon", float(self.epsilon))
-        object.__setattr__(self, "delta", float(self.delta))
-        object.__setattr__(self, "neighboring", Neighboring(self.neighboring))
-        object.__setattr__(self, "unit", Unit(self.unit))
+        set_fields(self, epsilon=float(self.epsilon), delta=float(self.delta))
+        set_fields(self, neighboring=Neighboring(self.neighboring), unit=Unit(self.unit))
 
     @property
     def pure(self) -> bool:

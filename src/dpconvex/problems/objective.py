@@ -31,7 +31,6 @@ class Bounds(Protocol):
     def curvature_bound(self) -> float: ...
 
 
-@final
 @dataclass(frozen=True)
 class StatedBounds:
     """Bounds of an objective that is no linear model's, or of one whose losses are replaced by their extensions."""

@@ -18,7 +18,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 Zero = tuple[tuple[int, int], tuple[int, int]]
@@ -93,11 +93,6 @@ class LinearQueries(ABC):
         self._check_records(records)
         return np.where((records >= 0) & (records < np.array(self.shape)), records, 0).astype(np.int64)
 
-    def _set(self, **facts: Any) -> None:
-        """Set facts of frozen queries while they are being made."""
-        for name, value in facts.items():
-            object.__setattr__(self, name, value)
-
     def _check_records(self, records: AnyArray) -> None:
         if records.shape[1:] not in ((), (len(self.shape),)) or records.dtype.kind not in "iu":
             raise InvalidDataError(
@@ -126,8 +121,8 @@ class DenseQueries(LinearQueries):
             raise InvalidParameterError("matrix", "...", f"must lie between low={self.low:g} and high={self.high:g}")
         count, cells = matrix.shape
         width = _rounding.widen_up(self.high - self.low)  # of one query, in either norm
-        self._set(matrix=matrix, cells=cells, shape=(cells,), count=count, block_l2=width, block_l1=width)
-        self._set(blocks=tuple(slice(j, j + 1) for j in range(count)))
+        set_fields(self, matrix=matrix, cells=cells, shape=(cells,), count=count, block_l2=width, block_l1=width)
+        set_fields(self, blocks=tuple(slice(j, j + 1) for j in range(count)))
 
     def answers(self, weights: FloatArray) -> FloatArray:
         return self.matrix @ weights
@@ -190,8 +185,9 @@ class Marginals(LinearQueries):
         if self.center is not None and self.center not in columns:
             raise InvalidParameterError("center", self.center, "must be the number of a column")
         ends = np.cumsum([0, *(math.prod(self.shape[axis] for axis in subset) for subset in self.subsets)])
-        self._set(impossible=_zeros(self.shape, self.impossible), cells=math.prod(self.shape), count=int(ends[-1]))
-        self._set(blocks=tuple(slice(*pair) for pair in pairwise(ends.tolist())))
+        blocks = tuple(slice(*pair) for pair in pairwise(ends.tolist()))
+        set_fields(self, cells=math.prod(self.shape), count=int(ends[-1]), blocks=blocks)
+        set_fields(self, impossible=_zeros(self.shape, self.impossible))
 
     @classmethod
     def of_order(cls, shape: tuple[int, ...], order: int) -> Marginals:

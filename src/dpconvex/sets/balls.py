@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, check_dim, quiet
 from dpconvex.sets.box import project_onto_simplex
@@ -25,7 +25,7 @@ class _Ball(ConvexSet):
     def __post_init__(self) -> None:
         _validate.real("radius", self.radius, above=0.0)
         check_dim(self.dim)
-        self._set(diameter=_rounding.widen_up(2.0 * self.radius))
+        set_fields(self, diameter=_rounding.widen_up(2.0 * self.radius))
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -127,9 +127,10 @@ class Ellipsoid(ConvexSet):
         centre = np.zeros(len(shape)) if self.centre is None else np.asarray(self.centre, dtype=np.float64)
         if centre.shape != (len(shape),) or not np.isfinite(centre).all():
             raise InvalidParameterError("centre", self.centre, f"must be finite, of shape ({len(shape)},)")
-        self._set(shape=tuple(map(tuple, shape.tolist())), centre=tuple(centre.tolist()), dim=len(shape))
+        set_fields(self, shape=tuple(map(tuple, shape.tolist())), centre=tuple(centre.tolist()), dim=len(shape))
         # The triangle inequality; exact where the centre is 0 or lies along the longest axis.
-        self._set(
+        set_fields(
+            self,
             radius=_rounding.widen_up(float(axes[0]) + math.hypot(*centre)),
             diameter=_rounding.widen_up(2 * float(axes[0])),
         )

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self, final
+from typing import Self, final
 
 import numpy as np
 
@@ -73,12 +73,6 @@ class ConvexSet(ABC):
     @abstractmethod
     def examples(cls) -> tuple[Self, ...]:
         """Return small instances for the contract tests."""
-
-    @final
-    def _set(self, **fields: Any) -> None:
-        """Set fields of a frozen set while it is being made."""
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
 
     @final
     def _finite(self, name: str, w: FloatArray) -> FloatArray:

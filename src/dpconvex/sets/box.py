@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, check_dim, quiet
 
@@ -37,7 +37,8 @@ class Box(ConvexSet):
         lower, upper = np.broadcast_to(lower, dim), np.broadcast_to(upper, dim)
         if np.any(lower > upper):
             raise InvalidParameterError("lower", self.lower, f"must be <= upper={self.upper!r} in every entry")
-        self._set(
+        set_fields(
+            self,
             lower=tuple(lower.tolist()),
             upper=tuple(upper.tolist()),
             dim=dim,
@@ -107,7 +108,8 @@ class Simplex(ConvexSet):
     def __post_init__(self) -> None:
         dim = _validate.integer("dim", self.dim, at_least=1)
         _validate.real("total", self.total, above=0.0)
-        self._set(radius=self.total, diameter=_rounding.widen_up(math.sqrt(2.0) * self.total) if dim > 1 else 0.0)
+        apart = _rounding.widen_up(math.sqrt(2.0) * self.total) if dim > 1 else 0.0
+        set_fields(self, radius=self.total, diameter=apart)
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:

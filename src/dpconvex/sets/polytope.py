@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, quiet
 
@@ -45,11 +45,15 @@ class Polytope(ConvexSet):
             raise InvalidParameterError("normals", self.normals, "must be finite, of shape (m, dim), no row zero")
         if bounds.shape != lengths.shape or not np.isfinite(bounds).all():
             raise InvalidParameterError("bounds", self.bounds, f"must be finite, of shape ({len(lengths)},)")
-        self._set(normals=tuple(map(tuple, normals.tolist())), bounds=tuple(bounds.tolist()), dim=normals.shape[1])
+        set_fields(
+            self, normals=tuple(map(tuple, normals.tolist())), bounds=tuple(bounds.tolist()), dim=normals.shape[1]
+        )
         corners = self._corners
         apart = max(float(np.linalg.norm(corners - corner, axis=1).max()) for corner in corners)
-        self._set(
-            radius=_rounding.widen_up(float(np.linalg.norm(corners, axis=1).max())), diameter=_rounding.widen_up(apart)
+        set_fields(
+            self,
+            radius=_rounding.widen_up(float(np.linalg.norm(corners, axis=1).max())),
+            diameter=_rounding.widen_up(apart),
         )
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.balls import L2Ball
 from dpconvex.sets.base import ConvexSet, check_dim, quiet
@@ -31,14 +31,13 @@ class BallSection(ConvexSet):
     centre: ArrayLike  #: Shape (dim,). Of the second ball; a member of the first. Kept as a tuple.
 
     def __post_init__(self) -> None:
-        _validate.real("outer", self.outer, above=0.0)
-        _validate.real("inner", self.inner, above=0.0)
+        _validate.positive(self, "outer", "inner")
         centre = np.asarray(self.centre, dtype=np.float64)
         if centre.ndim != 1 or len(centre) == 0 or not np.linalg.norm(centre) <= self.outer * (1 + 1e-9):
             raise InvalidParameterError("centre", self.centre, "must be a member of the outer ball, of shape (dim,)")
-        self._set(centre=tuple(centre.tolist()), dim=len(centre))
+        set_fields(self, centre=tuple(centre.tolist()), dim=len(centre))
         R, r, c = self.outer, self.inner, float(np.linalg.norm(centre))
-        self._set(radius=min(R, _rounding.widen_up(c + r)))
+        set_fields(self, radius=min(R, _rounding.widen_up(c + r)))
         if len(centre) == 1:
             widest = min(2 * R, 2 * r, R + r - c)
         elif r**2 + c**2 <= R**2:  # more than half of the inner ball
@@ -47,7 +46,7 @@ class BallSection(ConvexSet):
             widest = 2 * R
         else:
             widest = 2 * self._rim[2]
-        self._set(diameter=_rounding.widen_up(widest))
+        set_fields(self, diameter=_rounding.widen_up(widest))
 
     @quiet
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
@@ -145,10 +144,10 @@ class Section(ConvexSet):
         centre = np.asarray(self.centre, dtype=np.float64)
         if not math.isfinite(self.whole.radius) or not self.whole.contains(centre):
             raise InvalidParameterError("centre", self.centre, "must be a member of a bounded set, of shape (dim,)")
-        self._set(centre=tuple(centre.tolist()), dim=len(centre))
+        set_fields(self, centre=tuple(centre.tolist()), dim=len(centre))
         widest = _rounding.widen_up(_norm(centre) + self.inner)
         most = min(self.whole.diameter, _rounding.widen_up(2 * self.inner))  # an upper bound
-        self._set(radius=min(self.whole.radius, widest), diameter=most)
+        set_fields(self, radius=min(self.whole.radius, widest), diameter=most)
 
     @property
     def projection_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -237,7 +236,7 @@ class SecondOrderCones(ConvexSet):
             _validate.real("radius", self.radius, above=0.0)
         # Two unit members: opposite free entries, opposite rays of a cone, axes of two cones, or one and the apex.
         apart = 2.0 if self.free else max(2 / math.hypot(1, self.slope), math.sqrt(2) if self.count > 1 else 1.0)
-        self._set(dim=self.count * (self.size + 1) + self.free, diameter=_rounding.widen_up(apart * self.radius))
+        set_fields(self, dim=self.count * (self.size + 1) + self.free, diameter=_rounding.widen_up(apart * self.radius))
 
     def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
         """Whether no cone is further away than ``tolerance`` times the radius (the length of `w` if unbounded)."""

@@ -6,7 +6,7 @@ from typing import Self, final
 
 import numpy as np
 
-from dpconvex._types import Status
+from dpconvex._types import Status, forwarded
 from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems import Objective
 from dpconvex.problems.minimax.adversarial import SaddleBounds
@@ -37,14 +37,11 @@ class Guaranteed(Solver):
 
     fast: Solver
     guaranteed: Solver  #: with a step bound that holds for every data set
+    last = forwarded("guaranteed")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.fast.only_sums and self.guaranteed.only_sums
-
-    @property
-    def last(self) -> Solver:
-        return self.guaranteed
 
     def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
         """Problems that both solvers treat, `fast` perhaps without the constraint."""

@@ -157,6 +157,19 @@ def test_cells_of_one_kind_say_nothing(command: str, cells: str) -> None:
     assert outcome(command, csv_file(CELLS[cells])) == plain
 
 
+@pytest.mark.parametrize("command", ["median", "median users", "game"])
+@pytest.mark.parametrize("cells", [["1", "one", None], [True, False, None], [None, None, None]], ids=str)
+def test_types_of_parquet_columns_end_no_paid_run(command: str, cells: list[Any]) -> None:
+    """A pipeline makes a column one of text because of one cell: what is no number is missing."""
+    columns = dict.fromkeys(("x", "c", "y"), cells * N) | {"u": [f"a{k}" for k in range(3 * N)]}
+    pq.write_table(pa.table(columns), "typed.parquet")
+    assert outcome(command, "typed.parquet")[0] == 0
+    if command == "median":
+        words = (*COMMANDS[command], "--engine", "local")
+        found = [{"FILE": "typed.parquet", "OUT": f"out{next(COUNT)}"}.get(word, word) for word in words]
+        assert CliRunner().invoke(app, found).exit_code == 0
+
+
 @pytest.mark.parametrize("command", ["fit users", "median users"])
 def test_odd_users_say_nothing(command: str) -> None:
     plain = outcome(command, csv_file(b"1,red,no"))

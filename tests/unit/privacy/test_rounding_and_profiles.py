@@ -57,7 +57,8 @@ def test_gaussian_profile_limits() -> None:
 @pytest.mark.parametrize(("epsilon", "mu"), [(0.1, 0.02), (1.0, 0.3), (3.0, 1.0), (8.0, 2.0)])
 def test_two_accountants_agree(epsilon: float, mu: float) -> None:
     event = GaussianNoise(mu, 1.0)
-    assert accounting.pld_delta(event, epsilon) == pytest.approx(event.delta(epsilon), rel=1e-3, abs=1e-15)
+    second = float(accounting._pld([(event, 1)]).get_delta_for_epsilon(epsilon))
+    assert second == pytest.approx(event.delta(epsilon), rel=1e-3, abs=1e-15)
 
 
 def test_replace_one_gaussian_costs_what_field_notes_measured() -> None:

@@ -24,7 +24,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.minimax import base
@@ -56,6 +56,7 @@ class VertexDescentPlan(base.VertexSamplingPlan):
         "Proposition 3.3, by adaptive composition of exponential mechanisms in zCDP, each with the range of its "
         "score difference."
     )
+    expectation = forwarded("schedule", "expected")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @cached_property
     def sampling(self) -> VertexSampling:
@@ -76,10 +77,6 @@ class VertexDescentPlan(base.VertexSamplingPlan):
         if not math.isfinite(self.schedule.bound):
             return PredictedError(trivial, trivial, "the range of values: output='fresh' has a bound of its own")
         return PredictedError(self.schedule.bound, trivial, "explicit form of Theorem 3.1 (docs, Saddle points)")
-
-    @property
-    def expectation(self) -> float:
-        return self.schedule.expected
 
     def describe(self) -> Mapping[str, Any]:
         layout, sizes = self.schedule.layout, self.schedule.sizes

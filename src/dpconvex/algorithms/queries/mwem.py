@@ -24,17 +24,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.algorithms import PredictedError, recorded, require_delta
-from dpconvex.algorithms.queries.base import (
-    Answered,
-    QueryReleasePlan,
-    check,
-    fit_histogram,
-    mean_sensitivity,
-    planned_steps,
-    rounding,
-)
+from dpconvex.algorithms.queries import base
 from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
@@ -52,7 +44,7 @@ FIT_STEPS = 20  # of the fit after each round but the last, whose steps follow f
 
 @final
 @dataclass(frozen=True)
-class MwemPlan(QueryReleasePlan):
+class MwemPlan(base.QueryReleasePlan):
     """Constants of one run."""
 
     rounds: int  #: T
@@ -62,6 +54,7 @@ class MwemPlan(QueryReleasePlan):
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition (MWEM, Hardt et al. 2012, with replay)."
+    expectation = forwarded("predicted_error", "bound")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @cached_property
     def scale(self) -> float:
@@ -73,7 +66,7 @@ class MwemPlan(QueryReleasePlan):
     def _largest_move(self) -> float:
         """Most that the difference of two computed errors can change: twice ``R/n``, and rounding."""
         width = self.queries.high - self.queries.low
-        return 2 * (width / self.n + 4 * rounding(self.queries)) * (1 + 1e-12)
+        return 2 * (width / self.n + 4 * base.rounding(self.queries)) * (1 + 1e-12)
 
     @cached_property
     def selection(self) -> VertexSampling:
@@ -86,7 +79,7 @@ class MwemPlan(QueryReleasePlan):
         """Noise of one block's answers, by the number of queries in it; the same event for all."""
         mu = math.sqrt(2 * self.rho * (1 - SELECTION_SHARE) / self.rounds) * (1 - 1e-9)
         sizes = {part.stop - part.start for part in self.queries.blocks}
-        sensitivity = mean_sensitivity(self.queries, self.n, 1, max(sizes))
+        sensitivity = base.mean_sensitivity(self.queries, self.n, 1, max(sizes))
         return {size: GaussianMechanism.of_mu(sensitivity, mu, size) for size in sizes}
 
     @property
@@ -104,10 +97,6 @@ class MwemPlan(QueryReleasePlan):
         return PredictedError(noise + unseen * fitted, width, what, proved=False)
 
     @property
-    def expectation(self) -> float:
-        return self.predicted_error.bound
-
-    @property
     def mechanisms(self) -> Mapping[str, Planned]:
         return {SELECTED: self.selection, MEASURED: next(iter(self.measurements.values()))}
 
@@ -120,7 +109,7 @@ class MwemPlan(QueryReleasePlan):
         constants = {"rounds": self.rounds, "selection_share": SELECTION_SHARE, "sigma": self.sigma}
         return {**constants, "score_scale": self.scale, "fit_steps": FIT_STEPS}
 
-    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> base.Answered:
         queries = self.queries
         session = self.selection.start(SELECTED, source, ledger)
         truth = self.record_sums(records) / self.n
@@ -139,8 +128,8 @@ class MwemPlan(QueryReleasePlan):
             times[block] = times.get(block, 0) + 1
             # 3. Fit the histogram to all measurements so far.
             targets = {b: sums[b] / times[b] for b in sums}
-            steps = FIT_STEPS if t < self.rounds else planned_steps(queries, self.sigma, self.rounds)
-            histogram = fit_histogram(queries, targets, times, histogram, steps)
+            steps = FIT_STEPS if t < self.rounds else base.planned_steps(queries, self.sigma, self.rounds)
+            histogram = base.fit_histogram(queries, targets, times, histogram, steps)
         return self.answered(histogram)
 
 
@@ -151,7 +140,7 @@ def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, rounds: int 
     `rounds` is T, from public knowledge; by default it balances what stays unmeasured with the noise of a measurement,
     at most one a block.
     """
-    check(queries, n, privacy)
+    base.check(queries, n, privacy)
     require_delta(privacy)
     rho = largest_rho(privacy.epsilon, privacy.delta) * (1 - 1e-9)
     if rounds is None:

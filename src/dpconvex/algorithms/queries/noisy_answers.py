@@ -23,15 +23,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex.algorithms import PredictedError, recorded
-from dpconvex.algorithms.queries.base import (
-    Answered,
-    QueryReleasePlan,
-    check,
-    fit_histogram,
-    mean_sensitivity,
-    noise_left,
-    planned_steps,
-)
+from dpconvex.algorithms.queries import base
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Planned
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
@@ -43,7 +35,7 @@ LABEL = "answers to all queries"
 
 @final
 @dataclass(frozen=True)
-class QueryNoisePlan(QueryReleasePlan):
+class QueryNoisePlan(base.QueryReleasePlan):
     """Constants of one noisy release of all answers."""
 
     mu: float  #: Gaussian budget; 0: Laplace noise
@@ -60,7 +52,7 @@ class QueryNoisePlan(QueryReleasePlan):
     def _noise(self) -> tuple[LaplaceMechanism | GaussianMechanism, float, float]:
         """The mechanism, the deviation of its noise, and what the largest of all answers' noise is expected to be."""
         queries, blocks = self.queries, len(self.queries.blocks)
-        sensitivity = mean_sensitivity(queries, self.n, blocks, queries.count, "l2" if self.mu else "l1")
+        sensitivity = base.mean_sensitivity(queries, self.n, blocks, queries.count, "l2" if self.mu else "l1")
         if self.mu:
             gaussian = GaussianMechanism.of_mu(sensitivity, self.mu, queries.count)
             return gaussian, gaussian.sigma, gaussian.sigma * math.sqrt(2 * math.log(2 * queries.count))
@@ -88,17 +80,17 @@ class QueryNoisePlan(QueryReleasePlan):
     @property
     def expectation(self) -> float:
         """What is left after the fit, which removes most of the noise."""
-        return min(noise_left(self.queries, self.sigma), self.predicted_error.bound)
+        return min(base.noise_left(self.queries, self.sigma), self.predicted_error.bound)
 
     @cached_property
     def fit_steps(self) -> int:
         """Steps of the fit of the histogram: as many as the noise deserves."""
-        return planned_steps(self.queries, self.sigma, len(self.queries.blocks))
+        return base.planned_steps(self.queries, self.sigma, len(self.queries.blocks))
 
     def describe(self) -> Mapping[str, Any]:
         return {"sigma": self.sigma, "fit_steps": self.fit_steps}
 
-    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> base.Answered:
         queries = self.queries
         truth = self.record_sums(records) / self.n
         noisy = self.mechanism.release(truth, LABEL, source, ledger)
@@ -106,12 +98,12 @@ class QueryNoisePlan(QueryReleasePlan):
         targets = {b: noisy[part] for b, part in enumerate(queries.blocks)}
         uniform = np.full(queries.cells, 1 / queries.cells)
         times = dict.fromkeys(targets, 1)
-        return self.answered(fit_histogram(queries, targets, times, uniform, self.fit_steps), answers)
+        return self.answered(base.fit_histogram(queries, targets, times, uniform, self.fit_steps), answers)
 
 
 @recorded("query_noise")
 def plan(queries: LinearQueries, n: int, privacy: PrivacyParams) -> QueryNoisePlan:
     """Plan the noisy answers."""
-    check(queries, n, privacy)
+    base.check(queries, n, privacy)
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0  # accountants round up
     return QueryNoisePlan(queries, n, privacy, mu)

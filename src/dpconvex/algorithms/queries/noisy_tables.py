@@ -25,7 +25,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.algorithms import PredictedError, check_relation, recorded
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, fit_histogram, noise_left, planned_steps
 from dpconvex.algorithms.queries.latent_classes import FitPlan, fit
@@ -67,10 +67,7 @@ class NoisyTablesPlan(QueryReleasePlan):
     constants = "calibrated"
     preferred = True
     theorem = "Independent noise on every table of counts: the sum of their costs, attained (Lemma)."
-
-    @property
-    def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.law
+    noise_name = forwarded("law")
 
     @cached_property
     def noises(self) -> tuple[tuple[str, Mechanism[FloatArray], float], ...]:

@@ -144,12 +144,11 @@ def _plain(value: Any) -> Any:
 
 def _nested(value: Any) -> int:
     """Return how many events are in one another, without going much deeper than is allowed."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    level, deepest = [(each, 0) for each in inner], 0
-    while level and deepest <= MOST_NESTED:
+    level, deepest = [(value, 0)], 1
+    while level and deepest <= MOST_NESTED + 1:
         each, depth = level.pop()
         depth += isinstance(each, dict)
         deepest = max(deepest, depth)
         inner = each.values() if isinstance(each, dict) else each if isinstance(each, list | tuple) else ()
         level += [(item, depth) for item in inner if isinstance(item, dict | list | tuple)]
-    return 1 + deepest
+    return deepest

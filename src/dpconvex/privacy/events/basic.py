@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.events.base import Event, Parts, PureEvent, pure_delta
 from dpconvex.privacy.profiles import ORDERS, bounded_range_divergence, gaussian_delta, renyi_delta
@@ -87,8 +87,7 @@ class NormExponentialNoise(PureEvent):
     kind: ClassVar[str] = "norm_exponential_noise"
 
     def __post_init__(self) -> None:
-        _validate.real("sensitivity", self.sensitivity, above=0.0)
-        _validate.real("scale", self.scale, above=0.0)
+        _validate.positive(self, "sensitivity", "scale")
 
     @property
     def pure_epsilon(self) -> Fraction:
@@ -109,8 +108,7 @@ class GaussianNoise(Event):
     finest: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _validate.real("sensitivity", self.sensitivity, above=0.0)
-        _validate.real("sigma", self.sigma, above=0.0)
+        _validate.positive(self, "sensitivity", "sigma")
 
     @property
     def mu(self) -> float:
@@ -163,9 +161,7 @@ class BoundedLaplaceNoise(Event):
     kind: ClassVar[str] = "bounded_laplace_noise"
 
     def __post_init__(self) -> None:
-        _validate.real("sensitivity", self.sensitivity, above=0.0)
-        _validate.real("scale", self.scale, above=0.0)
-        _validate.real("bound", self.bound, above=0.0)
+        _validate.positive(self, "sensitivity", "scale", "bound")
         if self.bound < self.sensitivity:
             raise InvalidParameterError("bound", self.bound, f"must be at least the sensitivity, {self.sensitivity!r}")
 
@@ -198,6 +194,7 @@ class VertexDraws(Event):
     # Most that the squared ranges of the draws that depend on one record sum to; at most `draws largest^2`
     square_sum: float
     kind: ClassVar[str] = "vertex_draws"
+    claimed_sensitivity = forwarded("largest")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         _validate.real("largest", self.largest, above=0.0)
@@ -218,10 +215,6 @@ class VertexDraws(Event):
     @property
     def parts(self) -> Parts:
         return Parts(Fraction(0), rho=self.rho)
-
-    @property
-    def claimed_sensitivity(self) -> float:
-        return self.largest
 
     @cached_property
     def _divergences(self) -> FloatArray:

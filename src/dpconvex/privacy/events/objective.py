@@ -47,10 +47,7 @@ class PureObjectivePerturbation(PureEvent):
     kind: ClassVar[str] = "pure_objective_perturbation"
 
     def __post_init__(self) -> None:
-        _validate.real("sensitivity", self.sensitivity, above=0.0)
-        _validate.real("scale", self.scale, above=0.0)
-        _validate.real("tau", self.tau, above=0.0)
-        _validate.real("curvature", self.curvature, above=0.0)
+        _validate.positive(self, "sensitivity", "scale", "tau", "curvature")
         _validate.choice("rule", self.rule, PURE_RULES)
         _check_cap(self.rule, self.curvature)
         _validate.integer("rank", self.rank, at_least=1)
@@ -145,11 +142,8 @@ class GaussianObjectivePerturbation(Event):
     kind: ClassVar[str] = "gaussian_objective_perturbation"
 
     def __post_init__(self) -> None:
-        _validate.real("gradient_bound", self.gradient_bound, above=0.0)
-        _validate.real("sigma", self.sigma, above=0.0)
+        _validate.positive(self, "gradient_bound", "sigma", "tau", "curvature")
         _validate.real("rho", self.rho, at_least=0.0)
-        _validate.real("tau", self.tau, above=0.0)
-        _validate.real("curvature", self.curvature, above=0.0)
         _validate.choice("rule", self.rule, GAUSSIAN_RULES)
         _check_cap(self.rule, self.curvature)
 

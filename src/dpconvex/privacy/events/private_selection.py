@@ -28,6 +28,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from dpconvex import _rounding, _validate
+from dpconvex._types import forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import accounting
 from dpconvex.privacy.events.base import Event, Parts, inner_event, pure_delta
@@ -83,7 +84,7 @@ class WholeRun(Event):
         known = [[(event.parts, times) for event, times in events] for events in self._lists]
         if any(part is None for parts in known for part, _ in parts):
             return None
-        totals = [_added([(part, times) for part, times in parts if part is not None]) for parts in known]
+        totals = [accounting.added([(part, times) for part, times in parts if part is not None]) for parts in known]
         largest = (max(getattr(each, name) for each in totals) for name in ("pure", "mu", "failure", "rho"))
         return Parts(*largest)
 
@@ -109,6 +110,7 @@ class GroupPrivacy(Event):
     size: int
     record: Event
     kind: ClassVar[str] = "group_privacy"
+    claimed_sensitivity = forwarded("record", "claimed_sensitivity")  # of one record  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "record", inner_event("record", self.record, Event))
@@ -126,10 +128,6 @@ class GroupPrivacy(Event):
         if parts is None or parts.failure or parts.rho or (parts.pure and parts.mu and not _separate(self.record)):
             return None
         return Parts(self.size * parts.pure, _rounding.product_up(self.size, parts.mu) if parts.mu else 0.0)
-
-    @property
-    def claimed_sensitivity(self) -> float | None:
-        return self.record.claimed_sensitivity  # of one record
 
     def delta(self, epsilon: float) -> float:
         parts = self.parts
@@ -233,18 +231,6 @@ def _separate(event: Event) -> bool:
 def _log_expm1(x: float) -> float:
     """``log(e^x - 1)`` for x > 0, which does not overflow."""
     return x + math.log(-math.expm1(-x))
-
-
-def _added(parts: Sequence[tuple[Parts, int]]) -> Parts:
-    """Parts of a composition, rounded up: Gaussian ones add as the root of the sum of squares, all others plainly."""
-    pure = sum((part.pure * times for part, times in parts), Fraction(0))
-    squares, failure, rho = (
-        _rounding.float_up(sum((Fraction(getattr(p, name)) ** power * t for p, t in parts), Fraction(0)))
-        for name, power in (("mu", 2), ("failure", 1), ("rho", 1))
-    )
-    alone = [part.mu for part, times in parts for _ in range(min(times, 2)) if part.mu]
-    mu = alone[0] if len(alone) == 1 else _rounding.widen_up(math.sqrt(squares)) if alone else 0.0
-    return Parts(pure, mu, failure, rho)
 
 
 def _listed(name: str, values: Any) -> Sequence[Any]:

@@ -27,6 +27,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from dpconvex import _rounding, _validate
+from dpconvex._types import forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.events.base import Event, inner_event
 from dpconvex.privacy.events.basic import GaussianNoise
@@ -48,6 +49,7 @@ class SampledSteps(Event):
     steps: int  #: T
     step: GuardedGaussianNoise  #: one use on K units, with a Gaussian test
     kind: ClassVar[str] = "sampled_steps"
+    claimed_sensitivity = forwarded("step", "sensitivity")  # of one release  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", inner_event("step", self.step, GuardedGaussianNoise))
@@ -58,10 +60,6 @@ class SampledSteps(Event):
             raise InvalidParameterError("batch", self.batch, f"must be at most the population, {self.population}")
         if self.step.score_noise != "gaussian" or self.step.coupling:
             raise InvalidParameterError("step", self.step, "must have a Gaussian test and no coupling")
-
-    @property
-    def claimed_sensitivity(self) -> float:
-        return self.step.sensitivity  # of one release
 
     @property
     def rate(self) -> float:
@@ -95,16 +93,13 @@ class PoissonSteps(Event):
     step: GaussianNoise
     kind: ClassVar[str] = "poisson_steps"
     finest: ClassVar[bool] = True
+    claimed_sensitivity = forwarded("step", "sensitivity")  # of one release, to a unit's taking part  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", inner_event("step", self.step, GaussianNoise))
         _validate.real("rate", self.rate, at_least=LEAST_RATE, below=1.0)
         if _validate.integer("steps", self.steps, at_least=1) > MOST_STEPS:
             raise InvalidParameterError("steps", self.steps, f"must be at most {MOST_STEPS}")
-
-    @property
-    def claimed_sensitivity(self) -> float:
-        return self.step.sensitivity  # of one release, to a unit's taking part
 
     def delta(self, epsilon: float) -> float:
         charge(self._work / 40)  # of looking a value up

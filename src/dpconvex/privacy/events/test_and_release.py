@@ -41,8 +41,7 @@ class GuardedGaussianNoise(Event):
 
     def __post_init__(self) -> None:
         _validate.choice("score_noise", self.score_noise, ("gaussian", "laplace"))
-        for name in ("score_sensitivity", "score_scale", "margin", "sensitivity", "sigma"):
-            _validate.real(name, getattr(self, name), above=0.0)
+        _validate.positive(self, "score_sensitivity", "score_scale", "margin", "sensitivity", "sigma")
         _validate.real("coupling", self.coupling, at_least=0.0, below=1.0)
 
     @property

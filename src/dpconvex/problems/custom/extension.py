@@ -21,7 +21,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.errors import AccuracyError
 from dpconvex.problems.custom.functions import RecordLoss
 from dpconvex.problems.data.records import Records
@@ -144,6 +144,9 @@ class ExtendedRisk(PlanesRisk):
     extender: Extender
     centre: FloatArray  #: in the ball
     anchors = 0.0
+    level = forwarded("extender", "level")
+    dim = forwarded("function", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
+    _centre = forwarded("centre")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @cached_property
     def rows(self) -> FloatArray:
@@ -171,18 +174,6 @@ class ExtendedRisk(PlanesRisk):
     @property
     def bounds(self) -> StatedBounds:
         return StatedBounds(self.extender.level)
-
-    @property
-    def level(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.extender.level
-
-    @property
-    def _centre(self) -> FloatArray:
-        return self.centre
-
-    @property
-    def dim(self) -> int:
-        return self.function.dim
 
     @property
     def minimiser_norm(self) -> float:

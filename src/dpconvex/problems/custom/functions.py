@@ -13,7 +13,7 @@ from typing import ClassVar, Self, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import Aggregation
 from dpconvex.problems.data.domain import DataDomain
@@ -105,18 +105,12 @@ class CustomObjective(Objective):
     l2: float
     radius: float
     minimiser_norm = math.inf  # nothing is known outside the ball  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    bounds = forwarded("function", "bounds")  # pyright: ignore[reportIncompatibleMethodOverride]
+    dim = forwarded("function", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @cached_property
     def _lipschitz(self) -> float:
         return self.function.lipschitz(self.radius)
-
-    @property
-    def bounds(self) -> Bounds:
-        return self.function.bounds
-
-    @property
-    def dim(self) -> int:
-        return self.function.dim
 
     @property
     def smoothness(self) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import softmax
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import Aggregation
 from dpconvex.problems.custom.functions import ConvexFunction, RecordLoss, of_shape, row_blocks
@@ -30,14 +30,11 @@ class LocationLoss(RecordLoss):
     domain: DataDomain  #: of the records, which are points
     width: float = 1.0  #: positive, in the unit of the records
     name = "smoothed distance"
+    dim = forwarded("domain", "n_features")
 
     def __post_init__(self) -> None:
         _validate.real("width", self.width, above=1e-150, below=1e150)  # squares are floats
         _validate.real("domain.l2", self.domain.l2, below=1e150)
-
-    @property
-    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.domain.n_features
 
     @property
     def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -80,6 +77,7 @@ class LogLinearDensity(RecordLoss):
     name = "log-linear density"
     domain = DataDomain.box(1, 1.0)
     smoothness = 1 + 1e-12
+    dim = forwarded("terms")
 
     def __post_init__(self) -> None:
         _validate.integer("terms", self.terms, at_least=1)
@@ -95,10 +93,6 @@ class LogLinearDensity(RecordLoss):
     def _statistics(self) -> FloatArray:
         angles = np.pi * np.outer(self._grid + 1, np.arange(1, self.terms + 1)) / 2
         return np.cos(angles) / math.sqrt(self.terms)
-
-    @property
-    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.terms
 
     @property
     def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -168,18 +162,12 @@ class MaxRisk(WholeObjective):
     """
 
     loss: RecordLoss  #: its Lipschitz constant is that of the maximum
+    domain = forwarded("loss", "domain")
+    dim = forwarded("loss", "dim")
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return f"max of {self.loss.name}"
-
-    @property
-    def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.loss.domain
-
-    @property
-    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.loss.dim
 
     def lipschitz(self, radius: float) -> float:
         """Return the loss's constant: a maximum of L-Lipschitz functions is L-Lipschitz."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, final
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.base import Aggregation, Problem
 from dpconvex.problems.custom.functions import ConvexFunction
@@ -15,7 +15,7 @@ from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.minimax.adversarial import SaddleLoss
-from dpconvex.problems.objective import Bounds, Objective
+from dpconvex.problems.objective import Objective
 
 
 @final
@@ -33,6 +33,12 @@ class CustomProblem(Problem):
     #: minimized, and so their noise.
     max_steps: int = 100_000
     local = True  # Lipschitz constants are claimed in the ball only
+    name = forwarded("function", "name")  # pyright: ignore[reportIncompatibleMethodOverride]
+    aggregation = forwarded("function", "aggregation")  # pyright: ignore[reportIncompatibleMethodOverride]
+    dim = forwarded("function", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
+    domain = forwarded("function", "domain")  #: Where records are clipped to
+    bounds = forwarded("function", "bounds")  # pyright: ignore[reportIncompatibleMethodOverride]
+    smoothness = forwarded("function", "smoothness")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         _validate.records("n", self.n)
@@ -53,29 +59,8 @@ class CustomProblem(Problem):
             raise InvalidParameterError("domain", self.function.domain, "must have no intercept", remedy)
 
     @property
-    def name(self) -> str:
-        return self.function.name
-
-    @property
-    def aggregation(self) -> Aggregation:
-        return self.function.aggregation
-
-    @property
     def claims(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.function.claims(self.radius)
-
-    @property
-    def dim(self) -> int:
-        return self.function.dim
-
-    @property
-    def domain(self) -> DataDomain:
-        """Where records are clipped to."""
-        return self.function.domain
-
-    @property
-    def bounds(self) -> Bounds:
-        return self.function.bounds
 
     @property
     def lipschitz(self) -> float:
@@ -85,10 +70,6 @@ class CustomProblem(Problem):
     def contrast(self) -> float:
         """Claimed in the ball; at most ``2 L``, which the other claim implies."""
         return min(self.function.contrast(self.radius), 2 * self.lipschitz)
-
-    @property
-    def smoothness(self) -> float:
-        return self.function.smoothness
 
     @property
     def value_at_zero(self) -> float:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, reduce
+from threading import local
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _MOST = 4  # threads: more would wait for memory
 _LEAST_PARTS = 4  # a thread must have at least so many blocks to be worth its start
 
+_OWN = local()  # of a thread: `busy` where others are at work beside it
+
 
 def total(parts: int, work: Callable[[int], Parts]) -> Parts:
     """Return ``work(0) + ... + work(parts - 1)``, parts that add up exactly: neither threads nor their order matter."""
@@ -33,12 +36,24 @@ def total(parts: int, work: Callable[[int], Parts]) -> Parts:
         with np.errstate(all="ignore"):  # a thread has settings of its own; what floats meet depends on the data
             return reduce(add, map(work, indices))
 
-    threads = min(_threads(), max(1, parts // _LEAST_PARTS))
-    if threads == 1:
+    count = 1 if hasattr(_OWN, "busy") else min(threads(), max(1, parts // _LEAST_PARTS))
+    if count == 1:
         return some(range(parts))
-    bounds = np.linspace(0, parts, threads + 1).astype(int).tolist()
-    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+    bounds = np.linspace(0, parts, count + 1).astype(int).tolist()
+    with one_blas_thread(), ThreadPoolExecutor(count) as pool:
         return reduce(add, pool.map(some, map(range, bounds[:-1], bounds[1:])))
+
+
+@contextmanager
+def workers() -> Iterator[tuple[ThreadPoolExecutor, int]]:
+    """Start threads that do not share their work with others, and say how many they are."""
+    count = threads()
+
+    def alone() -> None:
+        _OWN.busy = True
+
+    with one_blas_thread(), ThreadPoolExecutor(count, initializer=alone) as pool:
+        yield pool, count
 
 
 def add(one: Parts, other: Parts) -> Parts:
@@ -59,7 +74,7 @@ def _controller() -> ThreadpoolController:
 
 
 @cache
-def _threads() -> int:
+def threads() -> int:
     """Cores that this process may use, fewer where the usual environment variables say so."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     asked = [os.environ.get(name, "") for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.domain import DataDomain, shorten
@@ -51,15 +51,14 @@ class PointDomain:
     min_radius: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", _validate.integer("dim", self.dim, at_least=1))
+        dim = _validate.integer("dim", self.dim, at_least=1)
         bound = _validate.real("radius_bound", self.radius_bound, above=0.0, at_most=_EXTREME)
         least = _validate.real("min_radius", self.min_radius, at_least=1 / _EXTREME)
         if least > bound / 2:
             raise InvalidParameterError(
                 "min_radius", self.min_radius, f"must be at most radius_bound / 2 = {bound / 2:g}", "Use a smaller one"
             )
-        object.__setattr__(self, "radius_bound", bound)
-        object.__setattr__(self, "min_radius", least)
+        set_fields(self, dim=dim, radius_bound=bound, min_radius=least)
 
     @cached_property
     def grid(self) -> FloatArray:

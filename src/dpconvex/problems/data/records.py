@@ -19,7 +19,7 @@ from typing import Any, final
 import numpy as np
 import scipy.sparse
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import DataDomain, shortened_length
@@ -154,11 +154,7 @@ class RecordSource(ABC):
 
     domain: DataDomain
     n: int
-
-    @property
-    def dim(self) -> int:
-        """Length of a parameter vector for one output, the intercept included."""
-        return self.domain.dim
+    dim = forwarded("domain", "dim")  #: Length of a parameter vector for one output, the intercept included
 
     @abstractmethod
     def total(self, work: Callable[[RowBlock], Parts]) -> Parts:

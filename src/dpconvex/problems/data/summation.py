@@ -2,41 +2,13 @@ r"""Sums over records that do not depend on their order, nor on blocks, threads,
 
 Every summand is rounded, by itself, to a public grid; what is left of it, to a finer one. Sums of multiples of a grid
 are exact in float64 while they are short of 2^53 steps, and exact sums may be added in any order: a sum depends only on
-the *set* of records. Errors of different records need not be independent, as they must be where floats are added up.
+the *set* of records. Errors, and their proofs (docs, Solver certificates, Exact sums), for n <= 2^32 records:
 
-**Vectors** (`vector_parts`). Let p be the computed product of a record's slope and a feature, and `size` a bound on
-|p|, the same for all records; T is the power of two above it, ``T <= 2 size``. Then
-
-    q = p to the nearest multiple of 2^-38 T,    r = p - q to the nearest multiple of 2^-60 T.
-
-``p - q`` is exact, so each summand errs by ``2^-61 T`` at most. Multiples of ``2^-38 T`` are exact up to ``2^15 T``:
-the sum of a block of at most 2^14 records. It is split again, at ``2^-12 T`` (up to ``2^41 T``), for sums over blocks.
-Of n <= 2^32 records, the rests add up to ``n 2^-39 T <= 2^-7 T``, exactly. So, whatever the data, a mean of n products
-``s_i x_i`` with ``|s_i| <= S`` and ``|x_i|_2 <= L`` errs in l2 norm by at most
-
-    2^-53 S L          each product p
-    sqrt(d) 2^-60 S L  the second grid, |x|_inf <= |x|_2
-    2^-51 S L          the three parts added up, divided by n
-
-which is below ``1e-14 S L`` for d <= 2^26 (`objective.ROUNDING` is 1e-13: room for the last digits of slopes).
-
-**Weighted vectors** (`by_weight`). Summands ``v_i s_i x_i`` of very unequal weights (users of one record and of a
-million; a tilt) would all err by a share of the *largest* one, and that n times. So they are summed in 8 classes, by
-the weight's share ``u_i = v_i / W`` of a bound W on them: class k holds shares in ``[2^(-4k-3), 2^(1-4k))``, class 0 up
-to 1, class 7 all smaller ones. T of class k is ``2 2^(1-4k) W S L`` at most, so a summand errs by
-
-    2^-61 T <= 2^(-59-4k) W S L <= 2^-56 v_i S L      in a class below 7, a share of its own weight,
-    2^-61 T <= 2^-87 W S L                            in class 7, together 2^-55 W S L for n <= 2^32.
-
-As ``W <= sum_i v_i`` (some weight is W), all of it is at most ``sqrt(d) (2^-56 + 2^-55) S L sum_i v_i``, whatever the
-weights are: below ``5e-14 S L`` in a weighted mean for d <= 2^20.
-
-**Numbers** (`number_parts`, losses and weights). A table of 32-bit digits over all exponents of float64 holds the exact
-sum, and `number` rounds it once. No bound on the summands is needed.
-
-**Second moments** (`gram_parts`). Entries of the matrix are rounded to multiples of ``2^-21 T`` by the caller's choice,
-towards zero (so that a record stays in its domain and sensitivities are exact), or to the nearest (a Hessian that
-serves as a metric). Products of two such entries, summed over 2048 records, are exact in float64 whatever BLAS does.
+- vectors (`vector_parts`): a mean of products of slopes up to S and records up to L errs by less than ``1e-14 S L``;
+- weighted vectors (`by_weight`), in 8 classes of weights: by less than ``5e-14 S L`` in a weighted mean;
+- numbers (`number_parts`): a table of 32-bit digits holds the exact sum, and `number` rounds it once;
+- second moments (`gram_parts`): entries are rounded to ``2^-21 T`` by the caller's choice, towards zero (so that a
+  record stays in its domain and sensitivities are exact), or to the nearest (a Hessian that serves as a metric).
 
 What a record's summand is, is a function of that record alone: predictions are added up in a fixed order
 (`_loops.predictions`), without fused operations. One thing remains that may differ between types of processor: the last

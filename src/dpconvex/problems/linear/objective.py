@@ -11,7 +11,7 @@ from typing import Self, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.losses.base import quiet
@@ -51,6 +51,7 @@ class LinearModelObjective(Objective):
     linear: FloatArray | None = None  #: (dim,): coefficients of a linear term (objective perturbation)
     #: New coordinates: `w` is then (n_outputs, factor.rank), and the model is ``F w``.
     factor: Factor | None = field(default=None, kw_only=True)
+    bounds = forwarded("loss")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, at_least=0.0)
@@ -61,10 +62,6 @@ class LinearModelObjective(Objective):
     @abstractmethod
     def _weights(self, w: FloatArray) -> Weights:
         """Return the records' weights at `w`."""
-
-    @property
-    def bounds(self) -> LinearModelLoss:
-        return self.loss
 
     @property
     def dim(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.base import Aggregation, Problem
@@ -59,6 +59,10 @@ class LinearModelProblem(Problem):
     factor: Factor | None = None
     #: What plans expect of the blocks in place of `TypicalData`; needs a factor.
     shapes: ExpectedShapes | None = None
+    name = forwarded("loss", "name")  # pyright: ignore[reportIncompatibleMethodOverride]
+    value_at_zero = forwarded("loss", "value_at_zero")  # pyright: ignore[reportIncompatibleMethodOverride]
+    trivial = forwarded("loss", "trivial")  # pyright: ignore[reportIncompatibleMethodOverride]
+    bounds = forwarded("loss")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         numbers = {
@@ -67,8 +71,7 @@ class LinearModelProblem(Problem):
             "tilt": _validate.real("tilt", self.tilt, at_least=0.0, remedy=NO_TILT),
             "attack_radius": _validate.real("attack_radius", self.attack_radius, at_least=0.0),
         }
-        for name, number in numbers.items():
-            object.__setattr__(self, name, number)  # Python's own: numpy's scalars fit neither fractions nor JSON
+        set_fields(self, **numbers)  # Python's own: numpy's scalars fit neither fractions nor JSON
         if self.tilt and math.isinf(self.loss.value_at_zero):
             what = "must have bounded targets to be tilted"
             raise InvalidParameterError("loss", self.loss.name, what, "Give it a target_bound")
@@ -91,24 +94,8 @@ class LinearModelProblem(Problem):
         return self.records_per_user is not None
 
     @property
-    def name(self) -> str:
-        return self.loss.name
-
-    @property
     def aggregation(self) -> Aggregation:
         return "tilted" if self.tilt else "average"
-
-    @property
-    def bounds(self) -> LinearModelLoss:
-        return self.loss
-
-    @property
-    def value_at_zero(self) -> float:
-        return self.loss.value_at_zero
-
-    @property
-    def trivial(self) -> float:
-        return self.loss.trivial
 
     @property
     def dim(self) -> int:

@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, TruncatedLosses, truncate
 from dpconvex.problems.data import summation
@@ -52,11 +52,8 @@ class Truncation:
 
 @final
 @dataclass(frozen=True)
-class TruncatedBounds:
+class TruncatedBounds(StatedBounds):
     """Constants of an average of truncated losses, in w: the level C and the largest curvature."""
-
-    slope_bound: float
-    curvature_bound: float
 
 
 class CenteredRisk(Objective):
@@ -71,6 +68,7 @@ class CenteredRisk(Objective):
     l2: float
     level: float
     centre: FloatArray | None
+    dim = forwarded("records", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, above=0.0)
@@ -78,10 +76,6 @@ class CenteredRisk(Objective):
         object.__setattr__(self, "centre", np.zeros(self.dim) if self.centre is None else self.centre)
         if self._centre.shape != (self.dim,):
             raise InvalidDataError(f"centre has shape {self._centre.shape}; the parameters need ({self.dim},)")
-
-    @property
-    def dim(self) -> int:
-        return self.records.dim
 
     @property
     def minimiser_norm(self) -> float:
@@ -132,14 +126,11 @@ class TruncatedRisk(CenteredRisk):
     l2: float
     truncation: Truncation
     centre: FloatArray | None = None
+    level = forwarded("truncation", "level")
 
     def __post_init__(self) -> None:
         check_loss(self.loss)
         super().__post_init__()
-
-    @property
-    def level(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.truncation.level
 
     @cached_property
     def losses(self) -> TruncatedLosses:
@@ -290,8 +281,7 @@ class ExtensionRisk(CenteredRisk, PlanesRisk):
     cap: RecordCap | None = None  #: None: what the loss and the features' domain admit
 
     def __post_init__(self) -> None:
-        _validate.real("level", self.level, above=0.0)
-        _validate.real("tolerance", self.tolerance, above=0.0)
+        _validate.positive(self, "level", "tolerance")
         check_loss(self.loss)
         if self.cap is None:
             object.__setattr__(self, "cap", RecordCap(self.loss.slope_bound * self.records.domain.l2 * UP))

@@ -18,24 +18,21 @@ from typing import ClassVar, Self, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import Aggregation
 from dpconvex.problems.custom.functions import ConvexFunction, CustomObjective, dense_blocks, of_shape
 from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.objective import ROUNDING, UP, Bounds
+from dpconvex.problems.objective import ROUNDING, UP, Bounds, StatedBounds
 
 _INNER = 200  # accelerated steps of the attack where no saddle solver is at work: reports and searches only
 
 
 @final
 @dataclass(frozen=True)
-class SaddleBounds:
+class SaddleBounds(StatedBounds):
     """Marks an objective for the saddle solver; others must not certify it."""
-
-    curvature_bound: float = math.inf
-    slope_bound: float = math.inf
 
 
 class SaddleLoss(ConvexFunction):
@@ -247,6 +244,9 @@ class ShiftedMeanLoss(SaddleLoss):
     name = "shifted mean"
     parameter_smoothness = 1.0
     cross_smoothness = 1.0
+    dim = forwarded("domain", "n_features")
+    attack_smoothness = forwarded("concavity")
+    attack_concavity = forwarded("concavity")
 
     def __post_init__(self) -> None:
         _validate.real("bound", self.bound, above=0.0)
@@ -257,18 +257,6 @@ class ShiftedMeanLoss(SaddleLoss):
     @cached_property
     def attack(self) -> Block:  # pyright: ignore[reportIncompatibleVariableOverride]
         return Block(self.dim, "l2" if self.norm == "l2" else "linf", self.bound)
-
-    @property
-    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.domain.n_features
-
-    @property
-    def attack_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.concavity
-
-    @property
-    def attack_concavity(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.concavity
 
     def lipschitz(self, radius: float) -> float:
         return (radius + self.domain.l2 + self.attack.l2) * UP

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
@@ -249,6 +249,11 @@ class SaddleSection(SimplexSaddle):
     player: str = "both"
     fixed: SimplexPoint | None = None  #: the other player's point: released or public
     name: ClassVar[str] = "section of a saddle problem"
+    sum_rounding = forwarded(  # pyright: ignore[reportIncompatibleMethodOverride]
+        "whole", "sum_rounding"
+    )  # records are fewer, and gradients are computed as the whole computes them
+    second_smoothness = forwarded("whole", "second_smoothness")
+    bilinear = forwarded("whole", "bilinear")
 
     def __post_init__(self) -> None:
         _validate.integer("start", self.start, at_least=0)
@@ -276,10 +281,6 @@ class SaddleSection(SimplexSaddle):
         return self._of(self.whole.spread)
 
     @property
-    def sum_rounding(self) -> float:
-        return self.whole.sum_rounding  # records are fewer, and gradients are computed as the whole computes them
-
-    @property
     def lipschitz(self) -> tuple[float, float]:
         return self._of(self.whole.lipschitz)
 
@@ -290,14 +291,6 @@ class SaddleSection(SimplexSaddle):
     @property
     def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return 0.0 if self.player != "both" and self.whole.bilinear else self.whole.smoothness
-
-    @property
-    def second_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.whole.second_smoothness
-
-    @property
-    def bilinear(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.whole.bilinear
 
     @property
     def value_range(self) -> tuple[float, float]:

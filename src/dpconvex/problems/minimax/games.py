@@ -10,7 +10,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.problems.minimax.base import (
     Pair,
     SimplexPoint,
@@ -35,6 +35,7 @@ class _Game(SimplexSaddle):
     second_smoothness = 0.0
     bilinear = True
     drift = 0.0, 0.0  # a player's gradient depends on the other's point only  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    smoothness = forwarded("bound")
 
     def __post_init__(self) -> None:
         check_sizes(self.n, self.dx, self.dy, 2)
@@ -47,10 +48,6 @@ class _Game(SimplexSaddle):
     @property
     def lipschitz(self) -> tuple[float, float]:
         return self.bound, self.bound
-
-    @property
-    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.bound
 
     @property
     def value_range(self) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NoReturn, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.custom.jax import in_double, require_jax
 from dpconvex.problems.minimax.base import Pair, SimplexPoint, SimplexSaddle, check_bound, check_sizes, clamped
@@ -67,6 +67,10 @@ class PolytopeSaddle(SimplexSaddle):
     is_bilinear: bool = False  #: whether f is linear in u for fixed v and in v for fixed u
     title: str = "polytope saddle problem"  #: for plans and certificates
     name: ClassVar[str] = "polytope saddle problem"
+    smoothness = forwarded("l1_smoothness")
+    second_smoothness = forwarded("l2_smoothness")
+    bilinear = forwarded("is_bilinear")
+    value_range = forwarded("value_bounds")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         for label in ("V", "W"):
@@ -97,22 +101,6 @@ class PolytopeSaddle(SimplexSaddle):
     @property
     def lipschitz(self) -> tuple[float, float]:
         return self.bounds[0], self.bounds[1] if self.dy > 1 else 0.0
-
-    @property
-    def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.l1_smoothness
-
-    @property
-    def second_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.l2_smoothness
-
-    @property
-    def bilinear(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.is_bilinear
-
-    @property
-    def value_range(self) -> tuple[float, float]:
-        return self.value_bounds
 
     def declared(self) -> PolytopeSaddle:
         """Return the problem without its functions and with as many vertices: plans read no more of it."""

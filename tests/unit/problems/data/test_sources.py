@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -115,7 +116,7 @@ MANY_PASSES = ("level of gradients", "clipped gradients")
 def test_every_source_gives_the_same_model(name, places, monkeypatch, full, same_certificate) -> None:
     if name in MANY_PASSES and not full:
         pytest.skip("many passes")
-    monkeypatch.setattr(_threads, "_threads", lambda: 1)
+    monkeypatch.setattr(_threads, "threads", lambda: 1)
     expected = fitted(name, table())
     kinds = ("arrow data set", "folder", "pattern", "lazy frame", "stream") if full else ("folder", "stream")
     settings = ((1, 2**28), (3, 400_000))
@@ -123,7 +124,7 @@ def test_every_source_gives_the_same_model(name, places, monkeypatch, full, same
         kinds, settings = kinds[-1:], settings[:1]
     for place in kinds:
         for threads, memory in settings:
-            monkeypatch.setattr(_threads, "_threads", lambda threads=threads: threads)
+            monkeypatch.setattr(_threads, "threads", lambda threads=threads: threads)
             MEMORY.set(memory)
             found = fitted(name, places[place])
             np.testing.assert_array_equal(found.coef_, expected.coef_)
@@ -229,6 +230,28 @@ def test_files_that_change_or_break_end_in_one_error_without_content(fails, what
         fitted("logistic", Changing(table(), fails))
     assert "Aa" not in str(error.value)
     assert error.value.__cause__ is None
+
+
+def test_portions_are_encoded_by_several_threads_of_which_few_wait(places, monkeypatch) -> None:
+    monkeypatch.setattr(_threads, "threads", lambda: 3)
+    tables = open_tables(places["stream"], CLASSES.column_names())
+    assert tables is not None
+    encoded, used = [], []
+
+    def encode(part: Any) -> tuple[np.ndarray, np.ndarray]:
+        encoded.append(len(part))
+        return np.zeros((len(part), 7)), np.zeros(len(part))
+
+    rows = dataclasses.replace(tables, memory=30_000).encoded(encode, 7)
+    for first, m in rows.run(lambda portion, first, held: (first, len(portion[1]))):
+        assert first == sum(used)  # in order here, though nobody may rely on it
+        used.append(m)
+        assert len(encoded) <= len(used) + 4
+    assert sum(used) == N
+    assert len(used) > 8
+    plain = fitted("logistic", places["stream"]).coef_
+    monkeypatch.undo()
+    assert np.array_equal(fitted("logistic", places["stream"]).coef_, plain)
 
 
 def test_portions_stay_below_their_memory(places) -> None:

@@ -11,7 +11,7 @@ from dpconvex.problems.data import _threads
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 @pytest.mark.parametrize("parts", [1, 2, 7, 8, 13, 40])
 def test_every_part_is_counted_once(threads, parts, monkeypatch):
-    monkeypatch.setattr(_threads, "_threads", lambda: threads)
+    monkeypatch.setattr(_threads, "threads", lambda: threads)
     seen = []
 
     def work(index):
@@ -25,7 +25,7 @@ def test_every_part_is_counted_once(threads, parts, monkeypatch):
 
 
 def test_an_error_in_a_thread_is_not_lost(monkeypatch):
-    monkeypatch.setattr(_threads, "_threads", lambda: 2)
+    monkeypatch.setattr(_threads, "threads", lambda: 2)
     with pytest.raises(ZeroDivisionError):
         _threads.total(20, lambda index: (np.array([1 / (index - 15)]),))
 
@@ -33,8 +33,8 @@ def test_an_error_in_a_thread_is_not_lost(monkeypatch):
 @pytest.mark.parametrize(("asked", "expected"), [("1", 1), ("junk", None), ("", None), ("0", 1)])
 def test_number_of_threads_follows_the_environment(asked, expected, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
-    _threads._threads.cache_clear()
+    _threads.threads.cache_clear()
     try:
-        assert _threads._threads() == expected if expected else 1 <= _threads._threads() <= 4
+        assert _threads.threads() == expected if expected else 1 <= _threads.threads() <= 4
     finally:
-        _threads._threads.cache_clear()
+        _threads.threads.cache_clear()

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
-from dpconvex._types import AnyArray
+from dpconvex._types import AnyArray, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, check_moments, extreme
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING
@@ -43,11 +43,7 @@ class ClippedResidualsPlan(TwoStagePlan):
     then: LinearModelPlan
     sums: bool = False
     algorithm: ClassVar[str] = "clipped_residuals"
-
-    @property
-    def level(self) -> float:
-        """W: largest slope."""
-        return self.then.problem.loss.slope_bound
+    level = forwarded("then.problem.loss", "slope_bound")  #: W: largest slope
 
     @property
     def bias(self) -> float:

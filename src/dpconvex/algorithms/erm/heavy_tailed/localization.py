@@ -27,7 +27,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.base import P, beyond_floats
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
@@ -73,13 +73,10 @@ class LocalizationPlan(ConvexPlan[P]):
     constraint: ConvexSet | None = None  #: None: the ball of the problem's radius
     noise_name: str = "l2"
     source: ClassVar[str] = "population localization by output perturbation (docs, Heavy tails)"
+    phases = forwarded("schedule", "phases")
 
     def __post_init__(self) -> None:
         self.schedule.check(self.problem.n)
-
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        return self.schedule.phases
 
     @property
     def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 
 from dpconvex import _rounding, _validate, algorithms
-from dpconvex._types import AnyArray
+from dpconvex._types import AnyArray, forwarded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import (
@@ -169,6 +169,7 @@ class LeveledPlan(TwoStagePlan):
     sums: bool = False  #: Whether `then` is to need sums alone
     released: tuple[float, ...] = ()  #: In a result: level and, of gradients, second moment
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    constants = forwarded("scale", "constants")
 
     @property
     def only_sums(self) -> bool:
@@ -180,10 +181,6 @@ class LeveledPlan(TwoStagePlan):
     @property
     def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return next((name for name, one in HEAVY_METHODS.items() if one is self.method), self.then.algorithm)
-
-    @property
-    def constants(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.scale.constants
 
     @property
     def reach(self) -> float:

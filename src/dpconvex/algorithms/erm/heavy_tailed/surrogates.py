@@ -25,7 +25,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 
 from dpconvex import _validate, solvers
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.algorithms import require
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
 from dpconvex.errors import InvalidParameterError
@@ -54,6 +54,7 @@ class Part:
     l2: float
     m: int
     moments: Moments
+    level = forwarded("truncation", "level")  #: C
 
     @property
     def cap(self) -> RecordCap:
@@ -63,11 +64,6 @@ class Part:
         unit = problem.domain.intercept or 1.0
         highest = steepest * max(problem.radius, steepest / unit**2)  # of squared losses under the cap, and more
         return RecordCap(steepest, min(highest, problem.loss.value_at_zero))
-
-    @property
-    def level(self) -> float:
-        """C."""
-        return self.truncation.level
 
     @property
     def width(self) -> float:

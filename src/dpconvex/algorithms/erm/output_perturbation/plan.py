@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import _validate, algorithms
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.algorithms.base import USER_LOSS, P
 from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
@@ -122,15 +122,9 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
     printed: float | None = None  #: The paper's bound for such problems
     asked: str = "auto"  #: The solver that the caller asked for
     algorithm: ClassVar[str] = "output_perturbation"
-
-    @property
-    def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.schedule.l2
-
-    @property
-    def solver_radius(self) -> float:
-        """Distance to the exact minimizer that the solver certifies."""
-        return self.schedule.solver_radius
+    l2 = forwarded("schedule", "l2")
+    #: Distance to the exact minimizer that the solver certifies.
+    solver_radius = forwarded("schedule", "solver_radius")
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.erm.sufficient_statistics.plan import MOMENTS, MOMENTS_LEMMA, check_regression, noisy_mean
 from dpconvex.algorithms.erm.sufficient_statistics.statistics import Statistics, packed, unpacked
@@ -61,6 +61,7 @@ class AdasspPlan(LinearModelPlan):
     algorithm: ClassVar[str] = "sufficient_statistics"
     theorem = "AdaSSP (Wang 2018, Algorithm 2) for replaced records: three Gaussian mechanisms, composed."  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     assumptions = (Assumption("targets lie within their bound", "each is clipped before anything is computed"),)  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    only_sums = forwarded("problem", "only_sums")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def largest_ridge(self) -> float:
@@ -92,10 +93,6 @@ class AdasspPlan(LinearModelPlan):
         log = math.log(6 / self.privacy.delta)
         surely = max(0.0, eigenvalue - math.sqrt(log) * self.eigenvalue.sigma)
         return max(0.0, self.largest_ridge - surely)
-
-    @property
-    def only_sums(self) -> bool:
-        return self.problem.only_sums
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Algorithm 2."""

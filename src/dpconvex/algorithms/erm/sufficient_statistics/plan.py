@@ -29,7 +29,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.algorithms.erm.sufficient_statistics import statistics
 from dpconvex.errors import InvalidParameterError
@@ -128,6 +128,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
         Assumption("a record's residual counts as at most the level", "it is cut, at every point and for every level"),
         Assumption("noise and number of steps are public", "the plan fixes them; every step is taken"),
     )
+    only_sums = forwarded("problem", "only_sums")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def units(self) -> FloatArray:
@@ -221,10 +222,6 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     def exact_bits(self, source: BitSource) -> bool:
         return self.moments.exact_bits(source)
-
-    @property
-    def only_sums(self) -> bool:
-        return self.problem.only_sums
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Fit noisy moments, then take noisy gradient steps with residuals cut at a level that is found privately."""

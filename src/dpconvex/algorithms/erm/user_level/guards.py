@@ -26,7 +26,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import (
     AboveThreshold,
@@ -141,10 +141,7 @@ class ClippedSteps(Guard):
 
     noise: GaussianMechanism  #: of one mean
     name: ClassVar[str] = "clipped"
-
-    @property
-    def deviation(self) -> float:
-        return self.noise.sigma
+    deviation = forwarded("noise", "sigma")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def cut(self, points: FloatArray) -> FloatArray:
         """Return the vectors (count, dim), none longer than the largest length."""

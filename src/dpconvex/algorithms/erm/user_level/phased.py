@@ -26,8 +26,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate, algorithms
-from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Phase, Schedule, calibrated, paper
+from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Schedule, calibrated, paper
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Unit
@@ -64,11 +64,7 @@ class PhasedPlan(algorithms.LinearModelPlan):
         ),
         Assumption("records of one person have one label", "declared: two labels are two users"),
     )
-
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        """In the order in which they run."""
-        return self.schedule.phases
+    phases = forwarded("schedule", "phases")  #: In the order in which they run
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:

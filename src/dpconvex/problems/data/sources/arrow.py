@@ -12,6 +12,7 @@ import narwhals as nw
 
 from dpconvex._types import AnyArray
 from dpconvex.errors import InvalidDataError
+from dpconvex.problems.data import _threads
 from dpconvex.problems.data.sources.rows import TableSource, chosen_columns, inside
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 MEMORY: ContextVar[int] = ContextVar("MEMORY", default=2**28)
 """Bytes that portions may take where nothing else is asked for."""
-
-_COPIES = 6  # of a portion that exist at a time: cells and features, of the one that is used and the next one
 
 
 @runtime_checkable
@@ -54,7 +53,8 @@ class Tables(TableSource):
     def portions(self, n_features: int) -> Iterator[pa.Table]:
         import pyarrow as pa
 
-        rows = max(1, self.memory // (8 * _COPIES * (n_features + self.empty.num_columns)))  # or about twice so many
+        copies = 2 * _threads.threads() + 2  # cells and features of those in use, cells of the next two
+        rows = max(1, self.memory // (8 * copies * (n_features + self.empty.num_columns)))  # or about twice so many
         batches, size = [], 0
         with quiet_reading():
             for batch in self.read(rows):

@@ -15,11 +15,13 @@ with it as a vector; with each task goes what belongs to the rows of its portion
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
@@ -142,21 +144,31 @@ class EncodedRows(ABC):
     @final
     def ahead(self) -> Generator[Portion, None, None]:
         """Yield all rows, the next portion being read while the last one is used; check their number."""
-        portions, seen = self.portions(), 0
-        with ThreadPoolExecutor(1) as reader:
-            coming = reader.submit(_next, portions)
-            while (portion := coming.result()) is not None:
-                coming = reader.submit(_next, portions)
+        seen = 0
+        with closing(_ahead(self.portions())) as portions:
+            for portion in portions:
                 seen += len(portion[1])
                 yield portion
+        self._require_all(seen)
+
+    def _require_all(self, seen: int) -> None:
         if seen != self.n:
             what = f"X had {self.n} rows when it was opened and {seen} when it was read"
             raise InvalidDataError(f"{what}. Keep its files as they are during a fit")
 
 
-def _next(portions: Iterator[Portion]) -> Portion | None:
+def _ahead(items: Iterator[T]) -> Generator[T, None, None]:
+    """Yield items, the next one being made in a thread while the last one is used."""
+    with ThreadPoolExecutor(1) as maker:
+        coming = maker.submit(_next, items)
+        while (item := coming.result()) is not None:
+            coming = maker.submit(_next, items)
+            yield item
+
+
+def _next(items: Iterator[T]) -> T | None:
     with np.errstate(all="ignore"):  # a thread has settings of its own; what floats meet depends on the data
-        return next(portions, None)
+        return next(items, None)
 
 
 @final
@@ -183,7 +195,26 @@ class EncodedTables(EncodedRows):
 
     def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
         found = self._table.sent(self._encode, task, held)
-        return super().run(task, held) if found is None else found
+        return self._here(task, held) if found is None else found
+
+    def _here(self, task: Callable[[Portion, int, Any], T], held: Held) -> Iterator[T]:
+        """Run a task on portions that are read here: each is encoded and used by one thread, while the next is read."""
+
+        def work(table: Any, first: int, given: Any) -> T:
+            with np.errstate(all="ignore"):  # a thread has settings of its own; what floats meet depends on the data
+                return task(self._encode(table), first, given)
+
+        waiting, first = deque[Future[T]](), 0
+        with closing(_ahead(self._table.portions(self.n_features))) as tables, _threads.workers() as (pool, count):
+            for table in tables:
+                stop = first + len(table)
+                waiting.append(pool.submit(work, table, first, held(first, stop)))
+                if len(waiting) > count:
+                    yield waiting.popleft().result()
+                first = stop
+            while waiting:
+                yield waiting.popleft().result()
+        self._require_all(first)
 
 
 @final
@@ -277,10 +308,13 @@ class StreamedRecords(RecordSource):
             parts = (block.part(block.picked(stride)) for block in blocks)
             return [(part.dense(), part.targets_in(None), part.weights_in(None)) for part in parts]
 
-        none = (np.empty((0, self.dim)), np.empty(0), np.empty(0))
-        chosen, labels, counted = zip(none, *(each for found in self.each_portion(some) for each in found), strict=True)
-        records = Records.of_rows(self.domain, np.concatenate(chosen))
-        return records, np.concatenate(labels), np.concatenate(counted)
+        chosen, labels, counted = np.empty((0, self.dim)), [np.empty(0)], [np.empty(0)]
+        for part, targets_of, weights_of in chain.from_iterable(self.each_portion(some)):
+            chosen.resize((len(chosen) + len(part), self.dim), refcheck=False)  # in place: rows are held once
+            chosen[len(chosen) - len(part) :] = part
+            labels.append(targets_of)
+            counted.append(weights_of)
+        return Records.of_rows(self.domain, chosen), np.concatenate(labels), np.concatenate(counted)
 
     def chosen(self, index: AnyArray, targets: AnyArray | None) -> StreamedRecords:
         def change(block: RowBlock, numbers: AnyArray, rows: slice) -> RowBlock | None:
