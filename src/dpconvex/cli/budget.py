@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -131,6 +131,9 @@ def facts(account: Account) -> dict[str, Any]:
     """Return JSON-ready facts; amounts are texts, which hold all digits."""
     from dpconvex.privacy.budget import exact_text
 
+    def text(amount: Decimal | None) -> str | None:
+        return None if amount is None else exact_text(amount)
+
     epsilon, delta = account.left
     return {
         "data": account.data,
@@ -140,18 +143,7 @@ def facts(account: Account) -> dict[str, Any]:
         "left": {"epsilon": exact_text(epsilon), "delta": exact_text(delta)},
         "unreadable_lines": account.unreadable,
         "spent": [
-            {
-                "epsilon": None if entry.epsilon is None else exact_text(entry.epsilon),
-                "delta": None if entry.delta is None else exact_text(entry.delta),
-                "time": entry.time,
-                "what": entry.what,
-                "whole": entry.whole,
-                "who": entry.who,
-                "certificate": entry.certificate,
-                "model": entry.model,
-                "period": entry.period,
-            }
-            for entry in account.spent
+            asdict(entry) | {"epsilon": text(entry.epsilon), "delta": text(entry.delta)} for entry in account.spent
         ],
         "renews": account.renews,
         "begins": account.begins,
