@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from dpconvex._files import MOST_BYTES, once_each, read_text, write_atomically
 from dpconvex._html import panel
+from dpconvex._types import attributes
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.privacy import ledger as _ledger
 from dpconvex.privacy.ledger import Release
@@ -122,10 +123,7 @@ class PrivacyCertificate:
         """JSON-ready fields, with the schema version first and the digest last."""
         fields: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
-            "private": self.private,
-            "algorithm": self.algorithm,
-            "constants": self.constants,
-            "theorem": self.theorem,
+            **attributes(self, "private", "algorithm", "constants", "theorem"),
             "target": asdict(self.target),
             "spent": {"epsilon": self.spent_epsilon, "delta": self.spent_delta, "accountant": self.accountant},
             "releases": [release.to_dict() for release in self.releases],
