@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import compress
 from pathlib import Path
 from typing import Any, Self, final
 
@@ -344,16 +345,21 @@ def _read(file: int, path: Path) -> Account:
         raise BudgetFileError(f"{path}: its first line is no budget ({error})") from None
     version = int(header["dpconvex_budget"])
     entries = [line for line in lines[1:] if line.strip()]
-    notes = [line for line in entries if version > 1 and line.startswith('{"line"')]
-    spent = [_entry(line, renews > 0) for line in entries if version == 1 or not line.startswith('{"line"')]
-    for note in notes:
-        fields = _fields(note) or {}
+    notes = [version > 1 and _is_note(line) for line in entries]
+    spent = [_entry(line, renews > 0) for line, note in zip(entries, notes, strict=True) if not note]
+    for text in compress(entries, notes):
+        fields = _fields(text) or {}
         line = fields.get("line")
         if _counts(line, len(spent)) and line:
             known = {name: str(fields.get(name, "")) for name in ("certificate", "model")}
             spent[int(line) - 1] = replace(spent[int(line) - 1], **known)
     newest = max([period, *(entry.period for entry in spent if entry.period is not None)])
     return Account(total, str(header.get("data", "")), tuple(spent), renews, begins, newest, version)
+
+
+def _is_note(line: str) -> bool:
+    """Whether a line is a note of what was released, or was cut off such a note's beginning: it pays for nothing."""
+    return line.startswith('{"line"') or (len(line) > 2 and '{"line"'.startswith(line))
 
 
 def _fields(line: str) -> dict[str, Any] | None:

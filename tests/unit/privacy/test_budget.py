@@ -482,6 +482,18 @@ def test_a_note_of_a_release_changes_no_amount(budget: Budget) -> None:
             budget.released(wrong, "sha256:c", None)
 
 
+def test_a_note_cut_off_anywhere_costs_nothing_and_moves_no_line(budget: Budget) -> None:
+    line = budget.spend(TENTH, "first")
+    paid = budget.path.read_bytes()
+    budget.released(line, "sha256:c", "sha256:m")
+    note = budget.path.read_bytes()[len(paid) :]
+    for length in range(3, len(note)):  # a shorter one may be of a payment
+        budget.path.write_bytes(paid + note[:length])
+        assert str(budget.account().left[0]) == "0.9"
+        assert budget.spend(TENTH, "second") == line + 1
+        assert [entry.what for entry in budget.account().spent] == ["first", "second"]
+
+
 def test_a_payment_cannot_be_hidden_among_notes_and_old_files_have_none(budget: Budget, tmp_path: Path) -> None:
     with budget.path.open("a") as file:
         file.write('{"certificate": "sha256:c", "line": 1}\n')
