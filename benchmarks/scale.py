@@ -178,7 +178,7 @@ def child(*words: object, threads: int = 2) -> dict[str, Any]:
     """Run a command of this file in a fresh process and return what it prints."""
     setting = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), str(threads))
     if "--limit" in words:  # address space counts: allocators must not set gigabytes aside
-        setting |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+        setting |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2", "ARROW_IO_THREADS": "2"}
     command = [sys.executable, __file__, *map(str, words)]
     answer = subprocess.run(command, env=os.environ | setting, capture_output=True, text=True, check=False)
     if answer.returncode:
