@@ -31,10 +31,10 @@ define SIDE_BY_SIDE
 	$(BENCH) $(BIN)/python -m side_by_side.report --results $(1) --figures $(2)
 endef
 
-.PHONY: help demo test test-gate test-all lint format house docs bench bench-quick mutants lock clean
+.PHONY: help demo test test-gate test-all lint format house docs bench bench-quick mutants lock release-check clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.runtime  ## set up and fit private models on real data; writes demo/ (DEMO_ARGS=--quick: smaller)
 	$(BIN)/dpconvex demo --force --out $(DEMO_OUT) $(DEMO_ARGS)
@@ -83,6 +83,16 @@ lock: $(VENV)-lock/bin/uv  ## refresh requirements/*.txt after a change of depen
 	$(COMPILE) --group dev -o requirements/dev.txt
 	$(COMPILE) --group build --constraint requirements/dev.txt -o requirements/runtime.txt
 	@! grep -nE '://|^--' requirements/*.txt
+
+# Two builds at one stated time must agree in every byte. The tests see the sources; this sees what users install.
+release-check: $(VENV)/.dev  ## build the wheel twice, compare, install it in an empty environment, demo and verify there
+	rm -rf build/release
+	for k in 1 2; do SOURCE_DATE_EPOCH=1767225600 $(BIN)/python -m hatchling build -t wheel -d build/release/$$k || exit 1; done
+	cmp build/release/1/*.whl build/release/2/*.whl
+	$(BIN)/python -m venv build/release/empty
+	build/release/empty/bin/python -m pip --quiet install --require-hashes -r requirements/runtime.txt
+	build/release/empty/bin/python -m pip --quiet install --no-deps build/release/1/*.whl
+	cd build/release && unset PYTHONPATH && empty/bin/dpconvex demo --quick --out demo && empty/bin/dpconvex verify demo
 
 clean:  ## remove the environment and everything generated
 	rm -rf $(VENV) $(VENV)-lock $(VENV)-peers demo demo-quick docs/_build docs/auto_examples docs/api/generated \

@@ -794,6 +794,22 @@ MUTANTS = (
         (f"{LOCATIONS}::test_the_plan_spends_the_promise_and_not_more",),
     ),
     Mutant(
+        "budget that renews: a clock set back opens an old period again",
+        "privacy/budget.py",
+        "newest = max([period, *(entry.period for entry in spent if entry.period is not None)])",
+        "newest = period",
+        "",
+        ("tests/unit/privacy/test_budget.py::test_a_clock_set_back_opens_no_period_again",),
+    ),
+    Mutant(
+        "budget that renews: a line whose period is not known counts in none",
+        "privacy/budget.py",
+        "if entry.period not in (None, self.period):",
+        "if self.renews and entry.period != self.period:",
+        "",
+        ("tests/unit/privacy/test_budget.py::test_a_line_whose_period_cannot_be_read_counts_in_every_period",),
+    ),
+    Mutant(
         "halving: a record is taken to move a query by 1",
         "algorithms/location/halving.py",
         "SHIFT, PRINTED = 18.0, 3.0",

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
 AnyArray: TypeAlias = NDArray[Any]
 
 
@@ -17,6 +18,11 @@ class Status(StrEnum):
     CERTIFIED = "certified"
     STEP_LIMIT = "step_limit"
     STALLED = "stalled"
+
+
+def attributes(whole: Any, *names: str) -> dict[str, Any]:
+    """Return attributes by name, as a certificate states them."""
+    return {name: getattr(whole, name) for name in names}
 
 
 def set_fields(whole: Any, **values: Any) -> None:

@@ -61,7 +61,7 @@ from dpconvex.privacy import (
 )
 from dpconvex.privacy.certificate import COURSE, digest
 from dpconvex.privacy.events import objective
-from dpconvex.privacy.verify import Keys, Pricing, _with, dotted, numbers, plan_checks, recompute
+from dpconvex.privacy.verify import Keys, _with, dotted, numbers, plan_checks, pricing, recompute
 from dpconvex.problems import (
     Block,
     DataDomain,
@@ -346,7 +346,7 @@ def repriced(fields: dict[str, Any]) -> dict[str, Any]:
     """The cost stated anew, as it follows from the forged releases; as it was if these have no price."""
     try:
         with np.errstate(all="ignore"):
-            cost = recompute(PrivacyCertificate.from_dict(fields), Pricing())
+            cost = recompute(PrivacyCertificate.from_dict(fields), pricing())
     except (DpconvexError, ArithmeticError):
         return fields
     stated = dict(zip(("epsilon", "delta"), cost, strict=True))

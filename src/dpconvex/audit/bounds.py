@@ -20,11 +20,10 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, IntArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta
 
-IntArray = NDArray[np.int64]
 Statistic = Callable[[FloatArray], FloatArray]
 """From outputs, shape (n, dim), to a number for each, shape (n,); fixed on the tuning half."""
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeVar, final
 
+from dpconvex._types import attributes
 from dpconvex.privacy import PrivacyParams
 
 TOLERANCE = 1e-6  #: Relative slack for the arithmetic of exact losses.
@@ -52,10 +53,7 @@ class AuditReport:
         return {
             "title": self.title,
             "claimed": {k: str(v) if isinstance(v, str) else v for k, v in asdict(self.claimed).items()},
-            "proved_at_least": self.proved_at_least,
-            "passed": self.passed,
-            "runs": self.runs,
-            "seconds": self.seconds,
+            **attributes(self, "proved_at_least", "passed", "runs", "seconds"),
             "findings": [asdict(finding) for finding in self.findings],
         }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options
-from dpconvex.cli._output import one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._output import CERTIFICATE, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.data import Schema
-    from dpconvex.privacy import PrivacyParams
+    from dpconvex.privacy import PrivacyCertificate, PrivacyParams
     from dpconvex.privacy.budget import Account
 
 app = typer.Typer(help="Keep account of all runs on one data set.", no_args_is_help=True)
+
+WHO = ContextVar("who", default="")  #: Who runs this command, as stated; never asked of the system.
 
 BudgetFile = Annotated[Path, typer.Argument(help="The budget file.")]
 
@@ -31,6 +34,8 @@ class Paid:
     promise: PrivacyParams
     epsilon: Decimal
     delta: Decimal
+    path: Path
+    line: int
 
     def text(self) -> str:
         """Return what was left before and after."""
@@ -51,22 +56,37 @@ def create(
     delta: Annotated[float, typer.Option(help="Total for all runs together, in [0, 1/2).")] = 0.0,
     unit: Annotated[str, typer.Option(help="record, or user: what the promises protect.")] = "record",
     data: Annotated[str, typer.Option(help="Which data set it is for, in words.")] = "",
+    renews: Annotated[int, typer.Option(help="Months of a period: the totals are for each. 0: it never renews.")] = 0,
+    begins: Annotated[str, typer.Option(help="First day of the first period (UTC), as in 2026-01-01.")] = "",
 ) -> None:
     """Write a new budget file. An existing file is never replaced."""
     from dpconvex.privacy import Budget
 
-    budget = Budget.create(path, epsilon, delta, unit=unit, data=data)
+    budget = Budget.create(path, epsilon, delta, unit=unit, data=data, renews=renews, begins=begins)
     _show(path, budget.account())
     print_text(f"\nAdd --budget {path} to every run on these data.")
 
 
 @app.command("show")
 @one_line_errors
-def show(path: BudgetFile, as_json: _options.Json = False) -> None:
-    """Print what is spent and what is left. Reads no data."""
+def show(
+    path: BudgetFile,
+    html: Annotated[Path | None, typer.Option(help="Write a page with the table and a picture to this file.")] = None,
+    as_json: _options.Json = False,
+) -> None:
+    """Print what is spent, when, by whom, for which release, and what is left. Reads no data."""
     from dpconvex.privacy import Budget
 
     account = Budget(path).account()
+    if html is not None:
+        from dpconvex.cli._output import write_page
+        from dpconvex.cli.report import budget_figure
+
+        if html.exists() and html.samefile(path):
+            raise InvalidParameterError("html", str(html), "must not be the budget file", "Choose another name")
+        known = facts(account)
+        known |= {"state": _state(account), "figure": budget_figure(account) if account.spent else ""}
+        write_page(html, "budget.html.j2", name=path.name, account=account, known=known)
     if as_json:
         print_json(facts(account))
     else:
@@ -90,13 +110,29 @@ def pay(
     if seed is not None:
         raise InvalidParameterError("seed", seed, "makes a run not private, so no budget covers it", "Leave it out")
     check_table(table, schema)
-    Budget(budget).spend(promise, f"{what} {table.name}"[:MOST_TEXT])
-    return Paid(budget.name, promise, *Budget(budget).account().left)
+    line = Budget(budget).spend(promise, f"{what} {table.name}"[:MOST_TEXT], WHO.get())
+    return Paid(budget.name, promise, *Budget(budget).account().left, budget.resolve(), line)
+
+
+def write_certificate(
+    certificate: PrivacyCertificate, folder: Path, paid: Paid | None, name: str = CERTIFICATE
+) -> PrivacyCertificate:
+    """Write a certificate that names the budget's line, enter its digest there, and return it."""
+    from dpconvex.privacy import Budget
+
+    if paid is not None:
+        certificate = replace(certificate, budget=f"line {paid.line} of {paid.name}")
+        Budget(paid.path).released(paid.line, certificate.to_dict()["digest"], certificate.model)
+    (folder / name).write_text(certificate.to_json(), encoding="utf-8")
+    return certificate
 
 
 def facts(account: Account) -> dict[str, Any]:
     """Return JSON-ready facts; amounts are texts, which hold all digits."""
     from dpconvex.privacy.budget import exact_text
+
+    def text(amount: Decimal | None) -> str | None:
+        return None if amount is None else exact_text(amount)
 
     epsilon, delta = account.left
     return {
@@ -107,25 +143,42 @@ def facts(account: Account) -> dict[str, Any]:
         "left": {"epsilon": exact_text(epsilon), "delta": exact_text(delta)},
         "unreadable_lines": account.unreadable,
         "spent": [
-            {
-                "epsilon": None if entry.epsilon is None else exact_text(entry.epsilon),
-                "delta": None if entry.delta is None else exact_text(entry.delta),
-                "time": entry.time,
-                "what": entry.what,
-                "whole": entry.whole,
-            }
-            for entry in account.spent
+            asdict(entry) | {"epsilon": text(entry.epsilon), "delta": text(entry.delta)} for entry in account.spent
         ],
+        "renews": account.renews,
+        "begins": account.begins,
+        "period": account.period,
+        "periods_paid_from": account.periods,
     }
+
+
+def _state(account: Account) -> str:
+    """Say what a budget that renews promises."""
+    if not account.renews:
+        return ""
+    total, count = account.total, max(account.periods, 1)
+    return (
+        f"The totals are for each {account.renews} month(s) from {account.begins}; now is number {account.period + 1}. "
+        f"So far {count} of them may have been paid from: together they promise epsilon {count * total.epsilon:g}, "
+        f"delta {count * total.delta:g}. What was left of older ones does not come back."
+    )
+
+
+def _words(each: dict[str, Any]) -> str:
+    names = [f"by {each['who']}"] if each["who"] else []
+    names += [f"{name} {each[name].removeprefix('sha256:')[:12]}" for name in ("certificate", "model") if each[name]]
+    return ", ".join([each["what"], *names])
 
 
 def _show(path: Path, account: Account) -> None:
     total, known = account.total, facts(account)
     cells = [("total", f"{total.epsilon:g}", f"{total.delta:g}", account.data)]
-    cells += [(each["time"], each["epsilon"] or "all", each["delta"] or "all", each["what"]) for each in known["spent"]]
+    cells += [(each["time"], each["epsilon"] or "all", each["delta"] or "all", _words(each)) for each in known["spent"]]
     cells.append(("left", *known["left"].values(), ""))
     print_text(f"Budget {path}, protecting every {total.unit}, {str(total.neighboring).replace('_', ' ')}")
     print_table("", ("", "epsilon", "delta", ""), cells, right=(1, 2), marked=len(cells) - 1)
+    if account.renews:
+        print_text(f"\n{_state(account)}")
     if account.unreadable:
         print_text(
             f"\n{account.unreadable} line(s) cannot be read completely. A line whose two amounts are whole counts with "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options, _output
-from dpconvex.cli.budget import pay
+from dpconvex.cli.budget import Paid, pay, write_certificate
 from dpconvex.errors import InvalidDataError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def evaluate(
         with _output.working("Evaluating"):
             records = read_table(table, read)
             found = private_metrics(estimator, records, epsilon=epsilon, by=levels or None, random_state=seed)
-        write_metrics(found, folder, _output.CERTIFICATE)
+        found = write_metrics(found, folder, _output.CERTIFICATE, paid)
     if as_json:
         files = [str(out / name) for name in (_output.METRICS, _output.CERTIFICATE)]
         _output.print_json({"files": files, **found.to_dict(), "certificate": found.certificate_.to_dict()})
@@ -73,10 +73,10 @@ def evaluate(
     _output.print_released(found.certificate_, out, _output.METRICS, _output.CERTIFICATE)
 
 
-def write_metrics(found: PrivateMetrics, folder: Path, certificate: str) -> None:
+def write_metrics(found: PrivateMetrics, folder: Path, certificate: str, paid: Paid | None = None) -> PrivateMetrics:
     """Write metrics.json, and the evaluation's certificate under the given name."""
     (folder / _output.METRICS).write_text(_output.json_text(found.to_dict()), encoding="utf-8")
-    (folder / certificate).write_text(found.certificate_.to_json(), encoding="utf-8")
+    return replace(found, certificate_=write_certificate(found.certificate_, folder, paid, certificate))
 
 
 def print_metrics(found: PrivateMetrics, where: str) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from dpconvex import _validate
 from dpconvex.cli import _options, _output
-from dpconvex.cli.budget import pay
+from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.evaluate import print_metrics, write_metrics
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.cli.schema import print_labels
@@ -185,8 +185,8 @@ def write_outputs(
     from dpconvex.cli.report import write_report
     from dpconvex.estimators.persistence import save_model
 
+    estimator.certificate_ = write_certificate(estimator.certificate_, folder, origin.paid)
     save_model(estimator, folder / _output.MODEL)
-    (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     write_report(estimator, folder / _output.REPORT, origin, measured)
     if estimator.ranges_ and estimator.found_schema_ is not None:
         (folder / _output.FOUND).write_text(estimator.found_schema_.to_toml(), encoding="utf-8")

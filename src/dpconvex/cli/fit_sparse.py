@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options, _output
-from dpconvex.cli.budget import pay
+from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.fit import engine_for, measure, opened_table, read_test
 from dpconvex.cli.plan import plan_facts, show_plans
 from dpconvex.cli.schema import print_labels
@@ -70,12 +70,12 @@ def fit_sparse(
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         engine = engine_for(table, engine, address, memory, budget)
-        pay(budget, promise, "fit-sparse", table, declared, seed=seed)
+        paid = pay(budget, promise, "fit-sparse", table, declared, seed=seed)
         with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as records:
             estimator.fit(records)
         metrics = None if held_out is None else measure(estimator, held_out)
+        estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
         save_model(estimator, folder / _output.MODEL)
-        (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
     if as_json:
         files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE)]
         chosen = {"plan": facts(estimator.plan_), "certificate": estimator.certificate_.to_dict()}

@@ -10,7 +10,7 @@ import typer
 
 from dpconvex import _validate
 from dpconvex.cli import _options, _output
-from dpconvex.cli.budget import pay
+from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.plan import plan_facts, show_plans
 from dpconvex.errors import InvalidParameterError
 
@@ -73,7 +73,7 @@ def game(
         return
     with _output.model_folder(out, force=force) as folder:
         declared = declared_columns(payoffs, form, sides)
-        pay(budget, promise, "game", payoffs, declared, seed=seed)
+        paid = pay(budget, promise, "game", payoffs, declared, seed=seed)
         with _output.working("Playing"):
             records = np.column_stack(number_table(read_table(payoffs, declared), declared.column_names()).columns)
             result = private_game(
@@ -89,16 +89,16 @@ def game(
             )
         released = {"form": form, "shape": list(sides), "row": result.x.tolist(), "column": result.y.tolist()}
         (folder / _output.GAME).write_text(_output.json_text(released), encoding="utf-8")
-        (folder / _output.CERTIFICATE).write_text(result.certificate.to_json(), encoding="utf-8")
+        stated = write_certificate(result.certificate, folder, paid)
     if as_json:
         files = [str(out / name) for name in (_output.GAME, _output.CERTIFICATE)]
-        certificate = result.certificate.to_dict()
+        certificate = stated.to_dict()
         _output.print_json({"files": files, **released, "plan": facts(result.plan), "certificate": certificate})
         return
     _show((result.plan,), False)
     for player, weights in (("row", result.x), ("column", result.y)):
         _show_strategy(player, weights)
-    _output.print_released(result.certificate, out, _output.GAME, _output.CERTIFICATE)
+    _output.print_released(stated, out, _output.GAME, _output.CERTIFICATE)
 
 
 def read_shape(text: str) -> tuple[int, int]:

@@ -70,8 +70,11 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    who: Annotated[
+        str, typer.Option(envvar="DPCONVEX_WHO", help="Who runs this, in words: entered with what --budget pays.")
+    ] = "",
 ) -> None:
-    pass
+    budget.WHO.set(who)
 
 
 models = (plan.plan, fit.fit, fit_sparse.fit_sparse, search.search, fit.predict, evaluate.evaluate, shapes.shapes)

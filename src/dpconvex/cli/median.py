@@ -9,7 +9,7 @@ import typer
 
 from dpconvex import _validate
 from dpconvex.cli import _options, _output
-from dpconvex.cli.budget import pay
+from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.fit import engine_for, opened_table
 from dpconvex.cli.plan import print_facts
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -107,13 +107,13 @@ def median(
             raise InvalidParameterError("user_column", user_column, "is for tables in memory", remedy)
         names = coordinates(points, column, user_column)
         declared = _options.numbers_only(names, user_column)
-        pay(budget, promise, "median", points, declared, seed=seed)
+        paid = pay(budget, promise, "median", points, declared, seed=seed)
         with opened_table(points, declared, engine, address, memory) as table:
             groups = None if user_column is None else table.column(user_column)
             estimator.fit(points_of(table, names), groups=groups)
         result = released(estimator, names)
         (folder / _output.MEDIAN).write_text(_output.json_text(result), encoding="utf-8")
-        (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
+        estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
     if as_json:
         files = [str(out / name) for name in (_output.MEDIAN, _output.CERTIFICATE)]
         _output.print_json({"files": files, **result, "certificate": estimator.certificate_.to_dict()})

@@ -7,7 +7,7 @@ import math
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateLinearModel
     from dpconvex.privacy import PrivacyCertificate, Release
+    from dpconvex.privacy.budget import Account
 
 SHOWN = 30  #: Coefficients that are open to view; the others unfold.
 NOT_STATED = "not stated"
@@ -375,6 +376,27 @@ def accuracy_figure(measured: Measured) -> str:
     axes.set_xlabel("epsilon")
     axes.set_ylabel("test accuracy")
     return _svg(figure, "accuracy")
+
+
+def budget_figure(account: Account) -> str:
+    """Epsilon that was left after each of the newest payments, of the period that it was made in."""
+    shown = range(max(0, len(account.spent) - 60), len(account.spent))
+    from matplotlib.ticker import MaxNLocator
+
+    total = account.total.epsilon
+    parts = [replace(account, spent=account.spent[: k + 1]) for k in shown]
+    current = [account.period if part.spent[-1].period is None else part.spent[-1].period for part in parts]
+    left = [float(replace(part, period=each).left[0]) for part, each in zip(parts, current, strict=True)]
+    figure, axes = _axes("budget", 3.0)
+    axes.bar([k + 1 for k in shown], left, color=ACCENT, width=0.6)
+    axes.axhline(total, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
+    axes.annotate(f"total {total:g}", (shown[0] + 0.5, total), (4, 4), **_LEFT, color=MUTED)
+    axes.set_xlim(shown[0] + 0.4, shown[-1] + 1.6)
+    axes.set_ylim(0, 1.15 * total)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.set_xlabel("line of the budget")
+    axes.set_ylabel("epsilon left")
+    return _svg(figure, "budget")
 
 
 _LEFT: dict[str, Any] = {"textcoords": "offset points", "ha": "left"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli import _options, _output
-from dpconvex.cli.budget import pay
+from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.fit import engine_for, opened_table
 from dpconvex.cli.plan import plan_facts, show_plans
 from dpconvex.errors import InvalidParameterError
@@ -87,12 +87,12 @@ def synthesize(
         raise InvalidParameterError("size", size, "must be an integer >= 1")
     with _output.model_folder(out, force=force) as folder:
         engine = engine_for(table, engine, address, memory, budget)
-        pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
+        paid = pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
         with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as records:
             estimator.fit(records)
         released = estimator.sample(size, seed)
         write_atomically(folder / _output.SYNTHETIC, lambda file: pacsv.write_csv(released, file))
-        (folder / _output.CERTIFICATE).write_text(estimator.certificate_.to_json(), encoding="utf-8")
+        estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
         _write_report(estimator, folder / _output.REPORT)
     names = (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT)
     if as_json:

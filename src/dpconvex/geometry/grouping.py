@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, IntArray
 from dpconvex.problems.data.domain import is_centered
 
 if TYPE_CHECKING:
     from dpconvex.problems import DataDomain
 
-IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 UP = 1 + 1e-14
 

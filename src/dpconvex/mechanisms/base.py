@@ -49,6 +49,11 @@ class Planned(ABC):
         return Release(label, self.name, self.event, self.sensitivity, block)
 
 
+def exact_as_source(self: Planned, source: BitSource) -> bool:
+    """Say that noise is exact on a grid where the source is: what most mechanisms state as their `exact_bits`."""
+    return source.exact
+
+
 class Mechanism(Planned, Generic[Output]):
     """A mechanism that turns a value into a private release."""
 

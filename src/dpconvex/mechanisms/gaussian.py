@@ -1,12 +1,7 @@
 r"""The Gaussian mechanism, on a grid, with OpenDP's exact discrete sampler; and on fresh secret samples of the units.
 
-Why the discrete Gaussian is charged as a continuous one. Let ``D(v, s)`` be the discrete Gaussian on the integers,
-mass proportional to ``exp(-(z - v)^2 / (2 s^2))`` for integer ``v``, and ``s^2 = s1^2 + s2^2``. Draw a *continuous*
-``y ~ N(v, s1^2)``, then an integer ``z`` with mass proportional to ``exp(-(z - y)^2 / (2 s2^2))``: the second step is
-post-processing. Its normalising sum is ``s2 sqrt(2 pi) (1 +- h)``, ``h <= 3 exp(-2 pi^2 s2^2)`` (Poisson summation),
-so ``z`` has the mass of ``D(v, s)`` up to a factor ``1 +- 3 h``. The mechanism samples ``s = sigma (1 + 2^-20)`` for
-the ``sigma`` of its event, which is at least ``2^20`` steps of the grid; hence ``s2^2 >= 2^21``, and the factor differs
-from 1 by less than ``10^-(10^7)`` in any dimension: delta grows by nothing a float could hold.
+The discrete Gaussian is charged as a continuous one of the event's ``sigma``, at least ``2^20`` steps of the grid, for
+its own deviation is ``sigma (1 + 2^-20)``: delta grows by nothing a float could hold (docs, Threat model).
 
 On secret Poisson samples every unit takes part in a step with the same probability. The session draws the samples
 itself, so the rate that is priced (`PoissonSteps`) is the rate at which units are drawn, and no sample is used twice.
@@ -30,7 +25,7 @@ from numpy.typing import NDArray
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
-from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape
+from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_source
 from dpconvex.privacy import GaussianNoise, Ledger, PoissonSteps, Sensitivity
 from dpconvex.privacy.profiles import gaussian_delta, smallest
 from dpconvex.randomness import BitSource, exact
@@ -53,6 +48,7 @@ class GaussianMechanism(Mechanism[FloatArray]):
     sigma: float  #: standard deviation, positive; use `calibrate` to get it from a promise
     dim: int  #: values have shape (dim,)
     name: ClassVar[str] = "Gaussian"
+    exact_bits = exact_as_source
 
     def __post_init__(self) -> None:
         _validate.real("sigma", self.sigma, above=0.0)
@@ -98,9 +94,6 @@ class GaussianMechanism(Mechanism[FloatArray]):
     def event(self) -> GaussianNoise:
         """Enlarged sensitivity and `sigma`; the sampler's deviation is larger by `INFLATION`."""
         return GaussianNoise(exact.enlarged(self.sensitivity.value), self.sigma)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact
 
     def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
         """Return `size` vectors of about the noise's law, (size, dim): for pictures, not for a run."""

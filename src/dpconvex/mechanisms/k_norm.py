@@ -12,7 +12,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm
-from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
+from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape, exact_as_source
 from dpconvex.privacy import NormExponentialNoise, Sensitivity, Unit
 from dpconvex.problems import Block, DataDomain
 from dpconvex.randomness import BitSource, exact, real
@@ -23,6 +23,7 @@ class NormExponential(Mechanism[FloatArray]):
 
     norm: NoiseNorm  #: of dimension d; values have shape (d,)
     epsilon: float  #: positive
+    exact_bits = exact_as_source
 
     @cached_property
     def scale(self) -> float:
@@ -38,9 +39,6 @@ class NormExponential(Mechanism[FloatArray]):
     @property
     def event(self) -> NormExponentialNoise:
         return NormExponentialNoise(self.sensitivity.value, self.scale)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact
 
     def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
         """Return `size` noise vectors of the law, (size, d): for pictures, not for a run (`real.simulate`)."""

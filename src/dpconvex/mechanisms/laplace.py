@@ -11,7 +11,7 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
-from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape
+from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape, exact_as_source
 from dpconvex.privacy import BoundedLaplaceNoise, NormExponentialNoise, Sensitivity
 from dpconvex.randomness import BitSource, exact
 
@@ -29,6 +29,7 @@ class LaplaceMechanism(Mechanism[FloatArray]):
     scale: float  #: of the noise, positive; its variance is `2 scale**2`. Use `calibrate` to get it from epsilon.
     dim: int  #: values have shape (dim,)
     name: ClassVar[str] = "Laplace"
+    exact_bits = exact_as_source
 
     def __post_init__(self) -> None:
         _validate.real("scale", self.scale, above=0.0)
@@ -50,9 +51,6 @@ class LaplaceMechanism(Mechanism[FloatArray]):
     @property
     def event(self) -> NormExponentialNoise:
         return NormExponentialNoise(exact.enlarged(self.sensitivity.value), self.scale)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact
 
     def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
         """Return `size` vectors of about the noise's law, (size, dim): for intervals, not for a run."""
@@ -88,6 +86,7 @@ class BoundedLaplaceMechanism(Mechanism[FloatArray]):
     bound: float  #: largest absolute value of the noise, at least twice the sensitivity and the scale
     name: ClassVar[str] = "bounded Laplace"
     dim: ClassVar[int] = 1
+    exact_bits = exact_as_source
 
     def __post_init__(self) -> None:
         _validate.real("scale", self.scale, above=0.0)
@@ -113,9 +112,6 @@ class BoundedLaplaceMechanism(Mechanism[FloatArray]):
     @property
     def event(self) -> BoundedLaplaceNoise:
         return BoundedLaplaceNoise(exact.enlarged(self.sensitivity.value), self.scale, self.bound)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact
 
     def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
         check_shape(value, 1)

@@ -16,7 +16,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.geometry import FactoredNoise, IndependentNormals, NoiseLaw
-from dpconvex.mechanisms.base import Planned, check_norm
+from dpconvex.mechanisms.base import Planned, check_norm, exact_as_source
 from dpconvex.mechanisms.gaussian import add_gaussian
 from dpconvex.privacy import GaussianObjectivePerturbation, Ledger, PureObjectivePerturbation, Sensitivity
 from dpconvex.problems import Factor
@@ -58,12 +58,10 @@ class NormObjectiveNoise(ObjectiveNoise):
     event: PureObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
     sensitivity: Sensitivity  #: of the summed gradients, in that norm
     name: ClassVar[str] = "objective perturbation, norm-exponential"
+    exact_bits = exact_as_source
 
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, self.norm.name)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact
 
     def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
         return self.event.scale * real.simulate(self.norm, size * outputs, generator).reshape(size, -1)

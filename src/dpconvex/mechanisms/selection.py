@@ -13,7 +13,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
-from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape
+from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_source
 from dpconvex.privacy import BoundedRange, Event, Ledger, PureMechanism, RepeatedSelection, Sensitivity
 from dpconvex.randomness import BitSource, choice, exact
 
@@ -38,6 +38,7 @@ class ReportNoisyMax(Mechanism[int]):
     sensitivity: Sensitivity  #: largest change of any one score, `"linf"`
     epsilon: float  #: positive
     name: ClassVar[str] = "report noisy max"
+    exact_bits = exact_as_source
 
     def __post_init__(self) -> None:
         _validate.real("epsilon", self.epsilon, above=0.0)
@@ -57,9 +58,6 @@ class ReportNoisyMax(Mechanism[int]):
     @property
     def event(self) -> PureMechanism:
         return PureMechanism(self.epsilon)
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact
 
     def _sample(self, value: FloatArray, source: BitSource) -> int:
         if value.ndim != 1 or not len(value):
@@ -89,6 +87,7 @@ class AboveThreshold(Mechanism[int]):
     threshold: float  #: public
     split: float = 1 / (1 + 2 ** (2 / 3))  #: share `e1 / epsilon` of the threshold, in (0, 1)
     name: ClassVar[str] = "above threshold"
+    exact_bits = exact_as_source
 
     def __post_init__(self) -> None:
         _validate.real("epsilon", self.epsilon, above=0.0)
@@ -121,9 +120,6 @@ class AboveThreshold(Mechanism[int]):
     @property
     def event(self) -> PureMechanism:
         return PureMechanism(self.epsilon)  # for any number of queries up to the first positive
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact
 
     def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> ThresholdSession:
         """Record the release, draw the noisy threshold, and return the session that answers queries."""
@@ -186,6 +182,7 @@ class MedianMechanism(Mechanism[float]):
     charged: Literal["pure", "gaussian"] = "pure"
     sensitivity: Sensitivity = RANK  #: of the rank: 1
     name: ClassVar[str] = "exponential mechanism for a median"
+    exact_bits = exact_as_source  # the real point is rounded once, to the grid of `output_step`
 
     def __post_init__(self) -> None:
         _validate.real("epsilon", self.epsilon, above=0.0)
@@ -206,9 +203,6 @@ class MedianMechanism(Mechanism[float]):
     def output_step(self) -> float:
         """Step of the grid to which the release is rounded: ``2^-40`` of the interval."""
         return _rounding.power_of_two_at_most(self.upper - self.lower) * 2.0**-40
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact  # the real point is rounded once, to the grid of `output_step`
 
     def _sample(self, value: FloatArray, source: BitSource) -> float:
         check_shape(value, self.dim)
@@ -240,12 +234,10 @@ class BestOfRepeats(Planned):
     # What a run costs, and the law of their number.
     event: RepeatedSelection  # pyright: ignore[reportIncompatibleVariableOverride]
     name: ClassVar[str] = "best of a secret number of runs"
+    exact_bits = exact_as_source  # the number of runs has exactly its law; runs have their own
 
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, "absolute")
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact  # the number of runs has exactly its law; runs have their own
 
     def release(
         self,

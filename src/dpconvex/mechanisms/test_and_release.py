@@ -18,7 +18,7 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError
-from dpconvex.mechanisms.base import Mechanism, Planned
+from dpconvex.mechanisms.base import Mechanism, Planned, exact_as_source
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.privacy import GuardedGaussianNoise, Ledger, Sensitivity, Unit
 from dpconvex.problems import PointDomain
@@ -49,9 +49,9 @@ class GuardedMean(Planned):
     unit: Unit
     lemma: str
     event: GuardedGaussianNoise  # pyright: ignore[reportIncompatibleVariableOverride]
-    missed: float = 0.0
+    missed: float = 0.0  #: planned share of points that are left out although all are alike
     noise_factor = 1.0  #: what points left out multiply the noise by, in the root mean square
-    """Planned share of points that are left out although all are alike."""
+    exact_bits = exact_as_source
 
     @property
     @abstractmethod
@@ -61,9 +61,6 @@ class GuardedMean(Planned):
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready constants, from which a reader can check `reach` and the event again."""
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact
 
     @abstractmethod
     def draw(self, points: AnyArray, radius: float, clip: float, source: BitSource) -> FloatArray | None:

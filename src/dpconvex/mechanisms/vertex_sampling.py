@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
-from dpconvex.mechanisms.base import Planned, check_norm
+from dpconvex.mechanisms.base import Planned, check_norm, exact_as_source
 from dpconvex.privacy import Ledger, PureMechanism, Sensitivity, VertexDraws
 from dpconvex.randomness import BitSource, choice
 
@@ -51,6 +51,7 @@ class VertexSampling(Planned):
     # Most that the ranges of these draws sum to: the draws are then charged as one pure mechanism. None: in zCDP.
     range_sum: float | None = None
     name: ClassVar[str] = "vertex sampling"
+    exact_bits = exact_as_source  # indices carry no bits of their own, and their law is exact
 
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, "range")
@@ -95,9 +96,6 @@ class VertexSampling(Planned):
         """Round to multiples of the step; NaN becomes 0, and magnitudes saturate where sums would cease to be exact."""
         largest = 2.0**51 * self.step
         return np.rint(np.clip(np.nan_to_num(scores, nan=0.0), -largest, largest) / self.step) * self.step
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return source.exact  # indices carry no bits of their own, and their law is exact
 
     def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> VertexSession:
         """Record the release of all draws, and return the session that makes them."""

@@ -3,7 +3,10 @@
 Guarantee
     Whatever runs were paid from one file, together they are (epsilon, delta)-differentially private with the totals in
     the file's first line, however each was chosen after seeing the results of those before (basic composition; no
-    tighter sum holds for promises that are not fixed in advance). Amounts are exact decimals.
+    tighter sum holds for promises that are not fixed in advance). Amounts are exact decimals. A budget that renews
+    gives its totals anew to every period: the runs of k periods together are (k epsilon, k delta)-differentially
+    private. A period that has a line stays begun: what is left of older ones never comes back, and a clock set back
+    changes nothing.
 How it is kept
     Docs, A budget for one data set. A run is paid before its data are read: under an exclusive lock the sum is checked,
     and one line appended and forced to the disk. A line that cannot be read counts as all that was left, unless it was
@@ -18,9 +21,10 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import compress
 from pathlib import Path
 from typing import Any, Self, final
 
@@ -28,7 +32,7 @@ from dpconvex._files import MOST_BYTES, TwiceError, once_each
 from dpconvex.errors import BudgetExceededError, BudgetFileError, DpconvexError, InvalidParameterError
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
 
-VERSION = 1  #: Of the file format; a file of another version is not spent from.
+VERSION = 2  #: Of the file format; 1 knows no periods and no releases. A file of another version is not spent from.
 
 MOST_TEXT = 200  #: Characters of a line's description.
 
@@ -46,6 +50,10 @@ class Spent:
     what: str  #: what for, in words
     time: str  #: when (UTC), for people; nothing is computed from it
     whole: bool = True  #: whether the line could be read completely
+    who: str = ""  #: by whom, as stated
+    period: int | None = None  #: of a budget that renews; None counts in every period
+    certificate: str = ""  #: digest of the certificate that names this line, once it is written
+    model: str = ""  #: digest of the model that it certifies
 
 
 @final
@@ -56,12 +64,25 @@ class Account:
     total: PrivacyParams  #: the whole budget, with its unit and relation
     data: str  #: which data set it is for, in words
     spent: tuple[Spent, ...]  #: oldest first
+    renews: int = 0  #: months of a period; 0: it never renews
+    begins: str = ""  #: first day (UTC) of period 0
+    period: int = 0  #: the newest that the clock or a line names; below 0 before the first day
+    version: int = VERSION
+
+    @property
+    def periods(self) -> int:
+        """Number of periods that were paid from: the promises hold together at so many times the totals."""
+        known = [entry.period for entry in self.spent if entry.period is not None]
+        unknown = len(self.spent) - len(known)  # a line without a period may be of one of its own
+        return len(set(known)) + unknown if self.renews else min(1, unknown)
 
     @property
     def left(self) -> tuple[Decimal, Decimal]:
         """Epsilon and delta that are left, exact; at least 0, and 0 if a line cannot be read."""
         epsilon, delta = _decimal(self.total.epsilon), _decimal(self.total.delta)
         for entry in self.spent:
+            if entry.period not in (None, self.period):
+                continue
             if entry.epsilon is None or entry.delta is None:
                 return Decimal(0), Decimal(0)
             epsilon, delta = _EXACT.subtract(epsilon, entry.epsilon), _EXACT.subtract(delta, entry.delta)
@@ -80,6 +101,8 @@ class Account:
                 raise BudgetExceededError(
                     f"{what}={asked!r}: the budget {name!r} is for {what}={own!r}. Make a budget for each of them"
                 )
+        if self.period < 0:
+            raise BudgetExceededError(f"begins={self.begins!r}: nothing is paid from {name!r} before. Wait until then")
         epsilon, delta = self.left
         if _decimal(promise.epsilon) > epsilon or _decimal(promise.delta) > delta:
             torn = f" ({self.unreadable} lines cannot be read)" if epsilon == delta == 0 and self.unreadable else ""
@@ -127,15 +150,21 @@ class Budget:
         unit: str = "record",
         neighboring: str = "replace_one",
         data: str = "",
+        renews: int = 0,
+        begins: str = "",
     ) -> Self:
         """Write a new budget file, in a folder that exists; an existing file is never replaced.
 
         The totals are as in `PrivacyParams`; `unit` and `neighboring` are what the promises to be paid are about, and
-        `data` says in words which data set it is for.
+        `data` says in words which data set it is for. With `renews`, the totals are for every so many months, counted
+        from the day `begins` ("2026-01-01", UTC): k periods promise k times as much.
         """
         total = _promise(epsilon, delta, unit, neighboring)
         header = {"dpconvex_budget": VERSION, "epsilon": total.epsilon, "delta": total.delta}
         header |= {"unit": str(total.unit), "neighboring": str(total.neighboring), "data": _words("data", data)}
+        if renews or begins:
+            _period(renews, begins)
+            header |= {"renews": renews, "begins": begins}
         where = Path(path)
         _locks(where)
         try:
@@ -167,25 +196,39 @@ class Budget:
         with _locked(self.path, os.O_RDONLY) as file:
             return _read(file, self.path)
 
-    def spend(self, promise: PrivacyParams, what: str) -> None:
+    def spend(self, promise: PrivacyParams, what: str, who: str = "") -> int:
         """Enter a promise that is about to be made, as the run's certificate will state it; call it before the data are
-        read.
+        read. Return the number of the line, from 1.
 
         When it returns, the line is on the disk. When it raises, nothing may be released: the line is not there, or, if
         the disk failed while writing, it may be there and counts. A promise that does not fit what is left, or is for
-        another unit or relation, raises `BudgetExceededError`. `what` says in words what for, in at most `MOST_TEXT`
-        characters.
+        another unit or relation, raises `BudgetExceededError`. `what` says in words what for, `who` by whom, in at most
+        `MOST_TEXT` characters each.
         """
-        words = _words("what", what)
+        words = {"what": _words("what", what)} | ({"who": _words("who", who)} if who else {})
         with _locked(self.path, os.O_RDWR) as file:
-            _read(file, self.path).require(promise, self.path.name)
-            time = datetime.now(UTC).isoformat(timespec="seconds")
-            line = json.dumps({"epsilon": promise.epsilon, "delta": promise.delta, "time": time, "what": words})
-            cut_off = os.pread(file, 1, os.fstat(file).st_size - 1) != b"\n"
-            _append(file, ("\n" if cut_off else "") + line + "\n")
-            if not os.path.samestat(os.fstat(file), os.stat(self.path)):
-                what = "the file was replaced while it was written. Nothing may be released"
-                raise BudgetFileError(f"{self.path}: {what}")
+            account = _read(file, self.path)
+            account.require(promise, self.path.name)
+            amounts: dict[str, Any] = {"epsilon": promise.epsilon, "delta": promise.delta}
+            amounts |= {"period": account.period} if account.renews else {}
+            self._enter(file, amounts | {"time": datetime.now(UTC).isoformat(timespec="seconds")} | words)
+        return len(account.spent) + 1
+
+    def released(self, line: int, certificate: str, model: str | None) -> None:
+        """Note the digests of what a paid line released. It changes no amount; a file of format 1 has no such notes."""
+        with _locked(self.path, os.O_RDWR) as file:
+            account = _read(file, self.path)
+            if not 1 <= line <= len(account.spent):
+                raise InvalidParameterError("line", line, f"must be one of {len(account.spent)} lines of the budget")
+            if account.version > 1:
+                self._enter(file, {"line": line, "certificate": certificate, "model": model or ""})
+
+    def _enter(self, file: int, fields: dict[str, Any]) -> None:
+        cut_off = os.pread(file, 1, os.fstat(file).st_size - 1) != b"\n"
+        _append(file, ("\n" if cut_off else "") + json.dumps(fields) + "\n")
+        if not os.path.samestat(os.fstat(file), os.stat(self.path)):
+            what = "the file was replaced while it was written. Nothing may be released"
+            raise BudgetFileError(f"{self.path}: {what}")
 
 
 def exact_text(amount: Decimal) -> str:
@@ -199,6 +242,20 @@ def _promise(epsilon: Any, delta: Any, unit: Any, neighboring: Any) -> PrivacyPa
         if value not in tuple(kinds):
             raise InvalidParameterError(name, value, "must be one of " + ", ".join(repr(str(kind)) for kind in kinds))
     return PrivacyParams(epsilon, delta, neighboring, unit)
+
+
+def _period(renews: Any, begins: Any) -> int:
+    """Return the period of today (UTC), below 0 before the first day."""
+    if type(renews) is not int or not 1 <= renews <= 120:
+        raise InvalidParameterError("renews", renews, "must be a number of months from 1 to 120")
+    try:
+        first = date.fromisoformat(begins)
+    except (TypeError, ValueError):
+        first = None
+    if first is None or first.day > 28:
+        raise InvalidParameterError("begins", begins, "must be a day from 1 to 28 of a month, as in 2026-01-01")
+    now = datetime.now(UTC).date()
+    return ((now.year - first.year) * 12 + now.month - first.month - (now.day < first.day)) // renews
 
 
 def _words(name: str, text: str) -> str:
@@ -273,7 +330,7 @@ def _read(file: int, path: Path) -> Account:
     header = _fields(lines[0])
     if header is None or "dpconvex_budget" not in header:
         raise BudgetFileError(f"{path}: is no budget file. Make one with `dpconvex budget create`")
-    if header["dpconvex_budget"] != VERSION:
+    if header["dpconvex_budget"] not in (1, VERSION):
         stated = header["dpconvex_budget"]
         raise BudgetFileError(
             f"{path}: is a budget of format {stated}, and this version of dpconvex reads {VERSION}. "
@@ -282,9 +339,27 @@ def _read(file: int, path: Path) -> Account:
     try:
         epsilon, delta = (float(_amount(header[name])) for name in ("epsilon", "delta"))
         total = _promise(epsilon, delta, header["unit"], header["neighboring"])
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        renews, begins = int(header.get("renews", 0)), str(header.get("begins", ""))
+        period = _period(renews, begins) if "renews" in header or "begins" in header else 0
+    except (KeyError, TypeError, ValueError, ArithmeticError, DpconvexError) as error:
         raise BudgetFileError(f"{path}: its first line is no budget ({error})") from None
-    return Account(total, str(header.get("data", "")), tuple(_entry(line) for line in lines[1:] if line.strip()))
+    version = int(header["dpconvex_budget"])
+    entries = [line for line in lines[1:] if line.strip()]
+    notes = [version > 1 and _is_note(line) for line in entries]
+    spent = [_entry(line, renews > 0) for line, note in zip(entries, notes, strict=True) if not note]
+    for text in compress(entries, notes):
+        fields = _fields(text) or {}
+        line = fields.get("line")
+        if _counts(line, len(spent)) and line:
+            known = {name: str(fields.get(name, "")) for name in ("certificate", "model")}
+            spent[int(line) - 1] = replace(spent[int(line) - 1], **known)
+    newest = max([period, *(entry.period for entry in spent if entry.period is not None)])
+    return Account(total, str(header.get("data", "")), tuple(spent), renews, begins, newest, version)
+
+
+def _is_note(line: str) -> bool:
+    """Whether a line is a note of what was released, or was cut off such a note's beginning: it pays for nothing."""
+    return line.startswith('{"line"') or (len(line) > 2 and '{"line"'.startswith(line))
 
 
 def _fields(line: str) -> dict[str, Any] | None:
@@ -300,7 +375,7 @@ def _fields(line: str) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) else None
 
 
-def _entry(line: str) -> Spent:
+def _entry(line: str, renews: bool) -> Spent:
     """Return what a line says; of a line that was cut off its beginning, and else a line that counts as everything."""
     fields = _fields(line)
     found = _AMOUNTS.match(line)
@@ -312,9 +387,17 @@ def _entry(line: str) -> Spent:
     try:
         epsilon, delta = _amount(fields["epsilon"]), _amount(fields["delta"])
         PrivacyParams(float(epsilon), float(delta))
+        period = fields.get("period") if renews else None
+        if period is not None and not _counts(period, 120_000):
+            raise ValueError("no period")
     except (KeyError, TypeError, ValueError, ArithmeticError, DpconvexError):
         return Spent(None, None, "(a line that cannot be read)", "", False)
-    return Spent(epsilon, delta, what, str(fields.get("time", "")), whole)
+    when, who = str(fields.get("time", "")), str(fields.get("who", ""))
+    return Spent(epsilon, delta, what, when, whole, who, None if period is None else int(period))
+
+
+def _counts(value: Any, most: int) -> bool:
+    return isinstance(value, Decimal) and 0 <= value <= most and value == int(value)
 
 
 def _amount(value: Any) -> Decimal:

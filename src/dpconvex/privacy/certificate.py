@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from dpconvex._files import MOST_BYTES, once_each, read_text, write_atomically
 from dpconvex._html import panel
+from dpconvex._types import attributes
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
 from dpconvex.privacy import ledger as _ledger
 from dpconvex.privacy.ledger import Release
@@ -93,6 +94,8 @@ class PrivacyCertificate:
         release of another kind is certified.
     planner : mapping or None
         Which planner fixed all of this and what it was given, so that it can be planned again; None: that is not known.
+    budget : str, optional
+        Which line of which budget file paid, as the run stated it; `verify` cannot see the file.
     """
 
     algorithm: str
@@ -109,6 +112,7 @@ class PrivacyCertificate:
     versions: Mapping[str, str] = field(default_factory=lambda: dict(current_versions()))
     model: str | None = None
     planner: Mapping[str, Any] | None = None
+    budget: str | None = None
 
     @property
     def private(self) -> bool:
@@ -119,10 +123,7 @@ class PrivacyCertificate:
         """JSON-ready fields, with the schema version first and the digest last."""
         fields: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
-            "private": self.private,
-            "algorithm": self.algorithm,
-            "constants": self.constants,
-            "theorem": self.theorem,
+            **attributes(self, "private", "algorithm", "constants", "theorem"),
             "target": asdict(self.target),
             "spent": {"epsilon": self.spent_epsilon, "delta": self.spent_delta, "accountant": self.accountant},
             "releases": [release.to_dict() for release in self.releases],
@@ -135,11 +136,13 @@ class PrivacyCertificate:
             fields["model"] = self.model
         if self.planner is not None:
             fields["planner"] = dict(self.planner)
+        if self.budget is not None:
+            fields["budget"] = self.budget
         return fields | {"digest": digest(fields)}
 
     def public_fields(self) -> dict[str, Any]:
-        """Fields that public facts alone decide: all but the digests of the model and of the whole."""
-        return {name: value for name, value in self.to_dict().items() if name not in ("model", "digest")}
+        """Fields that public facts alone decide: all but the digests and the budget's line."""
+        return {name: value for name, value in self.to_dict().items() if name not in ("model", "budget", "digest")}
 
     def to_json(self) -> str:
         """Text of `to_dict`."""
@@ -175,6 +178,7 @@ class PrivacyCertificate:
                 versions=_of(dict, fields, "versions"),
                 model=_of(str, fields, "model") if "model" in fields else None,
                 planner=_of(dict, fields, "planner") if "planner" in fields else None,
+                budget=_of(str, fields, "budget") if "budget" in fields else None,
             )
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, DpconvexError) as error:
             what = f"{type(error).__name__}: {str(error)[:MOST_WORDS]}"
@@ -212,6 +216,8 @@ class PrivacyCertificate:
         lines += [f"  - {a.statement} ({a.enforced_by})" for a in self.assumptions]
         source = self.noise_source
         lines.append(f"Noise:   {source.name}. {source.note}".rstrip())
+        if self.budget:
+            lines.append(f"Paid:    {self.budget}.")
         if not source.private:
             lines.append("NOT PRIVATE: the noise was seeded. Fit again without a seed before releasing anything.")
         return "\n".join(lines)

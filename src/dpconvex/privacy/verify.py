@@ -6,7 +6,7 @@ the caller's (`dpconvex.verification`).
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property
@@ -89,7 +89,7 @@ class Verification:
         Of target, cost, releases and public facts: none if a plan made again has all of them. Otherwise found by
         trying: every number that is not named was made a thousandth larger and smaller, and each time a check failed.
         """
-        return () if self.planned or not self.fields else unconfirmed(self.fields, Pricing())
+        return () if self.planned or not self.fields else unconfirmed(self.fields, pricing())
 
 
 def verify(
@@ -121,17 +121,18 @@ def verify(
     if public_key is not None:
         checks.append(_signature(certificate, public_key))
     try:
-        pricing = Pricing()
+        price = pricing()
         with limited(MOST_PRICING):
-            compared = number_checks(read, pricing)
+            compared = number_checks(read, price)
             if all(check.name != "cost" for check in compared):
-                epsilon, delta = recompute(read, pricing)
+                epsilon, delta = recompute(read, price)
                 compared += second_opinions(read, delta)
     except UNREADABLE as error:
         compared = [Check("numbers", False, f"some are not what their names say ({type(error).__name__})")]
     plan = [] if again is None else plan_checks(read, again)
     planned = len(plan) > 1 and all(check.passed for check in plan)
-    return Verification((*checks, *compared, *plan), epsilon, delta, _unknown(fields, read), fields, planned)
+    unknown = tuple(map(dotted, _extra(fields, json.loads(json.dumps(read.to_dict())), ())))
+    return Verification((*checks, *compared, *plan), epsilon, delta, unknown, fields, planned)
 
 
 def _text(certificate: str | Path) -> str:
@@ -165,13 +166,8 @@ def _document_checks(fields: dict[str, Any], read: PrivacyCertificate) -> list[C
     ]
 
 
-def _unknown(fields: Mapping[str, Any], read: PrivacyCertificate) -> tuple[str, ...]:
-    """Return the names of fields that reading left out."""
-    known = json.loads(json.dumps(read.to_dict()))
-    return tuple(dotted(path) for path in _extra(fields, known, ()))
-
-
 def _extra(given: Any, known: Any, path: Keys) -> list[Keys]:
+    """Return the paths of fields that reading left out."""
     if isinstance(given, Mapping) and isinstance(known, Mapping):
         new = [(*path, key) for key in given if key not in known]
         return new + [p for key in known if key in given for p in _extra(given[key], known[key], (*path, key))]
@@ -180,29 +176,27 @@ def _extra(given: Any, known: Any, path: Keys) -> list[Keys]:
     return []
 
 
-class Pricing:
-    """Costs of lists of events, each computed once."""
-
-    def __init__(self) -> None:
-        self._once = cache(accounting.spent_epsilon)
-
-    def epsilon(self, releases: tuple[Release, ...], delta: float) -> float:
-        """Epsilon of all releases together at `delta`, as `ledger.total_epsilon`."""
-        return max(self._once(tuple(events), delta) for events in _ledger.charged(releases))
+Price = Callable[[Iterable[Release], float], float]  #: Epsilon of all releases at a delta, as `ledger.total_epsilon`.
 
 
-def recompute(read: PrivacyCertificate, pricing: Pricing) -> tuple[float, float]:
+def pricing() -> Price:
+    """Return a function that computes the cost of each list of events once."""
+    once = cache(accounting.spent_epsilon)
+    return lambda releases, delta: max(once(tuple(events), delta) for events in _ledger.charged(releases))
+
+
+def recompute(read: PrivacyCertificate, price: Price) -> tuple[float, float]:
     """Return epsilon and delta that the releases cost, as `certify` does; raise if a release cannot be priced."""
-    pure = pricing.epsilon(read.releases, 0.0)
+    pure = price(read.releases, 0.0)
     delta = 0.0 if pure <= read.target.epsilon else read.target.delta
-    return (pure if delta == 0 else pricing.epsilon(read.releases, delta)), delta
+    return (pure if delta == 0 else price(read.releases, delta)), delta
 
 
-def number_checks(read: PrivacyCertificate, pricing: Pricing) -> list[Check]:
+def number_checks(read: PrivacyCertificate, price: Price) -> list[Check]:
     """Compare every number that can be compared with the releases or with the promise."""
     try:
         with np.errstate(all="ignore"):  # a forger's numbers may be as large as they like
-            epsilon, delta = recompute(read, pricing)
+            epsilon, delta = recompute(read, price)
     except (DpconvexError, ArithmeticError) as error:
         return [Check("cost", False, f"the releases cannot be priced: {error}")]
     return [*_cost_checks(read, epsilon, delta), *_release_checks(read), *_price_checks(read), *_leverage_checks(read)]
@@ -343,7 +337,7 @@ def dotted(path: Keys) -> str:
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
 
 
-def unconfirmed(fields: Mapping[str, Any], pricing: Pricing) -> tuple[str, ...]:
+def unconfirmed(fields: Mapping[str, Any], price: Price) -> tuple[str, ...]:
     """Return the paths of all numbers that could be a thousandth larger or smaller without a check of them failing.
 
     A certificate whose other numbers were changed fails. The digest is left aside: whoever changes a number can
@@ -355,7 +349,7 @@ def unconfirmed(fields: Mapping[str, Any], pricing: Pricing) -> tuple[str, ...]:
         for path, value in every:
             try:
                 charge(200 + (10 if path[0] == "public" else 100) * len(every))
-                found = _found(read, fields, path, value, pricing) and work.left >= 0
+                found = _found(read, fields, path, value, price) and work.left >= 0
             except UnsupportedEventError:
                 found = False
             if not found:
@@ -363,18 +357,18 @@ def unconfirmed(fields: Mapping[str, Any], pricing: Pricing) -> tuple[str, ...]:
     return tuple(named)
 
 
-def _found(read: PrivacyCertificate, fields: Mapping[str, Any], path: Keys, value: float, pricing: Pricing) -> bool:
+def _found(read: PrivacyCertificate, fields: Mapping[str, Any], path: Keys, value: float, price: Price) -> bool:
     moved: tuple[float, ...] = (value + 1, value - 1) if isinstance(value, int) else (value * 1.001, value * 0.999)
     if value == 0:
         moved = (1, -1) if isinstance(value, int) else (1e-3, -1e-3)
     if path[0] == "public" and path[1] != COURSE and "factor" not in read.public:
         return False  # no check reads it
-    return all(_refused(fields, path, other, pricing) for other in moved)
+    return all(_refused(fields, path, other, price) for other in moved)
 
 
-def _refused(fields: Mapping[str, Any], path: Keys, new: float, pricing: Pricing) -> bool:
+def _refused(fields: Mapping[str, Any], path: Keys, new: float, price: Price) -> bool:
     try:
-        checks = number_checks(PrivacyCertificate.from_dict(_with(fields, path, new)), pricing)
+        checks = number_checks(PrivacyCertificate.from_dict(_with(fields, path, new)), price)
     except UNREADABLE:
         return True
     return not all(check.passed for check in checks)

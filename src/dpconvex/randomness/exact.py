@@ -12,14 +12,11 @@ Noise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _rounding
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, IntArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.randomness.source import BitSource
-
-IntArray = NDArray[np.int64]
 
 LIMIT = 2**62  # largest magnitude of an integer that noise is added to
 

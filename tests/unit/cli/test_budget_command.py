@@ -196,3 +196,36 @@ def test_errors_are_one_line(run: Any, budget: Path) -> None:
         assert result.exit_code == 2
         assert result.stderr.startswith("error: ")
         assert result.stderr.count("\n") == 1
+
+
+@EVERY
+def test_a_certificate_names_its_line_and_the_line_its_certificate(
+    run: Any, public_files: Path, budget: Path, tmp_path: Path, command: str
+) -> None:
+    Budget(budget).spend(PrivacyParams(0.25), "another run")
+    done = run("--who", "A. Ito", *words(command, public_files), "--budget", budget)
+    assert done.exit_code == 0, done.output
+    certificate = PrivacyCertificate.from_json((tmp_path / "out" / "certificate.json").read_text())
+    assert certificate.budget == "line 2 of budget.json"
+    entry = shown(run)["spent"][1]
+    assert entry["who"] == "A. Ito"
+    assert entry["certificate"] == certificate.to_dict()["digest"]
+    assert entry["model"] == (certificate.model or "")
+    assert run("verify", "out").exit_code == 0
+    assert shown(run)["spent"][0]["who"] == ""  # never asked of the system
+
+
+def test_a_page_shows_the_year(run: Any, tmp_path: Path) -> None:
+    made = run("budget", "create", "year.json", "--epsilon", 2, "--renews", 12, "--begins", "2025-01-01")
+    assert made.exit_code == 0, made.output
+    Budget(tmp_path / "year.json").spend(PrivacyParams(0.5), "model of <stays>", "A. Ito")
+    done = run("budget", "show", "year.json", "--html", "year.html")
+    assert done.exit_code == 0, done.output
+    assert "does not come back" in " ".join(done.stdout.split())
+    page = (tmp_path / "year.html").read_text()
+    for part in ("<svg", "A. Ito", "&lt;stays&gt;", "Epsilon 1.5 of 2.0 is left", "does not come back"):
+        assert part in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    refused = run("budget", "show", "year.json", "--html", "year.json")
+    assert refused.exit_code == 2
+    assert "html=" in refused.stderr

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -177,7 +178,7 @@ def test_more_spent_than_there_was_leaves_nothing(budget: Budget) -> None:
         (b"{}", "no budget file"),
         (b"age,income\n1,2\n", "no budget file"),
         (b'{"dpconvex_budget": 1, "epsi', "no budget file"),
-        (b'{"dpconvex_budget": 2, "epsilon": 1.0}\n', "format 2"),
+        (b'{"dpconvex_budget": 3, "epsilon": 1.0}\n', "format 3"),
         (b'{"dpconvex_budget": 1, "epsilon": 1.0}\n', "first line"),
         (b'{"dpconvex_budget": 1, "epsilon": -1.0, "delta": 0.0, "unit": "record", "neighboring": "x"}', "first line"),
     ],
@@ -400,3 +401,105 @@ def test_a_file_that_is_too_long_is_not_read(budget: Budget) -> None:
         file.write("\n" * 2**24)
     with pytest.raises(BudgetFileError, match="more than 16 MiB"):
         budget.account()
+
+
+class _Clock(datetime):
+    today = "2026-01-01"
+
+    @classmethod
+    def now(cls, tz: Any = None) -> datetime:
+        return datetime.fromisoformat(cls.today).replace(tzinfo=UTC)
+
+
+@pytest.fixture
+def quarterly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Budget:
+    monkeypatch.setattr("dpconvex.privacy.budget.datetime", _Clock)
+    monkeypatch.setattr(_Clock, "today", "2026-01-15")
+    return Budget.create(tmp_path / "quarterly.json", 1.0, renews=3, begins="2026-01-15")
+
+
+def test_every_period_has_the_totals_and_old_ones_never_come_back(
+    quarterly: Budget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quarterly.spend(PrivacyParams(0.25), "first", "A. Ito")
+    monkeypatch.setattr(_Clock, "today", "2026-04-14")
+    assert str(quarterly.account().left[0]) == "0.75"
+    monkeypatch.setattr(_Clock, "today", "2026-04-15")
+    quarterly.spend(PrivacyParams(1.0), "all of the second")  # not 1.75
+    with pytest.raises(BudgetExceededError, match="epsilon 0 and"):
+        quarterly.spend(PrivacyParams(0.25), "more")
+    account = quarterly.account()
+    assert [entry.period for entry in account.spent] == [0, 1]
+    assert account.periods == 2
+    assert account.spent[0].who == "A. Ito"
+
+
+def test_a_clock_set_back_opens_no_period_again(quarterly: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Clock, "today", "2026-07-20")
+    quarterly.spend(PrivacyParams(1.0), "third period")
+    for day in ("2026-01-15", "2026-05-01", "2020-01-01"):
+        monkeypatch.setattr(_Clock, "today", day)
+        with pytest.raises(BudgetExceededError, match="epsilon 0 and"):
+            quarterly.spend(PrivacyParams(0.5), "earlier")
+
+
+def test_nothing_is_paid_before_the_first_day(quarterly: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Clock, "today", "2026-01-14")
+    with pytest.raises(BudgetExceededError, match="begins='2026-01-15'"):
+        quarterly.spend(PrivacyParams(0.5), "too early")
+
+
+@pytest.mark.parametrize("period", ["", ', "period": null', ', "period": -1', ', "period": 0.5', ', "period": "0"'])
+def test_a_line_whose_period_cannot_be_read_counts_in_every_period(
+    quarterly: Budget, monkeypatch: pytest.MonkeyPatch, period: str
+) -> None:
+    with quarterly.path.open("a") as file:
+        file.write('{"epsilon": 0.75, "delta": 0.0' + period + "}\n")
+    for day in ("2026-02-01", "2026-08-01"):
+        monkeypatch.setattr(_Clock, "today", day)
+        assert quarterly.account().left[0] <= Decimal("0.25")
+
+
+@pytest.mark.parametrize(
+    ("renews", "begins", "name"),
+    [(0, "2026-01-01", "renews"), (1.5, "2026-01-01", "renews"), (3, "", "begins"), (3, "2026-01-31", "begins")],
+)
+def test_periods_are_public_facts_that_are_checked(tmp_path: Path, renews: Any, begins: str, name: str) -> None:
+    with pytest.raises(InvalidParameterError, match=f"{name}="):
+        Budget.create(tmp_path / "b.json", 1.0, renews=renews, begins=begins)
+    assert not (tmp_path / "b.json").exists()
+
+
+def test_a_note_of_a_release_changes_no_amount(budget: Budget) -> None:
+    line = budget.spend(TENTH, "x")
+    budget.released(line, "sha256:c", "sha256:m")
+    budget.spend(TENTH, "y")
+    account = budget.account()
+    assert [(entry.certificate, entry.model) for entry in account.spent] == [("sha256:c", "sha256:m"), ("", "")]
+    assert str(account.left[0]) == "0.8"
+    for wrong in (0, 3):
+        with pytest.raises(InvalidParameterError, match="line="):
+            budget.released(wrong, "sha256:c", None)
+
+
+def test_a_note_cut_off_anywhere_costs_nothing_and_moves_no_line(budget: Budget) -> None:
+    line = budget.spend(TENTH, "first")
+    paid = budget.path.read_bytes()
+    budget.released(line, "sha256:c", "sha256:m")
+    note = budget.path.read_bytes()[len(paid) :]
+    for length in range(3, len(note)):  # a shorter one may be of a payment
+        budget.path.write_bytes(paid + note[:length])
+        assert str(budget.account().left[0]) == "0.9"
+        assert budget.spend(TENTH, "second") == line + 1
+        assert [entry.what for entry in budget.account().spent] == ["first", "second"]
+
+
+def test_a_payment_cannot_be_hidden_among_notes_and_old_files_have_none(budget: Budget, tmp_path: Path) -> None:
+    with budget.path.open("a") as file:
+        file.write('{"certificate": "sha256:c", "line": 1}\n')
+    assert budget.account().left[0] == 0
+    old = tmp_path / "old.json"
+    old.write_text(lines(budget)[0].replace('"dpconvex_budget": 2', '"dpconvex_budget": 1') + "\n")
+    Budget(old).released(Budget(old).spend(TENTH, "x"), "sha256:c", None)
+    assert str(Budget(old).account().left[0]) == "0.9"
+    assert len(lines(Budget(old))) == 2

@@ -11,26 +11,17 @@ Stage 2: the center, the weighted mean of the points that have most others near 
     Given a released radius rho, the test is mu_t-GDP and the center mu_c-GDP, except with probability delta_1 (the test
     errs by more than its margin) plus delta_2 (groups mislead; 0 for exact counts). With ``f_i`` members of i's group
     within 2 rho, itself included, and weights ``p_i = clip((f_i - floor_s) / width_s, 0, 1)`` by the group's size s:
-Lemma 1 (weights)
-    The own weight changes by at most 1, each other weight of the group by at most ``1 / width_s``. So these change
-    together by at most ``S = (s-1) / width_s <= 1 / (high - low)``, and ``Z = sum p_i`` by at most ``S + 1``.
-Lemma 2 (geometry)
-    A record of positive weight has more than ``n/2 + 1`` points within 2 rho (Lemma 4). Two such records, even one
-    from each of two neighboring data sets, are within 4 rho.
-Lemma 3 (mean)
-    ``m = sum p_i x_i / Z`` moves by at most ``4 rho (S + 1) / max(Z, Z')`` wherever both Z are positive. The released
-    z, a noisy Z less a margin that noise exceeds with probability delta_1, is at most ``max(Z, Z')`` in all other
-    cases; a run goes on only if ``z > S + 1``, and then noise is scaled to ``4 rho (S + 1) / z``.
-Lemma 4 (groups)
-    `least_group` makes it improbable, ``delta_2 / (2 n)`` at most, that a record with few near points has many in its
-    group, over both data sets. The coins must be fresh: independent of the data and of the radius.
+Lemmas 1 (weights), 2 (geometry), 3 (mean) and 4 (groups)
+    ``Z = sum p_i`` changes by at most ``S + 1``, ``S = (s-1) / width_s``; records of positive weight are within 4 rho;
+    so ``m = sum p_i x_i / Z`` moves by at most ``4 rho (S + 1) / max(Z, Z')``. The released z, a noisy Z less a margin
+    that noise exceeds with probability delta_1, is at most that maximum in all other cases: noise is scaled to
+    ``4 rho (S + 1) / z``. `least_group` keeps groups from misleading; their coins must be fresh.
 Samples
     A stage may read a random sample of records, chosen by position and coins. For fixed coins a replaced record is in
     it or not, so all lemmas hold with n the size of the sample. No amplification is claimed.
 Rounding
-    Distances err by a factor ``1 + (d + 8) 2^-52``, the mean by `WEIGHTED_MEAN_ROUNDING` times R on either data set:
-    both are in the unit. Where R is so many units that the grid of the noise does not reach, the same mean with 2^25
-    times the noise is released first (for 2^-20 of the budget), and the precise one relative to it.
+    Of distances and of the mean is in the unit. Where R is so many units that the grid of the noise does not reach, the
+    same mean with 2^25 times the noise is released first (for 2^-20 of the budget), and the precise one relative to it.
 """
 
 import math

@@ -20,6 +20,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, final
 
 from dpconvex import _rounding
+from dpconvex._types import attributes
 from dpconvex.algorithms import LinearModelPlan, Plan, PredictedError, recorded, stored
 from dpconvex.algorithms.search.scores import Repeats, Score, Searchable, fit_label, plain
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
@@ -214,17 +215,9 @@ class SearchPlan(Plan):
     def public(self) -> Mapping[str, Any]:
         if self.selection is None:
             return self.candidates[0].plan.public
-        facts: dict[str, Any] = {
-            "n": self.n,
-            "held_out": self.held_out,
-            "method": self.method,
-            "score": self.score.name,
-            "score_bound": self.score.bound,
-            "price": self.price,
-            "cost": self.cost,
-            "stake": self.stake,
-            "coverage": self.coverage,
-        }
+        facts = attributes(self, "n", "held_out", "method")
+        facts |= {"score": self.score.name, "score_bound": self.score.bound}
+        facts |= attributes(self, "price", "cost", "stake", "coverage")
         each = [
             {
                 "settings": {name: plain(value) for name, value in candidate.settings.items()},

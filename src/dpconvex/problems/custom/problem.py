@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, final
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import AnyArray, FloatArray, attributes, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.base import Aggregation, Problem
 from dpconvex.problems.custom.functions import ConvexFunction
@@ -94,13 +94,12 @@ class CustomProblem(Problem):
     def declared(self) -> CustomProblem:
         """Return the problem of what is declared of the function, without the function: it has the same plans."""
         function, radius = self.function, self.radius
-        common: dict[str, Any] = {name: getattr(function, name) for name in ("name", "domain", "dim", "value_at_zero")}
+        common = attributes(function, "name", "domain", "dim", "value_at_zero")
         common |= {"radius": radius, "slope": function.lipschitz(radius), "difference": function.contrast(radius)}
         if isinstance(function, SaddleLoss):
             names = ("attack", "parameter_smoothness", "attack_smoothness", "cross_smoothness", "attack_concavity")
-            constants = {name: getattr(function, name) for name in names}
-            payoff = DeclaredPayoff(**common, **constants, attack_slope=function.attack_lipschitz(radius))
-            return replace(self, function=payoff)
+            common |= {**attributes(function, *names), "attack_slope": function.attack_lipschitz(radius)}
+            return replace(self, function=DeclaredPayoff(**common))
         if type(function).certifiable_radius is not ConvexFunction.certifiable_radius:
             raise TypeError("the function has an accuracy rule of its own, which no certificate can hold")
         own = {"smoothness": function.smoothness, "aggregation": function.aggregation, "said": function.claims(radius)}
@@ -111,12 +110,7 @@ class CustomProblem(Problem):
         facts = {"smoothness": self.smoothness, "value_at_zero": self.value_at_zero}
         return {
             "objective": self.name,
-            "aggregation": self.aggregation,
-            "n": self.n,
-            "dim": self.dim,
-            "radius": self.radius,
-            "lipschitz": self.lipschitz,
-            "contrast": self.contrast,
+            **attributes(self, "aggregation", "n", "dim", "radius", "lipschitz", "contrast"),
             **{name: value for name, value in facts.items() if math.isfinite(value)},
             "trusted": self.trusted,
             "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in blocks],

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, reduce
 from threading import local
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from dpconvex.problems.data.summation import Parts
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
 
 _MOST = 4  # threads: more would wait for memory
 _LEAST_PARTS = 4  # a thread must have at least so many blocks to be worth its start
@@ -31,17 +33,27 @@ _OWN = local()  # of a thread: `busy` where others are at work beside it
 
 def total(parts: int, work: Callable[[int], Parts]) -> Parts:
     """Return ``work(0) + ... + work(parts - 1)``, parts that add up exactly: neither threads nor their order matter."""
+    return reduce(add, _shared(parts, lambda indices: reduce(add, map(work, indices))))
 
-    def some(indices: range) -> Parts:
+
+def each(parts: int, work: Callable[[int], T]) -> list[T]:
+    """Return ``[work(0), ..., work(parts - 1)]``."""
+    return [found for some in _shared(parts, lambda indices: [work(i) for i in indices]) for found in some]
+
+
+def _shared(parts: int, work: Callable[[range], T]) -> list[T]:
+    """Return what `work` makes of each thread's share of some blocks, in order."""
+
+    def quiet(indices: range) -> T:
         with np.errstate(all="ignore"):  # a thread has settings of its own; what floats meet depends on the data
-            return reduce(add, map(work, indices))
+            return work(indices)
 
     count = 1 if hasattr(_OWN, "busy") else min(threads(), max(1, parts // _LEAST_PARTS))
     if count == 1:
-        return some(range(parts))
+        return [quiet(range(parts))]
     bounds = np.linspace(0, parts, count + 1).astype(int).tolist()
     with one_blas_thread(), ThreadPoolExecutor(count) as pool:
-        return reduce(add, pool.map(some, map(range, bounds[:-1], bounds[1:])))
+        return list(pool.map(quiet, map(range, bounds[:-1], bounds[1:])))
 
 
 @contextmanager

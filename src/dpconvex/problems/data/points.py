@@ -14,17 +14,14 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, set_fields
+from dpconvex._types import AnyArray, FloatArray, IntArray, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.domain import DataDomain, shorten
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.data.users import UserGroups
-
-IntArray = NDArray[np.int64]
 
 _CHUNK = 2**17  # floats worked on at a time: 1 MB
 _PARTS = 16  # into which counting is split for threads

@@ -323,8 +323,11 @@ class Records(RecordSource):
         return out
 
     def subset(self, stride: int, targets: AnyArray | None = None, weights: AnyArray | None = None) -> Subset:
-        found = [block.rows.start + block.picked(stride, targets) for block in self.blocks()]
-        index = np.concatenate(found)
+        def some(index: int) -> AnyArray:
+            block = self.block(index)
+            return block.rows.start + block.picked(stride, targets)
+
+        index = np.concatenate(_threads.each(self.n_blocks, some))
         counted = np.ones(len(index)) if weights is None else weights[index]
         return self.of_rows(self.domain, self.take(index)), index if targets is None else targets[index], counted
 
@@ -362,8 +365,12 @@ def _dense(features: Any) -> AnyArray:
 def clipped_blocks(X: Any, domain: DataDomain, first: int = 0) -> list[RowBlock]:
     """Return the rows of X clipped into a domain, as blocks; the first row has the number `first`."""
     step, n = _block_rows(domain.n_features), X.shape[0]
-    rows = [slice(i, min(i + step, n)) for i in range(0, n, step)]
-    return [replace(_clipped_block(X[r], domain), rows=slice(first + r.start, first + r.stop)) for r in rows]
+
+    def block(index: int) -> RowBlock:
+        start, stop = index * step, min((index + 1) * step, n)
+        return replace(_clipped_block(X[start:stop], domain), rows=slice(first + start, first + stop))
+
+    return _threads.each(-(-n // step), block)
 
 
 def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:

@@ -25,6 +25,7 @@ from dpconvex.problems.custom.functions import ConvexFunction, CustomObjective, 
 from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.objective import ROUNDING, UP, Bounds, StatedBounds
+from dpconvex.sets import L2Ball
 
 _INNER = 200  # accelerated steps of the attack where no saddle solver is at work: reports and searches only
 
@@ -157,8 +158,7 @@ class SaddleObjective(CustomObjective):
         bound = self.function.attack.bound
         if self.function.attack.norm == "linf":
             return np.clip(v, -bound, bound)
-        lengths = np.sqrt(np.einsum("ij,ij->i", v, v))
-        return v * (bound / np.maximum(lengths, bound))[:, None]
+        return L2Ball(bound).project_rows(v)
 
     def attack_gap(self, v: FloatArray, gradients: FloatArray) -> float:
         """Return ``max_u mean_i <gradient_i, u_i - v_i>`` over attacks u of S: the Frank-Wolfe gap."""

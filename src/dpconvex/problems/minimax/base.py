@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import AnyArray, FloatArray, attributes, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
@@ -155,9 +155,7 @@ class SimplexSaddle(ABC):
         """JSON-ready facts."""
         return {
             "problem": self.name,
-            "n": self.n,
-            "dx": self.dx,
-            "dy": self.dy,
+            **attributes(self, "n", "dx", "dy"),
             "spread": list(self.spread),
             "lipschitz": list(self.lipschitz),
             "smoothness": finite_or_text(self.smoothness),
@@ -236,6 +234,16 @@ def _added_pairwise(terms: Iterable[Pair]) -> Pair | None:
     return waiting[0] if waiting else None
 
 
+def _left(name: str) -> Any:
+    """Return the property of a section that is the whole's pair; of one player, that player's."""
+
+    def pair(section: SaddleSection) -> tuple[float, float]:
+        both = getattr(section.whole, name)
+        return both if section.player == "both" else (both[section.player == "y"], 0.0)
+
+    return property(pair)
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class SaddleSection(SimplexSaddle):
@@ -252,6 +260,7 @@ class SaddleSection(SimplexSaddle):
     sum_rounding = forwarded(  # pyright: ignore[reportIncompatibleMethodOverride]
         "whole", "sum_rounding"
     )  # records are fewer, and gradients are computed as the whole computes them
+    spread, lipschitz, drift = map(_left, ("spread", "lipschitz", "drift"))  # pyright: ignore[reportIncompatibleMethodOverride]
     second_smoothness = forwarded("whole", "second_smoothness")
     bilinear = forwarded("whole", "bilinear")
 
@@ -272,21 +281,6 @@ class SaddleSection(SimplexSaddle):
     @property
     def dy(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.whole.dy if self.player == "both" else 1
-
-    def _of(self, pair: tuple[float, float]) -> tuple[float, float]:
-        return pair if self.player == "both" else (pair[self.player == "y"], 0.0)
-
-    @property
-    def spread(self) -> tuple[float, float]:
-        return self._of(self.whole.spread)
-
-    @property
-    def lipschitz(self) -> tuple[float, float]:
-        return self._of(self.whole.lipschitz)
-
-    @property
-    def drift(self) -> tuple[float, float]:
-        return self._of(self.whole.drift)
 
     @property
     def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

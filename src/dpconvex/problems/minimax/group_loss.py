@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import AnyArray, FloatArray, attributes
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import summation
@@ -155,10 +155,8 @@ class WorstGroupLoss(base.SimplexSaddle):
         return {
             **super().describe(),
             "loss": self.loss.name,
-            "radius": self.radius,
-            "feature_bound": self.feature_bound,
+            **attributes(self, "radius", "feature_bound", "intercept"),
             "factors": list(self.factors),
-            "intercept": self.intercept,
         }
 
     def count(self, records: Any) -> int:
