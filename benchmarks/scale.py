@@ -245,7 +245,7 @@ def fit(args: argparse.Namespace) -> None:
 
     if args.limit:
         resource.setrlimit(resource.RLIMIT_AS, (args.limit, args.limit))
-        MEMORY.set(2**26)  # as --memory 64MiB: libraries and buffers of Arrow need the rest
+        MEMORY.set(2**27)  # as --memory 128MiB: libraries and buffers of Arrow need the rest
     source, run, passes = pyarrow.dataset.dataset(args.folder), EncodedTables.run, []
     EncodedTables.run = lambda *given: passes.append(1) or run(*given)  # type: ignore[method-assign, assignment]
     if args.kind in ("dask", "ray"):

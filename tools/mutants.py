@@ -948,8 +948,8 @@ MUTANTS = (
     Mutant(
         "every task gets what is held of all rows",
         "problems/data/sources/rows.py",
-        "waiting.append(pool.submit(work, table, first, held(first, stop)))",
-        "waiting.append(pool.submit(work, table, first, held(first, self.n)))",
+        "waiting.append(pool.submit(work, piece, first, held(first, stop)))",
+        "waiting.append(pool.submit(work, piece, first, held(first, n)))",
         "",
         (f"{SOURCES}::test_what_the_driver_holds_goes_to_the_portion_it_is_of",),
     ),

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dpconvex.errors import DpconvexError, DpconvexWarning, HopelessPlanWarning, InvalidParameterError
+from dpconvex.errors import DpconvexError, DpconvexWarning, InvalidParameterError, RepeatedFitWarning
 
 if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyCertificate, PrivacyParams
@@ -50,7 +50,8 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
     def guarded(*args: _P.args, **options: _P.kwargs) -> _T:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("always", HopelessPlanWarning)  # a command fits once: it counts no repeats
+                warnings.simplefilter("always", DpconvexWarning)
+                warnings.simplefilter("ignore", RepeatedFitWarning)  # a command fits once
                 warnings.showwarning = tell
                 return command(*args, **options)
         except BrokenPipeError:

@@ -126,6 +126,7 @@ class Budget:
     >>> folder = tempfile.TemporaryDirectory()
     >>> budget = Budget.create(Path(folder.name) / "budget.json", epsilon=1.0, delta=1e-6, data="visits of 2025")
     >>> budget.spend(PrivacyParams(0.7), "model of stays")
+    1
     >>> str(budget.account().left[0])
     '0.3'
     >>> budget.spend(PrivacyParams(0.5), "another model")

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpconvex.cli import fit_sparse, median, synthesize
+from dpconvex.errors import BudgetFileError
 from dpconvex.privacy import Budget, PrivacyCertificate, PrivacyParams
 
 COLUMNS = ("age", "hours-per-week")
@@ -50,6 +51,21 @@ def shown(run: Any) -> dict[str, Any]:
     result = run("budget", "show", "budget.json", "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
+
+
+@EVERY
+def test_a_paid_release_is_not_lost_where_no_note_of_it_is_taken(
+    run: Any, public_files: Path, budget: Path, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: Any) -> None:
+        raise BudgetFileError("the disk is full")
+
+    monkeypatch.setattr(Budget, "released", fails)
+    done = run(*words(command, public_files), "--budget", budget)
+    assert done.exit_code == 0, done.output
+    assert "warning: budget.json took no note of the certificate of line 1" in done.stderr
+    certificate = PrivacyCertificate.from_json((tmp_path / "out" / "certificate.json").read_text())
+    assert certificate.budget == "line 1 of budget.json"
 
 
 @EVERY

@@ -173,7 +173,7 @@ def test_the_report_names_where_the_model_comes_from(fitted_folder: Path, tmp_pa
     plain = words_of(written(fitted(), tmp_path))
     for name in ("data set", "purpose", "source of bounds and categories"):
         assert f"{name} not stated" in plain
-    taken = Paid("b.json", PrivacyParams(0.1), Decimal("0.2"), Decimal(0))
+    taken = Paid("b.json", PrivacyParams(0.1), Decimal("0.2"), Decimal(0), tmp_path / "b.json", 1)
     assert "b.json: epsilon 0.3, delta 0 before; epsilon 0.2, delta 0 after" in words_of(
         written(fitted(), tmp_path, origin=Origin("t.csv", paid=taken))
     )

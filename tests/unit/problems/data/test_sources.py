@@ -260,7 +260,7 @@ def test_portions_stay_below_their_memory(places) -> None:
     rows = dataclasses.replace(tables, memory=100_000).encoded(
         lambda part: (np.zeros((len(part), 7)), np.zeros(len(part))), 7
     )
-    sizes = [len(y) for _, y in rows.ahead()]
+    sizes = list(rows.run(lambda portion, *_: len(portion[1])))
     assert sum(sizes) == len(rows) == N
     assert max(sizes) * 8 * 7 <= 100_000
 

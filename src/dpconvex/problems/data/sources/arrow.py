@@ -115,11 +115,12 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
             for frame in X.select(chosen).collect_batches(chunk_size=rows, maintain_order=True):
                 yield from frame.to_arrow().to_batches()
         elif isinstance(X, dataset.Dataset):
-            # Memory: Arrow would read ahead, and keep what it has read of a file until the file's end.
+            # Memory: Arrow would read ahead, and keep what it has read of a file until the file's end; and its threads
+            # read more and more of it while ours encode.
             ahead = {"batch_readahead": 2, "fragment_readahead": 1}
             parquet = isinstance(X, dataset.FileSystemDataset) and X.format.default_extname == "parquet"
             bounded = dataset.ParquetFragmentScanOptions(pre_buffer=False) if parquet else None
-            options = {"fragment_scan_options": bounded, **ahead}
+            options = {"fragment_scan_options": bounded, "use_threads": False, **ahead}
             yield from X.scanner(columns=chosen, batch_size=rows, **options).to_batches()
         else:
             yield from (batch.select(chosen) for batch in pa.RecordBatchReader.from_stream(X))

@@ -5,12 +5,12 @@ matrix (`matrix`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import final
+from typing import Any, TypeVar, final
 
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.problems.data.sources.rows import EncodedRows, Portion
+from dpconvex.problems.data.sources.rows import EncodedRows, Held, Portion, nothing, run_here
 
 LEAST = 2**26  #: Bytes of the smallest matrix that is not made.
 
@@ -18,6 +18,7 @@ _STEP, _PORTION, _LEAST_ROWS = 2**15, 2**20, 256
 """Rows that are read at a time; floats of a portion, and its rows where they are wide."""
 
 Cells = Sequence[AnyArray]
+T = TypeVar("T")
 
 
 @final
@@ -43,9 +44,14 @@ class CellRows(EncodedRows):
             for column, values in zip(self._cells, cells, strict=True):
                 column[rows] = values
 
-    def portions(self) -> Iterator[Portion]:
-        for rows in _slices(self.n, max(_LEAST_ROWS, _PORTION // self.n_features)):
-            yield self._encode([column[rows] for column in self._cells]), self._targets[rows].astype(np.float64)
+    def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
+        step = max(_LEAST_ROWS, _PORTION // self.n_features)
+        pieces = (range(rows.start, rows.stop) for rows in _slices(self.n, step))
+        return run_here(pieces, self._portion, self.n, task, held)
+
+    def _portion(self, rows: range) -> Portion:
+        where = slice(rows.start, rows.stop)
+        return self._encode([column[where] for column in self._cells]), self._targets[where].astype(np.float64)
 
     def matrix(self) -> Portion:
         """Return features and targets of all rows."""

@@ -121,40 +121,44 @@ class EncodedRows(ABC):
         """As a matrix has it."""
         return self.n, self.n_features
 
-    @abstractmethod
-    def portions(self) -> Iterator[Portion]:
-        """Yield all rows, from the first again at each call."""
-
     def matrix(self) -> Portion:
         """Return features and targets of rows that are `in_memory`."""
         raise NotImplementedError
 
+    @abstractmethod
     def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
         """Yield what `task` returns for each portion, once, in any order.
 
         It is also given the number of the portion's first row, and what is `held` of its rows.
         """
-        first = 0
-        with closing(self.ahead()) as portions:
-            for portion in portions:
-                stop = first + len(portion[1])
-                yield task(portion, first, held(first, stop))
-                first = stop
 
-    @final
-    def ahead(self) -> Generator[Portion, None, None]:
-        """Yield all rows, the next portion being read while the last one is used; check their number."""
-        seen = 0
-        with closing(_ahead(self.portions())) as portions:
-            for portion in portions:
-                seen += len(portion[1])
-                yield portion
-        self._require_all(seen)
 
-    def _require_all(self, seen: int) -> None:
-        if seen != self.n:
-            what = f"X had {self.n} rows when it was opened and {seen} when it was read"
-            raise InvalidDataError(f"{what}. Keep its files as they are during a fit")
+def run_here(
+    pieces: Iterator[Any],
+    encode: Callable[[Any], Portion],
+    n: int,
+    task: Callable[[Portion, int, Any], T],
+    held: Held,
+) -> Iterator[T]:
+    """Run a task on pieces of n rows: each is encoded and used by one thread, while the next one is read."""
+
+    def work(piece: Any, first: int, given: Any) -> T:
+        with np.errstate(all="ignore"):  # a thread has settings of its own; what floats meet depends on the data
+            return task(encode(piece), first, given)
+
+    waiting, first = deque[Future[T]](), 0
+    with closing(_ahead(pieces)) as coming, _threads.workers() as (pool, count):
+        for piece in coming:
+            stop = first + len(piece)
+            waiting.append(pool.submit(work, piece, first, held(first, stop)))
+            if len(waiting) > count:
+                yield waiting.popleft().result()
+            first = stop
+        while waiting:
+            yield waiting.popleft().result()
+    if first != n:
+        what = f"X had {n} rows when it was opened and {first} when it was read"
+        raise InvalidDataError(f"{what}. Keep its files as they are during a fit")
 
 
 def _ahead(items: Iterator[T]) -> Generator[T, None, None]:
@@ -190,31 +194,11 @@ class EncodedTables(EncodedRows):
 
         return EncodedTables(self._table, both, n_features)
 
-    def portions(self) -> Iterator[Portion]:
-        return map(self._encode, self._table.portions(self.n_features))
-
     def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
         found = self._table.sent(self._encode, task, held)
-        return self._here(task, held) if found is None else found
-
-    def _here(self, task: Callable[[Portion, int, Any], T], held: Held) -> Iterator[T]:
-        """Run a task on portions that are read here: each is encoded and used by one thread, while the next is read."""
-
-        def work(table: Any, first: int, given: Any) -> T:
-            with np.errstate(all="ignore"):  # a thread has settings of its own; what floats meet depends on the data
-                return task(self._encode(table), first, given)
-
-        waiting, first = deque[Future[T]](), 0
-        with closing(_ahead(self._table.portions(self.n_features))) as tables, _threads.workers() as (pool, count):
-            for table in tables:
-                stop = first + len(table)
-                waiting.append(pool.submit(work, table, first, held(first, stop)))
-                if len(waiting) > count:
-                    yield waiting.popleft().result()
-                first = stop
-            while waiting:
-                yield waiting.popleft().result()
-        self._require_all(first)
+        if found is None:
+            return run_here(self._table.portions(self.n_features), self._encode, self.n, task, held)
+        return found
 
 
 @final
@@ -226,10 +210,6 @@ class MappedRows(EncodedRows):
     ) -> None:
         self.n, self._rows, self._changes = rows.n, rows, (change, targets)
         self.n_features = change(np.zeros((1, rows.n_features))).shape[1]
-
-    def portions(self) -> Iterator[Portion]:
-        change, targets = self._changes
-        return ((change(X), targets(y)) for X, y in self._rows.portions())
 
     def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
         change, targets = self._changes  # not the rows: tasks travel
