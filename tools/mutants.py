@@ -68,6 +68,7 @@ SHAPED = "tests/unit/estimators/test_additive.py"
 HISTOGRAM = "tests/unit/mechanisms/test_joint_histogram.py"
 RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
+REFERENCE = "../dpconvex_experiments/reference"
 DESCENT, LOCATIONS = (
     f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
 )
@@ -779,7 +780,7 @@ MUTANTS = (
     ),
     Mutant(
         "clipped mean: a record is taken to move it by R / n",
-        "algorithms/location/baselines.py",
+        f"{REFERENCE}/location.py",
         "_rounding.ratio_up(2 * R, n)",
         "_rounding.ratio_up(R, n)",
         "clipped_mean",
@@ -787,7 +788,7 @@ MUTANTS = (
     ),
     Mutant(
         "coordinate median: every coordinate spends the whole budget",
-        "algorithms/location/baselines.py",
+        f"{REFERENCE}/location.py",
         "* (1 - 1e-12) / math.sqrt(d)",
         "* (1 - 1e-12)",
         "coordinate_median",
@@ -811,7 +812,7 @@ MUTANTS = (
     ),
     Mutant(
         "halving: a record is taken to move a query by 1",
-        "algorithms/location/halving.py",
+        f"{REFERENCE}/halving.py",
         "SHIFT, PRINTED = 18.0, 3.0",
         "SHIFT, PRINTED = 18.0, 1.0",
         "halving",

@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.location import baselines
 from dpconvex.algorithms.location.base import WarmStart
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
@@ -20,6 +19,7 @@ from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import SeededSource, exact
+from dpconvex_experiments.reference import location as baselines
 
 ERROR = 1e-3
 EPSILON, DELTA = 1.0, 0.05

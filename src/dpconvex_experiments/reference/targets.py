@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.select import Options
 from dpconvex.audit import Subject, Target
+from dpconvex.audit.neighbors import point_pairs
 from dpconvex.audit.targets.erm import RIDGE, linear_problem, linear_subject
+from dpconvex.audit.targets.location import located, point_domain
 from dpconvex.losses import HingeLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem
-from dpconvex_experiments.reference import group_privacy
+from dpconvex_experiments.reference import group_privacy, halving
+
+POINTS = 8  #: Few, so that one has much weight.
+FEW = 12  #: Gradients of a warm start that would take a thousand: all of them are charged alike, and runs are short.
 
 
 def _grouped(privacy: PrivacyParams, bound: float) -> Subject:
@@ -22,5 +31,19 @@ def _grouped(privacy: PrivacyParams, bound: float) -> Subject:
     return linear_subject(group_privacy.plan(problem, privacy, planner))
 
 
-TARGETS = (Target("group_privacy", True, Unit.USER, _grouped),)
+def _halving(privacy: PrivacyParams, bound: float) -> Subject:
+    plan = halving.plan(point_domain(bound), POINTS, privacy)
+    center: Any = plan.center_stage
+    warm = NoisyGradients.of_mu(center.gradients.label, plan.n, plan.domain.dim, center.mu, FEW)
+    return Subject(replace(plan, center_stage=replace(center, gradients=warm)), point_pairs(plan.domain, plan.n))
+
+
+TARGETS = (
+    Target("group_privacy", True, Unit.USER, _grouped),
+    Target("halving", False, Unit.RECORD, _halving),
+    *(
+        Target(name, False, Unit.RECORD, located(name, POINTS))
+        for name in ("origin_descent", "coordinate_median", "clipped_mean")
+    ),
+)
 """Targets of the audit."""

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from dpconvex import _validate
-from dpconvex.algorithms.location import baselines, geometric_median, halving
+from dpconvex.algorithms.location import geometric_median
 from dpconvex.algorithms.location.base import LocationPlan
 from dpconvex.algorithms.select import Method, Registry
 from dpconvex.errors import InvalidParameterError
@@ -19,12 +19,11 @@ LOCATION_METHODS = Registry(
     Method("stable_sgd", partial(geometric_median.plan, boost="stable_sgd"), _PIPELINE),
     Method("fixed_order", partial(geometric_median.plan, boost="fixed_order"), _PIPELINE),
     Method("center_only", partial(geometric_median.plan, boost="none"), _PIPELINE),
-    Method("halving", halving.plan),
-    Method("origin_descent", baselines.plan_descent),
-    Method("coordinate_median", baselines.plan_medians),
-    Method("clipped_mean", baselines.plan_mean),
 )
-"""``planner(domain, n, privacy, **options) -> LocationPlan``; options: constants and level, where `takes` has them."""
+"""``planner(domain, n, privacy, **options) -> LocationPlan``; options: constants and level, where `takes` has them.
+
+What they are compared with (RadiusFinder, plain descent, clipped mean, coordinate medians) joins by its entry point.
+"""
 
 
 def plan_location(

@@ -8,7 +8,6 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.location.halving import plan_radius as plan_radius_finder
 from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism
@@ -18,6 +17,7 @@ from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import mean_distance
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
+from dpconvex_experiments.reference.halving import plan_radius as plan_radius_finder
 from dpconvex_experiments.shared import gaussian_cluster, skewed, student_t
 
 DOMAIN = PointDomain(3, 10.0, 1e-2)

@@ -28,6 +28,7 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.location.base import LocationResult, OneStagePlan, Points, check
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients, OfGradients
+from dpconvex.algorithms.select import Method
 from dpconvex.mechanisms import GaussianMechanism, MedianMechanism, Planned
 from dpconvex.mechanisms.selection import RANK
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
@@ -162,3 +163,8 @@ def plan_descent(domain: PointDomain, n: int, privacy: PrivacyParams) -> OriginD
     step = 2 * domain.radius_bound * math.sqrt(domain.dim / 6) / (mu * n)
     gradients = NoisyGradients.of_mu("gradient from the origin", n, domain.dim, mu, steps, privacy.unit)
     return OriginDescentPlan(domain, n, privacy, gradients, step)
+
+
+CLIPPED_MEAN = Method("clipped_mean", plan_mean, kind="location")
+COORDINATE_MEDIAN = Method("coordinate_median", plan_medians, kind="location")
+ORIGIN_DESCENT = Method("origin_descent", plan_descent, kind="location")

@@ -25,15 +25,16 @@ from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart, check
-from dpconvex.algorithms.location.baselines import MOST_STEPS
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, fallback
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients, OfGradients, plan_descent
+from dpconvex.algorithms.select import Method
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
+from dpconvex_experiments.reference.location import MOST_STEPS
 
 MAX_RECORDS = 50_000  # Most records: a few minutes for 50 coordinates
 SHIFT, PRINTED = 18.0, 3.0  # Of the threshold; the printed sensitivity
@@ -127,3 +128,6 @@ def plan(domain: PointDomain, n: int, privacy: PrivacyParams) -> GeometricMedian
     booster = plan_descent(n, d, fine_mu, steps=steps, step=50 * math.sqrt(d / 3) / (fine_mu * n), unit=unit)
     end = fallback(domain, False)
     return GeometricMedianPlan(domain, n, privacy, "calibrated", radius, center, booster, end, THEOREM, "halving")
+
+
+METHOD = Method("halving", plan, kind="location")
