@@ -97,11 +97,8 @@ def show(
 def pay(
     budget: Path | None, promise: PrivacyParams, what: str, table: Path, schema: Schema | None, *, seed: int | None
 ) -> Paid | None:
-    """Enter a run's promise into its budget, before its table is read; do nothing where there is no budget.
-
-    What can be wrong with the table's name, place, header and types is found first, so that it costs nothing. A seeded
-    run is refused: it keeps no promise.
-    """
+    """Enter a run's promise into its budget, if any, before its table is read, once all that is public suits."""
+    # A seeded run is refused: it keeps no promise.
     from dpconvex.data import check_table
     from dpconvex.privacy import Budget
     from dpconvex.privacy.budget import MOST_TEXT
@@ -118,10 +115,8 @@ def pay(
 def write_certificate(
     certificate: PrivacyCertificate, folder: Path, paid: Paid | None, name: str = CERTIFICATE
 ) -> PrivacyCertificate:
-    """Write a certificate that names the budget's line, enter its digest there, and return it.
-
-    The release is paid for by then: it is not lost where the budget takes no note of it.
-    """
+    """Write a certificate that names the budget's line, enter its digest there, and return it."""
+    # The release is paid for by then: it is not lost where the budget takes no note of it.
     from dpconvex.privacy import Budget
 
     if paid is not None:

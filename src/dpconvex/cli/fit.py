@@ -35,10 +35,7 @@ _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 def engine_for(
     path: Path, engine: str | None, address: str | None = None, memory: str | None = None, budget: Path | None = None
 ) -> str:
-    """Return the engine that is meant: without one, files are read into memory, folders and patterns in portions.
-
-    Refuses options that it does not have, before anything is paid; a `budget` pays for single files alone.
-    """
+    """Return the engine that is meant, by default by the path; refuse options that it does not have."""
     many = path.is_dir() or set("*?[") & set(str(path))
     chosen = _validate.choice("engine", ("local" if many else "memory") if engine is None else engine, ENGINES)
     for name, value, where in (("address", address, ("dask", "ray")), ("memory", memory, ("local",))):

@@ -271,10 +271,7 @@ def show_plans(
     facts: Callable[[Any], dict[str, Any]] | None,
     promise: PrivacyParams | None = None,
 ) -> None:
-    """Print plans of one algorithm a line, the chosen one first and marked; with `facts` of a plan, as JSON instead.
-
-    Without a `promise` that of the plans is stated.
-    """
+    """Print plans a line each, the chosen one marked, for a `promise` or their own; with `facts` as JSON."""
     if facts is not None:
         print_facts(rows, promise or plans[0].privacy, map(facts, plans))
         return

@@ -62,12 +62,7 @@ class Origin:
 def write_report(
     estimator: PrivateLinearModel, path: str | Path, origin: Origin | None = None, measured: Measured | None = None
 ) -> None:
-    """Write the report of a fitted estimator.
-
-    It holds what was released and public facts, so it is as private as the model. It loads nothing from elsewhere.
-
-    The estimator must have been fitted in this process: a loaded model has no ``plan_``.
-    """
+    """Write the report of an estimator fitted in this process: released numbers and public facts alone."""
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(estimator, "plan_")

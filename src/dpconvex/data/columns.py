@@ -291,10 +291,8 @@ class NumericColumn(NumberColumn):
         return [min(1.0, max(0.0, (float(self.range.mapped(v)) - first) / (last - first))) for v in values]
 
     def even_knots(self, count: int) -> tuple[float, ...]:
-        """The knots, or where none are declared `count` even ones after the transform.
-
-        A logarithmic column from 0 has one more near 0: amounts that are exactly 0 are a kind of their own.
-        """
+        """The knots, or where none are declared `count` even ones after the transform."""
+        # a logarithmic column from 0 has one more near 0: amounts that are exactly 0 are a kind of their own
         if self.knots:
             return self.knots
         back = self.range.even(count)[1:-1]

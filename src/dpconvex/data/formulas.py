@@ -100,10 +100,7 @@ Value = Callable[[Mapping[str, FloatArray]], Any]
 @final
 @dataclass(frozen=True)
 class Formula:
-    """A number of each record, as ``weight / (height / 100) ** 2`` or ``days("left") - days("came")``.
-
-    Columns stand for themselves, in quotes where their names are no words.
-    """
+    """A number of each record, as ``weight / (height / 100) ** 2`` or ``days("left") - days("came")``."""
 
     inputs: dict[str, bool]  #: its columns, and whether they are read as numbers, else as dates
     value: Value

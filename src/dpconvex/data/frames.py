@@ -38,11 +38,8 @@ def compute() -> Any:
 
 
 def typed(values: Any) -> Any:
-    """Return a pandas index or array, an arrow array or a record batch as the column or table that narwhals reads.
-
-    Anything else comes back as it is. NumPy would make objects of a pandas array with a missing cell, and numbers of
-    one without, so nothing that has a type of its own is left to it.
-    """
+    """Return what pandas or arrow have with a type as the column or table that narwhals reads; others as they are."""
+    # NumPy would make objects of a pandas array with a missing cell, and numbers of one without.
     pandas, arrow = nw.dependencies.get_pandas(), nw.dependencies.get_pyarrow()
     if pandas is not None and isinstance(values, pandas.Index | pandas.api.extensions.ExtensionArray):
         return pandas.Series(values)
@@ -95,11 +92,8 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def numbers(series: Series, texts: bool = False) -> FloatArray:
-    """The column as float64, shape (n,); missing values are NaN.
-
-    With `texts` a column of text is read too, cell by cell, and what is no number is missing: where one cell makes a
-    column one of text, its type says what that cell holds.
-    """
+    """The column as float64, shape (n,), missing values NaN; with `texts` also one of text, cell by cell."""
+    # Where one cell makes a column one of text, its type says what that cell holds.
     values, positions = _levels(series)
     if not is_float(values) and texts:
         values = parse_numbers(values)
@@ -190,10 +184,7 @@ def label_codes(series: Series) -> NDArray[np.int64]:
 
 
 def distinct_labels(series: Series) -> tuple[list[Any], NDArray[np.int64]]:
-    """The labels that occur, texts as bytes and times as integers, and the position of each cell's, as `label_codes`.
-
-    So any label is one: bytes need not be valid Unicode, and no time is too long for Python.
-    """
+    """The labels that occur, texts as bytes and times as integers, so any is one; positions as `label_codes`."""
     import pyarrow as pa
 
     found, codes = _label_codes(series)
@@ -205,11 +196,8 @@ def distinct_labels(series: Series) -> tuple[list[Any], NDArray[np.int64]]:
 
 
 def _label_codes(series: Series) -> tuple[Any, NDArray[np.int64]]:
-    """The labels that occur as an arrow array, None if there are no cells, and the position of each cell's, (n,).
-
-    No label is turned into a number or a text of fixed width: a missing cell, or a long one, would then change how the
-    labels of others are read.
-    """
+    """The labels that occur as an arrow array, None if there are no cells, and the position of each cell's, (n,)."""
+    # None becomes a number or a text of fixed width: one cell would then change how others are read.
     import pyarrow as pa
 
     pc = compute()
@@ -304,11 +292,7 @@ def taken(found: AnyArray, positions: AnyArray | None, missing: float) -> AnyArr
 
 
 def parse_numbers(texts: Any) -> Any:
-    """Read an arrow text array as ``double``, cell by cell; what is no number becomes null.
-
-    Numbers are decimal with an optional exponent, ``inf``, and ``true``/``false`` for 1 and 0; blanks around them
-    are left out.
-    """
+    """Read an arrow text array as ``double``, cell by cell, ``true`` and ``false`` as 1 and 0; no number: null."""
     import pyarrow as pa
 
     pc = compute()

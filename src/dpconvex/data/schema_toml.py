@@ -70,10 +70,7 @@ def parse_schema(
 
 
 def _parts(toml: str) -> int:
-    """Return the most dots that a text has between two other signs of TOML, outside of quotes and comments, plus one.
-
-    `tomllib` takes time with the square of the parts of a key, and no schema needs more than two.
-    """
+    """Return the parts of the longest key with dots, or more: `tomllib` takes time with their square."""
     bare = _QUOTED.sub("q", toml).replace(" ", "").replace("\t", "")
     return 1 + max(piece.count(".") for piece in _SIGNS.split(bare))
 

@@ -43,11 +43,7 @@ class TableCells:
 
     @classmethod
     def of_schema(cls, schema: Schema, names: Sequence[str] | None = None, bins: Bins = DEFAULT_BINS) -> TableCells:
-        """Return the domain of the columns `names` of a schema; by default all features, then the target.
-
-        Bins of numeric columns are of equal width (of the logarithm, where the schema has one). Unknown columns,
-        malformed bins are refused.
-        """
+        """Return the domain of columns of a schema, by default all features, then the target; even bins."""
         parts: dict[str, Described] = {column.name: column for column in schema.columns}
         if schema.target is not None:
             parts[schema.target.name] = schema.target
@@ -73,10 +69,7 @@ class TableCells:
         return tuple(len(column.labels) for column in self.columns)
 
     def encode(self, table: IntoDataFrame) -> AnyArray:
-        """Return each row's position in every column's values, int64 (n, columns).
-
-        No content raises, only missing columns and wrong types do.
-        """
+        """Return each row's position in every column's values, int64 (n, columns); no content raises."""
         frame = open_table(table, [name for part in self.described for name in part.inputs])
         pairs = zip(self.columns, self.described, strict=True)
         found = [column.encode(part.read(frame)) for column, part in pairs]

@@ -32,10 +32,7 @@ def name_model(model: Any) -> None:
 
 
 def model_digest(model: Any) -> str:
-    """SHA-256 of all that predictions depend on: released numbers, the encoding of features and targets, classes.
-
-    It is a function of what was released and of public facts, and the same for a model that was saved and read again.
-    """
+    """SHA-256 of all that predictions depend on: released numbers and public facts, the same when read again."""
     given, classes = model.get_params(deep=False), getattr(model, "classes_", None)
     bounds = {name: given.get(name) for name in ("feature_bounds", "target_bounds")}
     names = vars(model).get("feature_names_in_")

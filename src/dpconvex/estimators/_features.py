@@ -214,10 +214,7 @@ def checked_schema(schema: Any) -> Schema:
 def feature_map(
     *, schema: Any, domain: Any, feature_bounds: Any, feature_norm: Any, n_features: int | None, finds: bool = False
 ) -> FeatureMap:
-    """Return the map that the given parameters describe; exactly one of the four must be given.
-
-    `finds`: ranges may be left open, for the caller finds them privately.
-    """
+    """Return the map that exactly one of the four describes; `finds`: the caller finds ranges that are left open."""
     given = {"schema": schema, "domain": domain, "feature_bounds": feature_bounds, "feature_norm": feature_norm}
     remedy = "Bounds must be public knowledge: data are clipped into them, and the noise is sized by them. "
     require_one(given, "feature_norm", remedy + "feature_norm=1.0 declares rows of Euclidean length at most 1")
@@ -275,11 +272,8 @@ def learned_matrix(model: Any, X: Any, *, reset: bool, sparse: bool = False) -> 
 
 
 def numeric_matrix(X: Any) -> Any:
-    """Return `X` as a numeric array, or the sparse matrix that it is, by its public form: shape and dtypes alone.
-
-    scikit-learn's own checks would quote cells, or raise because of one. A table is read column by column, as a schema
-    reads it: Booleans and decimals are numbers and a missing cell is NaN, so no cell decides how another is read.
-    """
+    """Return `X` as a numeric array, or the sparse matrix that it is, by its public form: shape and dtypes alone."""
+    # scikit-learn's checks would quote cells. Tables are read as by a schema: no cell decides how another is read.
     X = typed(X)
     if isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame):
         return _frame_matrix(open_table(X))
@@ -345,10 +339,8 @@ def _cells_of(rows: list[Any] | tuple[Any, ...]) -> AnyArray:
 
 
 def numbers_of(cells: AnyArray) -> FloatArray:
-    """Return cells that are objects as numbers, each read by itself; what is no number is missing, NaN.
-
-    Lists are read so: they have no type of their own, and the one that NumPy finds depends on every cell.
-    """
+    """Return cells of a list as numbers, each read by itself; what is no number is missing, NaN."""
+    # The type that NumPy finds depends on every cell.
     with np.errstate(all="ignore"):  # a NaN among the cells must not warn
         found: Any = np.frompyfunc(_number, 1, 1)(cells)
     return found.astype(np.float64)
@@ -369,10 +361,7 @@ def _number(cell: Any) -> float:
 
 
 def column_of(values: Any, name: str) -> Series | AnyArray:
-    """Return labels or targets with a type of their own as a narwhals series, and any others as an array (n,).
-
-    A list has no type: its elements are objects. A table of one column counts as that column.
-    """
+    """Return labels or targets with a type as a narwhals series, a table of one column too; others as an array (n,)."""
     if isinstance(values, str):
         remedy = f"Pass the column, as in {name}=table[{values!r}], not its name"
         raise InvalidDataError(f"{name}={values!r}: must hold one label a record. {remedy}")

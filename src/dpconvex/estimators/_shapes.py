@@ -17,10 +17,9 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.special import ndtr
 
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
 from dpconvex.data.columns import OTHER, AbstractColumn
-from dpconvex.data.frames import codes, numbers, open_table
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem, NumberRange
@@ -262,18 +261,17 @@ class ShapeMap(FeatureMap):
         return len(self.columns)
 
     def encode(self, X: Any) -> FloatArray:
-        if not self.table:
-            self.straight.domain.check_columns(X)
-            with np.errstate(all="ignore"):
-                return np.column_stack([self._cell(k, X[:, k].astype(np.float64)) for k in range(len(self.columns))])
-        frame = open_table(X, Schema(self.columns).column_names())
-        out = np.empty((len(frame), len(self.columns)))
-        for k, column in enumerate(self.columns):
-            series: Any = column.read(frame)
-            out[:, k] = self._cell(k, numbers(series, True)) if column.numeric else _positions(column, series)
-        return out
+        with np.errstate(all="ignore"):
+            if self.table:
+                cells = Schema(self.columns).compact(X)
+            else:
+                self.straight.domain.check_columns(X)
+                cells = X.astype(np.float64).T
+            return np.column_stack([self._cell(k, values) for k, values in enumerate(cells)])
 
-    def _cell(self, k: int, values: FloatArray) -> FloatArray:
+    def _cell(self, k: int, values: AnyArray) -> FloatArray:
+        if not self.columns[k].numeric:
+            return np.where(values < 0, np.nan, values)
         return values if k in self.unranged else _places(self.columns[k], values)
 
     def expand(self, encoded: FloatArray) -> FloatArray:
@@ -315,12 +313,6 @@ class ShapeMap(FeatureMap):
 def _places(column: NumericColumn, values: FloatArray) -> FloatArray:
     first, last = column.range.ends
     return (column.range.transformed(values) - first) / (last - first)
-
-
-def _positions(column: CategoricalColumn, series: Any) -> FloatArray:
-    found = codes(series, column.categories).astype(np.float64)
-    found[found < 0] = len(column.categories) if column.other else np.nan
-    return found
 
 
 @final

@@ -26,10 +26,7 @@ PROBE = 1_000_000
 
 
 def open_table(schema: Schema | None, X: Any, **others: Any) -> TableSource | None:
-    """Return a table that is read portion by portion, its columns those of a schema; None for what is in memory.
-
-    No `others` may be given with such a table. Refusals come from public facts, before a row is read.
-    """
+    """Return a table that is read portion by portion, with which no `others` go; None for what is in memory."""
     table = open_source(X, schema.column_names() if schema else ())
     if table is None:
         return None
@@ -106,10 +103,8 @@ def open_points(X: Any) -> EncodedRows | None:
 
 
 def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | None:
-    """Return whose rows those of a table are, from labels (n,) or the schema's user column; None for records.
-
-    A pass reads the labels. The driver keeps one number a row, and sends to each portion those of its own rows.
-    """
+    """Return whose rows those of a table are, from labels (n,) or the schema's user column; None for records."""
+    # A pass reads the labels; each portion is sent those of its own rows.
     if groups is not None or schema.user is None:
         return None if groups is None else UserGroups.of(user_labels(groups))
     name, codes = schema.user, dict[Any, int]()
@@ -147,11 +142,8 @@ def count(records: Any) -> int:
 
 
 def shuffled(records: Any, source: BitSource) -> Any:
-    """Return records (features, targets, groups) in a random order, copied; rows of a source, which are summed, as are.
-
-    Methods that read every record once need an order that says nothing about the records; a file sorted by its labels
-    would mislead them. The order is a coin of its own, so privacy is not affected.
-    """
+    """Return records (features, targets, groups) in a random order, copied; rows of a source, as they are."""
+    # One-pass methods need an order that says nothing of the records: a file sorted by labels would mislead them.
     coins = source.generator()
     if isinstance(records, EncodedRows):
         return records
@@ -168,10 +160,7 @@ def able(model: M, records: Any) -> M:
 
 
 def promise_of(model: Any) -> PrivacyParams:
-    """Return what the fit of a linear model with a schema would promise, or raise what it would refuse anyway.
-
-    It asks for one plan of one algorithm, where `PrivateLinearModel.plan` makes all.
-    """
+    """Return what the fit of a model with a schema would promise, by one plan, or raise what it would refuse anyway."""
     loss = model._declared_loss()
     promise = model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))
     return replace(promise, epsilon=model.epsilon)  # of which ranges may take a part

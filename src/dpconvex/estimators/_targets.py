@@ -32,11 +32,8 @@ LARGEST = 1e100  #: Of a target bound: as the losses have it.
 
 
 def as_series(y: Any, name: str = "y") -> tuple[Series, str]:
-    """Return labels of any kind (array, list, Series) as a narwhals series, and what they are by their type alone.
-
-    That is text, number, boolean, nothing, or objects, which are compared by their text: lists and pandas' categories
-    hold any.
-    """
+    """Return labels of any kind (array, list, Series) as a narwhals series, and what they are by their type alone."""
+    # objects are compared by their text: lists and pandas' categories hold any
     labels = column_of(y, name)
     if isinstance(labels, nw.Series):
         labels = labels.alias(name)
@@ -62,10 +59,7 @@ def _no_labels(name: str, kind: str) -> InvalidDataError:
 
 
 def declared_index(y: Any, classes: AnyArray, name: str = "y") -> AnyArray:
-    """Return the index of every label in the declared `classes`, (n,); one that is not listed counts as the first.
-
-    Labels are compared as a schema compares the cells of a column: by their text, or else as numbers. No label raises.
-    """
+    """Return the index of every label in the declared `classes`, (n,), compared as a schema does; unlisted: 0."""
     labels, kind = as_series(y, name)
     if kind not in ("objects", "nothing") and (classes.dtype.kind in "UO") != (kind == "text"):
         listed = ("classes=" if name == "y" else "declared are ") + repr(classes.tolist())
@@ -95,10 +89,8 @@ def require_two(name: str, value: Any, n_classes: int) -> None:
 
 
 def default_index(y: Any) -> tuple[AnyArray, AnyArray]:
-    """Return the class index of every label, (n,), and the classes, for Boolean labels: False and True.
-
-    No other type says which labels there are, and a guess would quietly count all others as the first class.
-    """
+    """Return the class index of every label, (n,), and the classes, for Boolean labels: False and True."""
+    # Of another type a guess would quietly count all others as the first class.
     labels = column_of(y, "y")
     if as_series(labels)[1] != "boolean":
         kind = type_name(labels) if isinstance(labels, nw.Series) else dtype_name(labels)

@@ -160,10 +160,8 @@ class AdditiveModel(PrivateLinearModel):
         return straight if self._gains(straight, found[0], best) else best
 
     def _gains(self, straight: Any, lines: Any, best: Any) -> bool:
-        """Return whether another method for straight lines is expected to do better than the best shapes.
-
-        The two models of typical data differ, so only the ratio of two methods is taken from the linear one.
-        """
+        """Return whether another method for straight lines is expected to do better than the best shapes."""
+        # The two models of typical data differ, so only the ratio of two methods is taken from the linear one.
         own = tuple(plan for plan in straight if plan.algorithm == SHAPES)
         if straight[0].algorithm == SHAPES or not own:
             return False

@@ -321,11 +321,8 @@ def _truth(model: Any, X: Any, y: Any) -> AnyArray:
 
 
 def _cuts(model: Any, bins: int) -> tuple[FloatArray, Any]:
-    """Return the thresholds on the scores, and the link that makes log-odds of the bins' middles (None: there is none).
-
-    Bins are of the log-odds; the thresholds go back through the link, for which no record is touched. A link that is
-    flat around 0 (a slope cap below 1/2) is applied to the middles instead.
-    """
+    """Return the thresholds on the scores, and the link that makes log-odds of the bins' middles, or None."""
+    # Thresholds on log-odds go back through the link; one that is flat around 0 is applied to the middles instead.
     cuts = metrics.thresholds(bins)
     if not isinstance(model, LogisticModel | PrivateSparseClassifier):
         return cuts, None

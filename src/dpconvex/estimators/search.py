@@ -267,10 +267,8 @@ def _candidate(
     noise: str,
     sums: bool,
 ) -> Candidate:
-    """Return one setting at a budget, with the algorithm and noise that are best of their kind at the whole budget.
-
-    That budget is planned first, and leaves them in `pins`: planning anew at each would take several times as long.
-    """
+    """Return one setting at a budget, with the algorithm and noise that are best of their kind at the whole budget."""
+    # That is planned first and leaves `pins`: planning anew at each budget would take several times as long.
     if noise != "any" and noise not in pins:
         raise InvalidParameterError("noise", noise, "is had by no plan of this candidate")
     budget = {"epsilon": privacy.epsilon, "delta": privacy.delta, "random_state": None}

@@ -111,7 +111,7 @@ def test_test_targets_are_clipped_no_more_than_training_targets(run: Any, claims
         (("--model", "linear", "--heavy-tailed", "2:"), "must be auto, K or K:G"),
         (("--model", "linear", "--heavy-tailed", 1.5), "order k >= 2"),
         (("--model", "linear", "--heavy-tailed", 2, "--tilt", 1), "tilt=1"),
-        (("--model", "linear", "--failure", 0.1), "failure=0.1: is for heavy_tailed"),
+        (("--model", "linear", "--failure", 0.1), "failure=0.1: is for heavy tails only"),
         (("--model", "linear", "--surrogate", "extension"), "is for heavy tails only"),
         (("--model", "linear", "--constraint", "0:1"), "is for heavy tails only"),
         (("--model", "linear", "--heavy-tailed", "2:1", "--surrogate", "x"), "surrogate='x'"),
