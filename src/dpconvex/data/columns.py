@@ -153,6 +153,11 @@ class AbstractColumn(Described):
         """What was `read` in few bytes, (n,): numbers, NaN for none, or positions of categories, -1 for none."""
         return numbers(series, texts=True)
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """What numbers are clipped into where that, mapped to [-1/2, 1/2], is all of the encoding; else None."""
+        return None
+
     @abstractmethod
     def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
         """Write compact cells, encoded, into `out`, zeros of shape (n, ``block.size``)."""
@@ -300,7 +305,15 @@ class NumericColumn(AbstractColumn):
         cells = cells if self.transform == "none" else self._maps[0](np.clip(cells, self.lower, self.upper))
         if self.indicator:
             out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)
-        center(cells, *self._ends, out[:, 0])
+        center([(cells, self._ends, 0)], out)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return None if self.indicator or self.transform != "none" else self._ends
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return float(self._maps[0](self.lower)), float(self._maps[0](self.upper))
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform or with edges; missing in the middle, or by `indicator` apart."""
@@ -312,10 +325,6 @@ class NumericColumn(AbstractColumn):
     def _maps(self) -> tuple[Any, Any]:
         """The increasing map, and its inverse."""
         return formulas.TRANSFORMS[self.transform][:2]
-
-    @property
-    def _ends(self) -> tuple[float, float]:
-        return float(self._maps[0](self.lower)), float(self._maps[0](self.upper))
 
 
 @final
