@@ -22,7 +22,7 @@ from dpconvex.data.frames import (
     numbers,
     object_texts,
     parse_numbers,
-    text_series,
+    renamed,
     with_nan,
 )
 from dpconvex.errors import InvalidParameterError
@@ -446,11 +446,3 @@ def checked_aliases(aliases: Any, listed: tuple[str, ...], missing: tuple[str, .
         if value not in listed:
             raise InvalidParameterError(f"aliases[{spelling!r}]", value, "must be a listed value")
     return dict(aliases)
-
-
-def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str]) -> Series:
-    """The column with every alias written as the value that it means; what fits neither is missing."""
-    if not aliases:
-        return series
-    positions = codes(series, (*listed, *aliases))
-    return text_series((*listed, *aliases.values()), positions)
