@@ -21,7 +21,7 @@ from dpconvex.data.frames import (
     numbers,
     object_texts,
     parse_numbers,
-    text_series,
+    renamed,
     with_nan,
 )
 from dpconvex.errors import InvalidParameterError
@@ -145,6 +145,11 @@ class AbstractColumn(Described):
     def compact(self, series: Series) -> AnyArray:
         """What was `read` in few bytes, (n,): numbers, NaN for none, or positions of categories, -1 for none."""
         return numbers(series, texts=True)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """What numbers are clipped into where that, mapped to [-1/2, 1/2], is all of the encoding; else None."""
+        return None
 
     @abstractmethod
     def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
@@ -305,6 +310,10 @@ class NumericColumn(NumberColumn):
     def _place(self, cells: AnyArray, out: FloatArray) -> None:
         self.range.encode(cells, out)
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return None if self.indicator or self.transform != "none" else self.range.ends
+
     @cached_property
     def range(self) -> NumberRange:
         """The range, and how it is mapped to [-1/2, 1/2]."""
@@ -434,11 +443,3 @@ def checked_aliases(aliases: Any, listed: tuple[str, ...], missing: tuple[str, .
         if value not in listed:
             raise InvalidParameterError(f"aliases[{spelling!r}]", value, "must be a listed value")
     return dict(aliases)
-
-
-def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str]) -> Series:
-    """The column with every alias written as the value that it means; what fits neither is missing."""
-    if not aliases:
-        return series
-    positions = codes(series, (*listed, *aliases))
-    return text_series((*listed, *aliases.values()), positions)

@@ -104,7 +104,7 @@ class NumberRange:
     def encode(self, values: AnyArray, out: FloatArray | None = None) -> FloatArray:
         """Return any numbers (n,) in [-1/2, 1/2], written to `out`; missing ones become 0, infinities an end."""
         found = np.empty(len(values)) if out is None else out
-        center(values if self.transform == "none" else self.transformed(values), *self.ends, found)
+        center([(values if self.transform == "none" else self.transformed(values), self.ends, 0)], found[:, None])
         return found
 
 
