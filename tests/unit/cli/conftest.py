@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from dpconvex import adult_schema
 from dpconvex.cli import report
-from dpconvex.cli.demo import split
 from dpconvex.cli.main import app
+from dpconvex_experiments.adult import split
 
 Run = Callable[..., Any]
 
