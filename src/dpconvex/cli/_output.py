@@ -163,11 +163,7 @@ def finite(value: Any) -> Any:
 
 @contextmanager
 def model_folder(path: Path, *, force: bool) -> Iterator[Path]:
-    """Give a hidden working folder beside `path` that takes its place when the block ends well.
-
-    All refusals come first, before a block spends privacy budget. When the block fails, or is interrupted, the
-    working folder is removed and `path` is as it was.
-    """
+    """Give a hidden folder that takes the place of `path` when the block ends well; refusals come first."""
     path = path.resolve()
     _check(path, force)
     working = path.with_name(f".{path.name}.{secrets.token_hex(4)}")

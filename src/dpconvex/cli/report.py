@@ -199,11 +199,8 @@ def _release_row(release: Release) -> dict[str, str]:
 
 
 def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
-    """Return every released coefficient in encoded units: those beyond their guaranteed band first, by size.
-
-    The others keep the order of the columns: their sizes may be noise. ``reach``: the guaranteed band, or None;
-    ``typical``: the typical one, 0 where no one knows; ``at``, ``left``, ``width``: places in the chart, in percent.
-    """
+    """Return every released coefficient in encoded units: those beyond their guaranteed band first, by size."""
+    # The others keep their order: sizes may be noise. `reach`: the guaranteed band; `typical`: 0 where no one knows.
     plan = estimator.plan_
     outputs, width = estimator.encoded_coef_.shape
     values: FloatArray = np.column_stack([estimator.encoded_coef_, estimator.encoded_intercept_])

@@ -106,11 +106,8 @@ def print_planned(facts: list[dict[str, Any]]) -> None:
 
 
 def shapes_figure(estimator: Any, style: Any, colors: tuple[str, str, str, str]) -> Any:
-    """Return one figure of all shapes on one scale, those first that are hardly noise; None for other models.
-
-    Hats are broken lines, levels dots; bands are two planned deviations of the noise to either side, and what is
-    shorter than that is gray. Nothing of the records is in it: no rug and no histogram.
-    """
+    """Return one figure of all shapes on one scale, those first that are hardly noise; None for other models."""
+    # Bands are two planned deviations to either side; what is shorter is gray. Nothing of the records is in it.
     from dpconvex.estimators import AdditiveModel
 
     if not isinstance(estimator, AdditiveModel):

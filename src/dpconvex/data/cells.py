@@ -43,10 +43,7 @@ class CellColumn(ABC):
 @final
 @dataclass(frozen=True)
 class CategoryCells(CellColumn):
-    """A categorical column: its categories, then the level of all other values, called `other`, where it has one.
-
-    Without that level (`other` is empty), missing and unlisted values count as the first category.
-    """
+    """A categorical column: its categories, then the level `other`; where that is empty, other values are the first."""
 
     name: str
     categories: tuple[str, ...]

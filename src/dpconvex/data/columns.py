@@ -72,13 +72,10 @@ def texts(name: str, values: Any, at_least: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Described(ABC):
-    """One column of a table with its public facts.
-
-    `missing` lists cells, texts or numbers, that stand for no value; `unit` and `source` (who says so) are for people.
-    """
+    """One column of a table with its public facts; `unit` and `source` (who says so) are for people."""
 
     name: str
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  #: Cells, texts or numbers, that stand for no value
     unit: str = ""
     source: str = ""
 

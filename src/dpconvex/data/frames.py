@@ -147,11 +147,8 @@ def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str])
 
 
 def refuse_impossible(series: Series, categories: Sequence[str]) -> None:
-    """Raise `SchemaError` where the column's type alone says that a value or a category is misspelt.
-
-    A type with few values (Boolean, polars' Enum) must have none but listed ones, and where a column holds numbers
-    every category must be one. The levels of other categorical types come from the cells, so they are not looked at.
-    """
+    """Raise `SchemaError` where the column's type alone says that a value or a category is misspelt."""
+    # A type with few values has none but listed ones, and numbers need numbers; levels of other types come from cells.
     kind = kind_of(series)
     declared: list[str] = ["false", "true"] if kind == "boolean" else []
     if series.implementation.is_polars() and isinstance(series.dtype, nw.Enum):
@@ -232,11 +229,8 @@ def distinct_values(series: Series) -> Any:
 
 
 def _levels(series: Series) -> tuple[Any, AnyArray | None]:
-    """The column as arrow values of type ``double`` or, trimmed of blanks, ``large_string``, and their positions.
-
-    Positions (n,) are -1 for missing cells, and None where every cell has a value of its own. A column with levels is
-    never written out cell by cell: one long level in every cell would not fit in memory.
-    """
+    """The column as arrow ``double`` or trimmed ``large_string``, and positions (n,), -1: none; None: one for one."""
+    # Levels are never written out cell by cell: one long level in every cell would not fit in memory.
     import pyarrow as pa
 
     kind = kind_of(series)

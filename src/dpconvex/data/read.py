@@ -264,12 +264,8 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _declared(metadata: pq.FileMetaData, kinds: Mapping[str, pa.DataType]) -> tuple[int, list[str]]:
-    """Return how many bytes some columns take at most, and which of them can be read as levels.
-
-    A file of some kilobytes can hold a text of a megabyte once and name it in a million cells. So columns of text are
-    read as levels and positions, and never written out; columns of lists and records, no features as they are, not at
-    all.
-    """
+    """Return how many bytes some columns take at most, and which of them can be read as levels."""
+    # A file of kilobytes can hold a text of a megabyte and name it in a million cells: texts are read as levels.
     widths = {name: width for name, kind in kinds.items() if (width := _cell_width(kind)) is not None}
     size = metadata.num_rows * sum(widths.values())
     levels = {name for name in widths if _is_text(kinds[name])}

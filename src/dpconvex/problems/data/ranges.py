@@ -172,11 +172,8 @@ def parts(found: NumberRange, values: AnyArray) -> NDArray[np.int64]:
 
 
 def crowded(found: NumberRange, counts: FloatArray, deviation: float, knots: int = 2) -> tuple[int, ...]:
-    """Return edges of the cells (PARTS + 1,): where the range begins, knots between, where it ends.
-
-    Knots have equal shares of what cells hold, half of it taken as even. Logarithmic scales are kept whole: width costs
-    next to nothing there, and few records may be far out.
-    """
+    """Return edges of the cells (PARTS + 1,): where the range begins, knots between, where it ends."""
+    # Knots have equal shares of what cells hold, half of it taken as even. Logarithmic scales stay whole.
     cells, first, stop = counts[:PARTS], 0, PARTS
     if found.transform == "none" and deviation <= VAGUE * counts.sum():
         thin, fullest = cells - THIN * deviation - FEW * counts.sum(), int(cells.argmax())

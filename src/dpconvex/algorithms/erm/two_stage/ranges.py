@@ -57,11 +57,7 @@ Place = Callable[[FloatArray, tuple[NumberRange, ...], tuple[tuple[float, ...], 
 @final
 @dataclass(frozen=True)
 class RangedPlan(TwoStagePlan):
-    """Ranges of some columns from the data, then a method: one promise for both.
-
-    A run is given these columns as they are, the others encoded. In a result the `found` ranges are released: of the
-    columns in their order, then of the target if it has none declared.
-    """
+    """Ranges of some columns, which a run is given as they are, from the data, then a method: one promise for both."""
 
     privacy: PrivacyParams  #: The promise for everything
     first: JointHistogram
@@ -81,7 +77,7 @@ class RangedPlan(TwoStagePlan):
 
     @property
     def found(self) -> tuple[NumberRange, ...]:
-        """The ranges that were found; empty before a run."""
+        """The ranges that were found and released, of the columns, then of the target; empty before a run."""
         return tuple(ranges.kept(one, cut[0], cut[-1]) for one, cut in zip(self.outer, self.edges, strict=True))
 
     @property
