@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from dpconvex.cli._metrics import Metrics, evaluate
+from dpconvex.cli.report import ACCENT, LEFT, MUTED, SECOND, new_axes, svg_text
 from dpconvex.data import adult_schema, load_adult
 from dpconvex.estimators import PrivateLogisticRegression
 from dpconvex_experiments.base import Track
@@ -70,3 +71,32 @@ def _row(model: str, epsilon: float | None, runs: list[tuple[Metrics, float]]) -
         error = float(np.std(values, ddof=1) / np.sqrt(len(values)))
         fields |= {name: float(np.mean(values)), f"{name}_standard_error": error}
     return {**fields, "splits": len(runs), "seconds": float(np.mean([seconds for _, seconds in runs]))}
+
+
+def accuracy_figure(rows: list[dict[str, Any]]) -> str:
+    """Measured test accuracy over epsilon, between the majority vote and the non-private model, as ``<svg>``."""
+    accuracy = {(row["model"], row["epsilon"]): row["accuracy"] for row in rows}
+    private = {epsilon: value for (_, epsilon), value in accuracy.items() if epsilon is not None}
+    epsilons, accuracies = tuple(private), tuple(private.values())
+    majority, non_private = accuracy[MAJORITY, None], accuracy[NOT_PRIVATE, None]
+    figure, axes = new_axes("accuracy", 3.0)
+    axes.set_xscale("log")
+    reach = [*accuracies, majority, non_private]
+    margin = 0.12 * max(max(reach) - min(reach), 0.01)
+    axes.set_ylim(min(reach) - margin, max(reach) + 1.6 * margin)
+    axes.set_xlim(epsilons[0] / 1.6, epsilons[-1] * 1.6)
+    others = (non_private, "not private", SECOND), (majority, "larger class only", MUTED)
+    for value, text, color in others:
+        axes.axhline(value, color=color, linewidth=1.2, linestyle=(0, (4, 3)))
+        axes.annotate(f"{text} {100 * value:.1f} %", (epsilons[0] / 1.6, value), (4, 4), **LEFT, color=color)
+    axes.plot(epsilons, accuracies, "o-", color=ACCENT, markersize=6)
+    for epsilon, accuracy in zip(epsilons, accuracies, strict=True):
+        axes.annotate(
+            f"{100 * accuracy:.1f} %", (epsilon, accuracy), (0, -15), **{**LEFT, "ha": "center"}, color=ACCENT
+        )
+    axes.set_xticks(list(epsilons), [f"{epsilon:g}" for epsilon in epsilons])
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axes.set_xlabel("epsilon")
+    axes.set_ylabel("test accuracy")
+    return svg_text(figure, "accuracy")

@@ -34,17 +34,9 @@ def demo(
         setting = adult.QUICK if quick else adult.FULL
         splits = [adult.split(setting.rows, seed) for seed in range(setting.splits)]
         rows, model = adult.compare(splits, setting.epsilons, _output.track)
-        accuracy = {(row["model"], row["epsilon"]): row["accuracy"] for row in rows}
-        private = {epsilon: value for (_, epsilon), value in accuracy.items() if epsilon is not None}
         train, test = splits[0]
         over = f"mean of {len(splits)} random splits, {len(train):,} records to fit and {len(test):,} to test"
-        measured = Measured(
-            epsilons=tuple(private),
-            accuracies=tuple(private.values()),
-            majority=accuracy[adult.MAJORITY, None],
-            non_private=accuracy[adult.NOT_PRIVATE, None],
-            note=f"Adult census data, which are public: {over}.",
-        )
+        measured = Measured(adult.accuracy_figure(rows), f"Adult census data, which are public: {over}.")
         origin = Origin("Adult census income, bundled with dpconvex", "a demonstration on public data")
         write_outputs(model, folder, origin, measured)
     if as_json:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,14 +38,10 @@ GRID = (0.05, 10.0, 9)
 """First and last epsilon of the figure of planned losses, and how many; widened where the model's lies outside."""
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """Accuracies measured on *public* data, for the report of a demonstration."""
 
-    epsilons: tuple[float, ...]  #: increasing
-    accuracies: tuple[float, ...]
-    majority: float  #: accuracy of the larger class alone
-    non_private: float
+    figure: str  #: an ``<svg>`` element
     note: str  #: which public data
 
 
@@ -89,7 +85,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "hopeless": plan.outlook if plan.hopeless else "",
         "number": number,
         "releases": [_release_row(release) for release in certificate.releases],
-        "shapes_figure": "" if figure is None else _svg(figure, "shapes"),
+        "shapes_figure": "" if figure is None else svg_text(figure, "shapes"),
         "coefficients": coefficients,
         "parts": [part for part in (coefficients[:SHOWN], coefficients[SHOWN:]) if part],
         "sure": sure,
@@ -108,7 +104,6 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "even_loss": even,
         "loss_figure": _loss_figure(estimator),
         "measured": measured,
-        "measured_figure": measured and accuracy_figure(measured),
         "not_checked": NOT_CHECKED,
     }
 
@@ -308,7 +303,7 @@ def loss_figure(
     """Excess loss of one method over epsilon: its bound, and what it expects on typical data, with yardsticks."""
     from matplotlib.ticker import LogLocator
 
-    figure, axes = _axes("loss", 3.3)
+    figure, axes = new_axes("loss", 3.3)
     axes.set_xscale("log")
     axes.set_yscale("log")
     trivial, chosen = error.trivial, [value for value in (error.bound, error.expected) if value is not None]
@@ -324,8 +319,8 @@ def loss_figure(
     room = 0.12 * math.log(high / low)  # height of a name, and its distance from the line
     # The lines fall, so above right of the upper one and below left of the lower one there is room.
     curves = (
-        ("bound" if error.proved else "estimate", bounds, error.bound, ACCENT, "-", (6, 5), _LEFT, 1),
-        ("expected", expected, error.expected, SECOND, EXPECTED_DASH, (-6, -12), _RIGHT, -1),
+        ("bound" if error.proved else "estimate", bounds, error.bound, ACCENT, "-", (6, 5), LEFT, 1),
+        ("expected", expected, error.expected, SECOND, EXPECTED_DASH, (-6, -12), RIGHT, -1),
     )
     for name, line, own, color, dash, place, side, way in curves:
         if own is None:
@@ -343,31 +338,7 @@ def loss_figure(
         axis.minorticks_off()
     axes.set_xlabel("epsilon")
     axes.set_ylabel("excess loss")
-    return _svg(figure, "loss")
-
-
-def accuracy_figure(measured: Measured) -> str:
-    """Measured test accuracy over epsilon, between the majority vote and the non-private model."""
-    epsilons, accuracies = measured.epsilons, measured.accuracies
-    figure, axes = _axes("accuracy", 3.0)
-    axes.set_xscale("log")
-    reach = [*accuracies, measured.majority, measured.non_private]
-    margin = 0.12 * max(max(reach) - min(reach), 0.01)
-    axes.set_ylim(min(reach) - margin, max(reach) + 1.6 * margin)
-    axes.set_xlim(epsilons[0] / 1.6, epsilons[-1] * 1.6)
-    others = (measured.non_private, "not private", SECOND), (measured.majority, "larger class only", MUTED)
-    for value, text, color in others:
-        axes.axhline(value, color=color, linewidth=1.2, linestyle=(0, (4, 3)))
-        axes.annotate(f"{text} {100 * value:.1f} %", (epsilons[0] / 1.6, value), (4, 4), **_LEFT, color=color)
-    axes.plot(epsilons, accuracies, "o-", color=ACCENT, markersize=6)
-    for epsilon, accuracy in zip(epsilons, accuracies, strict=True):
-        axes.annotate(f"{100 * accuracy:.1f} %", (epsilon, accuracy), (0, -15), **_CENTER, color=ACCENT)
-    axes.set_xticks(list(epsilons), [f"{epsilon:g}" for epsilon in epsilons])
-    axes.minorticks_off()
-    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    axes.set_xlabel("epsilon")
-    axes.set_ylabel("test accuracy")
-    return _svg(figure, "accuracy")
+    return svg_text(figure, "loss")
 
 
 def budget_figure(account: Account) -> str:
@@ -379,21 +350,20 @@ def budget_figure(account: Account) -> str:
     parts = [replace(account, spent=account.spent[: k + 1]) for k in shown]
     current = [account.period if part.spent[-1].period is None else part.spent[-1].period for part in parts]
     left = [float(replace(part, period=each).left[0]) for part, each in zip(parts, current, strict=True)]
-    figure, axes = _axes("budget", 3.0)
+    figure, axes = new_axes("budget", 3.0)
     axes.bar([k + 1 for k in shown], left, color=ACCENT, width=0.6)
     axes.axhline(total, color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)))
-    axes.annotate(f"total {total:g}", (shown[0] + 0.5, total), (4, 4), **_LEFT, color=MUTED)
+    axes.annotate(f"total {total:g}", (shown[0] + 0.5, total), (4, 4), **LEFT, color=MUTED)
     axes.set_xlim(shown[0] + 0.4, shown[-1] + 1.6)
     axes.set_ylim(0, 1.15 * total)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     axes.set_xlabel("line of the budget")
     axes.set_ylabel("epsilon left")
-    return _svg(figure, "budget")
+    return svg_text(figure, "budget")
 
 
-_LEFT: dict[str, Any] = {"textcoords": "offset points", "ha": "left"}
-_RIGHT: dict[str, Any] = {"textcoords": "offset points", "ha": "right"}
-_CENTER: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
+LEFT: dict[str, Any] = {"textcoords": "offset points", "ha": "left"}
+RIGHT: dict[str, Any] = {"textcoords": "offset points", "ha": "right"}
 
 
 def _style(salt: str) -> Any:
@@ -401,7 +371,8 @@ def _style(salt: str) -> Any:
     return {**_STYLE, "svg.hashsalt": salt}
 
 
-def _axes(salt: str, height: float) -> tuple[Figure, Axes]:
+def new_axes(salt: str, height: float) -> tuple[Figure, Axes]:
+    """Return an empty figure of the page's width and its axes."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -410,7 +381,7 @@ def _axes(salt: str, height: float) -> tuple[Figure, Axes]:
         return figure, figure.subplots()
 
 
-def _svg(figure: Figure, salt: str) -> str:
+def svg_text(figure: Figure, salt: str) -> str:
     """Return the figure as an ``<svg>`` element with the page's colors; same input, same text."""
     import matplotlib
 

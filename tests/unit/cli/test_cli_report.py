@@ -22,6 +22,7 @@ from dpconvex.cli.budget import Paid
 from dpconvex.cli.report import Measured, Origin, _coefficients, _factor, promise, write_report
 from dpconvex.errors import HopelessPlanWarning
 from dpconvex.privacy import PrivacyParams
+from dpconvex_experiments.adult import MAJORITY, NOT_PRIVATE, accuracy_figure
 
 VOID = {"meta", "br", "path", "use"}
 
@@ -303,7 +304,9 @@ def test_the_same_model_gives_the_same_page(tmp_path: Path) -> None:
 
 
 def test_measured_accuracies_are_drawn_and_marked_public(tmp_path: Path) -> None:
-    text = written(fitted(), tmp_path, Measured((0.5, 2.0), (0.71, 0.82), 0.6, 0.9, "Public data."))
+    found = [(MAJORITY, None, 0.6), (NOT_PRIVATE, None, 0.9), ("private", 0.5, 0.71), ("private", 2.0, 0.82)]
+    figure = accuracy_figure([{"model": name, "epsilon": e, "accuracy": value} for name, e, value in found])
+    text = written(fitted(), tmp_path, Measured(figure, "Public data."))
     assert text.count("<svg") == 2
     for label in ("71.0 %", "82.0 %", "not private 90.0 %", "larger class only 60.0 %", "Public data."):
         assert label in text
