@@ -22,7 +22,7 @@ from dpconvex.data.frames import (
     numbers,
     object_texts,
     parse_numbers,
-    text_series,
+    renamed,
     with_nan,
 )
 from dpconvex.errors import InvalidParameterError
@@ -152,6 +152,11 @@ class AbstractColumn(Described):
     def compact(self, series: Series) -> AnyArray:
         """What was `read` in few bytes, (n,): numbers, NaN for none, or positions of categories, -1 for none."""
         return numbers(series, texts=True)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """What numbers are clipped into where that, mapped to [-1/2, 1/2], is all of the encoding; else None."""
+        return None
 
     @abstractmethod
     def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
@@ -300,7 +305,15 @@ class NumericColumn(AbstractColumn):
         cells = cells if self.transform == "none" else self._maps[0](np.clip(cells, self.lower, self.upper))
         if self.indicator:
             out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)
-        center(cells, *self._ends, out[:, 0])
+        center([(cells, self._ends, 0)], out)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return None if self.indicator or self.transform != "none" else self._ends
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return float(self._maps[0](self.lower)), float(self._maps[0](self.upper))
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         """Bins of equal width after the transform or with edges; missing in the middle, or by `indicator` apart."""
@@ -312,10 +325,6 @@ class NumericColumn(AbstractColumn):
     def _maps(self) -> tuple[Any, Any]:
         """The increasing map, and its inverse."""
         return formulas.TRANSFORMS[self.transform][:2]
-
-    @property
-    def _ends(self) -> tuple[float, float]:
-        return float(self._maps[0](self.lower)), float(self._maps[0](self.upper))
 
 
 @final
@@ -437,11 +446,3 @@ def checked_aliases(aliases: Any, listed: tuple[str, ...], missing: tuple[str, .
         if value not in listed:
             raise InvalidParameterError(f"aliases[{spelling!r}]", value, "must be a listed value")
     return dict(aliases)
-
-
-def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str]) -> Series:
-    """The column with every alias written as the value that it means; what fits neither is missing."""
-    if not aliases:
-        return series
-    positions = codes(series, (*listed, *aliases))
-    return text_series((*listed, *aliases.values()), positions)

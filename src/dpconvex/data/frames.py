@@ -16,7 +16,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from narwhals.typing import IntoDataFrame
@@ -142,6 +142,14 @@ def codes(series: Series, categories: Sequence[str], closed: bool = False) -> ND
     if not np.isnan(listed_numbers).all():
         found = np.where(found >= 0, found, _nearest_equal(with_nan(parse_numbers(values)), listed_numbers))
     return taken(found, positions, -1)
+
+
+def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str]) -> Series:
+    """The column with every alias written as the value that it means; what fits neither is missing."""
+    if not aliases:
+        return series
+    positions = codes(series, (*listed, *aliases))
+    return text_series((*listed, *aliases.values()), positions)
 
 
 def refuse_impossible(series: Series, categories: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, r
 from dpconvex.data.targets import AbstractTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import DataDomain
+from dpconvex.problems.data.domain import center
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
@@ -247,10 +248,13 @@ class Schema:
     def encode_cells(self, cells: Sequence[AnyArray]) -> FloatArray:
         """The features of compact cells, as `encode` returns them."""
         ends = np.cumsum([0, *(column.block.size for column in self.columns)]).tolist()
+        parts = [*zip(self.columns, cells, pairwise(ends), [c.interval for c in self.columns], strict=True)]
         out = np.zeros((len(cells[0]), ends[-1]))
+        center([(values, interval, start) for _, values, (start, _), interval in parts if interval is not None], out)
+        others = [part for part in parts if part[-1] is None]
         step = max(_LEAST_ROWS, _TILE // ends[-1])
         for rows in (slice(first, first + step) for first in range(0, len(out), step)):
-            for column, values, (start, stop) in zip(self.columns, cells, pairwise(ends), strict=True):
+            for column, values, (start, stop), _ in others:
                 column.encode_into(values[rows], out[rows, start:stop])
         return out
 

@@ -12,8 +12,8 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, forwarded, set_fields
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
-from dpconvex.data.columns import Described, checked_aliases, interval, renamed, texts
-from dpconvex.data.frames import codes, numbers, refuse_impossible
+from dpconvex.data.columns import Described, checked_aliases, interval, texts
+from dpconvex.data.frames import codes, numbers, refuse_impossible, renamed
 
 if TYPE_CHECKING:
     from dpconvex.data.frames import Series

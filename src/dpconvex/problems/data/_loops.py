@@ -9,13 +9,17 @@ vectorize.
 """
 
 import math
+from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 
 from dpconvex._types import AnyArray, FloatArray
 
 WIDTH = 256  # points against which four others are compared at a time
+TILE = 256  # rows of a table that are encoded at a time
 SPLITTER = 134217729.0  # 2^27 + 1
 
 
@@ -120,17 +124,32 @@ def lengths(rows: FloatArray, absolute: bool, out: FloatArray) -> None:
         out[i] = total
 
 
-@njit(cache=True, nogil=True)
-def center(values: FloatArray, lower: float, upper: float, out: FloatArray) -> None:
-    """Clip values into an interval and map it to [-1/2, 1/2]; NaN becomes 0."""
-    middle, width = lower / 2 + upper / 2, upper - lower
-    for i in range(len(values)):
-        x = values[i]
-        x = lower if x < lower else x
-        x = ((upper if x > upper else x) - middle) / width
-        x = -0.5 if x < -0.5 else x  # rounding above must not leave the bound
-        x = 0.5 if x > 0.5 else x
-        out[i] = 0.0 if x != x else x
+@intrinsic
+def floats_at(typing_context: Any, address: Any) -> Any:
+    """Return a pointer to the floats at an address (int64)."""
+
+    def pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.float64)(types.int64), pointer
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def center(addresses: AnyArray, intervals: FloatArray, places: AnyArray, out: FloatArray) -> None:
+    """Clip columns (n,), given by their addresses, into intervals and map them to [-1/2, 1/2]; NaN becomes 0."""
+    n = len(out)
+    for start in range(0, n, TILE):
+        for j in range(len(addresses)):
+            values: FloatArray = carray(floats_at(addresses[j]), n)  # pyright: ignore[reportCallIssue]
+            lower, upper = intervals[j]
+            middle, width = lower / 2 + upper / 2, upper - lower
+            for i in range(start, min(start + TILE, n)):
+                x = values[i]
+                x = lower if x < lower else x
+                x = ((upper if x > upper else x) - middle) / width
+                x = -0.5 if x < -0.5 else x  # rounding above must not leave the bound
+                x = 0.5 if x > 0.5 else x
+                out[i, places[j]] = 0.0 if x != x else x
 
 
 @njit(cache=True, nogil=True)

@@ -8,6 +8,7 @@ one record at a time, so replacing one record changes one clipped record.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -235,11 +236,15 @@ def is_centered(domain: DataDomain, block: Block) -> bool:
     return block.norm == "simplex" and domain.intercept > 0
 
 
-def center(values: FloatArray, lower: float, upper: float, out: FloatArray) -> None:
-    """Write values (n,), clipped into an interval and mapped to [-1/2, 1/2], to `out`; NaN becomes 0."""
+def center(columns: Sequence[tuple[AnyArray, tuple[float, float], int]], out: FloatArray) -> None:
+    """Write columns, clipped into intervals and mapped to [-1/2, 1/2], to their places in `out`; NaN becomes 0."""
     from dpconvex.problems.data import _loops
 
-    _loops.center(values, lower, upper, out)
+    floats = [np.require(values, np.float64, ["C", "A"]) for values, *_ in columns]  # alive until the loop has ended
+    assert all(values.shape == out.shape[:1] for values in floats)  # it reads memory
+    addresses = np.array([values.ctypes.data for values in floats], dtype=np.int64)
+    intervals = np.array([interval for _, interval, _ in columns], dtype=np.float64).reshape(-1, 2)
+    _loops.center(addresses, intervals, np.array([place for *_, place in columns], dtype=np.int64), out)
 
 
 def _to_simplex(rows: FloatArray) -> None:

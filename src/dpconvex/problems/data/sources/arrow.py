@@ -54,13 +54,13 @@ class Tables(TableSource):
         import pyarrow as pa
 
         copies = 2 * _threads.threads() + 2  # cells and features of those in use, cells of the next two
-        rows = max(1, self.memory // (8 * copies * (n_features + self.empty.num_columns)))  # or about twice so many
+        rows = max(1, self.memory // (8 * copies * (n_features + self.empty.num_columns)))  # or at least half of them
         batches, size = [], 0
         with quiet_reading():
             for batch in self.read(rows):
                 for part in (batch.slice(start, rows) for start in range(0, batch.num_rows, rows)):
                     batches, size = [*batches, part], size + part.num_rows
-                    if size >= rows:
+                    if 2 * size >= rows:
                         yield pa.Table.from_batches(batches)
                         batches, size = [], 0
         if batches:
