@@ -59,7 +59,7 @@ def browser() -> str | None:
 
 
 def look(folder: Path, pages: Iterable[str], widths: tuple[int, ...] = WIDTHS) -> list[dict[str, Any]]:
-    """Return of every page, width and scheme: what width it `needs`, the color of its text (`ink`), what is `widest`."""
+    """Return of every page, width and scheme the width it `needs`, the color of its text (`ink`), what is `widest`."""
     pages, program = list(pages), browser()
     if program is None:
         raise FileNotFoundError("no Chromium was found")
