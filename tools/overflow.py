@@ -2,9 +2,10 @@
 
     python tools/overflow.py FOLDER [PATTERN ...]
 
-Every page of FOLDER that a pattern matches (default: all) is laid out at the width of a phone and of a desktop, light
-and dark, by the system's Chromium without a window. A page overflows if it can be scrolled sideways; tables, code and
-formulas that scroll by themselves do not count. Exit status: 0 if nothing overflows or no browser is at hand, else 1.
+Every page of FOLDER that a pattern matches (default: all) is laid out by the system's Chromium, without a window: at
+the width of a phone, dark, and of a desktop, light. (Tests look at reports in all four ways.) A page overflows if it
+can be scrolled sideways; tables, code and formulas that scroll by themselves do not count. Exit status: 0 if nothing
+overflows or no browser is at hand, else 1.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-WIDTHS = (390, 1280)
+PHONE, DESKTOP = 390, 1280
+SCREENS = ((PHONE, True), (PHONE, False), (DESKTOP, True), (DESKTOP, False))  # width, and whether it is dark
 SHELL = "overflow-shell.html"
 BATCH = 25  # pages a browser; more would fill its memory
 # A frame has the width of a phone, which a window cannot have. Formulas are drawn after a page has loaded.
@@ -58,9 +60,9 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
-def look(folder: Path, pages: Iterable[str], widths: tuple[int, ...] = WIDTHS) -> list[dict[str, Any]]:
-    """Return of every page, width and scheme the width it `needs`, the color of its text (`ink`), what is `widest`."""
-    pages, program = list(pages), browser()
+def look(folder: Path, pages: Iterable[str], screens: Iterable[tuple[int, bool]] = SCREENS) -> list[dict[str, Any]]:
+    """Return of every page on every screen the width it `needs`, the color of its text (`ink`), what is `widest`."""
+    pages, screens, program = list(pages), list(screens), browser()
     if program is None:
         raise FileNotFoundError("no Chromium was found")
 
@@ -83,17 +85,18 @@ def look(folder: Path, pages: Iterable[str], widths: tuple[int, ...] = WIDTHS) -
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for start in range(0, len(pages), BATCH):
             some = json.dumps(pages[start : start + BATCH])
-            Files.shell = SCRIPT.replace("PAGES", some).replace("WIDTHS", json.dumps(widths))
-            for scheme in (0, 1):  # dark, light
-                found += _run(program, f"http://127.0.0.1:{server.server_port}/{SHELL}", scheme)
+            for dark in (True, False):
+                widths = json.dumps([width for width, wanted in screens if wanted == dark])
+                Files.shell = SCRIPT.replace("PAGES", some).replace("WIDTHS", widths)
+                found += _run(program, f"http://127.0.0.1:{server.server_port}/{SHELL}", dark)
         server.shutdown()
     return found
 
 
-def _run(program: str, address: str, scheme: int) -> list[dict[str, Any]]:
+def _run(program: str, address: str, dark: bool) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
-        options += [f"--user-data-dir={profile}", f"--blink-settings=preferredColorScheme={scheme}"]
+        options += [f"--user-data-dir={profile}", f"--blink-settings=preferredColorScheme={1 - dark}"]
         options += ["--window-size=1400,1000", "--virtual-time-budget=600000", "--dump-dom"]
         done = subprocess.run([program, *options, address], capture_output=True, text=True, timeout=300)
     told = re.search(r"<pre>FOUND(.*?)END</pre>", done.stdout, re.DOTALL)
@@ -120,7 +123,7 @@ def main(folder: str, *patterns: str) -> int:
     pages = sorted(
         {os.fspath(p.relative_to(root)) for pattern in patterns or ("**/*.html",) for p in root.glob(pattern)}
     )
-    found = look(root, pages)
+    found = look(root, pages, ((PHONE, True), (DESKTOP, False)))
     lines = too_wide(found)
     print(f"overflow: {len(pages)} pages, {len(found)} layouts, {len(lines)} too wide", *lines, sep="\n")
     return bool(lines)
