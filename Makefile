@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 DEMO_OUT ?= demo
 DEMO_ARGS ?=
 MUTANTS_ARGS ?=
+# What every build looks at in a browser; `make docs PAGES=` looks at all, which takes minutes.
+PAGES ?= '*.html' 'auto_examples/index.html'
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # One thread per worker: small matrices gain nothing from more, and two workers must not fight over two cores.
@@ -64,8 +66,9 @@ house: $(VENV)/.dev  ## how big the house is: lines by kind, files, import circl
 docs/_static/report.png: demo  ## the picture of a report in README and docs: chromium (from the system) draws demo/
 	chromium --headless --hide-scrollbars --window-size=800,1245 --screenshot=$@ $(DEMO_OUT)/report.html
 
-docs: $(VENV)/.dev  ## build the documentation into docs/_build/html; warnings are errors
+docs: $(VENV)/.dev  ## build the documentation into docs/_build/html; warnings are errors, and so are pages too wide
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python tools/overflow.py docs/_build/html $(PAGES)
 
 # Finished fits are kept and not run again: remove benchmarks/results/*.jsonl to measure anew.
 bench: $(VENV)/.bench $(VENV)-peers/.ready  ## ours beside the peers on real tables, then speed: tables, figures (hours)

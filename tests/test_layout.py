@@ -304,3 +304,33 @@ def test_every_planted_mistake_still_applies() -> None:
             )
     page = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
     assert mutants.updated(page, {}) == page  # the table is in order, and no row is of a mutant that is gone
+
+
+UNIX_ONLY = {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"}
+
+
+def unguarded(tree: ast.Module) -> Iterator[str]:
+    """Modules that only Unix has, where nothing catches that they are missing."""
+    guards = [
+        (node.body[0].lineno, node.body[-1].end_lineno or 0)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Try)
+        and any(ast.unparse(each.type) == "ImportError" for each in node.handlers if each.type is not None)
+    ]
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        if not any(first <= getattr(node, "lineno", 0) <= last for first, last in guards):
+            yield from (name for name in names if name.partition(".")[0] in UNIX_ONLY)
+
+
+def test_imports_need_no_unix() -> None:
+    assert [(name_of(path), name) for path in SOURCES for name in unguarded(tree_of(path))] == []
+    assert list(unguarded(ast.parse("def f():\n    import fcntl\nfrom resource import getrusage"))) == [
+        "resource",
+        "fcntl",
+    ]
+    assert list(unguarded(ast.parse("try:\n    import fcntl\nexcept ImportError:\n    fcntl = None"))) == []

@@ -35,7 +35,7 @@ class Track:
 TRACKS = (
     Track("pure", "dpconvex", ("diffprivlib", "diffprivlib tuned"), ("diffprivlib as shipped",), 0.5, 0.8),
     Track(
-        "approximate", "dpconvex, delta > 0", ("noisy descent tuned", "Opacus tuned"),
+        "approximate", "dpconvex, delta > 0", ("noisy descent tuned", "Opacus tuned", "boosted AdaSSP tuned"),
         ("Opacus", "Opacus as shipped"), 0.9, 0.6,
     ),
 )  # fmt: skip
@@ -159,7 +159,7 @@ def figure(results: Mapping[Key, Rows], track: Track, path: Path) -> None:
     plt.rcParams["svg.hashsalt"] = "side by side"  # the same results give the same file
     tables = list(dict.fromkeys(table for table, _ in cells(results, track)))
     fig, axes = plt.subplots(-(-len(tables) // 3), 3, figsize=(10, 2.7 * -(-len(tables) // 3)), squeeze=False)
-    looks = ("C3-o", "C0-s", "C2-^", "C7:x", "C5:+")
+    looks = ("C3-o", "C0-s", "C2-^", "C1-v", "C7:x", "C5:+")
     styles = dict(zip((track.ours, *track.rivals, *track.shown), looks, strict=False))
     for axis, table in zip(axes.flat, tables, strict=False):
         for method, style in styles.items():

@@ -113,7 +113,9 @@ ALGORITHMS = {
     "adaptive ridge": model(
         PrivateLinearRegression, schema=NUMBERS, algorithm="sufficient_statistics", constants="paper", **DELTA
     ),
-    "noisy gradient": model(PrivateLogisticRegression, schema=CLASSES, algorithm="noisy_gradient", **DELTA),
+    "noisy gradient": model(
+        PrivateLogisticRegression, schema=CLASSES, epsilon=0.4, algorithm="noisy_gradient", **DELTA
+    ),
     "centering": model(PrivateLogisticRegression, schema=CLASSES, epsilon=8.0, algorithm="recentring", **DELTA),
     "clipped residuals": model(
         PrivateLinearRegression, schema=NUMBERS, heavy_tailed=(2.0, 5.0), algorithm="clipped_residuals"

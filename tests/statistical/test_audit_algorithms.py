@@ -146,8 +146,7 @@ def test_few_runs_keep_their_promise_and_catch_halved_noise(
 @pytest.mark.parametrize(("algorithm", "noise", "bound", "epsilon"), FAST)
 def test_runs_keep_their_promise_and_halved_noise_is_caught(algorithm, noise, bound, epsilon, monkeypatch) -> None:
     """Each wrong with probability at most `ERROR`."""
-    count = 4000 if algorithm == "output_perturbation" else 2000
-    honest, mutant = audit(algorithm, noise, bound, epsilon, count, monkeypatch, seed=1)
+    honest, mutant = audit(algorithm, noise, bound, epsilon, 2000, monkeypatch, seed=1)
     assert 0 < honest <= epsilon
     assert mutant > epsilon
 

@@ -33,7 +33,7 @@ from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators._shapes import ShapeMap
 from dpconvex.estimators.persistence import load_model, save_model
 
-CLASSIFIER = {"epsilon": 1e6, "feature_bounds": (-20.0, 20.0), "classes": "infer", "random_state": 0, "knots": 16}
+CLASSIFIER = {"epsilon": 1e6, "feature_bounds": (-20.0, 20.0), "classes": "infer", "random_state": 0, "knots": 8}
 REGRESSOR = {"epsilon": 1e6, "feature_bounds": (-20.0, 20.0), "target_bounds": (-5.0, 5.0), "random_state": 0}
 INSTANCES = [PrivateAdditiveClassifier(**CLASSIFIER), PrivateAdditiveRegressor(**REGRESSOR)]
 CONTENT = "an exception that depends on the content of y would leak it; targets are mapped by a stated rule"

@@ -130,7 +130,7 @@ def test_one_point_moves_one_score_by_one_and_the_sum_by_the_reach(count, number
     kinds = sorted({least, least + (count % number > 0)})
     cohorts = Cohorts(count, number, tuple((n, n - (n > 5), (n + 1) // 2, n - 1 - (n > 5)) for n in kinds))
     rng, good, most = np.random.default_rng(count), 0, 0.0
-    for _ in range(1500):
+    for _ in range(700):
         points = rng.choice([0.0, 0.4, 0.9, 5.0], count, p=[0.6, 0.2, 0.15, 0.05])
         other, who = points.copy(), rng.integers(count)
         other[who] = rng.choice([-1.0, 0.0, 1.0, 1.4, 9.0])

@@ -51,12 +51,12 @@ def test_t33_planes_never_exceed_the_extension_at_another_member(name, loss) -> 
     X, y = adversaries(loss, 12, 0, domain.radius)
     some, rng = profiles(loss, X, y, domain.radius, cap), np.random.default_rng(1)
     cloud = np.array([domain.project(2 * v) for v in rng.standard_normal((300, 2))])
+    uppers = [(u, lipschitz_extension(some, u, level, domain, 1e-9).upper) for u in cloud[3:6]]
     for w in cloud[:3]:
         found = lipschitz_extension(some, w, level, domain, 1e-9)
         assert np.linalg.norm(found.slopes, axis=1).max() <= level * (1 + 1e-12)
         rounding = 1e-12 * STEEP * (1 + np.abs(y).max())
-        for u in cloud[3:6]:
-            upper = lipschitz_extension(some, u, level, domain, 1e-9).upper
+        for u, upper in uppers:
             assert np.all(found.lower + found.slopes @ (u - w) <= upper + rounding)
         brute = np.min([some.values(v) + level * np.linalg.norm(w - v) for v in cloud], axis=0)
         assert np.all(found.lower <= brute + rounding)
@@ -152,11 +152,11 @@ def test_the_minimisers_of_all_ways_agree() -> None:
         assert np.linalg.norm(point - exact) <= tau + slack, name
 
 
-@pytest.mark.gate  # half a minute each
+@pytest.mark.gate  # seconds each; steps grow with the inverse fourth power of tau
 @pytest.mark.parametrize("bias", [0.0, 1.0])
 def test_t39_fixed_steps_meet_their_gap_with_the_worst_bias(bias) -> None:
     """T39: ``C |x - a| + l2/2 x^2`` with subgradients off by the whole bias B = alpha / 4, chosen against us."""
-    C, l2, tau, rng = 1.0, 0.7, 0.3, np.random.default_rng(0)
+    C, l2, tau, rng = 1.0, 0.7, 0.45, np.random.default_rng(0)
     alpha = l2 / 2 * tau**2
     B = alpha / 4
     for _ in range(4):
@@ -231,9 +231,9 @@ def test_no_content_raises_or_warns(surrogate, content) -> None:
 
 def test_runs_stay_in_their_set_and_can_be_verified() -> None:
     rng = np.random.default_rng(0)
-    X, y = rng.standard_t(2.5, (600, 2)), rng.standard_t(3, 600)
+    X, y = rng.standard_t(2.5, (150, 2)), rng.standard_t(3, 150)
     for constraint in (Box(0.2, 0.8, dim=2), Simplex(2), SQUARE):
-        found = planned("truncated", constraint=constraint, n=600)
+        found = planned("truncated", constraint=constraint, n=150)
         result = found.run(X, y, SystemSource())
         assert constraint.contains(result.point, 1e-6)
         assert verify(result.certificate).passed
@@ -243,22 +243,22 @@ def test_runs_stay_in_their_set_and_can_be_verified() -> None:
 
 
 def test_the_printed_constants_confine_the_second_stage_within_the_set() -> None:
-    found = planned("truncated", HuberLoss(1.0, 1e3), SETS["box"], n=1500, constants="paper")
+    found = planned("truncated", HuberLoss(1.0, 1e3), SETS["box"], n=480, constants="paper")
     near = found.near(np.array([0.9, 0.9]), replace(found.phases[0].stages[0], confine=0.1))
     assert isinstance(near, Section)
     rng = np.random.default_rng(0)
-    result = found.run(rng.standard_normal((1500, 2)), rng.standard_normal(1500), SeededSource(0))
+    result = found.run(rng.standard_normal((480, 2)), rng.standard_normal(480), SeededSource(0))
     assert SETS["box"].contains(result.point, 1e-6)
 
 
 def test_the_second_stage_is_around_the_release_and_not_around_the_data(monkeypatch) -> None:
-    found = planned("truncated", HuberLoss(1.0, 1e3), SETS["box"], n=1500, epsilon=1e3, constants="paper")
+    found = planned("truncated", HuberLoss(1.0, 1e3), SETS["box"], n=480, epsilon=1e3, constants="paper")
     solved, centres = [], []
     minimize, near = type(found.method).minimize, type(found).near
     monkeypatch.setattr(type(found.method), "minimize", lambda *given: solved.append(minimize(*given)) or solved[-1])
     monkeypatch.setattr(type(found), "near", lambda *given: centres.append(given[1]) or near(*given))
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((1500, 2))
+    X = rng.standard_normal((480, 2))
     found.run(X, X @ [0.4, 0.2], SeededSource(0))
     assert len(centres) == len(solved)  # both stages of every part
     assert not any(np.array_equal(a, b) for a in solved for b in centres)
@@ -275,7 +275,7 @@ def test_sets_that_do_not_fit_are_refused() -> None:
 def test_weak_duality_bounds_the_model_on_a_section_without_any_accuracy() -> None:
     """8.2: below every member's value, and nearly attained, though projections onto the section are inexact."""
     section, rng = Section(SQUARE, 0.4, [0.4, 0.3]), np.random.default_rng(0)
-    members = np.array([section.project(2 * v) for v in rng.standard_normal((300, 2))])
+    members = np.array([section.project(2 * v) for v in rng.standard_normal((100, 2))])
     for _ in range(30):
         g, weight = 10.0 ** rng.uniform(-2, 2) * rng.standard_normal(2), 10.0 ** rng.uniform(-2, 2)
         least, u = section.ridge_minimum(g, weight)
