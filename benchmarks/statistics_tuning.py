@@ -73,9 +73,8 @@ def main() -> None:
     }
     for setting, log in sorted(logs.items(), key=lambda each: each[1].mean()):
         by_epsilon = " ".join(f"{value:.2f}" for value in np.exp(log.mean(0)))
-        print(
-            f"{setting:18s} geometric mean {np.exp(log.mean()):.3f}; by epsilon {by_epsilon}; worst {np.exp(log.max()):.2f}"
-        )
+        found = f"geometric mean {np.exp(log.mean()):.3f}; by epsilon {by_epsilon}; worst {np.exp(log.max()):.2f}"
+        print(f"{setting:18s} {found}")
     left_out = []
     for k in range(len(names)):
         chosen = min(logs, key=lambda s: np.delete(logs[s], k, axis=0).mean())
