@@ -47,16 +47,24 @@ class _SignTable:
 
 @builder
 def _game(privacy: PrivacyParams, bound: float, name: str) -> Subject:
-    return smallest(lambda n: Subject(_game_plan(name, MatrixGame(n, 2, 2, bound), privacy), _game_pairs(n, bound)))
+    return smallest(lambda n: Subject(_plan(name, MatrixGame(n, 2, 2, bound), privacy), _game_pairs(n, bound)))
 
 
-def _game_plan(name: str, problem: MatrixGame, privacy: PrivacyParams) -> SaddlePlan:
-    """As users get it, but for the number of steps."""
+def _plan(name: str, problem: MatrixGame | PolytopeSaddle, privacy: PrivacyParams) -> SaddlePlan:
+    """As users get it, but for the number of steps; of sparse ones so few draws that all can be enumerated."""
     if name == "gaussian_mirror_descent":
         return replace(plan_mirror_descent(problem, privacy), iterations=_FEW)
-    if name == "bias_reduced_mirror_descent":
-        return bias_reduced.plan(problem, privacy, truncation=1, budget=4.0, step=_ANY_STEP)
-    return SADDLE_METHODS[name].plans(Options(), problem, privacy)[0]
+    if isinstance(problem, MatrixGame):
+        if name == "bias_reduced_mirror_descent":
+            return bias_reduced.plan(problem, privacy, truncation=1, budget=4.0, step=_ANY_STEP)
+        return SADDLE_METHODS[name].plans(Options(), problem, privacy)[0]
+    if name == "frank_wolfe":
+        return frank_wolfe.plan(problem, privacy, steps=6)
+    if name == "variance_reduced_frank_wolfe":
+        return frank_wolfe.plan_variance_reduced(problem, privacy, phases=2)
+    if name == "anytime_mirror_descent":
+        return anytime.plan(problem, privacy, iterations=4, samples=2, period=2, output_samples=2, step=_ANY_STEP)
+    return SPARSE_METHODS[name].plans(Options(), problem, privacy)[0]
 
 
 def _game_pairs(n: int, bound: float) -> dict[str, Pair]:
@@ -85,7 +93,7 @@ def _sparse(privacy: PrivacyParams, bound: float, name: str) -> Subject:
         problem = PolytopeSaddle(
             n, table.gradients, table.values, np.eye(2), zero, ends, (-1.0, 1.0), bound, bound, title="signs"
         )
-        return Subject(_sparse_plan(name, problem, privacy), _table_pairs(n))
+        return Subject(_plan(name, problem, privacy), _table_pairs(n))
 
     return smallest(planned)
 
@@ -106,19 +114,6 @@ def _smooth(privacy: PrivacyParams, bound: float) -> Subject:
         return Subject(frank_wolfe.plan_variance_reduced(problem, privacy, phases=2), array_pairs(found))
 
     return smallest(planned)
-
-
-def _sparse_plan(name: str, problem: PolytopeSaddle, privacy: PrivacyParams) -> SaddlePlan:
-    """As users get it, but for the number of steps: so few draws that all transcripts can be enumerated."""
-    if name == "gaussian_mirror_descent":
-        return replace(plan_mirror_descent(problem, privacy), iterations=_FEW)
-    if name == "frank_wolfe":
-        return frank_wolfe.plan(problem, privacy, steps=6)
-    if name == "variance_reduced_frank_wolfe":
-        return frank_wolfe.plan_variance_reduced(problem, privacy, phases=2)
-    if name == "anytime_mirror_descent":
-        return anytime.plan(problem, privacy, iterations=4, samples=2, period=2, output_samples=2, step=_ANY_STEP)
-    return SPARSE_METHODS[name].plans(Options(), problem, privacy)[0]
 
 
 def _table_pairs(n: int) -> dict[str, Pair]:
