@@ -14,7 +14,7 @@ from dpconvex.algorithms.queries import noisy_tables
 from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
-from dpconvex.audit.neighbors import FAR, Pair, array_pairs
+from dpconvex.audit.neighbors import FAR, Pair, array_pairs, replaced
 from dpconvex.audit.target import Subject, Use, builder, smallest, targets
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import MatrixGame, PolytopeSaddle, QuadraticGame, SimplexPoint, UserGroups
@@ -76,11 +76,8 @@ def _game_pairs(n: int, bound: float) -> dict[str, Pair]:
     for what, matrix in (("row player", row), ("column player", column), ("both players", both)):
         for rest, others in (("idle", 0.0), ("random", rng.choice([-1.0, 1.0], (n, 2, 2)))):
             for place in (0, n - 1):
-                first = np.zeros((n, 2, 2)) + others
-                second = first.copy()
-                first[place], second[place] = matrix, -matrix
-                name = f"record {place} turned against the {what}, others {rest}"
-                found[name] = (FAR * bound * first, FAR * bound * second)
+                name, scale = f"record {place} turned against the {what}, others {rest}", FAR * bound
+                found[name] = replaced(scale * (np.zeros((n, 2, 2)) + others), place, scale * matrix, -scale * matrix)
     return array_pairs(found)
 
 
@@ -123,9 +120,7 @@ def _table_pairs(n: int) -> dict[str, Pair]:
         first = np.column_stack([rng.uniform(size=n), np.ones(n)])
         for place in (0, n - 1):
             for what, row in (("turned", [first[place, 0], -1.0]), ("replaced", [rng.uniform(), 1.0])):
-                second = first.copy()
-                second[place] = row
-                found[f"table {trial}, record {place} {what}"] = (first, second)
+                found[f"table {trial}, record {place} {what}"] = replaced(first, place, first[place], row)
     return array_pairs(found)
 
 
@@ -136,11 +131,7 @@ def _queries(privacy: PrivacyParams, bound: float, name: str) -> Subject:
     def planned(n: int) -> Subject:
         plan = QUERY_METHODS[name].plans(Options(), queries, n, privacy)[0]
         rests = {"zeros": np.zeros(n, int), "ones": np.ones(n, int), "mixed": np.arange(n) % 2}
-        found = {}
-        for what, rest in rests.items():
-            first, second = rest.copy(), rest.copy()
-            first[0], second[0] = 0, 1
-            found[f"others {what}"] = (first, second)
+        found = {f"others {what}": replaced(rest, 0, 0, 1) for what, rest in rests.items()}
         return Subject(plan, array_pairs(found))
 
     return smallest(planned)
@@ -158,9 +149,7 @@ def _tables(privacy: PrivacyParams, bound: float) -> Subject:
     found = {}
     for what, rest in (("alike", np.zeros((8, 3), int)), ("mixed", np.arange(24).reshape(8, 3) % 2)):
         for how, other in (("differs everywhere", [1, 2, 1]), ("differs in one column", [0, 1, 0])):
-            first, second = rest.copy(), rest.copy()
-            first[0], second[0] = 0, other
-            found[f"others {what}, {how}"] = (first, second)
+            found[f"others {what}, {how}"] = replaced(rest, 0, 0, other)
     return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(found))
 
 
