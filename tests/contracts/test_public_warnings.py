@@ -60,7 +60,7 @@ from dpconvex.errors import (
     RepeatedFitWarning,
 )
 from dpconvex.privacy import PrivacyParams, charge
-from dpconvex.privacy.context import MOST_FORMS, _counts, forget_counts
+from dpconvex.privacy.context import MOST_FORMS, _counts
 from dpconvex.problems import LocationLoss
 
 CELLS = Schema((NumericColumn("a", -1, 1), CategoricalColumn("b", ("0", "1"))))
@@ -153,9 +153,9 @@ def said(call: Callable[[], object]) -> list[tuple[type, str]]:
 
 @pytest.fixture(autouse=True)
 def anew() -> Iterator[None]:
-    forget_counts()
+    _counts.clear()
     yield
-    forget_counts()
+    _counts.clear()
 
 
 def test_every_entry_is_here() -> None:

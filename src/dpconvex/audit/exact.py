@@ -12,7 +12,7 @@ All transcripts (`enumerated_pair`)
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, singledispatch
+from functools import partial
 from typing import Any, cast, final
 
 import numpy as np
@@ -50,7 +50,7 @@ def exact_finding(
     if perturbed is not None:
         if perturbed.problem.dim > 1:
             return None
-        found = {name: minimizer_epsilon(perturbed, *_both(pair)) for name, pair in track(pairs.items(), SEARCH)}
+        found = {name: minimizer_epsilon(perturbed, *pair) for name, pair in track(pairs.items(), SEARCH)}
         best = max(found, key=lambda name: found[name])
         return Finding("minimiser density", best, found[best], 1.0, "one parameter, no sampling")
     try:
@@ -69,7 +69,7 @@ def _replayed(
     tries = pace.affordable(max(FEWEST, transcripts // (4 * len(pairs))), each * len(pairs), 0.25, fewest=1)
     ranks: dict[str, float] = {}
     for name, pair in track(usable.items(), SEARCH):
-        tried = losses_of(run, *_both(pair), tries, seed)
+        tried = losses_of(run, *pair, tries, seed)
         if not tried.releases:
             return None  # nothing went through a mechanism of this library
         ranks[name] = epsilon_of_losses(tried, 0.0, error) if delta == 0 else tried.divergence
@@ -79,7 +79,7 @@ def _replayed(
     if found is not None:
         return found
     count = pace.affordable(transcripts, each, 0.5)
-    losses = losses_of(run, *_both(pairs[best]), count, seed + 1, track)
+    losses = losses_of(run, *pairs[best], count, seed + 1, track)
     epsilon = epsilon_of_losses(losses, delta, error)
     sure = delta == 0 or losses.mu is not None
     detail = f"{count} transcripts of up to {losses.releases} releases"
@@ -103,7 +103,7 @@ def _usable(
     for name, pair in pairs.items():
         before = pace.spent
         try:
-            losses_of(run, *_both(pair), 1, seed)
+            losses_of(run, *pair, 1, seed)
             found[name], each = pair, pace.spent - before
         except UnsupportedEventError as error:
             failure = error
@@ -120,7 +120,7 @@ def _enumerated(
     left = most
     for name in names:
         try:
-            laws = enumerated_pair(run, *_both(pairs[name]), left, seed)
+            laws = enumerated_pair(run, *pairs[name], left, seed)
         except UnsupportedEventError:
             break
         left -= len(laws.first)
@@ -128,24 +128,10 @@ def _enumerated(
     return max(findings, key=lambda finding: finding.epsilon, default=None)
 
 
-@singledispatch
 def objective_perturbation(plan: Any) -> ObjectivePerturbationPlan | None:
     """Return the plan whose minimizer has a known density, if a plan releases one."""
-    return None
-
-
-@objective_perturbation.register
-def _(plan: ObjectivePerturbationPlan) -> ObjectivePerturbationPlan | None:
-    return plan
-
-
-@objective_perturbation.register
-def _(plan: ClippedResidualsPlan) -> ObjectivePerturbationPlan | None:
-    return objective_perturbation(plan.then)
-
-
-def _both(pair: Pair) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    return pair.first, pair.second
+    last = plan.then if isinstance(plan, ClippedResidualsPlan) else plan
+    return last if isinstance(last, ObjectivePerturbationPlan) else None
 
 
 def minimizer_epsilon(plan: ObjectivePerturbationPlan, first: tuple[Any, ...], second: tuple[Any, ...]) -> float:

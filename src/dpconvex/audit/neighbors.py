@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import AnyArray, FloatArray
 from dpconvex.audit.target import Pair
 from dpconvex.problems import LinearModelProblem, PointDomain, UserGroups
 
@@ -94,6 +94,13 @@ def point_pairs(domain: PointDomain, n: int) -> dict[str, Pair]:
 def array_pairs(values: Mapping[str, tuple[Any, Any]]) -> dict[str, Pair]:
     """Return pairs of one argument each, by name."""
     return {name: Pair((first,), (second,)) for name, (first, second) in values.items()}
+
+
+def replaced(data: AnyArray, place: int, one: Any, other: Any) -> tuple[AnyArray, AnyArray]:
+    """Return two copies of a data set, with `one` and with `other` in a place."""
+    first, second = data.copy(), data.copy()
+    first[place], second[place] = one, other
+    return first, second
 
 
 def _far_record(problem: LinearModelProblem) -> FloatArray:

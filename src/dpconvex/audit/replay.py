@@ -210,12 +210,8 @@ def tapped(tap: Tap) -> Iterator[None]:
         fresh = summed(self, excesses, means, length, source)
         return tap.meet(self, (excesses, means, length), fresh)
 
-    def hidden(self: Any, *args: Any, **options: Any) -> Any:
-        raise UnsupportedEventError("noise inside an objective is not released: audit its density")
-
-    def lost(self: Any, *args: Any, **options: Any) -> Any:
-        raise UnsupportedEventError("runs that lose are not released: audit by counting")
-
+    hidden = UnsupportedEventError("noise inside an objective is not released: audit its density")
+    lost = UnsupportedEventError("runs that lose are not released: audit by counting")
     with (
         mock.patch.object(Mechanism, "release", released),
         mock.patch.object(VertexSession, "draw", drawn),
@@ -223,8 +219,8 @@ def tapped(tap: Tap) -> Iterator[None]:
         mock.patch.object(ThresholdSession, "query", queried),
         mock.patch.object(OneTest, "draw", guarded_draw),
         mock.patch.object(CohortMean, "noisy", cohorts),
-        mock.patch.object(ObjectiveNoise, "draw", hidden),
-        mock.patch.object(BestOfRepeats, "release", lost),
+        mock.patch.object(ObjectiveNoise, "draw", side_effect=hidden),
+        mock.patch.object(BestOfRepeats, "release", side_effect=lost),
     ):
         yield
 
@@ -262,8 +258,8 @@ def sampled_losses(
                 raise UnsupportedEventError("the users that do not change must be alike")
             if not _alike(absent, present[0]):
                 told, taken = told + 1, taken + (not _alike(real, absent))
-            rest = math.log1p(-rate) + _law(absent, real.outcome)
-            mine, other = (np.logaddexp(rest, math.log(rate) + _law(step, real.outcome)) for step in present)
+            out_law, *in_laws = (log_law(step.mechanism, step.value, real.outcome) for step in (absent, *present))
+            mine, other = (np.logaddexp(math.log1p(-rate) + out_law, math.log(rate) + law) for law in in_laws)
             total += float(mine - other)
         losses.append(total)
     return Losses(np.array(losses), np.full(count, np.nan), steps.steps, taken, told)
@@ -296,10 +292,6 @@ def _with_member(run: Run, data: tuple[Any, ...], key: tuple[int, int], member: 
 
     with mock.patch.object(SampledSession, "_sample", sample):
         return observed(run, data, _Forced(key, member), script)
-
-
-def _law(step: Step, outcome: Any) -> float:
-    return log_law(step.mechanism, step.value, outcome)
 
 
 def _alike(step: Step, other: Step) -> bool:

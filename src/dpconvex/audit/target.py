@@ -7,7 +7,7 @@ point group ``dpconvex.audit``): a name, the kind of promise, and a function tha
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, Concatenate, ParamSpec, Protocol, final
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, final
 
 import numpy as np
 
@@ -35,8 +35,7 @@ class Auditable(Protocol):
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Pair:
+class Pair(NamedTuple):
     """Two data sets that differ in one unit: the arguments of a run before its source."""
 
     first: tuple[Any, ...]

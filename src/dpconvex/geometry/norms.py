@@ -81,19 +81,15 @@ class L2Norm(NoiseNorm):
     @property
     def uniforms(self) -> int:
         """``dim`` for the radius, as many for the direction, one more if `dim` is odd."""
-        return self.dim + self._normals.uniforms
+        return self.dim + StandardNormals(self.dim).uniforms
 
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:
         """Minus the logarithm of a product is Gamma(dim); a normal vector has the direction."""
-        normals = self._normals.transform(uniforms[self.dim :])
+        normals = StandardNormals(self.dim).transform(uniforms[self.dim :])
         product: Any = math.prod(uniforms[: self.dim])
         square: Any = sum(z * z for z in normals)
         stretch = -product.log() / square.sqrt()
         return [stretch * z for z in normals]
-
-    @property
-    def _normals(self) -> StandardNormals:
-        return StandardNormals(self.dim)
 
     @classmethod
     def examples(cls) -> tuple[L2Norm, ...]:

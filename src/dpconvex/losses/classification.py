@@ -54,14 +54,11 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
 
     @cached_property
     def _offset(self) -> float:
-        """The constant of least mean loss: where the slopes of the two classes, times their shares, are equal.
-
-        With the probability s of the rarer class and its share p, ``p min(cap, 1 - s) = (1 - p) s``: s is p, or
-        ``cap p / (1 - p)`` where the rarer class is capped.
-        """
+        """The constant of least mean loss: where the slopes of the two classes, times their shares, are equal."""
         if self.rate is None or self.rate == 0.5:
             return 0.0
         p = min(self.rate, 1 - self.rate)
+        # With the probability s of the rarer class and its share p: p min(cap, 1 - s) = (1 - p) s.
         s = p if 1 - p <= self.cap else self.cap * p / (1 - p)
         return math.copysign(math.log(s) - math.log1p(-s), self.rate - 0.5)
 

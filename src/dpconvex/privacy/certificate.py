@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -17,7 +18,7 @@ import importlib.metadata
 import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -132,12 +133,8 @@ class PrivacyCertificate:
             "public": dict(self.public),
             "versions": dict(self.versions),
         }
-        if self.model is not None:
-            fields["model"] = self.model
-        if self.planner is not None:
-            fields["planner"] = dict(self.planner)
-        if self.budget is not None:
-            fields["budget"] = self.budget
+        optional = {"model": self.model, "planner": self.planner and dict(self.planner), "budget": self.budget}
+        fields |= {name: value for name, value in optional.items() if value is not None}
         return fields | {"digest": digest(fields)}
 
     def public_fields(self) -> dict[str, Any]:
@@ -162,11 +159,15 @@ class PrivacyCertificate:
                 f"schema_version={version!r}: this version of dpconvex reads {SCHEMA_VERSION}, so nothing was checked. "
                 "Use the dpconvex version named under versions, or a later one"
             )
+        kinds: dict[str, type] = dict.fromkeys(("algorithm", "constants", "theorem", "model", "budget"), str)
+        kinds |= dict.fromkeys(("public", "versions", "planner"), dict)
         try:
+            parts: dict[str, Any] = {
+                name: _of(kind, fields, name)
+                for name, kind in kinds.items()
+                if name in fields or name not in ("model", "planner", "budget")
+            }
             return cls(
-                algorithm=_of(str, fields, "algorithm"),
-                constants=_of(str, fields, "constants"),
-                theorem=_of(str, fields, "theorem"),
                 target=_read(PrivacyParams, fields["target"]),
                 spent_epsilon=float(fields["spent"]["epsilon"]),
                 spent_delta=float(fields["spent"]["delta"]),
@@ -174,11 +175,7 @@ class PrivacyCertificate:
                 releases=tuple(Release.from_dict(release) for release in fields["releases"]),
                 assumptions=tuple(_read(Assumption, assumption) for assumption in fields["assumptions"]),
                 noise_source=_read(NoiseSource, fields["noise_source"]),
-                public=_of(dict, fields, "public"),
-                versions=_of(dict, fields, "versions"),
-                model=_of(str, fields, "model") if "model" in fields else None,
-                planner=_of(dict, fields, "planner") if "planner" in fields else None,
-                budget=_of(str, fields, "budget") if "budget" in fields else None,
+                **parts,
             )
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, DpconvexError) as error:
             what = f"{type(error).__name__}: {str(error)[:MOST_WORDS]}"
@@ -340,15 +337,10 @@ def new_key(path: Path) -> Path:
 def sign(certificate: Path, key: Path) -> Path:
     """Write the signature of a certificate's file beside it, replacing an old one; return its path."""
     ed25519, coding = _ed25519()
-    from cryptography.exceptions import UnsupportedAlgorithm
-
-    try:
-        private: Any = coding.load_pem_private_key(_text("key", key).encode(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        private = None
-    if not isinstance(private, ed25519.Ed25519PrivateKey):
-        what = "must be an Ed25519 private key in PEM form, without a password"
-        raise InvalidParameterError("key", str(key), what, "Make one with `dpconvex sign --new-key key.pem`")
+    what = "must be an Ed25519 private key in PEM form, without a password"
+    remedy = "Make one with `dpconvex sign --new-key key.pem`"
+    load = functools.partial(coding.load_pem_private_key, password=None)
+    private = _key("key", key, load, ed25519.Ed25519PrivateKey, what, remedy)
     where = signature_path(certificate)
     signature = private.sign(_text("certificate", certificate).encode())
     write_atomically(where, base64.b64encode(signature).decode() + "\n")
@@ -358,15 +350,10 @@ def sign(certificate: Path, key: Path) -> Path:
 def signature_fault(certificate: Path, public_key: Path) -> str | None:
     """Return what is wrong with the signature beside a certificate's file; None if it is made with that key."""
     ed25519, coding = _ed25519()
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.exceptions import InvalidSignature
 
-    try:
-        public: Any = coding.load_pem_public_key(_text("public_key", public_key).encode())
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        public = None
-    if not isinstance(public, ed25519.Ed25519PublicKey):
-        what = "must be an Ed25519 public key in PEM form"
-        raise InvalidParameterError("public_key", str(public_key), what, "The signer has it: key.pub.pem")
+    what, remedy = "must be an Ed25519 public key in PEM form", "The signer has it: key.pub.pem"
+    public = _key("public_key", public_key, coding.load_pem_public_key, ed25519.Ed25519PublicKey, what, remedy)
     where = signature_path(certificate)
     try:
         signature, content = base64.b64decode(read_text(where).strip(), validate=True), read_text(certificate).encode()
@@ -386,6 +373,18 @@ def _ed25519() -> tuple[Any, Any]:
     except ImportError:
         raise DpconvexError(MISSING) from None
     return ed25519, serialization
+
+
+def _key(name: str, path: Path, load: Callable[[bytes], Any], kind: type, what: str, remedy: str) -> Any:
+    """Return the key of a PEM file, of the stated kind; `what` and `remedy` are for the refusal of any other."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    found = None
+    with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
+        found = load(_text(name, path).encode())
+    if not isinstance(found, kind):
+        raise InvalidParameterError(name, str(path), what, remedy)
+    return found
 
 
 def _text(name: str, path: Path) -> str:

@@ -132,12 +132,6 @@ def _count(promise: PrivacyParams, columns: int | Sequence[str], n: int) -> None
         )
 
 
-def forget_counts() -> None:
-    """Begin to count anew."""
-    with _lock:
-        _counts.clear()
-
-
 class CarriesBudgets:
     """An estimator that brings the open budgets along to the process in which it is unpickled."""
 

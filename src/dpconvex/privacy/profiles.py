@@ -73,12 +73,10 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def mixed_delta(epsilon: float, pure: float, mu: float, *others: float) -> float:
-    """Smallest delta at `epsilon` of pure mechanisms composed with a Gaussian one, rounded up.
+    """Smallest delta at `epsilon` of pure mechanisms, of epsilon `pure` and `others`, composed with Gaussian ones.
 
-    The worst pure mechanism is randomized response, which makes the total a mixture of two Gaussian profiles:
-    ``p gaussian_delta(epsilon - pure, mu) + (1 - p) gaussian_delta(epsilon + pure, mu)`` with
-    ``p = e^pure / (1 + e^pure)``. Every further pure mechanism, of epsilon in `others`, mixes two of these in the same
-    way; the time doubles with each. `mu` is the root of the sum of squares if there are several Gaussian ones.
+    Rounded up. The worst pure one is randomized response: it makes the total a mixture of two of the rest's profiles,
+    shifted by its epsilon; the time doubles with each. `mu` is the root of the sum of squares.
     """
 
     def rest(e: float) -> float:
@@ -98,11 +96,7 @@ def largest_mu(epsilon: float, delta: float, pure: float = 0.0) -> float:
 
 
 def smallest(feasible: Callable[[float], bool], start: float) -> float:
-    """Smallest positive number (to 1e-13 relative, from above) at which a monotone condition begins to hold.
-
-    The condition is evaluated at the returned number itself, so the answer is on the safe side; infinity where it
-    never holds.
-    """
+    """Smallest positive number, to 1e-13, at which a monotone condition begins to hold; it holds there, or infinity."""
     high = start
     while not feasible(high):
         high *= 2

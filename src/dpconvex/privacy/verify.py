@@ -338,11 +338,8 @@ def dotted(path: Keys) -> str:
 
 
 def unconfirmed(fields: Mapping[str, Any], price: Price) -> tuple[str, ...]:
-    """Return the paths of all numbers that could be a thousandth larger or smaller without a check of them failing.
-
-    A certificate whose other numbers were changed fails. The digest is left aside: whoever changes a number can
-    compute it again. Trying stops after `MOST_TRYING` of computing; what was not tried by then is named as well.
-    """
+    """As `Verification.unconfirmed`; what was not tried after `MOST_TRYING` of computing is named as well."""
+    # The digest is left aside: whoever changes a number can compute it again.
     stated = {key: fields[key] for key in ("target", "spent", "releases", "public")}
     every, named, read = list(numbers(stated)), list[str](), PrivacyCertificate.from_dict(dict(fields))
     with limited(MOST_TRYING) as work:

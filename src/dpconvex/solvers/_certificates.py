@@ -26,10 +26,7 @@ def gradient_norm(objective: Objective, w: FloatArray, g: FloatArray) -> Accurac
 
 
 def constrained_gap(objective: Objective, constraint: ConvexSet, w: FloatArray, g: FloatArray) -> Accuracy:
-    """C2: minimize the strongly convex lower model at `w` over the constraint; `w` must be a member.
-
-    ``u = project(w - g / mu)``, ``gap = <g, w - u> - mu/2 |w - u|^2``, a bound on ``J(w) - min J``.
-    """
+    """C2: ``J(w) - min J <= <g, w - u> - mu/2 |w - u|^2`` with ``u = project(w - g / mu)``; `w` must be a member."""
     gap = _model_gap(objective.strong_convexity, constraint, w, g, objective.gradient_rounding(w))
     return Accuracy("gap", gap * _UP, "a posteriori", "C2 constrained gap")
 
@@ -37,11 +34,7 @@ def constrained_gap(objective: Objective, constraint: ConvexSet, w: FloatArray, 
 def saddle_gap(
     objective: SaddleObjective, constraint: ConvexSet, w: FloatArray, v: FloatArray, g: FloatArray, a: FloatArray
 ) -> Accuracy:
-    """C6: the attacks' Frank-Wolfe gap and C2's gap of the parameters, at a pair (w, v) of members.
-
-    `g` and `a` are `SaddleObjective.payoff_gradients` there. ``max_u H(w, u) - H(w, v)`` is at most the first, as H is
-    concave in v, and ``H(w, v) - min_u H(u, v)`` at most the second; their sum bounds ``J(w) - min J``.
-    """
+    """C6: ``J(w) - min J`` is at most the attacks' Frank-Wolfe gap plus C2's; `payoff_gradients` g, a at members."""
     gap = _model_gap(objective.l2, constraint, w, g, 0.0) + max(objective.attack_gap(v, a), 0.0)
     slack = objective.function.rounding(objective.l2, constraint.radius)
     return Accuracy("gap", gap * _UP + slack, "a posteriori", "C6 saddle gap")
@@ -56,11 +49,7 @@ def _model_gap(mu: float, constraint: ConvexSet, w: FloatArray, g: FloatArray, r
 
 
 def projected_step(objective: Objective, w: FloatArray, image: FloatArray, projection_error: float = 0.0) -> Accuracy:
-    r"""C2 in distance form: `image` is ``project(w - gradient(w) / beta)``, any `w`; the bound is for `image`.
-
-    The map is a contraction of factor ``1 - mu/beta`` with the fixed point w*, so ``|w - w*| <= beta/mu |w - Tw|``.
-    Unlike a gap, it is linear in the radius, so that small radii drown less in rounding.
-    """
+    """C2: ``|image - w*| <= (beta - mu)/mu |w - image|`` for ``image = project(w - gradient(w) / beta)``, any `w`."""
     mu, beta = objective.strong_convexity, objective.smoothness
     moved = float(np.linalg.norm(w - image)) * _UP
     bound = ((beta - mu) * moved + objective.gradient_rounding(w) + objective.gradient_rounding(image)) / mu
@@ -84,10 +73,7 @@ def as_distance(accuracy: Accuracy, strong_convexity: float) -> Accuracy:
 
 @final
 class LowerModel:
-    """C3: a weighted sum of strongly convex lower models, gathered along a method's path.
-
-    ``phi(u) = 1/A sum_t a_t [J(w_t) + <g_t, u - w_t> + mu/2 |u - w_t|^2] <= J(u)``, kept as two sums.
-    """
+    """C3: ``1/A sum_t a_t [J(w_t) + <g_t, u - w_t> + mu/2 |u - w_t|^2] <= J(u)`` along a method's path, as two sums."""
 
     def __init__(self, objective: Objective, constraint: ConvexSet) -> None:
         self._mu, self._constraint, self._objective = objective.strong_convexity, constraint, objective

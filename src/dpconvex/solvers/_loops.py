@@ -149,8 +149,7 @@ def walk(
 ) -> FloatArray:
     """Take one step of length `step` towards each visited row; return the mean of the iterates ``first, ..., T``.
 
-    Iterates are relative to the center of the ball; z is the first one, and overwritten by the last. A `first` of -1
-    stands for ``0, ..., T - 1``.
+    (-1: ``0, ..., T - 1``.) They are relative to the center; z is the first one, and overwritten by the last.
     """
     d, steps = len(z), len(visits)
     row, kept, count = np.empty(d), np.zeros(d), 0

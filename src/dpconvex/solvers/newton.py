@@ -239,15 +239,10 @@ class BallNewton(Solver):
 
 
 def normal_cone(objective: Objective, constraint: ConvexSet, w: FloatArray, g: FloatArray) -> Accuracy:
-    r"""C5: ``|w - w*| <= |g + nu w| / mu`` for a subgradient `g` at a member `w` of a ball around 0.
-
-    ``nu w`` is in the normal cone of the ball at `w` if `w` lies on the sphere; the best ``nu >= 0`` is taken there,
-    and 0 inside. The constrained optimum w* has a subgradient ``g*`` with ``<g*, w - w*> >= 0``, and strong convexity
-    gives ``mu |w - w*|^2 <= <g - g*, w - w*> <= <g, w - w*> <= <g + nu w, w - w*>``. A point computed by scaling to
-    the sphere lies on it up to rounding, which the slack of the gradient covers.
-    """
+    """C5 (docs, Heavy tails): ``|w - w*| <= |g + nu w| / mu``, `g` a subgradient at a member `w` of a ball around 0."""
     norm = float(np.linalg.norm(w))
     residual = g
+    # On the sphere the best nu >= 0. A point that was scaled to it lies on it up to rounding, for which slack is added.
     if norm >= constraint.radius * (1 - 1e-14):
         residual = g + max(0.0, -float(g @ w) / norm**2) * w
     bound = objective.gradient_norm_bound(residual, w) + 1e-14 * float(np.linalg.norm(g))

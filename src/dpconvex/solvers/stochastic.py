@@ -54,66 +54,51 @@ class StochasticSubgradient(Solver):
     steps_for = staticmethod(Subgradient.steps_for)  #: of component steps, in expectation: a forecast, no guarantee
 
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
+        from dpconvex.solvers import _loops
+
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
-        path = _Path(objective, np.zeros(objective.dim) if start is None else start)
+        curve = components.slope_curve(objective.loss, objective.labels)
+        assert curve is not None  # `refusal`; tells the type checker
+        linear = np.zeros(objective.dim) if objective.linear is None else objective.linear
+        ball = (objective.lipschitz + objective.linear_norm) / objective.l2
+        w = np.zeros(objective.dim) if start is None else start.copy()
+        mean, steps = w.copy(), 0.0
+        dual = np.zeros((objective.records.n, 2))  # each record's sums of weights and of weighted slopes
         order = np.random.default_rng(0)  # a fixed sequence: neither private nor secret
-        best, accuracy = path.mean.copy(), path.certificate()
+        best, accuracy = mean.copy(), _certificate(objective, linear, mean, dual)
         stages, calls, check = 0, 2, 1
         size = max(objective.records.n, _STAGE)
         while accuracy.bound > radius and stages < self.max_steps:
             more = min(check, self.max_steps - stages)
-            path.follow(more * size, order)
+            for index, rows in components.draws(objective.table, more * size, order):
+                steps = _loops.subgradient_steps(
+                    rows, index, curve.records, curve.shape, curve.scale, linear, w, mean, dual, steps, objective.l2,
+                    ball,
+                )  # fmt: skip
             stages += more
             calls += math.ceil(more * size / objective.records.n) + 2
             check = max(1, stages // 10)
-            new = path.certificate()
+            new = _certificate(objective, linear, mean, dual)
             if new.bound < accuracy.bound:
-                best, accuracy = path.mean.copy(), new
+                best, accuracy = mean.copy(), new
         status = Status.CERTIFIED if accuracy.bound <= radius else Status.STEP_LIMIT
         return SolverResult(best, accuracy, status, stages, calls)
 
 
-@final
-class _Path:
-    """The iterate, the weighted mean of all iterates, and each record's sums of weights and of weighted slopes."""
-
-    def __init__(self, objective: LinearModelObjective, start: FloatArray) -> None:
-        curve = components.slope_curve(objective.loss, objective.labels)
-        assert curve is not None  # `refusal`; tells the type checker
-        self._objective, self._curve = objective, curve
-        self._radius = (objective.lipschitz + objective.linear_norm) / objective.l2
-        self._linear = np.zeros(objective.dim) if objective.linear is None else objective.linear
-        self._w, self._steps = start.copy(), 0.0
-        self.mean = start.copy()
-        self._dual = np.zeros((objective.records.n, 2))
-
-    def follow(self, count: int, order: np.random.Generator) -> None:
-        """Take `count` component steps."""
-        from dpconvex.solvers import _loops
-
-        curve, objective = self._curve, self._objective
-        for index, rows in components.draws(objective.table, count, order):
-            self._steps = _loops.subgradient_steps(
-                rows, index, curve.records, curve.shape, curve.scale, self._linear, self._w, self.mean, self._dual,
-                self._steps, objective.l2, self._radius,
-            )  # fmt: skip
-
-    def certificate(self) -> Accuracy:
-        """Return the distance of the mean that is proven."""
-        objective, w = self._objective, self.mean
-        loss, y, mu = objective.loss, objective.labels, objective.l2
-        if not isinstance(loss, PiecewiseLinearLoss):
-            return certificates.gradient_norm(objective, w, objective.gradient(w))
-        z = objective.table.predict(w)
-        seen = self._dual[:, 0] > 0
-        means = np.divide(self._dual[:, 1], self._dual[:, 0], out=loss.derivative(z, y), where=seen)
-        slopes = np.clip(means, *loss.slope_interval(y))  # rounding
-        losses = loss.value(z, y)
-        size = loss.slope_bound * objective.records.domain.linf
-        # The dual's own parameters. P(w) - D(slopes) in terms that are at least 0, with no cancellation:
-        other = -(self._linear + objective.table.adjoint(slopes, size) / objective.records.n) / mu
-        gap = float(np.mean(losses - slopes * (z - y))) + mu / 2 * float(np.sum((w - other) ** 2))
-        return certificates.as_distance(certificates.duality_gap(objective, w, gap, float(np.mean(losses))), mu)
+def _certificate(objective: LinearModelObjective, linear: FloatArray, w: FloatArray, dual: FloatArray) -> Accuracy:
+    """Return the distance of the mean `w` that is proven, with the records' mean slopes as dual variables."""
+    loss, y, mu = objective.loss, objective.labels, objective.l2
+    if not isinstance(loss, PiecewiseLinearLoss):
+        return certificates.gradient_norm(objective, w, objective.gradient(w))
+    z = objective.table.predict(w)
+    means = np.divide(dual[:, 1], dual[:, 0], out=loss.derivative(z, y), where=dual[:, 0] > 0)
+    slopes = np.clip(means, *loss.slope_interval(y))  # rounding
+    losses = loss.value(z, y)
+    size = loss.slope_bound * objective.records.domain.linf
+    # The dual's own parameters. P(w) - D(slopes) in terms that are at least 0, with no cancellation:
+    other = -(linear + objective.table.adjoint(slopes, size) / objective.records.n) / mu
+    gap = float(np.mean(losses - slopes * (z - y))) + mu / 2 * float(np.sum((w - other) ** 2))
+    return certificates.as_distance(certificates.duality_gap(objective, w, gap, float(np.mean(losses))), mu)
 
 
 @final
@@ -158,22 +143,33 @@ class Katyusha(Solver):
         return max(1, math.ceil(fall / rate))
 
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
+        from dpconvex.solvers import _loops
+
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
-        snapshot = np.zeros(objective.dim) if start is None else start.copy()
+        snapshot = np.zeros(objective.dim) if start is None else start
         slopes, g = _snapshot(objective, snapshot)
-        best, accuracy = snapshot.copy(), certificates.gradient_norm(objective, snapshot, g)
+        best, accuracy = snapshot, certificates.gradient_norm(objective, snapshot, g)
         mu, beta, n = objective.strong_convexity, objective.smoothness, objective.records.n
         gap = mu / 2 * accuracy.bound * accuracy.bound  # C1 for values; not **, which raises on overflow
         limit = 3 * self.steps_for(beta, mu, n, gap, radius) if self.max_steps is None else self.max_steps
         order = np.random.default_rng(0)  # a fixed sequence: neither private nor secret
-        state, epochs = _State(objective, snapshot), 0
+        curve = components.slope_curve(objective.loss, objective.labels)
+        assert curve is not None  # `refusal`; tells the type checker
+        x, y, z = snapshot.copy(), snapshot.copy(), snapshot.copy()  # the momentum sequences y and z outlive an epoch
+        # beta of the whole objective is at least that of each component, and at least mu.
+        pull, epochs = min(math.sqrt(2 * n * mu / (3 * beta)), 0.5), 0
         while accuracy.bound > radius and epochs < limit:
-            state.epoch(snapshot, slopes, g, order)
-            epochs += 1
+            mean, average, weight = g - objective.l2 * snapshot, snapshot.copy(), 0.0
+            for index, rows in components.draws(objective.table, 2 * n, order):
+                weight = _loops.katyusha_steps(
+                    rows, slopes[index], curve.records[index], curve.shape, curve.scale, mean, snapshot, x, y, z,
+                    average, weight, pull, 1 / (3 * pull * beta), beta, objective.l2,
+                )  # fmt: skip
+            snapshot, epochs = average, epochs + 1
             slopes, g = _snapshot(objective, snapshot)
             new = certificates.gradient_norm(objective, snapshot, g)
             if new.bound < accuracy.bound:
-                best, accuracy = snapshot.copy(), new
+                best, accuracy = snapshot, new
         status = Status.CERTIFIED if accuracy.bound <= radius else Status.STEP_LIMIT
         # An epoch: 2n component gradients and the full gradient.
         return SolverResult(best, accuracy, status, epochs, 1 + 3 * epochs)
@@ -188,32 +184,3 @@ def _snapshot(objective: LinearModelObjective, w: FloatArray) -> tuple[FloatArra
     slope = objective.loss.slope_within(objective.records.domain.l2 * float(np.linalg.norm(w)))
     total = objective.table.adjoint(slopes, slope * objective.records.domain.linf)
     return slopes, total / objective.records.n + objective.l2 * w + linear
-
-
-@final
-class _State:
-    """The two momentum sequences y and z, which outlive an epoch, and the constants of the steps."""
-
-    def __init__(self, objective: LinearModelObjective, start: FloatArray) -> None:
-        curve = components.slope_curve(objective.loss, objective.labels)
-        assert curve is not None  # `refusal`; tells the type checker
-        self._objective, self._curve = objective, curve
-        self._y, self._z, self._x = start.copy(), start.copy(), start.copy()
-        # beta of the whole objective is at least that of each component, and at least mu.
-        mu, beta = objective.strong_convexity, objective.smoothness
-        self._pull = min(math.sqrt(2 * objective.records.n * mu / (3 * beta)), 0.5)
-        self._gamma = 1 / (3 * self._pull * beta)
-
-    def epoch(self, snapshot: FloatArray, slopes: FloatArray, g: FloatArray, order: np.random.Generator) -> None:
-        """Take 2n component steps and replace `snapshot` by their weighted mean."""
-        from dpconvex.solvers import _loops
-
-        objective, curve = self._objective, self._curve
-        mean, mu = g - objective.l2 * snapshot, objective.l2
-        average, weight = snapshot.copy(), 0.0
-        for index, rows in components.draws(objective.table, 2 * objective.records.n, order):
-            weight = _loops.katyusha_steps(
-                rows, slopes[index], curve.records[index], curve.shape, curve.scale, mean, snapshot,
-                self._x, self._y, self._z, average, weight, self._pull, self._gamma, objective.smoothness, mu,
-            )  # fmt: skip
-        snapshot[:] = average

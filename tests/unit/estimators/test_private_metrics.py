@@ -25,7 +25,7 @@ from dpconvex import (
 from dpconvex.data import ClassTarget
 from dpconvex.errors import AccuracyError, BudgetExceededError, InvalidDataError, InvalidParameterError
 from dpconvex.estimators import evaluation
-from dpconvex.privacy.context import forget_counts
+from dpconvex.privacy.context import _counts
 from dpconvex.randomness import SystemSource
 
 N = 3000
@@ -36,7 +36,7 @@ SCHEMA = Schema(
 
 @pytest.fixture(autouse=True)
 def _anew():
-    forget_counts()
+    _counts.clear()
 
 
 @pytest.fixture(scope="module")
@@ -66,19 +66,19 @@ def test_metrics_of_all_kinds_of_models_are_near_the_measured_ones(data) -> None
             {"feature_bound": 1.0, "delta": 1e-6, "classes": [False, True]} if sparse else {"feature_bounds": (-1, 1)}
         )
         fitted = kind(**options, **given).fit(X, y)
-        forget_counts()
+        _counts.clear()
         found = private_metrics(fitted, X, y, epsilon=50.0, random_state=1)
         assert found["accuracy"].value == pytest.approx(fitted.score(X, y), abs=2e-3)
         assert ("log_loss" in found) == (kind is not PrivateLinearSVC)
     ragged = scipy.sparse.csr_array(X)
     assert private_metrics(fitted, ragged, y, epsilon=50.0, random_state=1)["accuracy"] == found["accuracy"]
     line = PrivateLinearRegression(target_bounds=(-4, 4), feature_bounds=(-1, 1), **options).fit(X, 3 * X[:, 0])
-    forget_counts()
+    _counts.clear()
     assert private_metrics(line, X, 3 * X[:, 0], epsilon=50.0)["r2"].value == pytest.approx(
         line.score(X, 3 * X[:, 0]), abs=0.02
     )
     lasso = PrivateLasso(1.0, 1e-6, feature_bound=1.0, target_bounds=(-4, 4), random_state=0).fit(X, 3 * X[:, 0])
-    forget_counts()
+    _counts.clear()
     assert private_metrics(lasso, X, 3 * X[:, 0], epsilon=50.0)["mae"].known
 
 
@@ -110,7 +110,7 @@ def test_thresholds_go_back_through_the_link(data) -> None:
             assert np.array_equal(link(middle), middle)
         assert (np.diff(cuts) > 0).all()
         assert cuts[5] == 0
-        forget_counts()
+        _counts.clear()
         found = private_metrics(capped, *data, epsilon=50.0)
         assert found["accuracy"].value == pytest.approx(capped.score(*data), abs=2e-3)
 
@@ -199,14 +199,14 @@ def test_the_held_out_units_are_random_and_stored_nowhere(monkeypatch) -> None:
     monkeypatch.setattr(PrivateLogisticRegression, "_learn", watched)
     estimators = [PrivateLogisticRegression(feature_bounds=(-1, 1)) for _ in range(2)]
     for estimator in estimators:
-        forget_counts()
+        _counts.clear()
         fit_and_evaluate(estimator, X, X[:, 0] > 0, epsilon=1.0)
     first, second = (values for values, _ in seen)
     assert len(first) == len(np.unique(first)) == 800
     assert set(first) != set(second)
     assert abs(np.mean(first)) < 0.06
     assert not np.array_equal(first, np.sort(first))
-    forget_counts()
+    _counts.clear()
     fit_and_evaluate(
         PrivateLogisticRegression(feature_bounds=(-1, 1)), X, X[:, 0] > 0, epsilon=1.0, groups=np.arange(1000) // 4
     )

@@ -4,6 +4,7 @@ One feature, so that sensitivities are attained.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
@@ -21,6 +22,7 @@ from dpconvex.algorithms.erm import (
 )
 from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, custom, registry
 from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.erm.sufficient_statistics import plan_adaptive_ridge
 from dpconvex.algorithms.erm.two_stage import centering, projection
 from dpconvex.algorithms.search import run as search
 from dpconvex.algorithms.select import Options
@@ -121,11 +123,12 @@ def _localized(privacy: PrivacyParams, bound: float) -> Subject:
     return linear_subject(exponential_mechanism.plan_localized(problem, privacy, RIDGE * bound**2)[0])
 
 
-def _noisy(privacy: PrivacyParams, bound: float) -> Subject:
-    """Four steps, all of which see a full gradient of either sign."""
+@builder
+def _noisy(privacy: PrivacyParams, bound: float, steps: int, **options: Any) -> Subject:
+    """All steps see full gradients of either sign; on samples nothing else hides whether a record takes part."""
     grouped = privacy.unit == Unit.USER
     problem = linear_problem(HingeLoss(), bound, records=2 if grouped else None)
-    return linear_subject(gradient_descent.plan(problem, privacy, steps=4, clip=problem.lipschitz, proved=True))
+    return linear_subject(gradient_descent.plan(problem, privacy, steps=steps, clip=problem.lipschitz, **options))
 
 
 def _noisy_blocks(privacy: PrivacyParams, bound: float) -> Subject:
@@ -136,25 +139,13 @@ def _noisy_blocks(privacy: PrivacyParams, bound: float) -> Subject:
     )
 
 
-def _noisy_samples(privacy: PrivacyParams, bound: float) -> Subject:
-    """Records that take part in about half of the steps; nothing but the sample hides whether they do."""
-    problem = linear_problem(HingeLoss(), bound)
-    return linear_subject(gradient_descent.plan(problem, privacy, steps=8, clip=problem.lipschitz, rate=0.4))
-
-
-def _statistics(privacy: PrivacyParams, bound: float) -> Subject:
-    return linear_subject(sufficient_statistics.plan(_squares(privacy, bound), privacy))
-
-
-def _adaptive_ridge(privacy: PrivacyParams, bound: float) -> Subject:
-    return linear_subject(sufficient_statistics.plan_adaptive_ridge(_squares(privacy, bound), privacy))
-
-
-def _squares(privacy: PrivacyParams, bound: float) -> LinearModelProblem:
+@builder
+def _statistics(privacy: PrivacyParams, bound: float, planner: Callable[..., LinearModelPlan]) -> Subject:
     """Two columns, so that the products of two records can be orthogonal."""
     domain = DataDomain((Block(2, "l2", bound),))
     per_user = 2 if privacy.unit == Unit.USER else None
-    return LinearModelProblem(SquaredLoss(1.0), domain, N, 1.0 / bound, records_per_user=per_user)
+    problem = LinearModelProblem(SquaredLoss(1.0), domain, N, 1.0 / bound, records_per_user=per_user)
+    return linear_subject(planner(problem, privacy))
 
 
 def _recentred(privacy: PrivacyParams, bound: float) -> Subject:
@@ -162,28 +153,22 @@ def _recentred(privacy: PrivacyParams, bound: float) -> Subject:
     n = math.ceil(1.01 * centering.TUNING.miscount / (max(centering.TUNING.length_shares) * privacy.epsilon))
     domain = DataDomain((Block(1, "linf", bound),), bound)
     problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound)
-    options = Options(l2=RIDGE * bound**2)
-    return linear_subject(
-        centering.plan(problem, privacy, lambda *rest: plans(*rest, "output_perturbation", options))[0]
-    )
+    return _then_released(centering.plan, problem, privacy, Options(l2=RIDGE * bound**2))
 
 
 def _projected(privacy: PrivacyParams, bound: float) -> Subject:
     """Eight columns to four, then a method whose release has a known law."""
     problem = LinearModelProblem(HingeLoss(), DataDomain.l2_ball(8, bound), N, 1.0 / bound)
-    options = Options(l2=RIDGE * bound**2, noise="l2")
-    return linear_subject(
-        projection.plan(problem, privacy, lambda *rest: plans(*rest, "output_perturbation", options))[0]
-    )
+    return _then_released(projection.plan, problem, privacy, Options(l2=RIDGE * bound**2, noise="l2"))
 
 
-def _heavy(privacy: PrivacyParams, bound: float) -> Subject:
-    return linear_subject(heavy_tailed.plan(linear_problem(HuberLoss(), bound), privacy, Moments(2.0, bound)))
+def _then_released(first: Any, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Subject:
+    return linear_subject(first(problem, privacy, lambda *rest: plans(*rest, "output_perturbation", options))[0])
 
 
-def _heavy_phases(privacy: PrivacyParams, bound: float) -> Subject:
-    plan = heavy_tailed.plan(linear_problem(AbsoluteLoss(1e9), bound, n=64), privacy, Moments(2.0, bound))
-    return linear_subject(plan)
+@builder
+def _heavy(privacy: PrivacyParams, bound: float, loss: LinearModelLoss, n: int = N) -> Subject:
+    return linear_subject(heavy_tailed.plan(linear_problem(loss, bound, n), privacy, Moments(2.0, bound)))
 
 
 def _extended(privacy: PrivacyParams, bound: float) -> Subject:
@@ -228,7 +213,8 @@ def _custom(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 @builder
-def _phased(privacy: PrivacyParams, bound: float, aggregate: str, users: int = 20) -> Subject:
+def _phased(privacy: PrivacyParams, bound: float, aggregate: str) -> Subject:
+    users = 20
     problem = linear_problem(AbsoluteLoss(), bound, n=users, records=4)
     plan = user_level.plan_phased(problem, privacy, groups=users, phases=1, aggregate=aggregate)
     phases = tuple(replace(phase, step_size=10 / bound**2) for phase in plan.phases)  # accuracy only
@@ -278,15 +264,18 @@ TARGETS = (
             "objective_perturbation/gaussian": ("approximate", _objective("gaussian", SmoothedHingeLoss(0.5))),
             "exponential_mechanism": ("pure", _grid),
             "exponential_mechanism/localised": ("pure", _localized),
-            "noisy_gradient": ("approximate", _noisy),
+            "noisy_gradient": ("approximate", _noisy(4, proved=True)),
             "noisy_gradient/blocks": ("approximate", _noisy_blocks),
-            "noisy_gradient/samples": ("approximate", _noisy_samples),
-            "sufficient_statistics": ("approximate", _statistics),
-            "sufficient_statistics/adaptive_ridge": ("approximate", _adaptive_ridge),
+            "noisy_gradient/samples": ("approximate", _noisy(8, rate=0.4)),
+            "sufficient_statistics": ("approximate", _statistics(sufficient_statistics.plan)),
+            "sufficient_statistics/adaptive_ridge": (
+                "approximate",
+                _statistics(plan_adaptive_ridge),
+            ),
             "random_projection": ("pure", _projected),
             "recentring": ("pure", _recentred),
-            "heavy_tailed": ("pure", _heavy),
-            "heavy_tailed/phases": ("pure", _heavy_phases),
+            "heavy_tailed": ("pure", _heavy(HuberLoss())),
+            "heavy_tailed/phases": ("pure", _heavy(AbsoluteLoss(1e9), 64)),
             "heavy_tailed/extension": ("pure", _extended),
             "heavy_tailed/tuned": ("pure", _selected("heavy_tailed", False)),
             "heavy_tailed/custom": ("pure", _custom),
@@ -302,8 +291,8 @@ TARGETS = (
         {
             "output_perturbation/users": ("pure", _output("l2", HingeLoss())),
             "objective_perturbation/users": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
-            "noisy_gradient/users": ("approximate", _noisy),
-            "sufficient_statistics/users": ("approximate", _statistics),
+            "noisy_gradient/users": ("approximate", _noisy(4, proved=True)),
+            "sufficient_statistics/users": ("approximate", _statistics(sufficient_statistics.plan)),
             "phased_sgd": ("approximate", _phased("plain")),
             "accelerated_user": ("approximate", _accelerated("clipped")),
             "accelerated_user/tested": ("approximate", _accelerated("tested")),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import mechanisms
-from dpconvex.audit.neighbors import array_pairs
+from dpconvex.audit.neighbors import array_pairs, replaced
 from dpconvex.audit.target import Pair, Pairs, Subject, Use, builder, targets
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms.robust_mean import budget
@@ -129,9 +129,7 @@ def _robust(privacy: PrivacyParams, bound: float, cohorts: int) -> Subject:
     found = {}
     for name, points in (("a crowd", crowd), ("a crowd at the threshold", edge)):
         for what, ends in (("moves across", (-bound, bound)), ("leaves", (0.0, 30 * bound))):
-            tables = (points.copy(), points.copy())
-            tables[0][0], tables[1][0] = ends
-            found[f"{name}, one {what}"] = tables
+            found[f"{name}, one {what}"] = replaced(points, 0, *ends)
     return _one_use(mean, privacy, array_pairs(found), use)
 
 

@@ -14,7 +14,7 @@ from dpconvex.algorithms.queries import noisy_tables
 from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
-from dpconvex.audit.neighbors import FAR, Pair, array_pairs
+from dpconvex.audit.neighbors import FAR, Pair, array_pairs, replaced
 from dpconvex.audit.target import Subject, Use, builder, smallest, targets
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import MatrixGame, PolytopeSaddle, QuadraticGame, SimplexPoint, UserGroups
@@ -47,16 +47,24 @@ class _SignTable:
 
 @builder
 def _game(privacy: PrivacyParams, bound: float, name: str) -> Subject:
-    return smallest(lambda n: Subject(_game_plan(name, MatrixGame(n, 2, 2, bound), privacy), _game_pairs(n, bound)))
+    return smallest(lambda n: Subject(_plan(name, MatrixGame(n, 2, 2, bound), privacy), _game_pairs(n, bound)))
 
 
-def _game_plan(name: str, problem: MatrixGame, privacy: PrivacyParams) -> SaddlePlan:
-    """As users get it, but for the number of steps."""
+def _plan(name: str, problem: MatrixGame | PolytopeSaddle, privacy: PrivacyParams) -> SaddlePlan:
+    """As users get it, but for the number of steps; of sparse ones so few draws that all can be enumerated."""
     if name == "gaussian_mirror_descent":
         return replace(plan_mirror_descent(problem, privacy), iterations=_FEW)
-    if name == "bias_reduced_mirror_descent":
-        return bias_reduced.plan(problem, privacy, truncation=1, budget=4.0, step=_ANY_STEP)
-    return SADDLE_METHODS[name].plans(Options(), problem, privacy)[0]
+    if isinstance(problem, MatrixGame):
+        if name == "bias_reduced_mirror_descent":
+            return bias_reduced.plan(problem, privacy, truncation=1, budget=4.0, step=_ANY_STEP)
+        return SADDLE_METHODS[name].plans(Options(), problem, privacy)[0]
+    if name == "frank_wolfe":
+        return frank_wolfe.plan(problem, privacy, steps=6)
+    if name == "variance_reduced_frank_wolfe":
+        return frank_wolfe.plan_variance_reduced(problem, privacy, phases=2)
+    if name == "anytime_mirror_descent":
+        return anytime.plan(problem, privacy, iterations=4, samples=2, period=2, output_samples=2, step=_ANY_STEP)
+    return SPARSE_METHODS[name].plans(Options(), problem, privacy)[0]
 
 
 def _game_pairs(n: int, bound: float) -> dict[str, Pair]:
@@ -68,11 +76,8 @@ def _game_pairs(n: int, bound: float) -> dict[str, Pair]:
     for what, matrix in (("row player", row), ("column player", column), ("both players", both)):
         for rest, others in (("idle", 0.0), ("random", rng.choice([-1.0, 1.0], (n, 2, 2)))):
             for place in (0, n - 1):
-                first = np.zeros((n, 2, 2)) + others
-                second = first.copy()
-                first[place], second[place] = matrix, -matrix
-                name = f"record {place} turned against the {what}, others {rest}"
-                found[name] = (FAR * bound * first, FAR * bound * second)
+                name, scale = f"record {place} turned against the {what}, others {rest}", FAR * bound
+                found[name] = replaced(scale * (np.zeros((n, 2, 2)) + others), place, scale * matrix, -scale * matrix)
     return array_pairs(found)
 
 
@@ -85,7 +90,7 @@ def _sparse(privacy: PrivacyParams, bound: float, name: str) -> Subject:
         problem = PolytopeSaddle(
             n, table.gradients, table.values, np.eye(2), zero, ends, (-1.0, 1.0), bound, bound, title="signs"
         )
-        return Subject(_sparse_plan(name, problem, privacy), _table_pairs(n))
+        return Subject(_plan(name, problem, privacy), _table_pairs(n))
 
     return smallest(planned)
 
@@ -108,19 +113,6 @@ def _smooth(privacy: PrivacyParams, bound: float) -> Subject:
     return smallest(planned)
 
 
-def _sparse_plan(name: str, problem: PolytopeSaddle, privacy: PrivacyParams) -> SaddlePlan:
-    """As users get it, but for the number of steps: so few draws that all transcripts can be enumerated."""
-    if name == "gaussian_mirror_descent":
-        return replace(plan_mirror_descent(problem, privacy), iterations=_FEW)
-    if name == "frank_wolfe":
-        return frank_wolfe.plan(problem, privacy, steps=6)
-    if name == "variance_reduced_frank_wolfe":
-        return frank_wolfe.plan_variance_reduced(problem, privacy, phases=2)
-    if name == "anytime_mirror_descent":
-        return anytime.plan(problem, privacy, iterations=4, samples=2, period=2, output_samples=2, step=_ANY_STEP)
-    return SPARSE_METHODS[name].plans(Options(), problem, privacy)[0]
-
-
 def _table_pairs(n: int) -> dict[str, Pair]:
     rng = np.random.default_rng(_SEED)
     found = {}
@@ -128,9 +120,7 @@ def _table_pairs(n: int) -> dict[str, Pair]:
         first = np.column_stack([rng.uniform(size=n), np.ones(n)])
         for place in (0, n - 1):
             for what, row in (("turned", [first[place, 0], -1.0]), ("replaced", [rng.uniform(), 1.0])):
-                second = first.copy()
-                second[place] = row
-                found[f"table {trial}, record {place} {what}"] = (first, second)
+                found[f"table {trial}, record {place} {what}"] = replaced(first, place, first[place], row)
     return array_pairs(found)
 
 
@@ -141,11 +131,7 @@ def _queries(privacy: PrivacyParams, bound: float, name: str) -> Subject:
     def planned(n: int) -> Subject:
         plan = QUERY_METHODS[name].plans(Options(), queries, n, privacy)[0]
         rests = {"zeros": np.zeros(n, int), "ones": np.ones(n, int), "mixed": np.arange(n) % 2}
-        found = {}
-        for what, rest in rests.items():
-            first, second = rest.copy(), rest.copy()
-            first[0], second[0] = 0, 1
-            found[f"others {what}"] = (first, second)
+        found = {f"others {what}": replaced(rest, 0, 0, 1) for what, rest in rests.items()}
         return Subject(plan, array_pairs(found))
 
     return smallest(planned)
@@ -163,9 +149,7 @@ def _tables(privacy: PrivacyParams, bound: float) -> Subject:
     found = {}
     for what, rest in (("alike", np.zeros((8, 3), int)), ("mixed", np.arange(24).reshape(8, 3) % 2)):
         for how, other in (("differs everywhere", [1, 2, 1]), ("differs in one column", [0, 1, 0])):
-            first, second = rest.copy(), rest.copy()
-            first[0], second[0] = 0, other
-            found[f"others {what}, {how}"] = (first, second)
+            found[f"others {what}, {how}"] = replaced(rest, 0, 0, other)
     return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(found))
 
 

@@ -5,15 +5,12 @@ Notation: ``tau = X_2^2/(n l2)`` with ``X_2`` the largest l2 norm of a feature v
 ``A`` the slope bound, ``c`` the curvature bound, ``q`` the constant of condition SC, formula (1.2):
 ``phi'' <= (q/A)(A - |phi'|)``.
 
-Proof sketch (theorems, formula numbers and full proofs: docs, "Objective perturbation"). The map from ``b`` to the
-minimizer is a bijection, so the density of the minimizer is the density of ``b`` times a Jacobian. The noise part of
-the privacy loss is at most ``sensitivity / scale``. The Jacobian part is one factor of a determinant ratio, at most
-``r log(1 + t tau / r)`` for a loss whose Hessian in the predictions has rank at most ``r`` and trace at most ``t``
-(rule ``determinant``; one output: ``r = 1, t = c``; softmax with k classes: ``r = k - 1, t = 1 - 1/k``). For losses
-with SC the curvature is largest where the slope, hence the noise part, is smallest, and the sum is at most the noise
-part alone when ``q tau <= epsilon_1 / 2`` (rule ``free``; softmax with Frobenius noise: ``q = 4``). The logistic loss
-with slopes capped at A has the curvature ``a (1 - a)`` at every slope ``a < A``; the sum is maximized over a (rule
-``logistic``). The rules ``free`` and ``logistic`` need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
+Rules (theorems, formula numbers and proofs: docs, "Objective perturbation"). The noise part of the privacy loss is at
+most ``sensitivity / scale``; the Jacobian part at most ``r log(1 + t tau / r)`` for a loss whose Hessian in the
+predictions has rank at most ``r`` and trace at most ``t`` (``determinant``; one output: ``r = 1, t = c``; softmax with
+k classes: ``r = k - 1, t = 1 - 1/k``). With SC their sum is at most the noise part when ``q tau <= epsilon_1 / 2``
+(``free``; softmax with Frobenius noise: ``q = 4``); for logistic slopes capped at A it is maximized over the slope
+(``logistic``). These two rules need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
 """
 
 import math
@@ -88,11 +85,7 @@ def determinant_cost(trace: float, rank: int, tau: float) -> float:
 def logistic_epsilon(noise: Fraction, tau: float, cap: float = 1.0, rank: int = 1) -> Fraction:
     """Formula (1.4): ``e/2 + max of e a/(2 A) + r log(1 + tau a (1 - a)/r) over slopes a in [0, A]``, rounded up.
 
-    Logistic loss with slopes of at most A, at any `tau`. The bracket is concave in a. Where it still grows at ``a = A``
-    the cost is ``e + r log(1 + tau A (1 - A)/r)``. Else (then ``A > 1/2``) the maximum is at the root of
-    ``-(e tau/(2A)) a^2 + (e tau/(2A) - 2 tau) a + e/(2A) + tau = 0`` (``r = 1``). A relative slack covers the root's
-    rounding: the bracket is flat there, so an error of 1e-12 in the root costs far less than 1e-12 in the value. Here
-    `noise` is ``e``, `cap` is A and `rank` is r.
+    Here `noise` is ``e``, `cap` is A and `rank` is r. The bracket is concave in a, with its maximum at A or at a root.
     """
     if rank > 1:
         return rank * logistic_epsilon(noise / rank, _rounding.ratio_up(tau, rank), cap)
@@ -106,14 +99,11 @@ def logistic_epsilon(noise: Fraction, tau: float, cap: float = 1.0, rank: int = 
     a = (b + root) / (2 * half) if b > 0 else 2 * c / (root - b)
     a = min(max(a, 0.0), cap)
     value = rate * (cap + a) + math.log1p(tau * a * (1 - a))
-    return max(at_cap, Fraction(value * (1 + 1e-11)))
+    return max(at_cap, Fraction(value * (1 + 1e-11)))  # the bracket is flat at the root, whose rounding costs far less
 
 
 def logistic_line(cap: float, tau: float) -> tuple[float, float]:
-    """Values at ``a = cap`` and at ``a = 0`` of the tangent of ``log(1 + tau a (1 - a))`` at `cap`, rounded up.
-
-    It lies above that function, which is concave.
-    """
+    """Values at `cap` and at 0 of the tangent at `cap` of ``a -> log(1 + tau a (1 - a))``, concave; rounded up."""
     top = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), 1, tau)
     fall = cap * tau * (2 * cap - 1) / (1 + tau * cap * (1 - cap))
     return top, _rounding.widen_up(top + fall) + _rounding.SLACK * abs(fall)  # they may cancel

@@ -9,11 +9,7 @@ the negative binomial distribution without its zero, cut off at `most`. Only the
 
 **Theorem.** Let ``delta_Q`` be the profile of Q, and e a number with ``(1 - gamma) delta_Q(e) <= gamma (exp(e) - 1)``.
 Then the search has the profile ``E[K] delta_Q(epsilon - (1 + shape) e)``. If Q is epsilon-DP, it is
-``(2 + shape) epsilon``-DP, also for ``gamma = 0``.
-
-The proof is in the docs (Search, Theorem 1): with scores as quantiles F and F' of the two laws, ``G' <= exp(e) G`` for
-``G = gamma + (1 - gamma)(1 - F)``; without the cut-off the weight of an outcome falls like ``G^-(1 + shape)``, and the
-cut-off changes no ratio for the worse.
+``(2 + shape) epsilon``-DP, also for ``gamma = 0``. (Proof: docs, Search, Theorem 1.)
 
 The pure part is Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy", Theorem 7 of its
 appendix, after Liu and Talwar 2019; the profile sharpens Koskela, Redberg and Wang 2024, "Privacy profiles for private
