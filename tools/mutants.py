@@ -924,7 +924,7 @@ MUTANTS = (
     ),
     Mutant(
         "after a private level a plan may need single records",
-        "algorithms/erm/heavy_tailed/level.py",
+        "algorithms/erm/heavy_tailed/clipped_residuals.py",
         "options=Options(constants, sums=sums))[0]",
         "options=Options(constants))[0]",
         "",

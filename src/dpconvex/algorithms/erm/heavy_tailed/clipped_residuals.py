@@ -109,10 +109,15 @@ def plan(
         raise extreme(problem.name, moments) from None
     if not SMALLEST <= beyond <= LARGEST:
         raise extreme(problem.name, moments)
-    loss = problem.loss.cut(beyond + PREDICTIONS * problem.loss.curvature_bound)
-    cut = problem if loss is None else replace(problem, loss=loss)
-    found = plans(cut, privacy, options=Options(constants, sums=sums))
-    return ClippedResidualsPlan(problem, privacy, moments, found[0], sums)
+    return ClippedResidualsPlan(problem, privacy, moments, fitted(problem, privacy, beyond, constants, sums), sums)
+
+
+def fitted(
+    problem: LinearModelProblem, privacy: PrivacyParams, beyond: float, constants: str, sums: bool
+) -> LinearModelPlan:
+    """Return the best ordinary method on the loss whose slope is cut so far beyond those within the range."""
+    loss = problem.loss.cut(beyond + PREDICTIONS * problem.loss.curvature_bound) or problem.loss
+    return plans(replace(problem, loss=loss), privacy, options=Options(constants, sums=sums))[0]
 
 
 def slope_moments(problem: LinearModelProblem, moments: Moments) -> Moments:

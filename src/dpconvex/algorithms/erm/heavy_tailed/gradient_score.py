@@ -141,7 +141,7 @@ def best_net(setting: Setting, C: float, m: int, confine: float, l2: float) -> t
 
 
 planned = partial(localized_mechanism.planned, kind=GradientScorePlan, scaling=choice)
-"""From problem, promise, moments, surrogate, failure probability and level to the plan."""
+"""To the plan, as `localization.planned`."""
 
 
 @recorded("gradient_score")
@@ -150,4 +150,4 @@ def plan(
 ) -> GradientScorePlan[LinearModelProblem]:
     """Return the plan for one or two parameters; it spends pure epsilon. Other parameters as in `localization.plan`."""
     check_heavy(problem, privacy, moments)
-    return planned(problem, privacy, moments, SURROGATES["truncated"], failure)
+    return planned(problem, privacy, moments, SURROGATES["truncated"], "calibrated", failure)

@@ -13,7 +13,7 @@ Theorem (docs, "No moment known", with its proof), but for the failure probabili
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, final
 
@@ -24,12 +24,10 @@ from dpconvex import _rounding
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
-from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import PREDICTIONS
+from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import fitted
 from dpconvex.algorithms.erm.heavy_tailed.localization import planned
 from dpconvex.algorithms.erm.heavy_tailed.moments import BINS, Moments, bin_edges, record_bounds
-from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, surrogate_named
-from dpconvex.algorithms.erm.registry import plans
-from dpconvex.algorithms.select import Options
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import surrogate_named
 from dpconvex.mechanisms import LaplaceMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem
@@ -184,25 +182,13 @@ def localized(
     *released: float,
     surrogate: str = "truncated",
     constraint: ConvexSet | None = None,
+    planner: Callable[..., LinearModelPlan] = planned,
 ) -> LinearModelPlan:
-    """Return the localization with a released level in all phases; its bound is on the cut losses."""
+    """Return the localization of a planner with a released level in all phases; its bound is on the cut losses."""
     level, second = released
     method = surrogate_named(surrogate)
     method.check(problem)
-    return planned(problem, privacy, Moments(2.0, second), method, constants, failure, constraint, level)
-
-
-def near_net(
-    planner: Callable[..., LinearModelPlan],
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    constants: str,
-    failure: float | None,
-    *released: float,
-) -> LinearModelPlan:
-    """Return a localization whose phases choose from nets, with a released level in all of them."""
-    level, second = released
-    return planner(problem, privacy, Moments(2.0, second), SURROGATES["truncated"], failure, level)
+    return planner(problem, privacy, Moments(2.0, second), method, constants, failure, constraint, level)
 
 
 def ordinary(
@@ -214,8 +200,7 @@ def ordinary(
     sums: bool = False,
 ) -> LinearModelPlan:
     """Return the best ordinary method on the loss whose slope is cut; `sums`: of those that need sums alone."""
-    loss = problem.loss.cut(released[0] + PREDICTIONS * problem.loss.curvature_bound) or problem.loss
-    return plans(replace(problem, loss=loss), privacy, options=Options(constants, sums=sums))[0]
+    return fitted(problem, privacy, released[0], constants, sums)
 
 
 def descent(

@@ -34,9 +34,9 @@ from dpconvex.algorithms.erm.heavy_tailed.custom import CustomExtension, check_c
 from dpconvex.algorithms.erm.heavy_tailed.localization import LocalizationPlan, To
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Scaled, Setting, Stage, sensitivity
-from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Surrogate
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import Planned, ReportNoisyMax
+from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.privacy import PrivacyParams, Release, Sensitivity
 from dpconvex.problems import CustomProblem, LinearModelProblem, Objective
 from dpconvex.randomness.exact import FINENESS
@@ -88,13 +88,12 @@ class LocalizedMechanismPlan(NetPlan[P]):
     @property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
         """A center and a choice for each part of each phase; every record is read by one part."""
-        found: list[Release] = []
-        for t, (phase, (center,), choice) in enumerate(zip(self.phases, self.noises, self.choices, strict=True), 1):
-            for j in range(1, phase.repetitions + 1):
-                both: tuple[tuple[str, Planned], ...] = (("centre", center), ("point of the net", choice))
-                block = f"records of phase {t}, part {j}"
-                found += [each.planned(f"{name} of phase {t}, part {j}", block) for name, each in both]
-        return tuple(found)
+        return tuple(
+            each.planned(f"{name} of phase {t}, part {j}", f"records of phase {t}, part {j}")
+            for t, (phase, (center,), choice) in enumerate(zip(self.phases, self.noises, self.choices, strict=True), 1)
+            for j in range(1, phase.repetitions + 1)
+            for name, each in (("centre", center), ("point of the net", choice))
+        )
 
     @property
     def coefficient_deviation(self) -> FloatArray:
@@ -161,25 +160,16 @@ def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> Ba
 
 
 def planned(
-    problem: Any,
-    privacy: PrivacyParams,
-    moments: Moments,
-    method: Surrogate,
-    failure: float | None,
-    level: float | None = None,
-    *,
-    kind: Any = LocalizedMechanismPlan,
-    scaling: Callable[[Setting, int], Scaled] = net_release,
+    problem: Any, *given: Any, kind: Any = LocalizedMechanismPlan, scaling: Callable[..., Scaled] = net_release
 ) -> Any:
-    """Return the plan, of this kind, for a surrogate that fits the problem; other parameters as in `localization`."""
+    """Return the plan, of this kind, for a surrogate that fits the problem; `given` as in `localization.planned`."""
     if problem.dim > MAX_DIM:
         what = f"must be at most {MAX_DIM}, a constant included: larger nets are unaffordable, pure samplers unknown"
         raise InvalidParameterError("dim", problem.dim, what, "Use algorithm='heavy_tailed'")
     if kind.compares_values and math.isinf(problem.value_at_zero):
         what = "must have bounded targets for this algorithm, or values round without a bound"
         raise InvalidParameterError("loss", problem.name, what, "Give it a target_bound")
-    common = problem, privacy, moments, method, "calibrated", failure, None, level
-    return localization.planned(*common, kind=kind, scaling=scaling)
+    return localization.planned(problem, *given, kind=kind, scaling=scaling)
 
 
 @recorded("localized_exponential_mechanism")
@@ -188,7 +178,7 @@ def plan(
 ) -> LocalizedMechanismPlan[LinearModelProblem]:
     """Return the plan for one or two parameters; it spends pure epsilon. Other parameters as in `localization.plan`."""
     check_heavy(problem, privacy, moments)
-    return planned(problem, privacy, moments, SURROGATES["truncated"], failure)
+    return planned(problem, privacy, moments, SURROGATES["truncated"], "calibrated", failure)
 
 
 @recorded("localized_exponential_mechanism_custom")
@@ -197,4 +187,4 @@ def plan_custom(
 ) -> LocalizedMechanismPlan[CustomProblem]:
     """Return the plan for a loss of one's own, by its Lipschitz extension."""
     check_custom(problem, privacy, moments)
-    return planned(problem, privacy, moments, CustomExtension(), failure)
+    return planned(problem, privacy, moments, CustomExtension(), "calibrated", failure)

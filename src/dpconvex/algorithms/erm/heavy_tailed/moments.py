@@ -123,13 +123,9 @@ def bin_edges(problem: LinearModelProblem, *, slopes: bool = False) -> FloatArra
 
 
 def _bounds(problem: LinearModelProblem, norms: FloatArray, targets: FloatArray, slopes: bool) -> FloatArray:
-    if slopes:
-        return np.abs(problem.loss.derivative(np.zeros(len(targets)), targets))
-    return _gradient_bounds(problem, norms, targets)
-
-
-def _gradient_bounds(problem: LinearModelProblem, norms: FloatArray, targets: FloatArray) -> FloatArray:
     """``|x|`` times the largest slope over predictions up to ``R |x|``, which is at an end: slopes are monotone."""
+    if slopes:  # those at 0
+        return np.abs(problem.loss.derivative(np.zeros(len(targets)), targets))
     reach = problem.radius * norms
     ends = [np.abs(problem.loss.derivative(sign * reach, targets)) for sign in (-1.0, 1.0)]
     return np.nan_to_num(norms * np.maximum(*ends), nan=0.0, posinf=1e300)

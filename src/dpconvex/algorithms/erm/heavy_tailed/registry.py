@@ -131,7 +131,9 @@ HEAVY_METHODS: Mapping[str, HeavyMethod] = {
     "clipped_residuals": HeavyMethod(clipped_residuals.plan, level.ordinary, slopes=True, chooses=True),
     "clipped_gradient": HeavyMethod(clipped_gradient.plan, level.descent, printed=False),
     **{
-        name: HeavyMethod(module.plan, partial(level.near_net, module.planned), printed=False, apart=True, repeats=True)
+        name: HeavyMethod(
+            module.plan, partial(level.localized, planner=module.planned), printed=False, apart=True, repeats=True
+        )
         for name, module in (
             ("localized_exponential_mechanism", localized_mechanism),
             ("gradient_score", gradient_score),

@@ -240,16 +240,14 @@ def printed(
     delta: float,
     *,
     smoothness: float = 1.0,
-    lipschitz: float = 1.0,
-    diameter: float = 1.0,
     q: float | None = None,
     logarithms: bool = True,
 ) -> Printed:
-    """Return them, ``q = 1 / log n``; without `logarithms` by powers alone, ``K_i >= n_i/T_i`` enforced (E9)."""
+    """Return them, L = D = 1, ``q = 1 / log n``; without `logarithms` by powers, ``K_i >= n_i/T_i`` enforced (E9)."""
     q = 1 / math.log(n) if q is None else q
     big = math.log(n * dim * m) if logarithms else 1.0
-    tau, p = lipschitz * big / math.sqrt(m), 3 * q + 2.5 + math.log(math.sqrt(m)) / math.log(n)
-    l2 = lipschitz / diameter * (1 / math.sqrt(n * m) + math.sqrt(dim) / (epsilon * n * math.sqrt(m)))
+    tau, p = big / math.sqrt(m), 3 * q + 2.5 + math.log(math.sqrt(m)) / math.log(n)
+    l2 = 1 / math.sqrt(n * m) + math.sqrt(dim) / (epsilon * n * math.sqrt(m))
     phases: list[PrintedPhase] = []
     for i in range(1, int(math.log2(n)) + 1):
         users, weight = (1 - 2**-q) * n / 2 ** (i * q), l2 * 2 ** (p * i)
@@ -263,12 +261,12 @@ def printed(
         deviation = noise * tau * math.sqrt(steps) / (epsilon * users)
         phases.append(PrintedPhase(users, batch, steps, weight, deviation))
     gradients = sum(phase.steps * min(phase.batch, phase.users) * m for phase in phases)
-    bound, square = 0.0, diameter**2
+    bound, square = 0.0, 1.0
     for phase in phases:
-        variance = dim * phase.deviation**2 + lipschitz**2 * big / (min(phase.batch, phase.users) * m)
-        bound += lipschitz**2 / (phase.l2 * phase.users * m) + phase.l2 * square
+        variance = dim * phase.deviation**2 + big / (min(phase.batch, phase.users) * m)
+        bound += 1 / (phase.l2 * phase.users * m) + phase.l2 * square
         square = 2 * variance / (phase.l2**2 * phase.steps)
-    return Printed(p, l2, tau, tuple(phases), bound + lipschitz * math.sqrt(square), gradients)
+    return Printed(p, l2, tau, tuple(phases), bound + math.sqrt(square), gradients)
 
 
 def refusal(n: int, m: int, dim: int, epsilon: float, delta: float, smoothness: float) -> InvalidParameterError:
