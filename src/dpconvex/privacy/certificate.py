@@ -379,9 +379,9 @@ def _key(name: str, path: Path, load: Callable[[bytes], Any], kind: type, what: 
     """Return the key of a PEM file, of the stated kind; `what` and `remedy` are for the refusal of any other."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
-    found = None
+    text, found = _text(name, path).encode(), None
     with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
-        found = load(_text(name, path).encode())
+        found = load(text)
     if not isinstance(found, kind):
         raise InvalidParameterError(name, str(path), what, remedy)
     return found
