@@ -155,6 +155,7 @@ def files(n: int, d: int, count: int, place: str | None, dtype: str = "float32")
             part = table(n // count, d, k, dtype)
             path = f"{folder}/{k:03d}.parquet"
             pyarrow.parquet.write_table(part, path, row_group_size=GROUP, use_dictionary=["y"])
+        os.sync()  # what is still being written would slow the first of the runs that are compared
         yield folder
 
 
