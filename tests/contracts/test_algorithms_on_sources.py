@@ -137,11 +137,7 @@ ALGORITHMS = {
     "lasso": model(PrivateLasso, schema=NUMBERS, algorithm="frank_wolfe", **DELTA),
     "sparse": model(PrivateSparseLogisticRegression, schema=CLASSES, algorithm="frank_wolfe", **DELTA),
     "worst group": model(
-        PrivateWorstGroupClassifier,
-        schema=CLASSES,
-        group_column="town",
-        algorithm="gaussian_mirror_descent",
-        **DELTA,
+        PrivateWorstGroupClassifier, schema=CLASSES, group_column="town", algorithm="gaussian_mirror_descent", **DELTA
     ),
     "marginals": model(PrivateSyntheticData, "histogram_", schema=CLASSES, **DELTA),
     "mwem": model(PrivateSyntheticData, "histogram_", schema=CLASSES, algorithm="mwem", **DELTA),

@@ -27,14 +27,7 @@ pytestmark = pytest.mark.thin
 EXAMPLES = [pytest.param(f, id=f"{f.name}-{f.dim}") for kind in CONVEX_FUNCTIONS for f in kind.examples()]
 RECORD_LOSSES = [kind for kind in CONVEX_FUNCTIONS if issubclass(kind, RecordLoss)]
 SETTINGS = [{}, {"delta": 1e-6}, {"constants": "paper"}, {"trusted": False}, {"l2": 0.5}, {"radius": 3.0}]
-CONTENTS = {
-    "nan": np.nan,
-    "infinite": np.inf,
-    "zeros": 0.0,
-    "duplicates": 0.3,
-    "huge": -1e300,
-    "tiny": 1e-300,
-}
+CONTENTS = {"nan": np.nan, "infinite": np.inf, "zeros": 0.0, "duplicates": 0.3, "huge": -1e300, "tiny": 1e-300}
 
 
 def arguments(settings):

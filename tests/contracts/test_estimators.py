@@ -92,14 +92,7 @@ def test_signature_stores_and_does_nothing_else(estimator: Any) -> None:
         assert getattr(estimator, name) is value
 
 
-CONTENTS = {
-    "nan": np.nan,
-    "inf": np.inf,
-    "-inf": -np.inf,
-    "huge": 1e300,
-    "tiny": 1e-300,
-    "constant": 0.5,
-}
+CONTENTS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf, "huge": 1e300, "tiny": 1e-300, "constant": 0.5}
 
 
 @pytest.mark.parametrize("model", BY_BOUNDS, ids=lambda model: type(model).__name__)

@@ -75,10 +75,7 @@ CASES = {
     "descent": (descended(NoisyGradients.of_mu("gradient", N, 1, MU, 1)), (HIGH, LOW)),
     "walk, last iterate": (boosted(plan_stable_sgd(N, 1, MU, phases=1, travel=1e-9, tail=0.1), 1e9), (HIGH, LOW)),
     "clipped mean": (located(baselines.plan_mean(PointDomain(1, 5.0, 1.0), N, PROMISE)), (HIGH, LOW)),
-    "coordinate median": (
-        located(baselines.plan_medians(PointDomain(1, 5.0, 1.0), N, PROMISE)),
-        (BALANCED, TIPPED),
-    ),
+    "coordinate median": (located(baselines.plan_medians(PointDomain(1, 5.0, 1.0), N, PROMISE)), (BALANCED, TIPPED)),
 }
 
 

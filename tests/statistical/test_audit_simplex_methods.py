@@ -129,13 +129,7 @@ def test_pure_promises_hold_exactly(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "factor"),
-    [
-        ("frank_wolfe", 1.1),
-        ("variance_reduced", 1.2),
-        ("anytime", 1.2),
-        ("bias_reduced", 1.5),
-        ("antithetic", 1.5),
-    ],
+    [("frank_wolfe", 1.1), ("variance_reduced", 1.2), ("anytime", 1.2), ("bias_reduced", 1.5), ("antithetic", 1.5)],
 )
 def test_steps_too_large_are_caught(name: str, factor: float) -> None:
     plan = PLANNERS[name](table_problem(12, 1), PRIVACY)

@@ -302,12 +302,7 @@ def test_gaussian_noise_for_the_cap_with_a_loss_that_has_none_is_caught() -> Non
 
 
 def gaussian_profile_1d(
-    loss: SmoothLoss,
-    bound: float,
-    epsilon: float,
-    delta: float,
-    strength: float,
-    sigma: float | None = None,
+    loss: SmoothLoss, bound: float, epsilon: float, delta: float, strength: float, sigma: float | None = None
 ) -> tuple[GaussianObjectivePerturbation, float]:
     """The calibrated event, and the largest delta at epsilon by quadrature; `strength` times sigma is the ridge.
 

@@ -318,12 +318,7 @@ def warn_if_hopeless(plan: Plan, promise: PrivacyParams | None = None) -> None:
 
 
 def begin(
-    plan: Plan,
-    what: str,
-    columns: int | Sequence[str],
-    n: int,
-    source: BitSource,
-    promise: PrivacyParams | None = None,
+    plan: Plan, what: str, columns: int | Sequence[str], n: int, source: BitSource, promise: PrivacyParams | None = None
 ) -> None:
     """Warn of a hopeless plan, and pay (`charge`): the last step of every fit before it reads its data.
 

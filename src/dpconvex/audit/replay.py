@@ -64,12 +64,7 @@ class Step:
 
 
 def privacy_losses(
-    run: Run,
-    first: tuple[Any, ...],
-    second: tuple[Any, ...],
-    count: int,
-    seed: int = 0,
-    track: Track = untracked,
+    run: Run, first: tuple[Any, ...], second: tuple[Any, ...], count: int, seed: int = 0, track: Track = untracked
 ) -> Losses:
     """Return the exact losses of `count` runs on `first` against `second`.
 

@@ -70,7 +70,7 @@ UserColumn = Annotated[
     str | None,
     typer.Option(
         help="Column that says whose row it is: protects all rows of a user together. Default: the schema's, if it "
-        "names one.",
+        "names one."
     ),
 ]
 
@@ -92,8 +92,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
         metavar="auto|K[:G]",
     ),
     "failure": _option(
-        float,
-        "With --heavy-tailed: let the bound hold but for this probability, in (0, 1/2). Default: in expectation.",
+        float, "With --heavy-tailed: let the bound hold but for this probability, in (0, 1/2). Default: in expectation."
     ),
     "surrogate": _option(
         str,
@@ -125,15 +124,11 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "need for it is said when they are asked (accelerated_user: it cannot be run).",
     ),
     "noise": _option("auto", "auto, or a name that `dpconvex plan` lists."),
-    "l2": _option(
-        float,
-        "Regularisation. Default: from public facts. Tuning it on the private data is not private.",
-    ),
+    "l2": _option(float, "Regularisation. Default: from public facts. Tuning it on the private data is not private."),
     "coefficient_norm": _option(float, "Norm of coefficients that the model should reach. Never affects privacy."),
     "tilt": _option(0.0, "Positive: weigh large losses more (output perturbation only)."),
     "adversarial_radius": _option(
-        0.0,
-        "Train against features moved by up to this, in encoded units (two classes, output perturbation only).",
+        0.0, "Train against features moved by up to this, in encoded units (two classes, output perturbation only)."
     ),
     "adversarial_norm": _option("l2", "How such a move is measured: l2 or linf."),
     "slope_cap": _option(

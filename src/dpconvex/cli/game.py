@@ -35,7 +35,7 @@ def game(
         typer.Option(
             help="What a row of the file holds. plays: columns row and column (actions, counted from 0) and payoff. "
             "matrices: R times C columns, a payoff matrix row by row. rank_one: R + C columns, vectors a and b of the "
-            "matrix a b^T.",
+            "matrix a b^T."
         ),
     ] = "plays",
     bound: Annotated[

@@ -180,9 +180,7 @@ def _plans(
 
 
 def scaling(
-    estimator: PrivateLinearModel,
-    users: int,
-    plans: Callable[[PrivateLinearModel, int], tuple[LinearModelPlan, ...]],
+    estimator: PrivateLinearModel, users: int, plans: Callable[[PrivateLinearModel, int], tuple[LinearModelPlan, ...]]
 ) -> list[list[dict[str, Any]]]:
     """Return the best plan for other numbers of users (rows) and records per user (columns), JSON-ready."""
     from sklearn.base import clone

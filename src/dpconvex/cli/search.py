@@ -43,8 +43,7 @@ def search(
     delta: _options.Delta = 0.0,
     method: Annotated[str, typer.Option(help="auto, composition, repeats, or none: no search.")] = "auto",
     scoring: Annotated[
-        str,
-        typer.Option(help="auto, error_rate, log_loss; for numbers squared_error, absolute_error or pinball."),
+        str, typer.Option(help="auto, error_rate, log_loss; for numbers squared_error, absolute_error or pinball.")
     ] = "auto",
     score_bound: Annotated[
         float | None, typer.Option(help="Largest loss of one record in the choice. Default: by the scoring.")

@@ -161,11 +161,7 @@ def _table(where: str, content: Any) -> dict[str, Any]:
 
 
 def _check_keys(
-    where: str,
-    content: Mapping[str, Any],
-    required: Collection[str],
-    optional: Collection[str],
-    remedy: str = "",
+    where: str, content: Mapping[str, Any], required: Collection[str], optional: Collection[str], remedy: str = ""
 ) -> None:
     missing = sorted(set(required) - set(content))
     unknown = sorted(set(content) - set(required) - set(optional))

@@ -60,11 +60,7 @@ class Solver(ABC):
 
     @final
     def solve(
-        self,
-        objective: Objective,
-        radius: float,
-        constraint: ConvexSet | None = None,
-        start: FloatArray | None = None,
+        self, objective: Objective, radius: float, constraint: ConvexSet | None = None, start: FloatArray | None = None
     ) -> SolverResult:
         """Look for a point within `radius` of the minimizer, and prove that it is.
 

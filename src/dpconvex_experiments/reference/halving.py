@@ -95,12 +95,7 @@ class HalvingCenter(OfGradients, CenterFinder):
 
 
 def plan_radius(
-    domain: PointDomain,
-    n: int,
-    epsilon: float,
-    *,
-    gamma: float = 0.75,
-    unit: Unit = Unit.RECORD,
+    domain: PointDomain, n: int, epsilon: float, *, gamma: float = 0.75, unit: Unit = Unit.RECORD
 ) -> PairsRadius:
     """Plan a pure search for a ball that holds a share `gamma` in [1/2, 1] of at most `MAX_RECORDS` points."""
     if _validate.integer("n", n, at_least=1) > MAX_RECORDS:

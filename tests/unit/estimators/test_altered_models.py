@@ -100,15 +100,7 @@ def test_parts_of_another_shape_are_refused(states: dict[str, dict[str, Any]], n
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"size": 4},
-        {"size": 0},
-        {"size": 1.5},
-        {"bound": -1.0},
-        {"bound": float("nan")},
-        {"norm": "l7"},
-        {"name": 3},
-    ],
+    [{"size": 4}, {"size": 0}, {"size": 1.5}, {"bound": -1.0}, {"bound": float("nan")}, {"norm": "l7"}, {"name": 3}],
     ids=str,
 )
 def test_altered_domains_are_refused(change: dict[str, Any], tmp_path: Path) -> None:

@@ -56,9 +56,7 @@ def test_groups_of_the_adult_schema() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0.3, 1.0, 2.5])), min_size=1, max_size=6),
-)
+@given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from([0.3, 1.0, 2.5])), min_size=1, max_size=6))
 def test_grouping_is_optimal_and_never_loses(blocks) -> None:
     domain = DataDomain(tuple(Block(d, "l1", s) for d, s in blocks))
     best = energy(GroupedNorm.for_domain(domain), domain)

@@ -230,9 +230,7 @@ def test_several_releases_fit_one_promise() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"sigma": 0.98}, {"score_sigma": 0.98}, {"threshold": 0.99}],
-    ids=lambda change: next(iter(change)),
+    "change", [{"sigma": 0.98}, {"score_sigma": 0.98}, {"threshold": 0.99}], ids=lambda change: next(iter(change))
 )
 def test_weaker_constants_do_not_fit(change: dict[str, float]) -> None:
     mean = plan_robust_mean(400, 2, 1.0, 1e-6)

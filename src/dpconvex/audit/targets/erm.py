@@ -268,10 +268,7 @@ TARGETS = (
             "noisy_gradient/blocks": ("approximate", _noisy_blocks),
             "noisy_gradient/samples": ("approximate", _noisy(8, rate=0.4)),
             "sufficient_statistics": ("approximate", _statistics(sufficient_statistics.plan)),
-            "sufficient_statistics/adaptive_ridge": (
-                "approximate",
-                _statistics(plan_adaptive_ridge),
-            ),
+            "sufficient_statistics/adaptive_ridge": ("approximate", _statistics(plan_adaptive_ridge)),
             "random_projection": ("pure", _projected),
             "recentring": ("pure", _recentred),
             "heavy_tailed": ("pure", _heavy(HuberLoss())),
@@ -305,8 +302,5 @@ TARGETS = (
 
 SEARCHES = targets(
     Unit.RECORD,
-    {
-        "private_search": ("pure", _search("composition")),
-        "private_search/repeats": ("pure", _search("repeats")),
-    },
+    {"private_search": ("pure", _search("composition")), "private_search/repeats": ("pure", _search("repeats"))},
 )

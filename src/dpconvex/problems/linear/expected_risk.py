@@ -45,7 +45,10 @@ class Tuning:
     ball_squared_length: float = 0.7  #: mean of the squared length of records of a ball of radius 1
     #: Mean second derivative of a classification loss in units of the one of undecided predictions.
     decided_curvature: float = 0.44
-    residual_deviation: float = 0.15  #: deviation of residuals in units of the targets' range
+    residual_deviation: float = 0.1  #: deviation of residuals in units of the targets' range
+    #: Mean squared length of the minimizer over R^2: lengths R/4, R/2 and R are equally likely, and forecasts are
+    #: linear in the square.
+    squared_length: float = 7 / 16
     kink_density: float = 0.2  #: density of margins where a margin loss changes its slope
 
 
@@ -95,7 +98,7 @@ class TypicalData:
         moment = square * np.where(boxed, ORDINARY.numeric_variance, of_others)
         inside = np.where(one_hot & ~centered, size - 1, size)
         needed = np.array([squared_reach(block) for block in blocks])
-        share = radius**2 * needed / needed.sum() / levels / stretch  # of one direction
+        share = ORDINARY.squared_length * radius**2 * needed / needed.sum() / levels / stretch  # of one direction
         mean_square = np.where(one_hot & ~centered, 1 / levels, 0.0)
         mu = square * np.where(boxed, ORDINARY.numeric_squared_mean * size, mean_square)
         used = np.flatnonzero(one_hot & (inside > 0))

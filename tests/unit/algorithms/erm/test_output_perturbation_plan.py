@@ -116,9 +116,7 @@ def test_a_plan_says_which_noise_it_has() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"constants": "printed"}, {"noise": "cauchy"}, {"l2": 0.0}, {"l2": 1e-300}, {"l2": math.inf}],
-    ids=str,
+    "wrong", [{"constants": "printed"}, {"noise": "cauchy"}, {"l2": 0.0}, {"l2": 1e-300}, {"l2": math.inf}], ids=str
 )
 def test_options_are_checked(wrong) -> None:
     with pytest.raises(InvalidParameterError):

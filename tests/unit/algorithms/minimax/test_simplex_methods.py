@@ -193,10 +193,7 @@ def test_what_leaves_is_a_function_of_what_was_released(kind: str, name: str) ->
         def release(self, value, *_, coins=coins):
             return coins.normal(size=len(value))
 
-        with (
-            mock.patch.object(VertexSession, "draw", draw),
-            mock.patch.object(GaussianMechanism, "release", release),
-        ):
+        with mock.patch.object(VertexSession, "draw", draw), mock.patch.object(GaussianMechanism, "release", release):
             found.append(plan.run(data, SeededSource(0)))
     np.testing.assert_array_equal(found[0].x, found[1].x)
     np.testing.assert_array_equal(found[0].y, found[1].y)

@@ -117,10 +117,7 @@ def test_what_reaches_the_mechanisms_moves_within_the_stated_sensitivities() -> 
             scores.append(score)
             return np.array([len(scores) % 3])
 
-        with (
-            mock.patch.object(GaussianMechanism, "_sample", answer),
-            mock.patch.object(VertexSession, "draw", draw),
-        ):
+        with mock.patch.object(GaussianMechanism, "_sample", answer), mock.patch.object(VertexSession, "draw", draw):
             plan.run(data, SeededSource(0))
         seen.append((values, scores))
     moved = [np.linalg.norm(a - b) for a, b in zip(seen[0][0], seen[1][0], strict=True)]
@@ -145,10 +142,7 @@ def test_what_leaves_is_a_function_of_what_was_released(name, queries, constants
         def release(self, value, *_, coins=coins):
             return coins.normal(size=len(value)) / 4
 
-        with (
-            mock.patch.object(VertexSession, "draw", draw),
-            mock.patch.object(Mechanism, "release", release),
-        ):
+        with mock.patch.object(VertexSession, "draw", draw), mock.patch.object(Mechanism, "release", release):
             found.append(plan.run(records, SeededSource(0)))
     np.testing.assert_array_equal(found[0].histogram, found[1].histogram)
     np.testing.assert_array_equal(found[0].answers, found[1].answers)

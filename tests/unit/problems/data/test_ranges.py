@@ -80,8 +80,7 @@ def test_even_numbers_are_even_after_the_transform(one) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [(1, 1), (0, np.inf), (-1e308, 1e308), (-1, 1, "log1p"), (0, 1, "none", 2.0), (-1, 1, "sqrt")],
+    "fields", [(1, 1), (0, np.inf), (-1e308, 1e308), (-1, 1, "log1p"), (0, 1, "none", 2.0), (-1, 1, "sqrt")]
 )
 def test_ranges_are_checked(fields) -> None:
     with pytest.raises(InvalidParameterError):

@@ -130,11 +130,7 @@ class NoisyGradientPlan(LinearModelPlan):
         if self.sampled is not None:
             what = f"{self.privacy.unit}s take part independently with the stated rate, and who did stays secret"
             drawn = Assumption(what, "coins of the session that adds the noise; sums are divided by rate times n")
-        return (
-            Assumption(f"every {self.privacy.unit}'s gradient{where} has length at most C", how),
-            sizes,
-            drawn,
-        )
+        return (Assumption(f"every {self.privacy.unit}'s gradient{where} has length at most C", how), sizes, drawn)
 
     @property
     def coefficient_deviation(self) -> FloatArray:

@@ -129,14 +129,10 @@ class LocalizationPlan(ConvexPlan[P]):
     def assumptions(self) -> tuple[Assumption, ...]:
         """What privacy rests on; the moments are not among it."""
         return (
-            Assumption(
-                "every record's loss is convex and C-Lipschitz",
-                self.method.lipschitz,
-            ),
+            Assumption("every record's loss is convex and C-Lipschitz", self.method.lipschitz),
             Assumption("the objective of each phase is l2-strongly convex", "the ridge is part of the objective"),
             Assumption(
-                "the solver's point is within tau of the exact minimiser for every data set",
-                self.method.reached,
+                "the solver's point is within tau of the exact minimiser for every data set", self.method.reached
             ),
             Assumption("records are assigned to phases by position", "fixed strides, whatever the records hold"),
             *(Assumption(claim, DECLARED) for claim in self.problem.claims),

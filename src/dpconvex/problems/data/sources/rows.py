@@ -134,11 +134,7 @@ class EncodedRows(ABC):
 
 
 def run_here(
-    pieces: Iterator[Any],
-    encode: Callable[[Any], Portion],
-    n: int,
-    task: Callable[[Portion, int, Any], T],
-    held: Held,
+    pieces: Iterator[Any], encode: Callable[[Any], Portion], n: int, task: Callable[[Portion, int, Any], T], held: Held
 ) -> Iterator[T]:
     """Run a task on pieces of n rows: each is encoded and used by one thread, while the next one is read."""
 

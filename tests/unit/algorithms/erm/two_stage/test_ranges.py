@@ -166,11 +166,7 @@ TARGET = Schema(SCHEMA.columns[:3], UnrangedTarget("age"))
 @pytest.mark.parametrize("user", [None, "person"])
 @pytest.mark.parametrize(
     ("kind", "schema"),
-    [
-        (PrivateLogisticRegression, SCHEMA),
-        (PrivateAdditiveClassifier, SCHEMA),
-        (PrivateLinearRegression, TARGET),
-    ],
+    [(PrivateLogisticRegression, SCHEMA), (PrivateAdditiveClassifier, SCHEMA), (PrivateLinearRegression, TARGET)],
 )
 def test_tables_read_by_portions_give_the_same_bits(kind, schema, user, tmp_path) -> None:
     """Targets and users too, whose records are in several portions."""
