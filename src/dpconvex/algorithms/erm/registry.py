@@ -182,20 +182,22 @@ def expected_of_first(found: tuple[LinearModelPlan, ...]) -> float:
     return math.inf if expected is None else _rounded(expected)
 
 
+def cautious(plan: LinearModelPlan) -> float:
+    """Return the expected error, times `CAUTION` where delta is spent, or the bound where nothing is guessed."""
+    pure = plan.predicted_error.expected is None or all(each.event.pure_epsilon is not None for each in plan.releases)
+    return plan.predicted_error.rank * (1.0 if pure else CAUTION)
+
+
 def _rounded(error: float) -> float:
     """Return an error to nine digits: between equal plans the order of noises decides, not how a processor rounds."""
     return float(f"{error:.9g}")
 
 
 def _rank(method: Method, plan: LinearModelPlan) -> tuple[bool, float]:
-    """Sort key: the expected error, times `CAUTION` where delta is spent; for users the bound.
-
-    Harmless methods stand before those whose bound says little.
-    """
+    """Sort key: `cautious`; for users the bound, harmless methods before those whose bound says little."""
     error = plan.predicted_error
     if plan.privacy.unit != Unit.USER:
-        pure = all(release.event.pure_epsilon is not None for release in plan.releases)
-        return False, _rounded(error.rank if pure else CAUTION * error.rank)
+        return False, _rounded(cautious(plan))
     return not method.harmless and error.bound > CONVINCING * error.trivial, _rounded(error.bound)
 
 

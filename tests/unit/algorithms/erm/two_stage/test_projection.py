@@ -23,7 +23,7 @@ from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import ObjectiveNoise
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams, verify
 from dpconvex.problems import Block, DataDomain, LinearModelProblem
-from dpconvex.problems.linear.expected_risk import TypicalData, _power_law, squared_reach
+from dpconvex.problems.linear.expected_risk import ORDINARY, TypicalData, _power_law, squared_reach
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
@@ -372,20 +372,20 @@ def test_the_moments_of_a_ball_follow_a_power_of_the_rank(size: int) -> None:
 
 
 def test_domains_of_schemas_share_the_signal_as_before() -> None:
-    """One-hot blocks, columns in [-1/2, 1/2] and the constant 1: two logits each, R = 2 sqrt(blocks)."""
+    """One-hot blocks, columns in [-1/2, 1/2] and the constant 1: two logits each, R = 2 sqrt(blocks), less expected."""
     domain = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5), Block(7, "l1", 1.0)), 1.0)
     assert [squared_reach(block) for block in domain.all_blocks] == [4.0, 8.0, 4.0, 4.0]
     R = default_radius(domain)
     assert pytest.approx(2 * math.sqrt(5)) == R
     typical = TypicalData.of(domain, LogisticLoss(), R)
     inside = [typical.signal[typical.block == k].mean() * size for k, size in ((0, 3), (2, 7))]
-    assert inside == pytest.approx([4.0, 4.0])
+    assert inside == pytest.approx([4.0 * ORDINARY.squared_length] * 2)
     assert pytest.approx(R * math.sqrt(10 * math.log2(10)) / 2) == default_radius(domain, 10)
     ball = DataDomain.l2_ball(100, 2.0)
     assert default_radius(ball) == pytest.approx(10.0)
     for loss in (LogisticLoss(), SoftmaxLoss(10)):
         of_ball = TypicalData.of(ball.with_intercept(1.0), loss, 3.0)
-        assert of_ball.count @ of_ball.signal == pytest.approx(9.0)
+        assert of_ball.count @ of_ball.signal == pytest.approx(9.0 * ORDINARY.squared_length)
 
 
 def test_it_wins_with_many_columns_and_classes() -> None:
