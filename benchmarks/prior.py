@@ -25,7 +25,7 @@ from dpconvex.algorithms.erm import registry
 from dpconvex.errors import DpconvexWarning
 from dpconvex.problems.linear import expected_risk
 
-TODAY = expected_risk.ORDINARY
+TODAY, CAUTION = expected_risk.ORDINARY, registry.CAUTION
 SETTINGS = {
     "length 1, residuals .15, caution 1": {"squared_length": 1.0, "residual_deviation": 0.15, "caution": 1.0},
     "length 1": {"squared_length": 1.0},
@@ -54,9 +54,6 @@ def use(setting: dict[str, float]) -> None:
                 getattr(value, "cache_clear", lambda: None)()
             if hasattr(module, "ORDINARY"):
                 module.ORDINARY = guess
-
-
-CAUTION = registry.CAUTION
 
 
 def measured(name: str, rows: int, seeds: int) -> dict[str, list[tuple[float, float]]]:
