@@ -41,12 +41,15 @@ class Block:
         The bound, positive, in the unit of the (encoded) features; of a simplex 1.
     name : str
         For reports.
+    zero_mean : bool
+        Whether plans guess that columns have mean 0, as those have that were centered.
     """
 
     size: int
     norm: BlockNorm
     bound: float
     name: str = ""
+    zero_mean: bool = False
 
     def __post_init__(self) -> None:
         _validate.integer("size", self.size, at_least=1)

@@ -28,8 +28,8 @@ from dpconvex.problems.data.factor import Factor
 Size = TypeVar("Size", float, FloatArray)
 
 LEAST = 1e-9  # curvature of a direction without expected records, relative to the largest of its block
-MEAN, NUMERIC = -1, -2
-"""In the place of a block: the mean direction, and directions of all columns that are bounded one by one."""
+SHARED = -1
+"""In the place of a block: directions of all columns that are bounded one by one, and of the constant."""
 
 
 @final
@@ -73,12 +73,10 @@ class TypicalData:
     count: FloatArray  #: how many directions stand behind each entry, all outputs together; fractions occur
     curvature: FloatArray  #: second derivative of the risk, positive, (g,)
     signal: FloatArray  #: squared coefficient of the minimizer in one such direction, (g,)
-    block: np.ndarray  #: index of the block that the direction belongs to, `MEAN` or `NUMERIC`, (g,)
+    block: np.ndarray  #: index of the block that the direction belongs to, or `SHARED`, (g,)
     start: np.ndarray  #: first column of each block, (m,)
     size: np.ndarray  #: columns of each block, (m,)
-    mean: FloatArray  #: share of each block in the mean direction's square, (m,); sums to 1 or is 0
-    #: Share of each block in the directions of the columns that are bounded one by one, (m,); sums to 1 or is 0.
-    numeric: FloatArray
+    mixing: FloatArray  #: share of the noise of each block in the direction, (m, g)
     bias: float  #: excess of a perfect fit of this loss in the usual one (`surrogate_excess`)
 
     @classmethod
@@ -91,38 +89,40 @@ class TypicalData:
         stretch: FloatArray = np.ones(len(blocks)) if factor is None else factor.mean_squares
         square: FloatArray = stretch * np.square([float(block.bound) for block in blocks])
         one_hot = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
-        centered = np.array([factor is not None and is_centered(domain, block) for block in blocks])
+        fixed = one_hot & np.array([factor is None or not is_centered(domain, block) for block in blocks])
         boxed = np.array([block.norm == "linf" for block in blocks])
-        columns = np.where(boxed, size, 1)  # each a block of its own, as the comparator norm counts them
         of_others = np.where(one_hot, 1.0, ORDINARY.ball_squared_length) / levels
         moment = square * np.where(boxed, ORDINARY.numeric_variance, of_others)
-        inside = np.where(one_hot & ~centered, size - 1, size)
         needed = np.array([squared_reach(block) for block in blocks])
         share = ORDINARY.squared_length * radius**2 * needed / needed.sum() / levels / stretch  # of one direction
-        mean_square = np.where(one_hot & ~centered, 1 / levels, 0.0)
-        mu = square * np.where(boxed, ORDINARY.numeric_squared_mean * size, mean_square)
+        inside, energy = np.where(fixed, size - 1, size), size * moment
         used = np.flatnonzero(one_hot & (inside > 0))
         quantiles = ORDINARY.spectrum_quantiles
         spread = np.exp(-np.linspace(0.0, 0.5 + math.log(domain.dim), quantiles))
         spread *= quantiles / spread.sum()
         count, block = np.repeat(inside[used] / quantiles, quantiles), np.repeat(used, quantiles)
         curvature, signal = np.outer(moment[used], spread).ravel(), np.repeat(share[used], quantiles)
-        energy = size * moment
-        numeric = np.where(boxed, energy, 0.0)
-        together = [np.flatnonzero(boxed)] if boxed.any() else []
-        for members in (*together, *(np.array([index]) for index in np.flatnonzero(~(one_hot | boxed)))):
+        mixing = np.eye(len(blocks))[:, block]
+        balls = [np.array([index]) for index in np.flatnonzero(~(one_hot | boxed))]
+        for members in ([np.flatnonzero(boxed)] if boxed.any() else []) + balls:
             dimension, total = size[members].sum(), energy[members].sum()
             ranks, relative = _power_law(int(dimension))
             count = np.append(count, ranks)
-            block = np.append(block, np.full(len(ranks), NUMERIC if boxed[members[0]] else members[0]))
+            block = np.append(block, np.full(len(ranks), SHARED if boxed[members[0]] else members[0]))
             curvature = np.append(curvature, total / dimension * relative)
             signal = np.append(signal, np.full(len(ranks), energy[members] @ share[members] / total))
-        mean = mu / mu.sum() if mu.any() else mu
-        if mu.any():
-            count, block = np.append(count, 1.0), np.append(block, MEAN)
-            curvature = np.append(curvature, mu.sum())
-            known = loss.rates is not None  # parameters 0 predict the mean then: nothing is left to find in mu
-            signal = np.append(signal, 0.0 if known else mean @ (share * size / columns))
+            part = np.bincount(members, energy[members] / total, len(blocks))
+            mixing = np.append(mixing, np.repeat(part[:, None], len(ranks), 1), 1)
+        mean = np.where(fixed, square / levels, 0.0)  # of the blocks that sum to the same in all records
+        free = [0.0 if item.zero_mean else ORDINARY.numeric_squared_mean for item in blocks]
+        off = np.where(block == SHARED, (square * size * boxed) @ free / max(size @ boxed, 1), 0.0)
+        if mean.any():
+            constant = float(mean @ (share * size)) / mean.sum()
+            cells = count, curvature, signal, mixing
+            count, curvature, signal, mixing = _with_constant(cells, off, mean, constant, loss.rates is not None)
+            block = np.append(block, np.full(len(count) - len(block), SHARED))
+        else:  # no constant: the mean adds to every direction's second moment
+            curvature = curvature + off
         contrasts = max(1, outputs - 1)  # the same vector added to all outputs changes no prediction
         return cls(
             count * contrasts,
@@ -131,8 +131,7 @@ class TypicalData:
             block,
             np.cumsum(size) - size,
             size,
-            mean,
-            numeric / numeric.sum() if boxed.any() else numeric,
+            mixing,
             0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual),
         )
 
@@ -143,9 +142,7 @@ class TypicalData:
 
     def variances(self, deviations: FloatArray) -> FloatArray:
         """Return each direction's variance (g,) of noise of deviations (dim,) or (k, dim), equal in blocks."""
-        of_block = np.square(deviations.take(self.start, -1))
-        common = (of_block @ self.numeric)[..., None], (of_block @ self.mean)[..., None]
-        return np.concatenate((of_block, *common), -1).take(self.block, -1)  # NUMERIC and MEAN count from the end
+        return np.square(deviations.take(self.start, -1)) @ self.mixing
 
     def released_noise(self, deviations: FloatArray) -> float:
         """Expected excess from independent noise added to the parameters, deviations of shape (dim,)."""
@@ -163,11 +160,7 @@ class TypicalData:
 
     def noise_costs(self, l2: float) -> FloatArray:
         """Return what a unit of variance of every parameter of a block adds to `gradient_noise`, (m,)."""
-        each = self._weight / np.square(self.curvature + l2)
-        among = np.array([each[self.block == index].sum() for index in range(len(self.size))])
-        for kind, shares in ((NUMERIC, self.numeric), (MEAN, self.mean)):
-            among += each[self.block == kind].sum() * shares
-        return among / 2
+        return self.mixing @ (self._weight / np.square(self.curvature + l2)) / 2
 
     def projection_bias(self, blocks: Sequence[int], columns: int) -> float:
         """Expected excess of the best fit when all columns of `blocks` are projected to `columns` random directions.
@@ -192,6 +185,33 @@ class TypicalData:
     @cached_property
     def _weight(self) -> FloatArray:
         return self.count * self.curvature
+
+
+def _with_constant(
+    cells: tuple[FloatArray, ...], off: FloatArray, mean: FloatArray, signal: float, known: bool
+) -> tuple[FloatArray, ...]:
+    """Return count, curvature, signal and mixing of the directions in which ``D + m m^T`` is diagonal.
+
+    D has the `cells`, whose directions have the square `off` of m each; in the span of the constant it is 0 and m has
+    length^2 `mean`, by block. With `known` rates the constant makes up for the other coefficients: predictions have
+    mean 0, so that it has no signal of its own.
+    """
+    count, curvature, signals, mixing = cells
+    moved = off > 0
+    m = np.sqrt(np.append((count * off)[moved], mean.sum()))  # one direction of each cell has all of m
+    h, vectors = eigh(np.diag(np.append(curvature[moved], 0.0)) + np.outer(m, m))
+    found = np.diag(np.append(signals[moved], signal))
+    if known:
+        free = np.vstack((np.eye(len(m) - 1), -m[:-1] / m[-1]))
+        found = free * signals[moved] @ free.T
+    shares = np.column_stack((mixing[:, moved], mean / mean.sum())) @ np.square(vectors)
+    along = np.einsum("ij,ik,kj->j", vectors, found, vectors)
+    return (
+        np.append(count - moved, np.ones(len(m))),
+        np.append(curvature, np.maximum(h, LEAST * h[-1])),
+        np.append(signals, along),
+        np.append(mixing, shares, 1),
+    )
 
 
 def _power_law(size: int) -> tuple[FloatArray, FloatArray]:
@@ -303,10 +323,8 @@ class ExpectedShapes:
             np.tile(which, count),
             np.cumsum(numbers) - numbers,
             numbers,
-            np.zeros(len(numbers)),
-            np.zeros(len(numbers)),
-            (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual)) + lost,
             np.tile(cast(FloatArray, block_diag(*mixing)), count),
+            (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual)) + lost,
             cast(FloatArray, block_diag(*vectors)),
         )
 
@@ -314,9 +332,8 @@ class ExpectedShapes:
 @final
 @dataclass(frozen=True, eq=False)
 class TypicalShapes(TypicalData):
-    """Quadratic model whose directions mix the coordinates of a block; g directions, r coordinates."""
+    """Quadratic model whose directions mix the coordinates of a block, (r, g); g directions, r coordinates."""
 
-    mixing: FloatArray  #: Share of each coordinate's variance in each direction, (r, g)
     vectors: FloatArray  #: Each direction as values at the vertices, (dim, r); they come first among the g
 
     def variances(self, deviations: FloatArray) -> FloatArray:
