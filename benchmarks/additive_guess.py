@@ -1,4 +1,4 @@
-"""What the plan of additive models guesses of shapes (`Guess` in `estimators/_shapes.py`), chosen without Adult.
+"""What the plan of additive models guesses of shapes (`Guess` in `problems/linear/shapes.py`), chosen without Adult.
 
     python benchmarks/additive_guess.py measure FILE [--tables NAME ...] [--seeds 2]
     python benchmarks/additive_guess.py choose FILE
@@ -22,7 +22,9 @@ import numpy as np
 
 from dpconvex import PrivateAdditiveClassifier
 from dpconvex.data import ClassTarget
-from dpconvex.estimators import AdditiveModel, _shapes
+from dpconvex.estimators import AdditiveModel
+from dpconvex.problems.linear import shapes
+from prior import forget
 from tables import REGRESSION_TABLES, TABLES
 
 EPSILONS = {0.1: 0.6, 0.3: 0.7, 1.0: 0.7, 3.0: 0.9}
@@ -101,13 +103,14 @@ def choose(path: str) -> None:
     order = np.argsort(regrets.mean(1))
     for k in order[:8]:
         print("all tables:", grid[k], f"regret {regrets[k].mean():.5f}", np.round(regrets[k], 4))
-    now = np.array([regret(name, found, _shapes.GUESS) for name in names])
-    print("as it is:", _shapes.GUESS, f"regret {now.mean():.5f}", np.round(now, 4))
+    now = np.array([regret(name, found, shapes.GUESS) for name in names])
+    print("as it is:", shapes.GUESS, f"regret {now.mean():.5f}", np.round(now, 4))
 
 
 def regret(name: str, found: list[dict], guess) -> float:
     """Return the mean, over budgets, of what a guess's plan loses over the best choice that was measured."""
-    before, _shapes.GUESS = _shapes.GUESS, guess
+    before, shapes.GUESS = shapes.GUESS, guess
+    forget()
     schema, n = SCHEMAS.setdefault(name, table_of(name)[0]), next(r["n"] for r in found if r["table"] == name)
     total = 0.0
     for epsilon, cap in EPSILONS.items():
@@ -125,7 +128,7 @@ def regret(name: str, found: list[dict], guess) -> float:
         k = min(each, key=lambda k: each[k][0].expected)
         tau = float(np.clip(each[k][0].problem.tau(each[k][0].l2) / epsilon, TAUS[0], TAUS[-1]))
         total += np.interp(np.log(tau), np.log(TAUS), [losses[k, t] for t in TAUS]) - min(losses.values())
-    _shapes.GUESS = before
+    shapes.GUESS = before
     return total / len(EPSILONS)
 
 

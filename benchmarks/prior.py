@@ -31,13 +31,16 @@ SETTINGS = {
     "length 1": {"squared_length": 1.0},
     "length .6": {"squared_length": 0.6},
     "length .25": {"squared_length": 0.25},
-    "length .125": {"squared_length": 0.125},
     "residuals .07": {"residual_deviation": 0.07},
     "residuals .15": {"residual_deviation": 0.15},
     "caution 1": {"caution": 1.0},
     "caution 1.25": {"caution": 1.25},
     "variance .05": {"numeric_variance": 0.05},
     "variance .2": {"numeric_variance": 0.2},
+    "means .05": {"numeric_squared_mean": 0.05},
+    "means .2": {"numeric_squared_mean": 0.2},
+    "binary .4": {"binary_variance": 0.4},
+    "binary .8": {"binary_variance": 0.8},
 }
 BUDGETS = tuple(product((0.1, 0.3, 1.0, 3.0), (0.0, 1e-6)))
 FLOOR, TOLERATED = 1e-9, 1.1  # Of an excess; of a constant's
@@ -48,12 +51,18 @@ def use(setting: dict[str, float]) -> None:
     chosen = dict(setting)
     registry.CAUTION = chosen.pop("caution", CAUTION)
     guess = replace(TODAY, **chosen)
-    for name, module in list(sys.modules.items()):
-        if name.startswith("dpconvex"):
-            for value in list(vars(module).values()):
-                getattr(value, "cache_clear", lambda: None)()
-            if hasattr(module, "ORDINARY"):
-                module.ORDINARY = guess
+    for module in forget():
+        if hasattr(module, "ORDINARY"):
+            module.ORDINARY = guess
+
+
+def forget() -> list:
+    """Clear what plans remember, and return the modules of the package."""
+    found = [module for name, module in list(sys.modules.items()) if name.startswith("dpconvex")]
+    for module in found:
+        for value in list(vars(module).values()):
+            getattr(value, "cache_clear", lambda: None)()
+    return found
 
 
 def measured(name: str, rows: int, seeds: int) -> dict[str, list[tuple[float, float]]]:

@@ -21,6 +21,8 @@ from sklearn.base import clone
 
 from dpconvex import (
     NumericColumn,
+    PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateGeometricMedian,
     PrivateHuberRegressor,
     PrivateLasso,
@@ -166,6 +168,12 @@ PLANS: dict[str, Callable[[], Any]] = {
     "evaluation of classes": lambda: evaluation.plan(400, PURE),
     "evaluation of groups": lambda: evaluation.plan(400, PURE, classes=0, groups=3),
     "evaluation users": lambda: evaluation.plan(400, replace(FOR_USERS, delta=0.0), classes=3),
+    "additive pair": lambda: PrivateAdditiveClassifier(
+        1.0, feature_bounds=(-1, 2), classes=[0, 1], interactions=[("feature 0", "feature 1")]
+    ).plan(400, 2)[0],
+    "additive smooth users": lambda: PrivateAdditiveRegressor(
+        9.0, feature_bounds=([0, -1], [1, 1]), target_bounds=(0, 1), knots=4, records_per_user=5
+    ).plan(4000, 2)[0],
     "objective pure": lambda: plans(linear(), PURE, "objective_perturbation")[0],
     "objective gaussian": lambda: plans(linear(SoftmaxLoss(3)), MIXED, "objective_perturbation", GAUSSIAN)[0],
     "objective capped": lambda: plans(linear(LogisticLoss(0.7)), PURE, "objective_perturbation")[0],

@@ -21,6 +21,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import charge
 from dpconvex.problems import Block, CustomProblem, DataDomain, Factor, LinearModelProblem, PointDomain, SimplexSaddle
 from dpconvex.problems.custom.problem import DeclaredFunction, DeclaredPayoff
+from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
 from dpconvex.problems.minimax.polytope import no_function
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.sets import ConvexSet
@@ -43,7 +44,7 @@ CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         *(Block, DataDomain, Factor, LinearModelProblem, PointDomain, PrivacyParams),
-        *(CustomProblem, DeclaredFunction, DeclaredPayoff),
+        *(CustomProblem, DeclaredFunction, DeclaredPayoff, ExpectedShapes, Knots, Levels, Pair),
     )
 }
 """What a recipe may hold beside subclasses of `OPEN`; `stored` adds others."""

@@ -25,7 +25,7 @@ from dpconvex.data.frames import (
     with_nan,
 )
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.data.domain import Block
+from dpconvex.problems.data.domain import Block, BlockValues, likely_values
 from dpconvex.problems.data.ranges import NumberRange
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class NumberColumn(AbstractColumn):
     @property
     def block(self) -> Block:
         """One feature of absolute value at most 1/2; with the indicator two, of which one is 0."""
-        return Block(2, "l1", 0.5, self.name) if self.indicator else Block(1, "linf", 0.5, self.name)
+        return Block(2, "l1", 0.5, self.name) if self.indicator else Block(1, "linf", 0.5, self.name, self.values)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -207,6 +207,11 @@ class NumberColumn(AbstractColumn):
         if self.indicator:
             out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)
         self._place(cells, out[:, 0])
+
+    @property
+    def values(self) -> BlockValues:
+        """What the range lets plans guess."""
+        return "any"
 
     @abstractmethod
     def _place(self, cells: AnyArray, out: FloatArray) -> None:
@@ -286,6 +291,10 @@ class NumericColumn(NumberColumn):
                 return
         what = f"must be 2 to {MOST_KNOTS} increasing numbers, the first lower and the last upper"
         raise InvalidParameterError("knots", found, what, "No two may be equal after the transform")
+
+    @property
+    def values(self) -> BlockValues:
+        return likely_values(self.lower, self.upper) if self.transform in ("none", "signed_log") else "any"
 
     def positions(self, values: Sequence[float]) -> list[float]:
         """Values of the range as places in [0, 1], after the transform."""
@@ -397,7 +406,7 @@ class CategoricalColumn(AbstractColumn):
     def block(self) -> Block:
         """One column of absolute value at most 1/2, or a simplex; of one level an l1 block of bound 1."""
         if self.binary:
-            return Block(1, "linf", 0.5, self.name)
+            return Block(1, "linf", 0.5, self.name, "binary")
         levels = len(self.categories) + self.other
         return Block(levels, "simplex" if levels > 1 else "l1", 1.0, self.name)
 

@@ -65,5 +65,4 @@ def model_digest(model: Any) -> str:
 
 def domain_fields(domain: DataDomain) -> dict[str, Any]:
     """JSON-ready facts of a domain."""
-    blocks = [{"size": int(b.size), "norm": b.norm, "bound": float(b.bound), "name": b.name} for b in domain.blocks]
-    return {"blocks": blocks, "intercept": float(domain.intercept)}
+    return {"blocks": [block.describe() for block in domain.blocks], "intercept": float(domain.intercept)}

@@ -23,6 +23,7 @@ from dpconvex.data.frames import label_codes, numbers as read_numbers, open_tabl
 from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
+from dpconvex.problems.data.domain import likely_values
 from dpconvex.problems.minimax.base import clamped
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ class Scaled(FeatureMap):
 
     @property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return DataDomain((Block(len(self.lower), "linf", 0.5, "features"),))
+        likely = {"any"} if self.open else {*map(likely_values, self.lower.tolist(), self.upper.tolist())}
+        values: Any = likely.pop() if len(likely) == 1 else "any"
+        return DataDomain((Block(len(self.lower), "linf", 0.5, "features", values),))
 
     def encode(self, X: Any) -> FloatArray:
         self.domain.check_columns(X)

@@ -11,11 +11,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, cast, final
+from typing import Any, cast, final
 
 import numpy as np
-from scipy.linalg import block_diag
-from scipy.special import ndtr
 
 from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
@@ -23,36 +21,12 @@ from dpconvex.data.columns import OTHER, AbstractColumn
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem, NumberRange
-from dpconvex.problems.linear.expected_risk import ExpectedShapes
+from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
 
 OWN = "(missing)"  #: Name of the vertex of missing cells.
 
 PAIR_KNOTS, PAIR_LEVELS, PAIR_SHARE = 4, 8, 0.25
 """Knots of a column in a pair, levels of a category there, and a pair's prior variance in units of a column's."""
-
-
-@dataclass(frozen=True)
-class Guess:
-    """What plans expect of shapes, in squared logits (`benchmarks/additive_guess.py`; docs, Additive models)."""
-
-    line: float = 8.0  #: of a straight line at the ends of a range
-    motion: float = 0.56  #: of a Brownian motion over a whole range
-    level: float = 0.25  #: of one level of a category
-    pair: float = 0.05  #: of one vertex of a pair
-    missing: float = 0.05  #: share of records whose cell is missing
-    spread: float = 0.4  #: how much of the supposed variety real columns have
-
-
-GUESS = Guess()
-
-
-class Prior(NamedTuple):
-    """What is expected of one block; matrices (size, size)."""
-
-    kernel: FloatArray | None  #: Prior covariance of the values, of any scale; None: independent
-    mass: FloatArray  #: Expected second moments of the weights; rows sum to the expected weights
-    signal: FloatArray  #: Expected covariance of the values
-    misfit: float = 0.0  #: Mean square of what the shape does between its vertices
 
 
 @final
@@ -64,7 +38,7 @@ class ShapeColumn:
     kind: str
     vertices: tuple[float | str, ...]  #: Knots in the column's own unit, and names of levels
     write: Callable[[FloatArray, FloatArray], None]  #: Weights of raw cells (n, p) into zeros of shape (n, size)
-    prior: Callable[[], Prior]
+    expected: Knots | Levels | Pair
     rule: dict[str, Any]  #: JSON-ready facts by which a record's weights are found without this library
 
     @property
@@ -81,39 +55,15 @@ class ShapeColumn:
 
 def numeric_shape(column: NumericColumn, at: int, knots: tuple[float, ...], own: bool) -> ShapeColumn:
     """Return hats of degree 1 at knots, and a vertex for missing cells where public facts say so."""
-    places, m = np.array(column.positions(knots)), len(knots)
+    places = column.positions(knots)
+    vertices = Knots(tuple(places), own)
 
     def write(raw: FloatArray, out: FloatArray) -> None:
-        missing, rows = np.isnan(raw[:, at]), np.arange(len(raw))
-        u = np.clip(np.where(missing, 0.0, raw[:, at]), 0.0, 1.0)
-        left = np.clip(np.searchsorted(places, u, side="right") - 1, 0, m - 2)
-        t = np.clip((u - places[left]) / np.diff(places)[left], 0.0, 1.0)
-        out[rows, left], out[rows, left + 1] = 1 - t, t
-        out[missing] = [0.0] * m + [1.0] if own else 1 / m
+        vertices.write(raw[:, at], out)
 
-    def beside(among: FloatArray, missing: float) -> FloatArray:
-        return cast(FloatArray, block_diag(among, missing)) if own else among
-
-    def prior() -> Prior:
-        line, motion = np.outer(places - 0.5, places - 0.5), _centered(np.minimum.outer(places, places))
-        parts = [line, motion, _centered(np.eye(m))] if m > 2 else [line]
-        smooth = np.sum([part / part.diagonal().max() for part in parts], axis=0)
-        # Numbers have a normal law, three deviations to either side, around two places of the range.
-        law = np.diff(ndtr((np.arange(601)[:, None] / 600 - np.array([1 / 3, 2 / 3])) * 6), axis=0).sum(1)
-        hats = np.zeros((600, m + own))
-        write(np.tile((np.arange(600)[:, None] + 0.5) / 600, at + 1), hats)
-        mass = (hats[:, :m] * (law / law.sum())[:, None]).T @ hats[:, :m]
-        return Prior(
-            beside(smooth / smooth.diagonal().max(), 1.0) if m + own > 2 else None,
-            beside((1 - GUESS.missing * own) * mass, GUESS.missing),
-            beside(4 * GUESS.line * line + GUESS.motion * motion, GUESS.level),
-            # A Brownian motion less its interpolant has mean variance h/6 in a gap h.
-            GUESS.motion * float(np.square(np.diff(places)).sum()) / 6,
-        )
-
-    rule = {"lower": column.lower, "upper": column.upper, "transform": column.transform, "knots": places.tolist()}
+    rule = {"lower": column.lower, "upper": column.upper, "transform": column.transform, "knots": places}
     rule = {"kind": "numeric", "column": column.name, **rule, "missing": own, **_extras(column)}
-    return ShapeColumn(column.name, "numeric", (*knots, *((OWN,) if own else ())), write, prior, rule)
+    return ShapeColumn(column.name, "numeric", (*knots, *((OWN,) if own else ())), write, vertices, rule)
 
 
 def _extras(column: AbstractColumn) -> dict[str, Any]:
@@ -133,12 +83,9 @@ def level_shape(column: CategoricalColumn, at: int) -> ShapeColumn:
         out[listed, raw[listed, at].astype(np.intp)] = 1.0
         out[np.isnan(raw[:, at])] = 1 / size
 
-    def prior() -> Prior:
-        return Prior(None, np.eye(size) / size, np.eye(size) * (1.0 if size == 2 else GUESS.level))
-
     rule = {"kind": "categories", "column": column.name, "levels": list(column.categories), "other": column.other}
     rule |= _extras(column)
-    return ShapeColumn(column.name, "categories", vertices, write, prior, rule)
+    return ShapeColumn(column.name, "categories", vertices, write, Levels(size), rule)
 
 
 def pair_shape(first: ShapeColumn, second: ShapeColumn) -> ShapeColumn:
@@ -148,21 +95,16 @@ def pair_shape(first: ShapeColumn, second: ShapeColumn) -> ShapeColumn:
         both = first.weights(raw), second.weights(raw)
         np.einsum("ij,ik->ijk", *both, out=out.reshape(len(raw), first.size, second.size))
 
-    def prior() -> Prior:
-        one, two = first.prior(), second.prior()
-        sides = [np.eye(len(p.mass)) if p.kernel is None else p.kernel for p in (one, two)]
-        kernel = cast(FloatArray, np.kron(_centered(sides[0]), _centered(sides[1])))
-        mass = cast(FloatArray, np.kron(one.mass, two.mass))
-        return Prior(kernel, mass, GUESS.pair * kernel / kernel.diagonal().max())
-
     vertices = tuple(f"{a}, {b}" for a in first.vertices for b in second.vertices)
     rule = {"kind": "pair", "first": first.rule, "second": second.rule}
-    return ShapeColumn(f"{first.name}:{second.name}", "pair", vertices, write, prior, rule)
-
-
-def _centered(kernel: FloatArray) -> FloatArray:
-    """Return the covariance of the values less their mean."""
-    return kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean()
+    return ShapeColumn(
+        f"{first.name}:{second.name}",
+        "pair",
+        vertices,
+        write,
+        Pair(cast(Any, first.expected), cast(Any, second.expected)),
+        rule,
+    )
 
 
 @final
@@ -292,15 +234,13 @@ class ShapeMap(FeatureMap):
     def refined(self, problem: LinearModelProblem) -> LinearModelProblem:
         domain = problem.domain
         if domain not in self._priors:  # the same objects for the same domain
-            constant = [np.array([[domain.intercept**2]])] if domain.intercept else []
-            shares = np.array([PAIR_SHARE if b.kind == "pair" else 1.0 for b in self.blocks] + [1.0] * len(constant))
-            priors = {block.name: block.prior() for block in self.blocks}
-            factor = Factor.of(domain, (shares / shares.sum()).tolist(), lambda block: priors[block.name].kernel)
-            masses = [prior.mass for prior in priors.values()]
-            moments = [GUESS.spread * (m - np.outer(m.sum(1), m.sum(1)) if constant else m) for m in masses]
-            signals = [*(prior.signal for prior in priors.values()), *([np.array([[1.0]])] if constant else [])]
-            misfit = sum(prior.misfit for prior in priors.values())
-            self._priors[domain] = factor, ExpectedShapes((*moments, *constant), tuple(signals), misfit)
+            shares = np.array(
+                [PAIR_SHARE if b.kind == "pair" else 1.0 for b in self.blocks] + [1.0] * bool(domain.intercept)
+            )
+            shapes = ExpectedShapes(tuple(block.expected for block in self.blocks), domain.intercept)
+            kernels = dict(zip((block.name for block in self.blocks), shapes.kernels, strict=True))
+            factor = Factor.of(domain, (shares / shares.sum()).tolist(), lambda block: kernels[block.name])
+            self._priors[domain] = factor, shapes
         factor, shapes = self._priors[domain]
         return replace(problem, factor=factor, shapes=shapes)
 

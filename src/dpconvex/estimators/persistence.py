@@ -417,5 +417,5 @@ def _labels(fields: Mapping[str, Any]) -> AnyArray:
 def _domain(fields: Mapping[str, Any]) -> DataDomain:
     if not all(isinstance(block["name"], str) for block in fields["blocks"]):
         raise InvalidDataError("a block's name must be text")
-    blocks = tuple(Block(b["size"], b["norm"], b["bound"], b["name"]) for b in fields["blocks"])
+    blocks = tuple(Block(b["size"], b["norm"], b["bound"], b["name"], b.get("values", "any")) for b in fields["blocks"])
     return DataDomain(blocks, fields["intercept"])

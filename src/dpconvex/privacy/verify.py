@@ -270,9 +270,7 @@ def plan_checks(read: PrivacyCertificate, again: Callable[[PrivacyCertificate], 
     same, differs = made == here["dpconvex"], f". Made by dpconvex {made}, whose plans may differ"
     other = "" if same else f"{differs}: verify with that version"
     if read.planner is None:
-        what = (
-            "the certificate lacks the planner's inputs, or they cannot be stored (what is expected of shapes is not)"
-        )
+        what = "the certificate lacks the planner's inputs, or they cannot be stored"
         return [Check(PLANNED, False, what + other)]
     try:
         planned = again(read)

@@ -97,7 +97,7 @@ def test_file_is_read_as_written(tmp_path: Any) -> None:
         Block(1, "linf", 0.5, "age"),
         Block(1, "linf", 0.5, "gain"),
         Block(4, "simplex", 1.0, "eye colour"),
-        Block(1, "linf", 0.5, "sex"),
+        Block(1, "linf", 0.5, "sex", "binary"),
     )
     assert schema.domain().intercept == 0
     assert schema.column_names() == ("age", "gain", "eye colour", "sex", "income", "person")

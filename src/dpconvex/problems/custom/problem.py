@@ -113,7 +113,7 @@ class CustomProblem(Problem):
             **attributes(self, "aggregation", "n", "dim", "radius", "lipschitz", "contrast"),
             **{name: value for name, value in facts.items() if math.isfinite(value)},
             "trusted": self.trusted,
-            "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in blocks],
+            "blocks": [block.describe() for block in blocks],
         }
 
 

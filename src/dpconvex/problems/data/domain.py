@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse
@@ -22,6 +22,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 BlockNorm = Literal["l1", "l2", "linf", "simplex"]
+BlockValues = Literal["any", "centered", "binary"]
 _CHUNK = 2**17  # floats that clipping works on at a time: they stay in cache
 
 
@@ -41,22 +42,28 @@ class Block:
         The bound, positive, in the unit of the (encoded) features; of a simplex 1.
     name : str
         For reports.
-    zero_mean : bool
-        Whether plans guess that columns have mean 0, as those have that were centered.
+    values : {"any", "centered", "binary"}
+        What plans guess of columns bounded one by one: numbers, those of mean 0, two values at the bounds.
     """
 
     size: int
     norm: BlockNorm
     bound: float
     name: str = ""
-    zero_mean: bool = False
+    values: BlockValues = "any"
 
     def __post_init__(self) -> None:
         _validate.integer("size", self.size, at_least=1)
         _validate.choice("norm", self.norm, ("l1", "l2", "linf", "simplex"))
         _validate.real("bound", self.bound, above=0.0)
+        _validate.choice("values", self.values, get_args(BlockValues))
         if self.norm == "simplex" and (self.bound != 1 or self.size < 2):
             raise InvalidParameterError("bound", self.bound, "must be 1 for a simplex, of at least two columns")
+
+    def describe(self) -> dict[str, Any]:
+        """Return JSON-ready facts; what plans guess only where that is something."""
+        guess = {} if self.values == "any" else {"values": self.values}
+        return {"name": self.name, "size": int(self.size), "norm": self.norm, "bound": float(self.bound), **guess}
 
     @property
     def categorical(self) -> bool:
@@ -232,6 +239,13 @@ class DataDomain:
                 count += runs.pop()[3]
             runs.append((block.norm, block.bound, size, count))
         return tuple(runs)
+
+
+def likely_values(lower: float, upper: float) -> BlockValues:
+    """Guess from a range: symmetric about 0 are those of differences and scores, [0, 1] mostly of yes and no."""
+    if lower == -upper:
+        return "centered"
+    return "binary" if (lower, upper) == (0, 1) else "any"
 
 
 def is_centered(domain: DataDomain, block: Block) -> bool:

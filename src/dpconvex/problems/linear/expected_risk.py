@@ -2,8 +2,8 @@ r"""What a plan may expect of ordinary data, from public facts: the guess that r
 
 An *expected* error: the excess loss of a quadratic model of the risk at its minimizer, for a data set that the schema
 makes one expect (docs, Which algorithm, has the model; Additive models, section 4, that of shapes). The Hessian is
-diagonal in the directions within each block that sum to 0, the numeric columns, and ``mu = (s_j / sqrt(d_j))_j``, which
-alone has curvature in the span of the constant and the means of blocks; where blocks are centered their means are 0.
+``kappa (D + m m^T)``: D is diagonal in the directions within each block that sum to 0 and in the numeric columns, and 0 in
+the span of the constant and the means of blocks; m is the mean record. Where blocks are centered their means are 0.
 Of shapes: in the directions of a block, ``w = F v``, in which both curvature and ridge are diagonal.
 """
 
@@ -16,7 +16,7 @@ from functools import cache, cached_property
 from typing import Any, TypeVar, cast, final
 
 import numpy as np
-from scipy.linalg import block_diag, eigh
+from scipy.linalg import eigh
 from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import expit
 
@@ -27,7 +27,6 @@ from dpconvex.problems.data.factor import Factor
 
 Size = TypeVar("Size", float, FloatArray)
 
-LEAST = 1e-9  # curvature of a direction without expected records, relative to the largest of its block
 SHARED = -1
 """In the place of a block: directions of all columns that are bounded one by one, and of the constant."""
 
@@ -39,9 +38,10 @@ class Tuning:
 
     spectrum_quantiles: int = 9  #: how many quantiles of the spectrum stand for one direction
     rank_power: float = 1.5  #: the moments of a ball's directions fall with this power of their rank
-    numeric_variance: float = 1 / 9  #: of a numeric column on [-1, 1]: three standard deviations to either side
-    #: Of the same: nothing tells the middle of the range from the middle of the data.
+    numeric_variance: float = 0.2  #: of a numeric column on [-1, 1]
+    #: Of the same: nothing tells the middle of the range from that of the data.
     numeric_squared_mean: float = 1 / 9
+    binary_variance: float = 0.64  #: of a column of two values -1 and 1: a fifth of the records have the rarer one
     ball_squared_length: float = 0.7  #: mean of the squared length of records of a ball of radius 1
     #: Mean second derivative of a classification loss in units of the one of undecided predictions.
     decided_curvature: float = 0.44
@@ -50,6 +50,13 @@ class Tuning:
     #: linear in the square.
     squared_length: float = 7 / 16
     kink_density: float = 0.2  #: density of margins where a margin loss changes its slope
+
+    @property
+    def moments(self) -> dict[str, tuple[float, float]]:
+        """Variance and squared mean of columns on [-1, 1], by the `Block.values` that they have."""
+        numbers = self.numeric_variance, self.numeric_squared_mean
+        binary = self.binary_variance, 1 - self.binary_variance
+        return {"any": numbers, "centered": (self.numeric_variance, 0.0), "binary": binary}
 
 
 ORDINARY = Tuning()  # what plans expect of ordinary data
@@ -92,7 +99,8 @@ class TypicalData:
         fixed = one_hot & np.array([factor is None or not is_centered(domain, block) for block in blocks])
         boxed = np.array([block.norm == "linf" for block in blocks])
         of_others = np.where(one_hot, 1.0, ORDINARY.ball_squared_length) / levels
-        moment = square * np.where(boxed, ORDINARY.numeric_variance, of_others)
+        variance, squared_mean = np.transpose([ORDINARY.moments[block.values] for block in blocks])
+        moment = square * np.where(boxed, variance, of_others)
         needed = np.array([squared_reach(block) for block in blocks])
         share = ORDINARY.squared_length * radius**2 * needed / needed.sum() / levels / stretch  # of one direction
         inside, energy = np.where(fixed, size - 1, size), size * moment
@@ -103,8 +111,9 @@ class TypicalData:
         count, block = np.repeat(inside[used] / quantiles, quantiles), np.repeat(used, quantiles)
         curvature, signal = np.outer(moment[used], spread).ravel(), np.repeat(share[used], quantiles)
         mixing = np.eye(len(blocks))[:, block]
-        balls = [np.array([index]) for index in np.flatnonzero(~(one_hot | boxed))]
-        for members in ([np.flatnonzero(boxed)] if boxed.any() else []) + balls:
+        alike = np.where(boxed, moment, -1.0 - np.arange(len(blocks)))  # each ball is apart
+        for value in np.unique(alike[~one_hot]):
+            members = np.flatnonzero((alike == value) & ~one_hot)
             dimension, total = size[members].sum(), energy[members].sum()
             ranks, relative = _power_law(int(dimension))
             count = np.append(count, ranks)
@@ -114,8 +123,7 @@ class TypicalData:
             part = np.bincount(members, energy[members] / total, len(blocks))
             mixing = np.append(mixing, np.repeat(part[:, None], len(ranks), 1), 1)
         mean = np.where(fixed, square / levels, 0.0)  # of the blocks that sum to the same in all records
-        free = [0.0 if item.zero_mean else ORDINARY.numeric_squared_mean for item in blocks]
-        off = np.where(block == SHARED, (square * size * boxed) @ free / max(size @ boxed, 1), 0.0)
+        off = mixing.T @ np.where(boxed, square * squared_mean, 0.0)
         if mean.any():
             constant = float(mean @ (share * size)) / mean.sum()
             cells = count, curvature, signal, mixing
@@ -208,7 +216,7 @@ def _with_constant(
     along = np.einsum("ij,ik,kj->j", vectors, found, vectors)
     return (
         np.append(count - moved, np.ones(len(m))),
-        np.append(curvature, np.maximum(h, LEAST * h[-1])),
+        np.append(curvature, np.maximum(h, 1e-9 * h[-1])),
         np.append(signals, along),
         np.append(mixing, shares, 1),
     )
@@ -285,75 +293,3 @@ def _logit_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
         return risk(target, *found.x) - risk(target, 1.0)
     found = minimize_scalar(lambda scale: risk(loss, scale), bounds=(0.1, 10.0), method="bounded")
     return risk(target, float(found.x)) - risk(target, 1.0)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ExpectedShapes:
-    """What is expected of each block of a domain, the constant feature included."""
-
-    moments: tuple[FloatArray, ...]  #: Second moments of the block's features about their mean, (d, d)
-    signals: tuple[FloatArray, ...]  #: Covariance of the values of its shape, squared logits, (d, d)
-    misfit: float  #: Mean square of what shapes do between their knots, squared logits
-
-    def typical(self, loss: LinearModelLoss, factor: Factor, unit: float) -> TypicalShapes:
-        """Return the quadratic model of the risk; `unit` is the square of what stands for a logit."""
-        kappa, contrasts = typical_curvature(loss), max(1, loss.n_outputs - 1)
-        count = ORDINARY.spectrum_quantiles
-        spread = np.exp(-np.linspace(0.0, 0.5 + math.log(factor.domain.dim), count))
-        spread *= count / spread.sum()
-        lost = typical_curvature(loss.usual) / 2 * self.misfit * unit
-        curvature, signal, mixing, vectors = [], [], [], []
-        for part, moments, values in zip(factor.matrices, self.moments, self.signals, strict=True):
-            root = part.toarray()
-            h, along = eigh(root.T @ moments @ root)
-            back = along.T @ np.linalg.pinv(root)
-            curvature.append(np.maximum(h, LEAST * max(h[-1], LEAST)))
-            signal.append(np.einsum("ij,jk,ik->i", back, values, back))
-            mixing.append(np.square(along))
-            vectors.append(root @ along)
-        if loss.rates is not None:  # parameters 0 predict the mean then
-            signal[-1] = np.zeros_like(signal[-1])
-        h, which = np.concatenate(curvature), np.repeat(np.arange(len(curvature)), factor.ranks)
-        numbers = np.array(factor.ranks)
-        return TypicalShapes(
-            np.full(len(h) * count, contrasts / count),
-            np.outer(spread, kappa * h).ravel(),
-            np.tile(np.concatenate(signal) * unit / contrasts, count),
-            np.tile(which, count),
-            np.cumsum(numbers) - numbers,
-            numbers,
-            np.tile(cast(FloatArray, block_diag(*mixing)), count),
-            (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual)) + lost,
-            cast(FloatArray, block_diag(*vectors)),
-        )
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class TypicalShapes(TypicalData):
-    """Quadratic model whose directions mix the coordinates of a block, (r, g); g directions, r coordinates."""
-
-    vectors: FloatArray  #: Each direction as values at the vertices, (dim, r); they come first among the g
-
-    def variances(self, deviations: FloatArray) -> FloatArray:
-        return np.square(deviations[..., : len(self.mixing)]) @ self.mixing
-
-    def noise_costs(self, l2: float) -> FloatArray:
-        """As for others; noise is as long in each direction as that is at the vertices."""
-        length = np.tile(np.square(self.vectors).sum(0), ORDINARY.spectrum_quantiles)
-        each = self._weight * length / np.square(self.curvature + l2)
-        mean = np.bincount(self.block, length) / np.bincount(self.block)
-        return np.bincount(self.block, each) / mean / 2
-
-    def value_deviations(self, l2: float, deviations: FloatArray, output: float) -> FloatArray:
-        """Return the deviation of each value (dim,) from a linear term of those (r,) and output noise of deviation."""
-        found = self.variances(deviations).reshape(-1, len(self.mixing))
-        h = self.curvature.reshape(found.shape)
-        mean = (found / np.square(h + l2)).mean(0) + output**2
-        return np.sqrt(np.square(self.vectors) @ mean)
-
-    def degrees_of_freedom(self, l2: float) -> FloatArray:
-        """Return ``sum h / (h + l2)`` of each block, (m,), of one output."""
-        each = self.curvature / (self.curvature + l2) / ORDINARY.spectrum_quantiles
-        return np.bincount(self.block, each, minlength=len(self.size)).astype(np.float64)

@@ -20,8 +20,9 @@ from dpconvex.problems.data.records import Records, RecordSource
 from dpconvex.problems.data.sources.rows import EncodedRows, streamed
 from dpconvex.problems.data.users import UserGroups, record_weights
 from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNorm, Lift
-from dpconvex.problems.linear.expected_risk import ExpectedShapes, TypicalData, squared_reach
+from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
 from dpconvex.problems.linear.objective import NO_TILT, LinearModelObjective, RegularizedRisk, TiltedRisk
+from dpconvex.problems.linear.shapes import ExpectedShapes
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
@@ -307,7 +308,7 @@ class LinearModelProblem(Problem):
             **({"users": self.n, "records_per_user": self.records_per_user} if self.grouped else {}),
             **({"attack_radius": self.attack_radius, "attack_norm": self.attack_norm} if self.attack_radius else {}),
             **({} if self.factor is None else {"factor": self.factor.stated}),
-            "blocks": [{"name": b.name, "size": b.size, "norm": b.norm, "bound": b.bound} for b in self.domain.blocks],
+            "blocks": [block.describe() for block in self.domain.blocks],
         }
 
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy.optimize import minimize
 
-from dpconvex import PrivateLogisticRegression, adult_schema, load_adult
+from dpconvex import NumericColumn, PrivateLogisticRegression, Schema, adult_schema, load_adult
 from dpconvex.losses import HuberLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.problems import Block, DataDomain
+from dpconvex.problems.data.domain import likely_values
 from dpconvex.problems.linear.expected_risk import ORDINARY, TypicalData, surrogate_excess, typical_curvature
 
 MIXED = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5), Block(4, "l1", 1.0)), 1.0)
@@ -38,7 +39,7 @@ def explicit(domain: DataDomain, scale: float) -> np.ndarray:
 
 @given(l2=st.floats(1e-3, 1.0), seed=st.integers(0, 100))
 def test_the_directions_are_those_of_the_matrix(l2: float, seed: int) -> None:
-    """Averaged over the quantiles, each of which is an ordinary matrix; near enough: mu is taken for an eigenvector."""
+    """Averaged over the quantiles, each of which is an ordinary matrix; near enough: the two numbers share a spectrum."""
     loss = LogisticLoss()
     typical = TypicalData.of(MIXED, loss, 2.0)
     rng = np.random.default_rng(seed)
@@ -51,7 +52,7 @@ def test_the_directions_are_those_of_the_matrix(l2: float, seed: int) -> None:
         H = typical_curvature(loss) * explicit(MIXED, scale)
         inverse = np.linalg.inv(H + l2 * np.eye(MIXED.dim))
         expected.append(np.trace(inverse @ H @ inverse @ np.diag(deviations**2)) / 2)
-    assert typical.gradient_noise(l2, deviations) == pytest.approx(np.mean(expected), rel=0.15)
+    assert typical.gradient_noise(l2, deviations) == pytest.approx(np.mean(expected), rel=0.05)
 
 
 def test_without_noise_and_ridge_nothing_is_lost() -> None:
@@ -126,3 +127,35 @@ def test_expected_and_measured_excess_agree_on_adult(epsilon: float) -> None:
     ]
     measured = np.mean([log_loss(model) for model in models[1:]]) - log_loss(models[0])
     assert 0.5 < measured / models[1].plan_.predicted_error.expected < 2
+
+
+@pytest.mark.parametrize("rates", [None, 0.5], ids=["", "rates"])
+def test_the_constant_and_a_number_that_is_off_center_are_correlated(rates) -> None:
+    """One number: eigenvectors, noise and signal of an explicit matrix; rates leave the constant no signal of its own."""
+    domain, loss = DataDomain.box(1, 0.5).with_intercept(1.0), LogisticLoss(rate=rates)
+    typical, tuning = TypicalData.of(domain, loss, 2.0), ORDINARY
+    m = np.array([0.5 * tuning.numeric_squared_mean**0.5, 1.0])
+    H = typical_curvature(loss) * (np.diag([tuning.numeric_variance / 4, 0.0]) + np.outer(m, m))
+    deviations, l2 = np.array([0.3, 2.0]), 1e-4
+    inverse = np.linalg.inv(H + l2 * np.eye(2))
+    expected = np.trace(inverse @ H @ inverse @ np.diag(deviations**2)) / 2
+    assert typical.gradient_noise(l2, deviations) == pytest.approx(expected)
+    shares = np.array([4.0, 4.0]) / 8 * tuning.squared_length * 4
+    signal = np.diag(shares) if rates is None else shares[0] * np.outer([1, -m[0]], [1, -m[0]])
+    assert typical.at_zero == pytest.approx(np.trace(H @ signal) / 2)
+    shrunk = l2 * inverse
+    assert typical.shrinkage(l2) == pytest.approx(np.trace(H @ shrunk @ signal @ shrunk) / 2)
+    costs = [np.diag(inverse @ H @ inverse)[k] / 2 for k in range(2)]
+    np.testing.assert_allclose(typical.noise_costs(l2), costs)
+    assert costs[1] > 1.8 / H[1, 1] / 2
+
+
+def test_what_ranges_let_plans_guess() -> None:
+    found = [likely_values(*each) for each in ((-2.0, 2.0), (0.0, 1.0), (0.0, 2.0), (-1.0, 2.0))]
+    assert found == ["centered", "binary", "any", "any"]
+    kinds = [TypicalData.of(DataDomain((Block(1, "linf", 0.5, "", v),), 1.0), LogisticLoss(), 2.0) for v in found[:3]]
+    costs = [typical.noise_costs(1e-6) for typical in kinds]
+    assert costs[1][0] < costs[0][0] / 4  # two values at the ends of a range spread more than other numbers
+    assert costs[0][1] < costs[2][1]  # noise in the constant costs least beside numbers of mean 0
+    schema = Schema((NumericColumn("a", -2, 2), NumericColumn("b", 0, 1), NumericColumn("c", 0, 1, "log1p")))
+    assert [block.values for block in schema.domain().blocks] == ["centered", "binary", "any"]

@@ -257,7 +257,7 @@ def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     domain = problem.domain
     widths = numeric_half_widths(domain)
     p = len(widths)
-    numeric = Block(p, "linf" if p <= TUNING.few else "l2", length, "recentred", zero_mean=True)
+    numeric = Block(p, "linf" if p <= TUNING.few else "l2", length, "recentred", "centered")
     others = tuple(block for block in domain.blocks if block.norm != "linf")
     constant = domain.intercept if others else min(domain.intercept, length)
     share = reach_share(domain, "linf")

@@ -1,0 +1,251 @@
+"""What a plan may expect of shapes: of vertices of numbers, levels and pairs, from public facts. Privacy never rests on it.
+
+Vertices are what certificates hold: kernels, moments and signals follow from them (docs, Additive models, section 4).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple, cast, final
+
+import numpy as np
+from scipy.linalg import block_diag, eigh
+from scipy.special import ndtr
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray
+from dpconvex.errors import InvalidParameterError
+from dpconvex.losses import LinearModelLoss
+from dpconvex.problems.data.factor import Factor
+from dpconvex.problems.linear.expected_risk import ORDINARY, TypicalData, surrogate_excess, typical_curvature
+
+LEAST = 1e-9  # curvature of a direction without expected records, relative to the largest of its block
+MOST, CUBES = 2048, 4e10  # Vertices of a block; the sum of their cubes is about what a plan costs
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What plans expect of shapes, in squared logits (`benchmarks/additive_guess.py`; docs, Additive models)."""
+
+    line: float = 8.0  #: of a straight line at the ends of a range
+    motion: float = 0.56  #: of a Brownian motion over a whole range
+    level: float = 0.25  #: of one level of a category
+    pair: float = 0.05  #: of one vertex of a pair
+    missing: float = 0.05  #: share of records whose cell is missing
+    spread: float = 0.4  #: how much of the supposed variety real columns have
+
+
+GUESS = Guess()
+
+
+class Prior(NamedTuple):
+    """What is expected of one block; matrices (size, size)."""
+
+    kernel: FloatArray | None  #: Prior covariance of the values, of any scale; None: independent
+    mass: FloatArray  #: Expected second moments of the weights; rows sum to the expected weights
+    signal: FloatArray  #: Expected covariance of the values
+    misfit: float = 0.0  #: Mean square of what the shape does between its vertices
+
+
+@final
+@dataclass(frozen=True)
+class Knots:
+    """A number's vertices: hats of degree 1 at public places in [0, 1], and `own`, a vertex for missing cells."""
+
+    places: tuple[float, ...]
+    own: bool = False
+
+    def __post_init__(self) -> None:
+        places = tuple(_validate.real("places", place, at_least=0, at_most=1) for place in self.places)
+        if not 2 <= len(places) < MOST or any(a >= b for a, b in pairwise(places)):
+            raise InvalidParameterError("places", len(places), f"must be 2 to {MOST} increasing places")
+        object.__setattr__(self, "places", places)
+
+    @property
+    def size(self) -> int:
+        return len(self.places) + self.own
+
+    def write(self, raw: FloatArray, out: FloatArray) -> None:
+        """Write the weights of places (n,), NaN for missing cells, into zeros of shape (n, size)."""
+        places, m = np.array(self.places), len(self.places)
+        missing, rows = np.isnan(raw), np.arange(len(raw))
+        u = np.clip(np.where(missing, 0.0, raw), 0.0, 1.0)
+        left = np.clip(np.searchsorted(places, u, side="right") - 1, 0, m - 2)
+        t = np.clip((u - places[left]) / np.diff(places)[left], 0.0, 1.0)
+        out[rows, left], out[rows, left + 1] = 1 - t, t
+        out[missing] = [0.0] * m + [1.0] if self.own else 1 / m
+
+    @cached_property
+    def prior(self) -> Prior:
+        places, m = np.array(self.places), len(self.places)
+        line, motion = np.outer(places - 0.5, places - 0.5), _centered(np.minimum.outer(places, places))
+        parts = [line, motion, _centered(np.eye(m))] if m > 2 else [line]
+        smooth = np.sum([part / part.diagonal().max() for part in parts], axis=0)
+        # Numbers have a normal law, three deviations to either side, around two places of the range.
+        law = np.diff(ndtr((np.arange(601)[:, None] / 600 - np.array([1 / 3, 2 / 3])) * 6), axis=0).sum(1)
+        hats = np.zeros((600, self.size))
+        self.write((np.arange(600) + 0.5) / 600, hats)
+        mass = (hats[:, :m] * (law / law.sum())[:, None]).T @ hats[:, :m]
+        return Prior(
+            self._beside(smooth / smooth.diagonal().max(), 1.0) if self.size > 2 else None,
+            self._beside((1 - GUESS.missing * self.own) * mass, GUESS.missing),
+            self._beside(4 * GUESS.line * line + GUESS.motion * motion, GUESS.level),
+            # A Brownian motion less its interpolant has mean variance h/6 in a gap h.
+            GUESS.motion * float(np.square(np.diff(places)).sum()) / 6,
+        )
+
+    def _beside(self, among: FloatArray, missing: float) -> FloatArray:
+        return cast(FloatArray, block_diag(among, missing)) if self.own else among
+
+
+@final
+@dataclass(frozen=True)
+class Levels:
+    """A category's vertices."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if _validate.integer("size", self.size, at_least=1) > MOST:
+            raise InvalidParameterError("size", self.size, f"must be at most {MOST} levels", "Group rare ones")
+
+    @cached_property
+    def prior(self) -> Prior:
+        signal = np.eye(self.size) * (1.0 if self.size == 2 else GUESS.level)
+        return Prior(None, np.eye(self.size) / self.size, signal)
+
+
+@final
+@dataclass(frozen=True)
+class Pair:
+    """Products of the weights of two columns."""
+
+    first: Knots | Levels
+    second: Knots | Levels
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.first, Knots | Levels) or not isinstance(self.second, Knots | Levels):
+            raise InvalidParameterError("pair", type(self.first).__name__, "must be of two columns")
+        if self.size > MOST:
+            raise InvalidParameterError("size", self.size, f"must be at most {MOST} vertices")
+
+    @property
+    def size(self) -> int:
+        return self.first.size * self.second.size
+
+    @cached_property
+    def prior(self) -> Prior:
+        one, two = self.first.prior, self.second.prior
+        sides = [np.eye(len(p.mass)) if p.kernel is None else p.kernel for p in (one, two)]
+        kernel = cast(FloatArray, np.kron(_centered(sides[0]), _centered(sides[1])))
+        mass = cast(FloatArray, np.kron(one.mass, two.mass))
+        return Prior(kernel, mass, GUESS.pair * kernel / kernel.diagonal().max())
+
+
+def _centered(kernel: FloatArray) -> FloatArray:
+    """Return the covariance of the values less their mean."""
+    return kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean()
+
+
+@final
+@dataclass(frozen=True)
+class ExpectedShapes:
+    """What is expected of each block of a domain, the constant feature included; all follows from the vertices."""
+
+    vertices: tuple[Knots | Levels | Pair, ...]
+    intercept: float = 0.0  #: The constant feature, 0 for none
+
+    def __post_init__(self) -> None:
+        _validate.real("intercept", self.intercept, at_least=0)
+        if sum(each.size**3 for each in self.vertices) > CUBES:
+            what = "must have fewer vertices in all: about four categories of 2,048 levels"
+            raise InvalidParameterError("vertices", len(self.vertices), what, "Group rare levels")
+
+    @cached_property
+    def kernels(self) -> tuple[FloatArray | None, ...]:
+        """Prior covariance of the values of each block but the constant."""
+        return tuple(each.prior.kernel for each in self.vertices)
+
+    @cached_property
+    def moments(self) -> tuple[FloatArray, ...]:
+        """Second moments of each block's features about their mean, (d, d)."""
+        masses = [each.prior.mass for each in self.vertices]
+        if not self.intercept:
+            return tuple(GUESS.spread * mass for mass in masses)
+        spread = [GUESS.spread * (mass - np.outer(mass.sum(1), mass.sum(1))) for mass in masses]
+        return (*spread, np.array([[self.intercept**2]]))
+
+    @cached_property
+    def signals(self) -> tuple[FloatArray, ...]:
+        """Covariance of the values of each shape, squared logits, (d, d)."""
+        return (*(each.prior.signal for each in self.vertices), *([np.array([[1.0]])] if self.intercept else []))
+
+    @property
+    def misfit(self) -> float:
+        """Mean square of what shapes do between their knots, squared logits."""
+        return sum(each.prior.misfit for each in self.vertices)
+
+    def typical(self, loss: LinearModelLoss, factor: Factor, unit: float) -> TypicalShapes:
+        """Return the quadratic model of the risk; `unit` is the square of what stands for a logit."""
+        kappa, contrasts = typical_curvature(loss), max(1, loss.n_outputs - 1)
+        count = ORDINARY.spectrum_quantiles
+        spread = np.exp(-np.linspace(0.0, 0.5 + math.log(factor.domain.dim), count))
+        spread *= count / spread.sum()
+        lost = typical_curvature(loss.usual) / 2 * self.misfit * unit
+        curvature, signal, mixing, vectors = [], [], [], []
+        for part, moments, values in zip(factor.matrices, self.moments, self.signals, strict=True):
+            root = part.toarray()
+            h, along = eigh(root.T @ moments @ root)
+            back = along.T @ np.linalg.pinv(root)
+            curvature.append(np.maximum(h, LEAST * max(h[-1], LEAST)))
+            signal.append(np.einsum("ij,jk,ik->i", back, values, back))
+            mixing.append(np.square(along))
+            vectors.append(root @ along)
+        if loss.rates is not None:  # parameters 0 predict the mean then
+            signal[-1] = np.zeros_like(signal[-1])
+        h, which = np.concatenate(curvature), np.repeat(np.arange(len(curvature)), factor.ranks)
+        numbers = np.array(factor.ranks)
+        return TypicalShapes(
+            np.full(len(h) * count, contrasts / count),
+            np.outer(spread, kappa * h).ravel(),
+            np.tile(np.concatenate(signal) * unit / contrasts, count),
+            np.tile(which, count),
+            np.cumsum(numbers) - numbers,
+            numbers,
+            np.tile(cast(FloatArray, block_diag(*mixing)), count),
+            (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual)) + lost,
+            cast(FloatArray, block_diag(*vectors)),
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TypicalShapes(TypicalData):
+    """Quadratic model whose directions mix the coordinates of a block, (r, g); g directions, r coordinates."""
+
+    vectors: FloatArray  #: Each direction as values at the vertices, (dim, r); they come first among the g
+
+    def variances(self, deviations: FloatArray) -> FloatArray:
+        return np.square(deviations[..., : len(self.mixing)]) @ self.mixing
+
+    def noise_costs(self, l2: float) -> FloatArray:
+        """As for others; noise is as long in each direction as that is at the vertices."""
+        length = np.tile(np.square(self.vectors).sum(0), ORDINARY.spectrum_quantiles)
+        each = self._weight * length / np.square(self.curvature + l2)
+        mean = np.bincount(self.block, length) / np.bincount(self.block)
+        return np.bincount(self.block, each) / mean / 2
+
+    def value_deviations(self, l2: float, deviations: FloatArray, output: float) -> FloatArray:
+        """Return the deviation of each value (dim,) from a linear term of those (r,) and output noise of deviation."""
+        found = self.variances(deviations).reshape(-1, len(self.mixing))
+        h = self.curvature.reshape(found.shape)
+        mean = (found / np.square(h + l2)).mean(0) + output**2
+        return np.sqrt(np.square(self.vectors) @ mean)
+
+    def degrees_of_freedom(self, l2: float) -> FloatArray:
+        """Return ``sum h / (h + l2)`` of each block, (m,), of one output."""
+        each = self.curvature / (self.curvature + l2) / ORDINARY.spectrum_quantiles
+        return np.bincount(self.block, each, minlength=len(self.size)).astype(np.float64)
