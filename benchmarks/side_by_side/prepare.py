@@ -89,7 +89,7 @@ def prepare(name: str, folder: Path) -> None:
     facts = {
         "name": name, "kind": kind, "n": len(train), "d": X.shape[1], "norm": domain.l2,
         "outputs": int(y.max()) + 1 if kind == "multiclass" else 1,
-        "blocks": [[block.size, block.norm, block.bound] for block in domain.blocks],
+        "blocks": [[block.size, block.norm, block.bound, block.name, block.values] for block in domain.blocks],
         "optimum": best, "constant": (constant(kind, parts["y"]) - best) / variance, "variance": variance,
     }  # fmt: skip
     (folder / "facts.json").write_text(json.dumps(facts))
