@@ -70,7 +70,7 @@ def logistic_shipped(data: Data, job: Job) -> Fit:
 
 def _bounds(data: Data) -> tuple[np.ndarray, np.ndarray]:
     """Range of every column: categories lie in [0, 1], numbers in [-1/2, 1/2]."""
-    category = np.concatenate([np.full(size, norm == "l1" and size > 1) for size, norm, _ in data.facts["blocks"]])
+    category = np.concatenate([np.full(size, norm == "l1" and size > 1) for size, norm, *_ in data.facts["blocks"]])
     return np.where(category, 0.0, -0.5), np.where(category, 1.0, 0.5)
 
 
