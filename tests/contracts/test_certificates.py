@@ -173,7 +173,7 @@ PLANS: dict[str, Callable[[], Any]] = {
     ).plan(400, 2)[0],
     "additive smooth users": lambda: PrivateAdditiveRegressor(
         9.0, feature_bounds=([0, -1], [1, 1]), target_bounds=(0, 1), knots=4, records_per_user=5
-    ).plan(4000, 2)[0],
+    ).plan(4000, 2, unit="user")[0],
     "objective pure": lambda: plans(linear(), PURE, "objective_perturbation")[0],
     "objective gaussian": lambda: plans(linear(SoftmaxLoss(3)), MIXED, "objective_perturbation", GAUSSIAN)[0],
     "objective capped": lambda: plans(linear(LogisticLoss(0.7)), PURE, "objective_perturbation")[0],

@@ -39,6 +39,10 @@ from dpconvex.problems import LinearModelProblem
 
 KNOTS = (2, 3, 4, 6, 8, 12, 16)  #: How many even knots are tried; two make a column linear.
 
+LEARNED = 0.15
+"""Shapes bend where they are expected to lose less than that share of what parameters 0 lose; else lines are straight.
+Chosen on the learning tables of the corpus (`benchmarks/additive_guess.py straight`)."""
+
 SHAPES = "objective_perturbation"  #: The algorithm of shapes; straight lines may have any.
 
 
@@ -156,18 +160,9 @@ class AdditiveModel(PrivateLinearModel):
             best = self._planned(chosen, best[0].problem, privacy, SHAPES, options)
         if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
             return best
-        straight = super()._plans(shapes.straight, n, loss, unit)
-        return straight if self._gains(straight, found[0], best) else best
-
-    def _gains(self, straight: Any, lines: Any, best: Any) -> bool:
-        """Return whether another method for straight lines is expected to do better than the best shapes."""
-        # The two models of typical data differ, so only the ratio of two methods is taken from the linear one.
-        own = tuple(plan for plan in straight if plan.algorithm == SHAPES)
-        if straight[0].algorithm == SHAPES or not own:
-            return False
-        bias = lines[0].problem.typical.bias
-        ratio = expected_of_first(straight) / expected_of_first(own)
-        return bias + (expected_of_first(lines) - bias) * ratio < expected_of_first(best)
+        typical, expected = best[0].problem.typical, best[0].predicted_error.expected
+        bent = typical is None or expected is None or expected < LEARNED * typical.at_zero
+        return best if bent else super()._plans(shapes.straight, n, loss, unit)
 
     def _choices(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
@@ -313,7 +308,7 @@ feature_bounds : (lower, upper), optional
     for columns of a schema without a range. Exactly one of the two must be given.
 knots : "auto" or int, default="auto"
     Knots of every numeric column that declares none; 2 makes it a straight line. ``"auto"``: the number of the smallest
-    expected error, from public facts; then a model of straight lines by another method is considered too.
+    expected error, from public facts; where little is expected of shapes, a model of straight lines by any method.
 interactions : list of pairs of column names, default=()
     Pairs whose products are added, at 4 knots a column and up to 8 levels of a category. Each is one more block, so
     all others have about ``1/m`` more noise, m the number of blocks.

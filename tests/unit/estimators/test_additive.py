@@ -248,7 +248,7 @@ def test_pairs_are_products_and_their_kernel_leaves_columns_alone() -> None:
     pair = features.blocks[-1]
     assert (pair.name, pair.size) == ("age:colour", 5 * 4)
     np.testing.assert_allclose(weights[:, -20:].sum(1), 1, atol=1e-12)
-    kernel = pair.prior().kernel
+    kernel = pair.expected.prior.kernel
     assert kernel is not None
     table = kernel.reshape(5, 4, 5, 4)
     np.testing.assert_allclose(table.sum(0), 0, atol=1e-12)  # nothing of a single column is in it
