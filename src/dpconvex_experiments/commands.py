@@ -14,9 +14,9 @@ from dpconvex.errors import InvalidParameterError, RepeatedFitWarning
 
 if TYPE_CHECKING:
     from dpconvex.audit import AuditReport
-    from dpconvex.audit.auditor import Settings
     from dpconvex.audit.target import Target
     from dpconvex_experiments import Experiment
+    from dpconvex_experiments.audit_grid import Settings
 
 JSON, HTML, GRID = "audit.json", "audit.html", "audit-grid.json"
 GRID_SECONDS = 3.0
@@ -52,8 +52,8 @@ def audit(
     from importlib.metadata import version
 
     from dpconvex.audit import audit as attack
-    from dpconvex.audit.auditor import Settings
     from dpconvex.audit.targets import TARGETS, chosen
+    from dpconvex_experiments.audit_grid import Settings
 
     if listed:
         _list(tuple(TARGETS.values()), as_json)
@@ -84,7 +84,7 @@ def audit(
 
 
 def _grid(targets: Sequence[Target], file: Path, settings: Settings, as_json: bool) -> None:
-    from dpconvex.audit.auditor import EPSILONS, audit_grid, summary
+    from dpconvex_experiments.audit_grid import EPSILONS, audit_grid, summary
 
     cells = audit_grid(targets, file, settings, _output.track)
     lines = summary(cells)
