@@ -9,6 +9,8 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
+from dpconvex.losses import LinearModelLoss
+from dpconvex.problems import Attack, DataDomain
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.base import Figure
@@ -34,6 +36,17 @@ def largest_error(queries: LinearQueries, records: AnyArray, histogram: FloatArr
     """Return the largest error of a histogram (cells,) on the queries about records (n,). *Not private.*"""
     truth = queries.record_sums(queries.clip_records(records)) / len(records)
     return float(np.abs(truth - queries.answers(histogram)).max())
+
+
+def worst_losses(
+    attack: Attack, loss: LinearModelLoss, z: FloatArray, y: FloatArray, w: FloatArray, domain: DataDomain
+) -> FloatArray:
+    """Return every record's largest loss under an attack, shape (n,), for a loss of one prediction.
+
+    `z` are the predictions (n,) of the parameters `w` without the attack, `y` the targets (n,).
+    """
+    rho = attack.radius * float(np.linalg.norm(w[: domain.n_features], 2 if attack.norm == "l2" else 1))  # dual norm
+    return np.maximum(loss.value(z - rho, y), loss.value(z + rho, y))
 
 
 def unit_vectors(rng: np.random.Generator, n: int, dim: int) -> FloatArray:
