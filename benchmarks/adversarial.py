@@ -25,6 +25,7 @@ from rich.table import Table as RichTable
 
 from dpconvex import PrivateLogisticRegression, adult_schema, load_adult
 from dpconvex.algorithms.erm.output_perturbation import OutputPerturbationPlan
+from dpconvex_experiments.shared import worst_losses
 
 RADII = (0.0, 0.05, 0.1, 0.2)
 EPSILONS = (0.5, 1.0, 4.0)
@@ -56,7 +57,7 @@ def adversarial_risk(plan: OutputPerturbationPlan, w: np.ndarray, b: float, X: n
     z = X @ w + b
     if problem.attack is None:
         return float(problem.loss.value(z, sign).mean())
-    return float(problem.attack.worst_losses(problem.loss, z, sign, point, problem.domain).mean())
+    return float(worst_losses(problem.attack, problem.loss, z, sign, point, problem.domain).mean())
 
 
 def solve(plan: OutputPerturbationPlan, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:

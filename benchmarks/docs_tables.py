@@ -29,12 +29,12 @@ from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, PointDomain, RankOneGame
-from dpconvex.problems.data.points import clip_points, mean_distance
+from dpconvex.problems.data.points import clip_points
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import geometric_median as solved_median
 from dpconvex_experiments.saddle_point.games import Game
-from dpconvex_experiments.shared import gaussian_cluster
+from dpconvex_experiments.shared import gaussian_cluster, mean_distance
 from heavy_tails import free_delays
 from side_by_side.prepare import fashion
 

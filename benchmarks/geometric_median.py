@@ -24,10 +24,10 @@ from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_locatio
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.points import clip_points, mean_distance
+from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
-from dpconvex_experiments.shared import gaussian_cluster, skewed, student_t
+from dpconvex_experiments.shared import gaussian_cluster, mean_distance, skewed, student_t
 
 R, MIN_RADIUS, DELTA = 1000.0, 1e-3, 1e-6
 BOOSTS = ("none", "descent", "fixed_order", "stable_sgd")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from dpconvex.audit.auditor import EPSILONS, read_grid, summary
+from dpconvex_experiments.audit_grid import EPSILONS, read_grid, summary
 
 
 def main(file: Path) -> None:

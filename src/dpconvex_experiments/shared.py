@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.losses import LinearModelLoss
+from dpconvex.problems import Attack, DataDomain
+from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.base import Figure
 
@@ -22,6 +25,28 @@ def streams(*key: int) -> tuple[np.random.Generator, SeededSource]:
     """Return the random numbers of the data and, independent of them, of the noise; each key has its own."""
     data, noise = np.random.SeedSequence(key).spawn(2)
     return np.random.default_rng(data), SeededSource(int(noise.generate_state(1, np.uint64)[0]))
+
+
+def mean_distance(X: FloatArray, z: FloatArray) -> float:
+    """Return ``(1/n) sum_i ||x_i - z||``, the objective of the geometric median, for finite `X` of shape (n, d)."""
+    return float(np.linalg.norm(X - z, axis=1).mean())
+
+
+def largest_error(queries: LinearQueries, records: AnyArray, histogram: FloatArray) -> float:
+    """Return the largest error of a histogram (cells,) on the queries about records (n,). *Not private.*"""
+    truth = queries.record_sums(queries.clip_records(records)) / len(records)
+    return float(np.abs(truth - queries.answers(histogram)).max())
+
+
+def worst_losses(
+    attack: Attack, loss: LinearModelLoss, z: FloatArray, y: FloatArray, w: FloatArray, domain: DataDomain
+) -> FloatArray:
+    """Return every record's largest loss under an attack, shape (n,), for a loss of one prediction.
+
+    `z` are the predictions (n,) of the parameters `w` without the attack, `y` the targets (n,).
+    """
+    rho = attack.radius * float(np.linalg.norm(w[: domain.n_features], 2 if attack.norm == "l2" else 1))  # dual norm
+    return np.maximum(loss.value(z - rho, y), loss.value(z + rho, y))
 
 
 def unit_vectors(rng: np.random.Generator, n: int, dim: int) -> FloatArray:

@@ -14,9 +14,10 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Ledger, Neighboring, PrivacyCertificate, PrivacyParams, Unit, verify
 from dpconvex.privacy.ledger import fits, total_delta
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.points import clip_points, mean_distance
+from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
+from dpconvex_experiments.shared import mean_distance
 
 DOMAIN = PointDomain(3, 100.0, 1e-2)
 CASES = [("calibrated", boost) for boost in BOOSTS] + [("paper", boost) for boost in BOOSTS if boost != "descent"]

@@ -32,7 +32,7 @@ from dpconvex.audit import Pair, Subject, array_pairs, record_pairs, user_pairs
 from dpconvex.audit.auditor import priced_once
 from dpconvex.audit.replay import Step, _Recorder, coins, tapped
 from dpconvex.audit.target import run_of
-from dpconvex.audit.targets import TARGETS, erm, location, mechanisms, minimax
+from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import (
@@ -53,6 +53,7 @@ from dpconvex.privacy import Ledger, PoissonSteps, PrivacyParams, SampledSteps, 
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.queries import DenseQueries
 from dpconvex.randomness import SeededSource
+from dpconvex_experiments.reference.targets import erm, location, mechanisms, minimax
 
 Path = tuple[tuple[int, str | None], ...]
 """Where a release stands: the ledgers around it, outermost first, each with the block of its entry."""

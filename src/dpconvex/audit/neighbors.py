@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.audit.target import Pair
+from dpconvex.algorithms import LinearModelPlan
+from dpconvex.audit.target import Pair, Subject
 from dpconvex.problems import LinearModelProblem, PointDomain, UserGroups
 
 FAR = 8.0
@@ -69,6 +70,12 @@ def user_pairs(problem: LinearModelProblem, sizes: tuple[int, ...] = (1, 3, 40))
                 tables.append((np.tile(x, (len(y), 1)), y, UserGroups.of(labels)))
             pairs[f"last user with {before} or {after} records, {name}"] = Pair(*tables)
     return pairs
+
+
+def linear_subject(plan: LinearModelPlan) -> Subject:
+    """Return a plan with the worst neighbors of its unit."""
+    problem = plan.problem
+    return Subject(plan, user_pairs(problem) if problem.grouped else record_pairs(problem))
 
 
 def point_pairs(domain: PointDomain, n: int) -> dict[str, Pair]:

@@ -1,7 +1,7 @@
 """What is audited: a promise, neighboring data sets, and what a run hands out.
 
-Every file of `dpconvex.audit.targets` lists its `Target` objects, and so does a distribution that adds some (entry
-point group ``dpconvex.audit``): a name, the kind of promise, and a function that builds a small plan.
+A distribution lists its `Target` objects under the entry point group ``dpconvex.audit``: a name, the kind of promise,
+and a function that builds a small plan.
 """
 
 from collections.abc import Callable, Mapping

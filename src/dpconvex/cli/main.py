@@ -6,22 +6,20 @@ import typer
 from typer.core import TyperGroup
 
 from dpconvex.cli import (
-    audit,
     budget,
-    demo,
     evaluate,
     fit,
     fit_sparse,
     game,
     median,
     plan,
-    reproduce,
     schema,
     search,
     shapes,
     synthesize,
     verify,
 )
+from dpconvex_experiments import commands
 
 
 class _Root(TyperGroup):
@@ -79,7 +77,7 @@ def _root(
 
 models = (plan.plan, fit.fit, fit_sparse.fit_sparse, search.search, fit.predict, evaluate.evaluate, shapes.shapes)
 releases = (shapes.export, median.median, game.game, synthesize.synthesize)
-for command in (*models, *releases, verify.verify, verify.sign, audit.audit, demo.demo, reproduce.reproduce):
+for command in (*models, *releases, verify.verify, verify.sign, commands.audit, commands.demo, commands.reproduce):
     app.command()(command)
 app.add_typer(schema.app, name="schema")
 app.add_typer(budget.app, name="budget")

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.problems.data.points import mean_distance
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.checks import Estimate
-from dpconvex_experiments.shared import LINE_STYLES, logarithmic
+from dpconvex_experiments.shared import LINE_STYLES, logarithmic, mean_distance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

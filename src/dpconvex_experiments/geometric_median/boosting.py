@@ -15,13 +15,12 @@ from dpconvex.algorithms.location.base import Booster, WarmStart
 from dpconvex.algorithms.location.noisy_descent import plan_descent, plan_settling
 from dpconvex.algorithms.location.stable_sgd import Order, Phase, StableSgd, plan_printed, plan_stable_sgd
 from dpconvex.privacy import Ledger, PrivacyParams
-from dpconvex.problems.data.points import mean_distance
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
-from dpconvex_experiments.shared import gaussian_cluster, student_t
+from dpconvex_experiments.shared import gaussian_cluster, mean_distance, student_t
 
 DIM, RHO, DELTA = 50, 0.5, 1e-5
 MU = math.sqrt(2 * RHO)

@@ -16,14 +16,13 @@ from dpconvex.algorithms.location.stable_sgd import Order, plan_printed
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.points import mean_distance
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.geometric_median._common import Summary, Trial, bars
 from dpconvex_experiments.geometric_median.boosting import DIM, LEDGER, MU, SIGMA
-from dpconvex_experiments.shared import LINE_STYLES, gaussian_cluster, lines, skewed, student_t
+from dpconvex_experiments.shared import LINE_STYLES, gaussian_cluster, lines, mean_distance, skewed, student_t
 
 STEPS, RECORDS = 60, 4_000
 TRUE = SIGMA * math.sqrt(DIM)

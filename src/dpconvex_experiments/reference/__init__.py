@@ -1,4 +1,4 @@
-"""Methods that others published and nobody needs here but to compare with."""
+"""Methods that others published and nobody needs here but to compare with; small plans for the audit to attack."""
 
 from dpconvex_experiments.reference import group_privacy
 

@@ -22,17 +22,17 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from dpconvex import _rounding
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import PredictedError, recorded
-from dpconvex.algorithms.location.base import LocationResult, OneStagePlan, Points, check
+from dpconvex.algorithms.location.base import LocationPlan, LocationResult, Points, check
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients, OfGradients
 from dpconvex.algorithms.select import Method
 from dpconvex.mechanisms import GaussianMechanism, MedianMechanism, Planned
 from dpconvex.mechanisms.selection import RANK
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
-from dpconvex.privacy.events.basic import covered_range
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data import summation
@@ -42,6 +42,18 @@ from dpconvex.randomness import BitSource
 MEAN, COORDINATE = "mean", "median of a coordinate"
 LEMMA = "the mean of n points of a ball moves by at most 2 R / n, plus rounding"
 MOST_STEPS = 1000
+
+
+@dataclass(frozen=True)
+class OneStagePlan(LocationPlan):
+    """What plans without stages share."""
+
+    domain: PointDomain
+    n: int
+    privacy: PrivacyParams
+    theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
+    constants = "calibrated"
+    noise_name = "gaussian"
 
 
 @final
@@ -115,6 +127,12 @@ class CoordinateMedianPlan(OneStagePlan):
         columns = points.T  # one release a coordinate
         location = np.array([self.mechanism.release(column, COORDINATE, source, ledger) for column in columns])
         return LocationResult(location, self.certificate(source), self)
+
+
+def covered_range(mu: float) -> float:
+    """Largest range that a Gaussian of this `mu` covers, rounded down: inverse of `BoundedRange.mu`."""
+    narrowed = (mu - 3e-15) * (1 - 3e-9)  # the difference of logarithms errs by an absolute 1e-15
+    return 2 * float(log_ndtr(narrowed / 2) - log_ndtr(-narrowed / 2))
 
 
 @recorded("coordinate_median")

@@ -12,7 +12,6 @@ import numpy as np
 from dpconvex.algorithms.minimax import anytime, bias_reduced, boosted, vertex_descent
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.queries import synthetic
-from dpconvex.algorithms.queries.base import largest_error
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import RankOneGame, l1_ball_loss, single_group
 from dpconvex.problems.linear.lower_bound import LinearLoss
@@ -20,7 +19,7 @@ from dpconvex.problems.queries import DenseQueries
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact, exponent
 from dpconvex_experiments.saddle_point.games import DELTA, INFORMATIVE, PAPER, Game, noise
-from dpconvex_experiments.shared import lines
+from dpconvex_experiments.shared import largest_error, lines
 
 PRIVACY = PrivacyParams(1.0, DELTA)
 Family = Callable[[np.random.Generator, int, float], Game]

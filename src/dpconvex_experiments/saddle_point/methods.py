@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from dpconvex.algorithms.minimax.registry import plan_sparse
-from dpconvex.algorithms.queries.base import largest_error
 from dpconvex.algorithms.queries.registry import plan_queries
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -16,7 +15,7 @@ from dpconvex.problems.queries import DenseQueries, LinearQueries, Marginals
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate
 from dpconvex_experiments.saddle_point.games import DELTA, PAPER, noise
-from dpconvex_experiments.shared import lines
+from dpconvex_experiments.shared import largest_error, lines
 
 # Excess risk of l1-constrained regression against the number of features, by all methods for minimisation.
 

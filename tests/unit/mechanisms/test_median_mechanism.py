@@ -17,11 +17,11 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import MedianMechanism
 from dpconvex.privacy import BoundedRange, Ledger, PrivacyParams, PureMechanism
 from dpconvex.privacy.events import pure_delta
-from dpconvex.privacy.events.basic import covered_range
 from dpconvex.privacy.ledger import total_delta
 from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.randomness.choice import draw_interval
+from dpconvex_experiments.reference.location import covered_range
 
 EDGES = np.linspace(-2, 3, 41)
 FINITE = st.lists(st.floats(-4, 4), min_size=5, max_size=5)

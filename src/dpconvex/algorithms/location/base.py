@@ -113,18 +113,6 @@ class LocationResult:
     status: MedianStatus = MedianStatus.OK
 
 
-@dataclass(frozen=True)
-class OneStagePlan(LocationPlan):
-    """What plans without stages share."""
-
-    domain: PointDomain
-    n: int
-    privacy: PrivacyParams
-    theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
-    constants = "calibrated"
-    noise_name = "gaussian"
-
-
 def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
     """Raise `InvalidParameterError` unless n is positive, delta > 0 (unless `pure`) and one unit is replaced."""
     check_relation(privacy, users=True)

@@ -197,19 +197,11 @@ def plan(
 ) -> GeometricMedianPlan:
     """Fix every constant from public facts, for n from 20 to 2^26 and a positive delta.
 
-    Parameters
-    ----------
-    constants : {"calibrated", "paper"}
-        The paper's are for epsilon up to 1, with `shares`, `steps`, `passes` and `level` of their own.
-    boost : {"descent", "stable_sgd", "fixed_order", "none"}
-        Noisy gradient descent; one-record steps in random or in fixed order; nothing.
-    steps
-        Of the descent.
-    passes
-        Of the one-record methods.
-    level
-        In [0.6, 0.95]: share of the others that must be near a point on average. It tolerates a share of outliers of
-        ``1 - sqrt(level)``: 19 % by default, 12 % with the paper's 0.775 (which its own constants always use).
+    ``constants="paper"`` are for epsilon up to 1, with `shares`, `steps`, `passes` and `level` of their own. `boost` is
+    one of `BOOSTS`: noisy gradient descent of so many `steps`; one-record steps, some `passes`, in random or in fixed
+    order; nothing. `level`, in [0.6, 0.95], is the share of the others that must be near a point on average. It
+    tolerates a share of outliers of ``1 - sqrt(level)``: 19 % by default, 12 % with the paper's 0.775 (which its own
+    constants always use).
     """
     _validate.integer("n", n, at_least=20, remedy="The method needs a crowd")
     if n > MOST_RECORDS:

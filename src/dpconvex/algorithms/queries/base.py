@@ -170,12 +170,6 @@ def noise_left(queries: LinearQueries, sigma: float) -> float:
     return math.sqrt(2 * sigma * width / queries.count)
 
 
-def largest_error(queries: LinearQueries, records: AnyArray, histogram: FloatArray) -> float:
-    """Return the largest error of a histogram (cells,) on the queries about records (n,). *Not private.*"""
-    truth = queries.record_sums(queries.clip_records(records)) / len(records)
-    return float(np.abs(truth - queries.answers(histogram)).max())
-
-
 def fit_histogram(
     queries: LinearQueries, targets: Mapping[int, FloatArray], times: Mapping[int, float], start: FloatArray, steps: int
 ) -> FloatArray:

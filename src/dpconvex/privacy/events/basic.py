@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import ndtri_exp
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray, forwarded
@@ -66,12 +66,6 @@ class BoundedRange(Event):
     def delta(self, epsilon: float) -> float:
         """The better of two profiles: of the worst mechanism of this pure epsilon, and of the covering Gaussian."""
         return min(pure_delta(Fraction(self.epsilon), epsilon), gaussian_delta(epsilon, self.mu))
-
-
-def covered_range(mu: float) -> float:
-    """Largest range that a Gaussian of this `mu` covers, rounded down: inverse of `BoundedRange.mu`."""
-    narrowed = (mu - 3e-15) * (1 - 3e-9)  # the difference of logarithms errs by an absolute 1e-15
-    return 2 * float(log_ndtr(narrowed / 2) - log_ndtr(-narrowed / 2))
 
 
 @dataclass(frozen=True)

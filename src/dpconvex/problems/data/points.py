@@ -95,15 +95,6 @@ def clip_points(X: AnyArray, domain: PointDomain) -> FloatArray:
     return out
 
 
-def mean_distance(X: FloatArray, z: FloatArray) -> float:
-    """Return ``(1/n) sum_i ||x_i - z||``, the objective of the geometric median, for finite `X` of shape (n, d)."""
-    total = 0.0
-    for part in _chunks(X):
-        difference = part - z
-        total += float(np.sqrt(np.einsum("ij,ij->i", difference, difference)).sum())
-    return total / len(X)
-
-
 WEIGHTED_MEAN_ROUNDING = 2.0**-51
 """Largest l2 error of `weighted_mean`, relative to the largest norm of a point, for up to 2^26 points."""
 

@@ -69,16 +69,6 @@ class Attack:
         log_mean = math.lgamma(d / 2) - math.lgamma((d + 1) / 2) - math.log(math.pi) / 2
         return domain.n_features * math.exp(log_mean) * (1 + 1e-9)
 
-    def worst_losses(
-        self, loss: LinearModelLoss, z: FloatArray, y: FloatArray, w: FloatArray, domain: DataDomain
-    ) -> FloatArray:
-        """Return every record's largest loss under the attack, shape (n,), for a loss of one prediction.
-
-        `z` are the predictions (n,) of the parameters `w` without the attack, `y` the targets (n,).
-        """
-        rho = self.radius * float(np.linalg.norm(w[: domain.n_features], 2 if self.norm == "l2" else 1))  # dual norm
-        return np.maximum(loss.value(z - rho, y), loss.value(z + rho, y))
-
     def check(self, loss: LinearModelLoss, tilt: float) -> None:
         """Raise `InvalidParameterError` where there is no exact smooth form of the problem."""
         piecewise = isinstance(loss, PiecewiseLinearLoss)

@@ -23,6 +23,7 @@ from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.problems import DataDomain, Lift, LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import default_solver
+from dpconvex_experiments.shared import worst_losses
 
 pytestmark = pytest.mark.thin
 
@@ -158,7 +159,7 @@ def test_kinks_and_curvature_bound_what_noise_adds(norm, tilt, length, kind) -> 
             z *= (rng.gamma(4, size=1500) / np.linalg.norm(directions, axis=1))[:, None]
 
         def risk(u):
-            losses = one.attack.worst_losses(one.loss, x @ u, y, u, CUBE)
+            losses = worst_losses(one.attack, one.loss, x @ u, y, u, CUBE)
             return np.log(np.mean(np.exp(tilt * losses))) / tilt if tilt else losses.mean()
 
         added = np.array([risk(w + e) + risk(w - e) for e in z]) / 2 - risk(w)
@@ -207,7 +208,7 @@ def test_the_solvers_gap_is_bounded_around_minimisers_on_kinks(loss, norm) -> No
     x = np.column_stack([CUBE.clip(X), np.ones(n)])
 
     def risk(u):
-        return one.attack.worst_losses(loss, x @ u, np.where(y > 0, 1.0, -1.0), u, CUBE).mean() + l2 / 2 * u @ u
+        return worst_losses(one.attack, loss, x @ u, np.where(y > 0, 1.0, -1.0), u, CUBE).mean() + l2 / 2 * u @ u
 
     for r in (1e-4, 1e-2, 1.0):
         steps = rng.standard_normal((500, 4))
@@ -230,7 +231,7 @@ def test_the_predicted_bound_holds_for_whole_runs(loss, norm, l2) -> None:
     ridge = l2 or 0.0
 
     def risk(u):
-        return one.attack.worst_losses(loss, x @ u, y, u, CUBE).mean() + ridge / 2 * u @ u
+        return worst_losses(one.attack, loss, x @ u, y, u, CUBE).mean() + ridge / 2 * u @ u
 
     best = minimiser(one, X, y, l2 or 1e-3, 1e-3)
     best *= min(1.0, one.radius / np.linalg.norm(best))

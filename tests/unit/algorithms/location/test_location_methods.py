@@ -14,11 +14,10 @@ from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
 from dpconvex.privacy.ledger import total_delta
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.points import mean_distance
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.reference.halving import plan_radius as plan_radius_finder
-from dpconvex_experiments.shared import gaussian_cluster, skewed, student_t
+from dpconvex_experiments.shared import gaussian_cluster, mean_distance, skewed, student_t
 
 DOMAIN = PointDomain(3, 10.0, 1e-2)
 PRIVACY = PrivacyParams(1.0, 1e-5)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.queries import latent_classes, noisy_tables
-from dpconvex.algorithms.queries.base import fit_histogram, largest_error, planned_steps
+from dpconvex.algorithms.queries.base import fit_histogram, planned_steps
 from dpconvex.algorithms.queries.latent_classes import FitPlan, LatentClasses
 from dpconvex.algorithms.queries.released_tables import Histogram
 from dpconvex.errors import InvalidParameterError
@@ -19,6 +19,7 @@ from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.ledger import fits, total_epsilon
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import SeededSource
+from dpconvex_experiments.shared import largest_error
 
 ADULT = (16, 8, 16, 16, 7, 14, 6, 5, 2, 16, 16, 16, 41, 2)
 SMALL = Marginals.of_order((2, 3, 2), 2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.queries import mwem, synthetic
-from dpconvex.algorithms.queries.base import fit_histogram, largest_error
+from dpconvex.algorithms.queries.base import fit_histogram
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, Mechanism, VertexSession
@@ -17,6 +17,7 @@ from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import fits, total_epsilon
 from dpconvex.problems.queries import DenseQueries, Marginals
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex_experiments.shared import largest_error
 
 PRIVACY = PrivacyParams(1.0, 1e-6)
 TABLES = Marginals.of_order((3, 2, 4), 2)

@@ -18,7 +18,6 @@ from dpconvex.problems.data.points import (
     clip_points,
     covered_shares,
     group_sizes,
-    mean_distance,
     near_counts,
     near_draws,
     user_points,
@@ -89,12 +88,6 @@ def test_no_record_changes_the_bits_of_another(seed: int, dim: int) -> None:
         Y[7, 0] = value
         others = np.arange(40) != 7
         np.testing.assert_array_equal(clip_points(Y, domain)[others], alone[others])
-
-
-def test_mean_distance_in_blocks() -> None:
-    rng = np.random.default_rng(2)
-    X, z = rng.standard_normal((70_000, 3)), rng.standard_normal(3)
-    assert mean_distance(X, z) == pytest.approx(np.linalg.norm(X - z, axis=1).mean(), rel=1e-12)
 
 
 @pytest.mark.parametrize("far", [0.0, 1.0, 1e12])

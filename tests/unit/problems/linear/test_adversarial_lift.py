@@ -26,6 +26,7 @@ from dpconvex.losses import (
 )
 from dpconvex.problems import Attack, Block, DataDomain, Lift, LinearModelProblem, Records
 from dpconvex.solvers import AcceleratedGradient, DualCoordinateAscent, SmoothedAcceleratedGradient, default_solver
+from dpconvex_experiments.shared import worst_losses
 
 pytestmark = pytest.mark.thin
 
@@ -55,7 +56,7 @@ def dense(X, domain):
 def risk(one, X, y, w, l2):
     """The regularised worst-case risk by its definition, in the parameters themselves."""
     targets = one.loss.clip_targets(y)
-    losses = one.attack.worst_losses(one.loss, dense(X, one.domain) @ w, targets, w, one.domain)
+    losses = worst_losses(one.attack, one.loss, dense(X, one.domain) @ w, targets, w, one.domain)
     mean = np.log(np.mean(np.exp(one.tilt * losses))) / one.tilt if one.tilt else losses.mean()
     return mean + l2 / 2 * w @ w
 
@@ -86,7 +87,7 @@ def test_worst_losses_are_the_maximum_over_perturbations(loss, norm) -> None:
     X, y = data(domain, 20, 1)
     x, targets = dense(X, domain), loss.clip_targets(y)
     for w in 3 * np.random.default_rng(2).standard_normal((5, domain.dim)):
-        found = Attack(s, norm).worst_losses(loss, x @ w, targets, w, domain)
+        found = worst_losses(Attack(s, norm), loss, x @ w, targets, w, domain)
         tried = [loss.value(x @ w + s * (v @ w[:-1]), targets) for v in perturbations(norm, w[:-1])]
         np.testing.assert_allclose(found, np.max(tried, axis=0), rtol=1e-9, atol=1e-12)
 
@@ -317,13 +318,13 @@ def test_constants_at_given_parameters_count_the_attack(loss, norm, s) -> None:
     domain, length = DataDomain.box(2, 0.5), 1.5
     one, plain = problem(loss, domain, 2, norm, s, tilt=1.0), LinearModelProblem(loss, domain, 2, 2.0, tilt=1.0)
     w, x, y = length * np.full(2, math.sqrt(0.5)), np.array([[-0.5, -0.5], [0.5, 0.5]]), np.ones(2)
-    worst = one.attack.worst_losses(loss, x @ w, y, w, domain)
+    worst = worst_losses(one.attack, loss, x @ w, y, w, domain)
     assert plain.loss_range(length) < worst[0] - worst[1] <= one.loss_range(length)
 
     average = problem(loss, domain, 2, norm, s)
 
     def along(t):
-        return float(average.attack.worst_losses(loss, t * x @ w, y, t * w, domain)[0])
+        return float(worst_losses(average.attack, loss, t * x @ w, y, t * w, domain)[0])
 
     kink = (1 - 1e-9) / (length * average.feature_l2) * (0.0 if isinstance(loss, LogisticLoss) else 0.9)
     t, step = kink + 2e-3, 1e-3

@@ -65,29 +65,17 @@ def plan(
 ) -> NoisyGradientPlan:
     """Return the plan that does best: on typical data where records are protected, else by its bound.
 
-    Delta must be positive.
+    Delta must be positive. `clip` is the level C, from public knowledge: gradients are then measured in the l2 norm; by
+    default the level that typical data ask for, or where bounds decide the Lipschitz constant, for users of smooth
+    losses that of the estimate. With several `batches`, each step reads one of so many disjoint ones. `steps` is T, at
+    least 2 and a multiple of `batches`; by default as few as suffice, at most 256 passes. `step_size` is the eta of
+    plain steps, by default what minimizes the bound.
 
-    Parameters
-    ----------
-    clip
-        Level C, from public knowledge: gradients are then measured in the l2 norm. Default: the level that typical data
-        ask for; where bounds decide, the Lipschitz constant, for users of smooth losses that of the estimate.
-    batches
-        1: full batch. More: each step reads one of so many disjoint batches; with as many steps, one pass.
-    steps
-        T, at least 2 and a multiple of `batches`; default: as few as suffice, at most 256 passes.
-    step_size
-        eta of plain steps; default: what minimizes the bound.
-    accelerated
-        Where bounds decide: take accelerated steps if the loss is smooth and no step size is given.
-    proved
-        Let the bound decide; it also does for users, several batches, plain steps and a given step size.
-    l2
-        Ridge weight; the excess is then that of the regularized loss.
-    rate
-        Probability with which a record takes part in a step (Poisson sampling); 1: all records, in every step. Default:
-        of 1 and some small ones the one that does best on typical data, in the time that 1 may take; 1 for users and
-        where the bound decides.
+    The bound decides if `proved`, for users, several batches, plain steps and a given step size. Steps are then
+    `accelerated` if the loss is smooth and no step size is given. With a ridge of weight `l2` the excess is that of the
+    regularized loss. `rate` is the probability with which a record takes part in a step (Poisson sampling); by default
+    of 1 and some small ones the one that does best on typical data, in the time that 1 may take; 1 where the bound
+    decides.
     """
     check_average(problem, privacy)
     if privacy.pure:

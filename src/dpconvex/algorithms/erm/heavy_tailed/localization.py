@@ -259,20 +259,15 @@ def plan(
     The domain should be wide (`record_cap`): no noise depends on it. The loss has one prediction and is smooth or
     piecewise linear; its slope need not be bounded. Moments are of the gradients over the ball of the problem's radius.
 
-    Parameters
-    ----------
-    constants : {"calibrated", "paper"}
-        ``"calibrated"``: one output perturbation a phase. ``"paper"``: the printed double output perturbation with its
-        repetitions, useful for n in the millions only; `failure` is 0.1 if not given.
-    failure
-        In (0, 1/2): let the bound hold but for this probability, by repetitions in each phase, which cost records.
-        Default: in expectation.
-    surrogate : {"truncated", "extension", "structured", "joint", "fixed_steps", "printed_steps"}
-        What stands in for every record's loss. ``"truncated"``: its slope is cut. The others: its Lipschitz extension
-        over the set, with exact planes from proximal points or from weights of affine pieces, by the joint problem, or
-        by Theorem D.4's fixed steps; the last three for some dozens to hundreds of records.
-    constraint
-        Bounded set of parameters (the constant last); the problem's radius has to be its radius. Default: the ball.
+    ``constants="calibrated"``: one output perturbation a phase. ``"paper"``: the printed double output perturbation
+    with its repetitions, useful for n in the millions only; `failure` is 0.1 if not given. `failure`, in (0, 1/2), lets
+    the bound hold but for this probability, by repetitions in each phase, which cost records; None: in expectation.
+
+    `surrogate` stands in for every record's loss. ``"truncated"``: its slope is cut. ``"extension"``, ``"structured"``,
+    ``"joint"``, ``"fixed_steps"``, ``"printed_steps"``: its Lipschitz extension over the set, with exact planes from
+    proximal points or from weights of affine pieces, by the joint problem, or by Theorem D.4's fixed steps; the last
+    three for some dozens to hundreds of records. `constraint` is a bounded set of parameters (the constant last), by
+    default the ball; the problem's radius has to be its radius.
     """
     check_heavy(problem, privacy, moments)
     method = surrogate_named(surrogate)

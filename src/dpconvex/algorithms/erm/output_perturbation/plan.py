@@ -241,18 +241,12 @@ def plan(
 ) -> tuple[OutputPerturbationPlan[P], ...]:
     """Return the valid plans, one for each kind of noise: ``"l2"`` and, for ``delta > 0``, ``"gaussian"``.
 
-    Parameters
-    ----------
-    constants : {"calibrated", "paper"}
-        ``"calibrated"``: sharp schedule and the exact Gaussian. ``"paper"``: repaired printed schedule, ZWB Gaussian.
-        Tilted losses then need `l2` (the paper treats strongly convex ones).
-    l2
-        Regularization, when the regularized objective itself is the target. Default: chosen from public facts.
-    target : {"empirical", "population"}
-        Excess on the data, or on the distribution that records are drawn from independently (averages only). Changes
-        regularization and bound; privacy holds either way.
-    solver
-        A name of `NAMED_SOLVERS` instead of the usual solver; the guaranteed one stands behind it. Costs time alone.
+    ``constants="calibrated"``: sharp schedule and the exact Gaussian. ``"paper"``: repaired printed schedule, ZWB
+    Gaussian; tilted losses then need `l2` (the paper treats strongly convex ones). `l2` is given when the regularized
+    objective itself is the target, else chosen from public facts. ``target="population"``: the excess on the
+    distribution that records are drawn from independently, not on the data (averages only), which changes
+    regularization and bound; privacy holds either way. `solver`, a name of `NAMED_SOLVERS`, takes the place of the
+    usual one; the guaranteed one stands behind it. It costs time alone.
     """
     algorithms.check_relation(privacy, users=True)
     algorithms.check_unit(problem, privacy)

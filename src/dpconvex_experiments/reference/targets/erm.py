@@ -26,7 +26,7 @@ from dpconvex.algorithms.erm.sufficient_statistics import plan_adaptive_ridge
 from dpconvex.algorithms.erm.two_stage import centering, projection
 from dpconvex.algorithms.search import run as search
 from dpconvex.algorithms.select import Options
-from dpconvex.audit.neighbors import record_pairs, user_pairs
+from dpconvex.audit.neighbors import linear_subject, record_pairs
 from dpconvex.audit.target import Pair, Subject, Use, builder, targets
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
 from dpconvex.losses import (
@@ -59,12 +59,6 @@ def linear_problem(loss: LinearModelLoss, bound: float, n: int = N, records: int
     """Return a problem with one column in an interval."""
     domain = DataDomain((Block(1, "linf", bound),))
     return LinearModelProblem(loss, domain, n, 1.0 / bound, records_per_user=records)
-
-
-def linear_subject(plan: LinearModelPlan) -> Subject:
-    """Return a plan with the worst neighbors of its unit."""
-    problem = plan.problem
-    return Subject(plan, user_pairs(problem) if problem.grouped else record_pairs(problem))
 
 
 @builder

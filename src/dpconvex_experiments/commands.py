@@ -1,7 +1,8 @@
-"""``dpconvex audit``: try to refute the promises of this library's algorithms, and say what could be proved."""
+"""The commands that run experiments: ``dpconvex audit``, ``demo`` and ``reproduce``."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.cli import _options, _output
-from dpconvex.errors import InvalidParameterError
+from dpconvex.errors import InvalidParameterError, RepeatedFitWarning
 
 if TYPE_CHECKING:
     from dpconvex.audit import AuditReport
-    from dpconvex.audit.auditor import Settings
     from dpconvex.audit.target import Target
+    from dpconvex_experiments import Experiment
+    from dpconvex_experiments.audit_grid import Settings
 
 JSON, HTML, GRID = "audit.json", "audit.html", "audit-grid.json"
 GRID_SECONDS = 3.0
@@ -50,8 +52,8 @@ def audit(
     from importlib.metadata import version
 
     from dpconvex.audit import audit as attack
-    from dpconvex.audit.auditor import Settings
     from dpconvex.audit.targets import TARGETS, chosen
+    from dpconvex_experiments.audit_grid import Settings
 
     if listed:
         _list(tuple(TARGETS.values()), as_json)
@@ -82,7 +84,7 @@ def audit(
 
 
 def _grid(targets: Sequence[Target], file: Path, settings: Settings, as_json: bool) -> None:
-    from dpconvex.audit.auditor import EPSILONS, audit_grid, summary
+    from dpconvex_experiments.audit_grid import EPSILONS, audit_grid, summary
 
     cells = audit_grid(targets, file, settings, _output.track)
     lines = summary(cells)
@@ -153,3 +155,102 @@ def _show(reports: Sequence[AuditReport], out: Path | None) -> None:
         _output.print_text("No promise was refuted. That is no proof of privacy: the proofs are in the documentation.")
     if out is not None:
         _output.print_text(f"Wrote {out / JSON} and {out / HTML}")
+
+
+@_output.one_line_errors
+def demo(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="8,000 records, 2 splits, epsilon 1 and 3: a few seconds.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the model at epsilon = 1.")] = Path("demo"),
+    force: _options.Force = False,
+    as_json: _options.Json = False,
+) -> None:
+    """Fit bundled census data (Adult, 45,222 people) at several epsilons and compare.
+
+    The data are public. Every number is the mean over fixed random splits; every private fit draws real noise.
+    """
+    from dpconvex.cli.fit import write_outputs
+    from dpconvex.cli.report import Measured, Origin
+    from dpconvex_experiments import adult
+
+    with warnings.catch_warnings(), _output.model_folder(out, force=force) as folder:
+        warnings.simplefilter("ignore", RepeatedFitWarning)  # public data: nothing is spent by fitting them again
+        setting = adult.QUICK if quick else adult.FULL
+        splits = [adult.split(setting.rows, seed) for seed in range(setting.splits)]
+        rows, model = adult.compare(splits, setting.epsilons, _output.track)
+        train, test = splits[0]
+        over = f"mean of {len(splits)} random splits, {len(train):,} records to fit and {len(test):,} to test"
+        measured = Measured(adult.accuracy_figure(rows), f"Adult census data, which are public: {over}.")
+        origin = Origin("Adult census income, bundled with dpconvex", "a demonstration on public data")
+        write_outputs(model, folder, origin, measured)
+    if as_json:
+        _output.print_json(rows)
+        return
+    cells = [
+        (
+            row["model"],
+            "-" if row["epsilon"] is None else f"{row['epsilon']:g}",
+            *(f"{row[name]:.4f} ±{row[f'{name}_standard_error']:.4f}" for name in adult.METRICS),
+            f"{row['seconds']:.2f}",
+        )
+        for row in rows
+    ]
+    _output.print_table(
+        f"Adult census income: {over}",
+        ("model", "epsilon", *adult.METRICS.values(), "seconds"),
+        cells,
+        right=range(1, 6),
+    )
+    _output.print_text("\n± one standard error over the splits; the noise of private fits is part of it.")
+    _output.print_text(
+        f"Wrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT} "
+        f"(epsilon = {adult.KEPT:g}, first split) to {out}"
+    )
+
+
+@_output.one_line_errors
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(help="An experiment, a family of them, or all; see --list.", show_default=False)
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the experiments and run none.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller: seconds instead of minutes.")] = False,
+    seed: Annotated[int, typer.Option(help="Of synthetic data and noise: nothing here is private.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the tables (CSV), figures (SVG) and records (JSON).")] = Path(
+        "reproduced"
+    ),
+    as_json: _options.Json = False,
+) -> None:
+    """Repeat experiments, and say whether each met its criterion. Exit code 1 if one did not."""
+    from dpconvex_experiments import EXPERIMENTS, Setting, run_experiment
+    from dpconvex_experiments.terminal import show, show_names
+
+    if listed and as_json:
+        _output.print_json([{"name": e.name, "title": e.title, "source": e.source} for e in EXPERIMENTS.values()])
+        return
+    if listed:
+        show_names(EXPERIMENTS.values())
+        return
+    records = []
+    for experiment in _chosen(name, EXPERIMENTS):
+        record = run_experiment(experiment, Setting(quick, seed, _output.track))
+        paths = record.write(out)
+        records.append(record)
+        if not as_json:
+            show(record, paths)
+    if as_json:
+        _output.print_json([record.to_dict() for record in records])
+    elif len(records) > 1:
+        verdicts = [("ok" if r.outcome.passed else "FAIL", r.experiment.name, f"{r.seconds:.1f}") for r in records]
+        _output.print_table("Verdicts", ("", "experiment", "seconds"), verdicts, right=(2,))
+    if not all(record.outcome.passed for record in records):
+        raise typer.Exit(1)
+
+
+def _chosen(name: str | None, experiments: dict[str, Experiment]) -> Sequence[Experiment]:
+    families = {experiment.family for experiment in experiments.values()}
+    names = [*experiments, *sorted(families), "all"]
+    if name not in names:
+        raise _output.unknown(name, names, "must be an experiment, a family or all", "reproduce")
+    return [e for e in experiments.values() if name in ("all", e.family, e.name)]

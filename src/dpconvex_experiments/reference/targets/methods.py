@@ -10,13 +10,13 @@ from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.select import Options
 from dpconvex.audit import Subject, Target
-from dpconvex.audit.neighbors import point_pairs
-from dpconvex.audit.targets.erm import RIDGE, linear_problem, linear_subject
-from dpconvex.audit.targets.location import located, point_domain
+from dpconvex.audit.neighbors import linear_subject, point_pairs
 from dpconvex.losses import HingeLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem
 from dpconvex_experiments.reference import group_privacy, halving
+from dpconvex_experiments.reference.targets.erm import RIDGE, linear_problem
+from dpconvex_experiments.reference.targets.location import located, point_domain
 
 POINTS = 8  #: Few, so that one has much weight.
 FEW = 12  #: Gradients of a warm start that would take a thousand: all of them are charged alike, and runs are short.

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from dpconvex.audit import Pair, audit
-from dpconvex.audit.auditor import REFUSED, Settings, audit_grid, summary
 from dpconvex.audit.report import Pace, untracked
 from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
+from dpconvex_experiments.audit_grid import REFUSED, Settings, audit_grid, summary
 
 SETTINGS = Settings("0", 0.05, 0, 8, 5.0, 0)
 
@@ -27,7 +27,7 @@ def test_a_grid_resumes_where_it_was(tmp_path, monkeypatch) -> None:
 
     audited = []
     monkeypatch.setattr(
-        "dpconvex.audit.auditor.audit", lambda plan, *_, **o: audited.append(plan) or audit(plan, *_, **o)
+        "dpconvex_experiments.audit_grid.audit", lambda plan, *_, **o: audited.append(plan) or audit(plan, *_, **o)
     )
     both = audit_grid(targets, file, SETTINGS, untracked, (1.0, 2.0), (0.1,))
     assert both[:2] == first

@@ -1,9 +1,12 @@
-"""Everything that can be audited, by name: each file lists its own, other distributions add theirs (`plugins`)."""
+"""Everything that can be audited, by name: what entry points list (`plugins`), and methods that bring an attack.
+
+Targets of this library's own methods stand in `dpconvex_experiments.reference.targets`.
+"""
 
 from dpconvex.algorithms.erm.registry import ERM_METHODS
 from dpconvex.algorithms.select import Method
+from dpconvex.audit.neighbors import linear_subject
 from dpconvex.audit.target import Target
-from dpconvex.audit.targets import erm, location, mechanisms, minimax
 from dpconvex.plugins import load
 from dpconvex.privacy import Unit
 
@@ -11,17 +14,13 @@ from dpconvex.privacy import Unit
 def _attacked(method: Method) -> Target:
     """Return the target that a method brings: its own small plan, on the worst neighbors."""
     assert method.attack is not None
-    attack, subject = method.attack, erm.linear_subject
-    return Target(method.name, method.pure, Unit.RECORD, lambda privacy, bound: subject(attack(privacy, bound)))
+    attack = method.attack
+    return Target(method.name, method.pure, Unit.RECORD, lambda privacy, bound: linear_subject(attack(privacy, bound)))
 
 
 TARGETS: dict[str, Target] = {
     target.name: target
-    for listed in (
-        *(erm.TARGETS, location.TARGETS, minimax.TARGETS, erm.SEARCHES, mechanisms.TARGETS),
-        [_attacked(method) for method in ERM_METHODS.values() if method.attack is not None],
-        *load("audit"),
-    )
+    for listed in (*load("audit"), [_attacked(method) for method in ERM_METHODS.values() if method.attack is not None])
     for target in listed
 }
 """Targets by name: ``algorithm``, ``algorithm/variant`` or ``mechanism/name``."""
