@@ -24,6 +24,7 @@ from dpconvex.privacy import (
     Assumption,
     Neighboring,
     NoiseSource,
+    Payment,
     PrivacyCertificate,
     PrivacyParams,
     Release,
@@ -319,14 +320,14 @@ def warn_if_hopeless(plan: Plan, promise: PrivacyParams | None = None) -> None:
 
 def begin(
     plan: Plan, what: str, columns: int | Sequence[str], n: int, source: BitSource, promise: PrivacyParams | None = None
-) -> None:
+) -> Payment:
     """Warn of a hopeless plan, and pay (`charge`): the last step of every fit before it reads its data.
 
-    `what` fits, in words; `columns` are the data's, their number or names; `n` counts units. `promise` is that of the
-    whole fit, where the plan is only part of it.
+    Return what paid, for the certificate to name it. `what` fits, in words; `columns` are the data's, their number or
+    names; `n` counts units. `promise` is that of the whole fit, where the plan is only part of it.
     """
     warn_if_hopeless(plan, promise)
-    charge(promise or plan.privacy, what, columns, n, private=source.private)
+    return charge(promise or plan.privacy, what, columns, n, private=source.private)
 
 
 def require_arrays(X: object, y: object) -> None:
