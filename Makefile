@@ -22,7 +22,7 @@ ALL_EXAMPLES := export HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-gate}
 # Neighbouring tests share what is dear, so workers begin with halves of the list.
 PYTEST = $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=15
 # Pins every version and every hash, and never writes where a package came from.
-COMPILE := $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --python-version 3.11 --generate-hashes \
+COMPILE := $(VENV)-lock/bin/uv pip compile pyproject.toml --extra cli --quiet --python-version 3.11 --generate-hashes \
            --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 BENCH := PYTHONPATH=benchmarks $(ONE_THREAD)

@@ -2,7 +2,6 @@
 
 import io
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ def records(n: int = 200) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """What a terminal of 80 columns shows, at once."""
     written = io.StringIO()
     usual = rich.console.Console
@@ -31,7 +30,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 
     monkeypatch.setattr(rich.console, "Console", opened)
     monkeypatch.setattr(_progress, "DELAY", 0.0)
-    yield written
+    return written
 
 
 @pytest.fixture
@@ -59,9 +58,7 @@ def test_planned_steps_are_counted_whatever_the_data_hold(steps: list[tuple[floa
     X, y = records()
     shown = []
     for content in (X, np.full_like(X, np.nan)):
-        model = PrivateLogisticRegression(
-            1.0, 1e-6, algorithm="noisy_gradient", verbose=True, random_state=0, **BOUNDS
-        )
+        model = PrivateLogisticRegression(1.0, 1e-6, algorithm="noisy_gradient", verbose=True, random_state=0, **BOUNDS)
         model.fit(content, y)
         shown.append(list(steps))
         steps.clear()
@@ -78,9 +75,7 @@ def test_several_releases_make_a_bar(steps: list[tuple[float, float]]) -> None:
 
 def test_a_search_shows_none_of_its_fits(steps: list[tuple[float, float]]) -> None:
     X, y = records()
-    inner = PrivateLogisticRegression(
-        1.0, 1e-6, algorithm="noisy_gradient", verbose=True, random_state=0, **BOUNDS
-    )
+    inner = PrivateLogisticRegression(1.0, 1e-6, algorithm="noisy_gradient", verbose=True, random_state=0, **BOUNDS)
     for method in ("repeats", "composition"):
         steps.clear()
         search = PrivateSearchCV(inner, {"coefficient_norm": [1.0, 2.0, 4.0]}, method=method, verbose=True).fit(X, y)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpconvex import _validate
 from dpconvex.cli import _options
 from dpconvex.cli._output import CERTIFICATE, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidParameterError
@@ -102,6 +103,7 @@ def pay(
     from dpconvex.privacy import Budget
     from dpconvex.privacy.budget import MOST_TEXT
 
+    _validate.installed("numba", "flint", "randomgen", "pyarrow", "opendp")
     if budget is None:
         return None
     if seed is not None:

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import begin
+from dpconvex.algorithms import begin, require_samplers
 from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
 from dpconvex.algorithms.queries.metrics import Estimate
@@ -258,6 +258,8 @@ def fit_and_evaluate(
     evaluation = PrivacyParams(epsilon, unit=unit)
     promise = PrivacyParams(max(plan.privacy.epsilon, epsilon), plan.privacy.delta, unit=unit)
     plan_evaluation(held, evaluation)  # refuses what cannot be run
+    require_samplers(plan, source)
+    _validate.installed(*(["opendp"] if source.private else []))  # the metrics' counts are integers
     paid = charge(promise, "fit and evaluation", columns or -1, units, private=source.private)
     # Theorem 5: a uniform order of the units, from the operating system, used once; only its ends matter
     order = source.generator().permutation(units)

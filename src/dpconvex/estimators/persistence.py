@@ -95,6 +95,8 @@ def save_model(estimator: SavedModel, path: str | Path) -> None:
         If the file cannot be written.
     """
     from sklearn.utils.validation import check_is_fitted
+
+    _validate.installed("skops")
     from skops.io import dumps
 
     check_is_fitted(estimator)

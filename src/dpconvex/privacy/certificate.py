@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dpconvex import _validate
 from dpconvex._files import MOST_BYTES, once_each, read_text, write_atomically
 from dpconvex._html import panel
 from dpconvex._types import attributes
@@ -38,7 +39,6 @@ no other, do not raise it; a reader leaves them out. Events are never read in pa
 
 MOST_WORDS = 1000  #: Characters of a message about a malformed certificate, which may quote it.
 
-MISSING = "signatures need the package cryptography. Install it with: pip install 'dpconvex[sign]'"
 
 MOST_VALUES, MOST_DEEP = 2**18, 64
 """A certificate holds at most so many values, in at most so many lists and objects in one another."""
@@ -367,11 +367,10 @@ def signature_fault(certificate: Path, public_key: Path) -> str | None:
 
 def _ed25519() -> tuple[Any, Any]:
     """Return the modules of Ed25519 keys and of their encoding."""
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ImportError:
-        raise DpconvexError(MISSING) from None
+    _validate.installed("cryptography")
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+
     return ed25519, serialization
 
 
