@@ -91,6 +91,7 @@ X = np.load("X.npy")
 assert np.array_equal(model.predict(X), np.load("y.npy"))
 model.predict_proba(X)
 assert dpconvex.verify("model").passed
+assert dpconvex.verify("evaluation.json").passed
 model.to_dict()
 model.to_sql("t")
 for use, extra in (
@@ -129,6 +130,8 @@ def test_the_slim_core_predicts_verifies_and_exports(tmp_path: Path) -> None:
     save_model(model, tmp_path / "model" / "model.skops")
     (tmp_path / "model" / "certificate.json").write_text(model.certificate_.to_json())
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    evaluated = private_metrics(model, X, y, epsilon=1.0).certificate_
+    (tmp_path / "evaluation.json").write_text(evaluated.to_json())
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", model.predict(X))
     code = SLIM.format(without=WITHOUT)

@@ -271,9 +271,16 @@ def certify(
 
 @functools.cache  # reading package metadata takes longer than many a fit
 def current_versions() -> Mapping[str, str]:
-    """Return the versions of the packages that a guarantee passes through."""
+    """Return the versions of the packages that a guarantee passes through; "absent" where one is not installed."""
     names = ("dpconvex", "numpy", "scipy", "opendp", "python-flint", "dp-accounting", "randomgen", "scikit-learn")
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
+    return {"python": platform.python_version()} | {name: _version(name) for name in names}
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
 
 
 def parse(text: str) -> dict[str, Any]:
