@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import distributions, packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,17 @@ def test_every_extra_brings_the_module_that_it_is_named_for() -> None:
     assert all(extra in every or extra in project["optional-dependencies"]["cli"][0] for extra in EXTRAS.values())
 
 
+def test_a_bill_of_materials_names_every_distribution_once() -> None:
+    sbom = runpy.run_path(str(ROOT / "tools" / "sbom.py"))
+    found = sbom["document"](list(distributions()))
+    names = [part["name"] for part in found["components"]]
+    assert names == sorted(set(names))
+    assert {"numpy", "scikit-learn", "opendp", "python-flint"} <= set(names)
+    assert found["metadata"]["component"]["licenses"] == [{"license": {"name": "Apache-2.0"}}]
+    assert all(part["purl"] == f"pkg:pypi/{part['name']}@{part['version']}" for part in found["components"])
+    assert "file:" not in json.dumps(found)
+
+
 def test_what_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(*EXTRAS)
     monkeypatch.setitem(sys.modules, "opendp", None)
@@ -79,7 +92,21 @@ def test_integer_noise_without_its_sampler_is_refused_before_it_is_paid(monkeypa
         assert len(budget.account().spent) == 1
 
 
-WITHOUT = ("numba", "pyarrow", "opendp", "matplotlib", "flint", "randomgen", "skops", "jinja2", "onnx", "polars", "pandas")
+WITHOUT = (
+    *("numba", "pyarrow", "opendp", "matplotlib", "flint", "randomgen", "skops", "jinja2", "onnx", "polars", "pandas"),
+)
+    "numba",
+    "pyarrow",
+    "opendp",
+    "matplotlib",
+    "flint",
+    "randomgen",
+    "skops",
+    "jinja2",
+    "onnx",
+    "polars",
+    "pandas",
+)
 SLIM = """
 import sys
 sys.modules.update(dict.fromkeys({without!r}))
