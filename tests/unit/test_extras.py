@@ -92,21 +92,10 @@ def test_integer_noise_without_its_sampler_is_refused_before_it_is_paid(monkeypa
         assert len(budget.account().spent) == 1
 
 
-WITHOUT = (
-    *("numba", "pyarrow", "opendp", "matplotlib", "flint", "randomgen", "skops", "jinja2", "onnx", "polars", "pandas"),
-)
-    "numba",
-    "pyarrow",
-    "opendp",
-    "matplotlib",
-    "flint",
-    "randomgen",
-    "skops",
-    "jinja2",
-    "onnx",
+WITHOUT = [name for name, extra in EXTRAS.items() if extra in ("fit", "opendp", "report", "onnx")] + [
     "polars",
     "pandas",
-)
+]
 SLIM = """
 import sys
 sys.modules.update(dict.fromkeys({without!r}))
