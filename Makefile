@@ -15,8 +15,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Compiled modules are kept from run to run, whatever the environment says: workers import some 600 of them.
 ONE_THREAD := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
               POLARS_MAX_THREADS=1 MPLBACKEND=Agg
-# A line too long must not hide what the tests say: both always run, and either can fail the target.
-LINT_AND_TEST = trap 'exit $$((lint | $$?))' EXIT; $(MAKE) --no-print-directory lint; lint=$$?; $(PYTEST)
+# A line too long must not hide what the tests say: both always run, at once, and either can fail the target.
+LINT_AND_TEST = mkdir -p build; $(MAKE) --no-print-directory lint > build/lint.log 2>&1 & lint=$$!; \
+                trap 'tests=$$?; wait $$lint; lint=$$?; cat build/lint.log; exit $$((lint | tests))' EXIT; $(PYTEST)
 # `make test` tries fewer examples of every property (tests/conftest.py).
 ALL_EXAMPLES := export HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-gate}
 # Neighbouring tests share what is dear, so workers begin with halves of the list.
@@ -46,13 +47,13 @@ help:  ## show this list
 demo: $(VENV)/.runtime  ## set up and fit private models on real data; writes demo/ (DEMO_ARGS=--quick: smaller)
 	$(BIN)/dpconvex demo --force --out $(DEMO_OUT) $(DEMO_ARGS)
 
-test: $(VENV)/.dev  ## lint, then every quick test (minutes); the slowest are listed at the end
+test: $(VENV)/.dev  ## lint and every quick test (minutes); the slowest are listed, then what the linters say
 	@$(LINT_AND_TEST)
 
 test-gate: $(VENV)/.dev  ## what `make test` leaves out before a merge: experiments, full forms, all examples
 	@$(ALL_EXAMPLES); $(PYTEST) -m "(gate or hypothesis) and not slow"
 
-test-all: $(VENV)/.dev  ## lint, then every test, the slow statistical ones included
+test-all: $(VENV)/.dev  ## lint and every test, the slow statistical ones included
 	@$(ALL_EXAMPLES); $(LINT_AND_TEST) -m ""
 
 lint: $(VENV)/.dev  ## ruff, pyright, import rules
