@@ -120,7 +120,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Spare all that collection made from every later search for garbage, which took a tenth of the time of tests."""
+    """Spare all that collection made from every later search for garbage: 1 to 13 % of the time of tests."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
