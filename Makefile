@@ -15,15 +15,21 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Compiled modules are kept from run to run, whatever the environment says: workers import some 600 of them.
 ONE_THREAD := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
               POLARS_MAX_THREADS=1 MPLBACKEND=Agg
-# A line too long must not hide what the tests say: both always run, and either can fail the target.
-LINT_AND_TEST = trap 'exit $$((lint | $$?))' EXIT; $(MAKE) --no-print-directory lint; lint=$$?; $(PYTEST)
+# A line too long must not hide what the tests say: both always run, at once, and either can fail the target.
+LINT_AND_TEST = mkdir -p build; $(MAKE) --no-print-directory lint > build/lint.log 2>&1 & lint=$$!; \
+                trap 'tests=$$?; wait $$lint; lint=$$?; cat build/lint.log; exit $$((lint | tests))' EXIT; $(PYTEST)
 # `make test` tries fewer examples of every property (tests/conftest.py).
 ALL_EXAMPLES := export HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-gate}
 # Neighbouring tests share what is dear, so workers begin with halves of the list.
 PYTEST = $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=15
 # Pins every version and every hash, and never writes where a package came from.
-COMPILE := $(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --python-version 3.11 --generate-hashes \
+COMPILE := $(VENV)-lock/bin/uv pip compile pyproject.toml --extra cli --quiet --python-version 3.11 --generate-hashes \
            --no-emit-index-url --no-emit-find-links --no-annotate --no-header
+
+AUDIT := $(VENV)-audit
+# What an installation takes, in MiB, without the tools that every environment has.
+SLIM_SIZE = du -sm --exclude='pip*' --exclude='setuptools*' --exclude=pkg_resources \
+            build/release/slim/lib/python*/site-packages | cut -f1
 
 BENCH := PYTHONPATH=benchmarks $(ONE_THREAD)
 define SIDE_BY_SIDE
@@ -33,21 +39,21 @@ define SIDE_BY_SIDE
 	$(BENCH) $(BIN)/python -m side_by_side.report --results $(1) --figures $(2)
 endef
 
-.PHONY: help demo test test-gate test-all lint format house docs bench bench-quick mutants lock release-check clean
+.PHONY: help demo test test-gate test-all lint format house docs bench bench-quick mutants lock release-check vulnerabilities clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.runtime  ## set up and fit private models on real data; writes demo/ (DEMO_ARGS=--quick: smaller)
 	$(BIN)/dpconvex demo --force --out $(DEMO_OUT) $(DEMO_ARGS)
 
-test: $(VENV)/.dev  ## lint, then every quick test (minutes); the slowest are listed at the end
+test: $(VENV)/.dev  ## lint and every quick test (minutes); the slowest are listed, then what the linters say
 	@$(LINT_AND_TEST)
 
 test-gate: $(VENV)/.dev  ## what `make test` leaves out before a merge: experiments, full forms, all examples
 	@$(ALL_EXAMPLES); $(PYTEST) -m "(gate or hypothesis) and not slow"
 
-test-all: $(VENV)/.dev  ## lint, then every test, the slow statistical ones included
+test-all: $(VENV)/.dev  ## lint and every test, the slow statistical ones included
 	@$(ALL_EXAMPLES); $(LINT_AND_TEST) -m ""
 
 lint: $(VENV)/.dev  ## ruff, pyright, import rules
@@ -88,17 +94,33 @@ lock: $(VENV)-lock/bin/uv  ## refresh requirements/*.txt after a change of depen
 	@! grep -nE '://|^--' requirements/*.txt
 
 # Two builds at one stated time must agree in every byte. The tests see the sources; this sees what users install.
-release-check: $(VENV)/.dev  ## build the wheel twice, compare, install it in an empty environment, demo and verify there
+release-check: $(VENV)/.dev  ## build the wheel twice, compare, demo and verify in an empty environment, verify in a slim one
 	rm -rf build/release
 	for k in 1 2; do SOURCE_DATE_EPOCH=1767225600 $(BIN)/python -m hatchling build -t wheel -d build/release/$$k || exit 1; done
 	cmp build/release/1/*.whl build/release/2/*.whl
 	$(BIN)/python -m venv build/release/empty
 	build/release/empty/bin/python -m pip --quiet install --require-hashes -r requirements/runtime.txt
 	build/release/empty/bin/python -m pip --quiet install --no-deps build/release/1/*.whl
+	build/release/empty/bin/python tools/sbom.py > build/release/sbom.json
 	cd build/release && unset PYTHONPATH && empty/bin/dpconvex demo --quick --out demo && empty/bin/dpconvex verify demo
+	grep -o '^[a-z0-9._-]*==[^ ]*' requirements/runtime.txt > build/release/pins.txt
+	$(BIN)/python -m venv build/release/slim
+	build/release/slim/bin/python -m pip --quiet install --constraint build/release/pins.txt build/release/1/*.whl
+	cd build/release && unset PYTHONPATH && slim/bin/dpconvex verify demo
+	$(SLIM_SIZE) | tee build/release/slim-megabytes.txt
+	test $$(cat build/release/slim-megabytes.txt) -le 350
+
+# It says so and goes on where pip-audit, or its database of vulnerabilities, cannot be reached.
+vulnerabilities: $(BIN)/python  ## look every locked package up in a database of known vulnerabilities (pip-audit)
+	@mkdir -p build && rm -f build/pip-audit.json; \
+	{ test -x $(AUDIT)/bin/pip-audit || { $(BIN)/python -m venv $(AUDIT) && $(AUDIT)/bin/python -m pip --quiet install pip-audit; }; } && \
+	timeout 120 $(AUDIT)/bin/pip-audit --disable-pip --require-hashes -s osv -r requirements/runtime.txt \
+	  -f json -o build/pip-audit.json 2> build/pip-audit.log; verdict=$$?; \
+	if test -s build/pip-audit.json; then cat build/pip-audit.log; exit $$verdict; fi; \
+	echo "pip-audit: skipped, since it or its database of vulnerabilities cannot be reached from here (build/pip-audit.log)"
 
 clean:  ## remove the environment and everything generated
-	rm -rf $(VENV) $(VENV)-lock $(VENV)-peers demo demo-quick docs/_build docs/auto_examples docs/api/generated \
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-peers $(AUDIT) demo demo-quick docs/_build docs/auto_examples docs/api/generated \
 	  .pytest_cache .hypothesis .ruff_cache .import_linter_cache dist build
 
 # The first interpreter that is new enough and can make environments.

@@ -3,12 +3,34 @@
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
-from dpconvex.errors import InvalidParameterError
+from dpconvex.errors import InvalidParameterError, MissingExtraError
 
+EXTRAS: dict[str, str] = {
+    **dict.fromkeys(("numba", "flint", "randomgen", "skops", "pyarrow"), "fit"),
+    **{name: name for name in ("opendp", "onnx", "jax", "dask", "ray")},
+    **{"matplotlib": "report", "jinja2": "report", "cryptography": "sign"},
+}
+"""Modules that `pip install dpconvex` does not bring, and the extras of pyproject.toml that do."""
 MOST_RECORDS = 2**53
 SMALLEST_SHARE = 1e-9  # of a class: rarer ones leave a first prediction of more than 20 logits
+
+
+def installed(*modules: str) -> None:
+    """Raise `MissingExtraError` unless all of these modules of `EXTRAS` are there to be imported."""
+    if missing := [name for name in modules if not _found(name)]:
+        extras = ",".join(dict.fromkeys(EXTRAS[name] for name in missing))
+        what = f"{' and '.join(missing)}: must be installed for this. Use pip install 'dpconvex[{extras}]'"
+        raise MissingExtraError(what)
+
+
+def _found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def real(

@@ -56,6 +56,10 @@ class SchemaError(DpconvexError, ValueError):
     """A schema file or object is malformed, or a table does not have the schema's columns."""
 
 
+class MissingExtraError(DpconvexError, ImportError):
+    """A package that this use needs is not installed; the message names the extra that brings it."""
+
+
 class BudgetExceededError(DpconvexError):
     """A release was asked for that the planned budget does not cover."""
 

@@ -1,5 +1,6 @@
 """Private zero-sum games: strategies learned from private payoffs, in one call."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -90,9 +91,10 @@ def private_game(
     chosen = plan_game(len(records), (rows, columns), promise, bound, form, algorithm, constants)[0]
     chosen.problem.check(records)
     source = source_from(random_state)
-    begin(chosen, "private_game", rows + columns, len(records), source)
+    paid = begin(chosen, "private_game", rows + columns, len(records), source)
     order = source.generator().permutation(len(records))  # one-pass methods need an order that says nothing
-    return chosen.run(records[order], source)
+    result = chosen.run(records[order], source)
+    return replace(result, certificate=paid.named(result.certificate))
 
 
 def plan_game(

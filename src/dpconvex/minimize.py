@@ -1,5 +1,7 @@
 """Private minimization of any convex function of your own: the functional core, without an estimator around it."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from dpconvex._types import AnyArray
@@ -168,5 +170,6 @@ def private_minimize(
         solver=solver,
     )
     source = source_from(random_state)
-    begin(chosen, "private_minimize", X.shape[1], len(X), source)
-    return chosen.run(X, np.zeros(len(X)), source)
+    paid = begin(chosen, "private_minimize", X.shape[1], len(X), source)
+    result = chosen.run(X, np.zeros(len(X)), source)
+    return replace(result, certificate=paid.named(result.certificate))

@@ -18,6 +18,7 @@ from dpconvex import estimators
 from dpconvex.algorithms import recipes
 from dpconvex.algorithms.erm import exponential_mechanism
 from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.queries import evaluation
 from dpconvex.errors import CertificateError, InvalidDataError
 from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators.persistence import CERTIFICATE, MODEL, load_model
@@ -26,7 +27,7 @@ from dpconvex.privacy import Check, PrivacyCertificate, Verification, verify as 
 from dpconvex.privacy.profiles import limited
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
-REGISTERED = (estimators, exponential_mechanism)  # importing these registers every planner of this package
+REGISTERED = (estimators, exponential_mechanism, evaluation)  # importing these registers every planner of this package
 
 MOST_PLANNING = 12e6  # computing, about microseconds, that goes into one plan
 

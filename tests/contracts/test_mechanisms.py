@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import sys
 from unittest import mock
 
 import numpy as np
@@ -15,7 +16,7 @@ from dpconvex.mechanisms import AboveThreshold, Mechanism, NormNoiseMechanism, R
 from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.privacy.events import event_from_dict
 from dpconvex.privacy.ledger import total_epsilon
-from dpconvex.randomness import BitSource, SeededSource, SystemSource
+from dpconvex.randomness import BitSource, OwnSamplers, SeededSource, SystemSource
 
 CLASSES = [
     kind
@@ -56,6 +57,22 @@ def test_release_is_recorded_and_finite(mechanism, source) -> None:
     np.testing.assert_array_equal(value, before)
     if isinstance(released, np.ndarray):
         assert (released.shape, released.dtype) == (value.shape, np.float64)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_what_is_exact_without_opendp_never_asks_it(mechanism, monkeypatch) -> None:
+    """And what is not does: plans know before they are paid whether a run can draw."""
+    monkeypatch.setitem(sys.modules, "opendp", None)
+
+    def release() -> None:
+        mechanism.release(value_for(mechanism), "value", SystemSource(), promise(mechanism))
+
+    if mechanism.exact_bits(OwnSamplers()):
+        release()
+    else:
+        with pytest.raises(ImportError, match="opendp"):
+            release()
+    assert not mechanism.exact_bits(SeededSource(0))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -63,6 +63,7 @@ def seen(target, pair):
     return [calls[k] + [step.mechanism for step in steps[k]] for k in (0, 1)]
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("name", NAMES)
 def test_constants_do_not_depend_on_the_data(name) -> None:
     target = TARGETS[name].subject(1.0, 0.05, 1.0)

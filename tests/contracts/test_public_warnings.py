@@ -47,7 +47,9 @@ from dpconvex import (
     PrivateWorstGroupClassifier,
     Schema,
     budget_context,
+    fit_and_evaluate,
     private_game,
+    private_metrics,
     private_minimize,
 )
 from dpconvex.data import ClassTarget, NumericTarget
@@ -59,7 +61,7 @@ from dpconvex.errors import (
     InvalidParameterError,
     RepeatedFitWarning,
 )
-from dpconvex.privacy import PrivacyParams, charge
+from dpconvex.privacy import PrivacyCertificate, PrivacyParams, charge
 from dpconvex.privacy.context import MOST_FORMS, _counts
 from dpconvex.problems import LocationLoss
 
@@ -291,6 +293,56 @@ def test_a_search_is_paid_as_a_whole() -> None:
         assert [entry.epsilon for entry in budget.account().spent] == [1]
         with pytest.raises(BudgetExceededError):
             search(X, y, 1.0, None)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_certificates_and_lines_of_budgets_name_each_other(name: str, tmp_path: Path) -> None:
+    """Of every entry that fits; the digest in the budget is that of the certificate as it is returned."""
+    X, y = records(60)
+    file = Budget.create(tmp_path / "visits.json", epsilon=9, delta=0.1)
+    with budget_context(budget=file):
+        said(lambda: MODEL.fit(X, y))
+        found = []
+        said(lambda: found.append(ENTRIES[name](X, y, 1.0, None)))
+        certificate = getattr(found[0], "certificate_", None) or found[0].certificate
+    assert certificate.budget == "line 2 of visits.json"
+    assert "Paid:    line 2 of visits.json." in certificate.explain()
+    assert PrivacyCertificate.from_json(certificate.to_json()) == certificate
+    line = file.account().spent[1]
+    assert line.certificate == certificate.to_dict()["digest"]
+    assert line.model == (certificate.model or "")
+    best = getattr(found[0], "best_estimator_", None)
+    assert best is None or best.certificate_ == certificate
+
+
+def test_a_certificate_names_all_that_paid_and_a_fit_outside_nothing(tmp_path: Path) -> None:
+    X, y = records(60)
+    files = [Budget.create(tmp_path / f"{name}.json", epsilon=1) for name in "ab"]
+    with budget_context(budget=files[0]), budget_context(budget=files[1]):
+        model = clone(MODEL).fit(X, y)
+        assert model.certificate_.budget == "line 1 of a.json; line 1 of b.json"
+        measured = private_metrics(model, X, y, epsilon=0.25).certificate_
+        both = clone(MODEL)
+        evaluation = fit_and_evaluate(both, X, y, epsilon=0.25).certificate_
+    assert measured.budget == "line 2 of a.json; line 2 of b.json"
+    assert both.certificate_.budget == evaluation.budget == "line 3 of a.json; line 3 of b.json"
+    for file in files:
+        noted = [each.certificate for each in file.account().spent]
+        assert noted == [each.to_dict()["digest"] for each in (model.certificate_, measured, both.certificate_)]
+    assert clone(MODEL).fit(X, y).certificate_.budget is None
+
+
+def test_a_budget_that_takes_no_note_costs_no_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = records(60)
+    file = Budget.create(tmp_path / "visits.json", epsilon=1)
+
+    def refused(*_: Any) -> None:
+        raise BudgetFileError("the disk is full")
+
+    monkeypatch.setattr(Budget, "released", refused)
+    with budget_context(budget=file), pytest.warns(DpconvexWarning, match="took no note of the certificate of line 1"):
+        model = clone(MODEL).fit(X, y)
+    assert model.certificate_.budget == "line 1 of visits.json"
 
 
 def test_nested_contexts_pay_both_and_files_stay(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ is a test at level 1e-8, so all of them together fail by chance with probability
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from dpconvex._types import FloatArray
 from dpconvex.geometry import GroupedNorm, L2Norm, StandardNormals
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, NormNoiseMechanism
 from dpconvex.privacy import Sensitivity
@@ -22,6 +24,7 @@ SIZE = 20_000
 NOISES = 4000
 NORMS = (*L2Norm.examples(), *GroupedNorm.examples())
 SOURCES = pytest.mark.parametrize("source", [SeededSource(2), SystemSource()], ids=["seeded", "system"])
+NUMBER = {id(norm): k for k, norm in enumerate(NORMS)}
 EACH_NORM = pytest.mark.parametrize("norm", NORMS, ids=lambda norm: f"{norm.name}{norm.dim}")
 
 
@@ -29,10 +32,16 @@ def fits(sample, law) -> bool:
     return stats.kstest(sample, law.cdf).pvalue > LEVEL
 
 
+@cache
+def drawn(number: int, private: bool) -> FloatArray:
+    """Noise of one of the norms, which several tests look at."""
+    return real.draw(NORMS[number], NOISES, SystemSource() if private else SeededSource(2))
+
+
 @EACH_NORM
-@SOURCES
-def test_norm_of_the_noise_is_gamma(norm, source) -> None:
-    lengths = norm(real.draw(norm, NOISES, source))
+@pytest.mark.parametrize("private", [False, True], ids=["seeded", "system"])
+def test_norm_of_the_noise_is_gamma(norm, private) -> None:
+    lengths = norm(drawn(NUMBER[id(norm)], private))
     dimensions = norm.dim - int(np.sum(getattr(norm, "centered", 0)))  # a centered block has one fewer than columns
     assert fits(lengths, stats.gamma(dimensions))
     # mutants: half the scale, and the radius of a ball where that of a sphere is due
@@ -42,7 +51,7 @@ def test_norm_of_the_noise_is_gamma(norm, source) -> None:
 
 @EACH_NORM
 def test_energies_and_means(norm) -> None:
-    sample = real.draw(norm, NOISES, SeededSource(3))
+    sample = drawn(NUMBER[id(norm)], False)
     for squares, expected in (
         ((sample**2).sum(1), norm.energy),
         *zip((sample**2).T, norm.coordinate_variances, strict=True),

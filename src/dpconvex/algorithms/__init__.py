@@ -13,6 +13,7 @@ from dpconvex.algorithms.base import (
     require,
     require_average,
     require_delta,
+    require_samplers,
     within_floats,
 )
 from dpconvex.algorithms.predicted_error import PredictedError
@@ -35,6 +36,7 @@ __all__ = [
     "require",
     "require_average",
     "require_delta",
+    "require_samplers",
     "stored",
     "within_floats",
 ]

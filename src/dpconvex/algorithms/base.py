@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
+from dpconvex import _validate
 from dpconvex._html import panel
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.predicted_error import PredictedError
@@ -24,6 +25,7 @@ from dpconvex.privacy import (
     Assumption,
     Neighboring,
     NoiseSource,
+    Payment,
     PrivacyCertificate,
     PrivacyParams,
     Release,
@@ -34,7 +36,7 @@ from dpconvex.privacy import (
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.base import Problem
 from dpconvex.problems.data.sources.rows import EncodedRows
-from dpconvex.randomness import BitSource
+from dpconvex.randomness import BitSource, OwnSamplers
 from dpconvex.solvers import SolverResult
 
 CLEARLY = 0.9
@@ -317,16 +319,23 @@ def warn_if_hopeless(plan: Plan, promise: PrivacyParams | None = None) -> None:
         warn(HopelessPlanWarning, f"epsilon={epsilon:g}: is hopeless by {plan.algorithm}: {plan.outlook}. {remedy}")
 
 
+def require_samplers(plan: Releasing, source: BitSource) -> None:
+    """Raise `MissingExtraError` where a run draws integers by OpenDP and has none: before anything is paid."""
+    if source.private and not plan.exact_bits(OwnSamplers()):
+        _validate.installed("opendp")
+
+
 def begin(
     plan: Plan, what: str, columns: int | Sequence[str], n: int, source: BitSource, promise: PrivacyParams | None = None
-) -> None:
+) -> Payment:
     """Warn of a hopeless plan, and pay (`charge`): the last step of every fit before it reads its data.
 
-    `what` fits, in words; `columns` are the data's, their number or names; `n` counts units. `promise` is that of the
-    whole fit, where the plan is only part of it.
+    Return what paid, for the certificate to name it. `what` fits, in words; `columns` are the data's, their number or
+    names; `n` counts units. `promise` is that of the whole fit, where the plan is only part of it.
     """
+    require_samplers(plan, source)
     warn_if_hopeless(plan, promise)
-    charge(promise or plan.privacy, what, columns, n, private=source.private)
+    return charge(promise or plan.privacy, what, columns, n, private=source.private)
 
 
 def require_arrays(X: object, y: object) -> None:

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dpconvex import _progress, _validate
 from dpconvex.errors import DpconvexError, DpconvexWarning, InvalidParameterError, RepeatedFitWarning
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ def print_released(certificate: PrivacyCertificate, folder: Path, *names: str, m
 
 def write_page(path: str | Path, template: str, **content: Any) -> None:
     """Write an HTML page from one of this folder's templates, wholly or not at all."""
+    _validate.installed("jinja2")
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from dpconvex.data import write_atomically
@@ -138,8 +140,8 @@ def budget_words(privacy: PrivacyParams) -> str:
 
 
 def working(text: str) -> AbstractContextManager[object]:
-    """Show that something runs while the context is open: on standard error, on a terminal only."""
-    return console(err=True).status(text)
+    """Show what runs while the context is open, and of its releases how many are done, on a terminal only."""
+    return _progress.shown(text)
 
 
 def track(items: Iterable[_T], text: str, /) -> Iterable[_T]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpconvex import _validate
 from dpconvex.cli import _options
 from dpconvex.cli._output import CERTIFICATE, one_line_errors, print_json, print_table, print_text
-from dpconvex.errors import DpconvexError, DpconvexWarning, InvalidParameterError
+from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from dpconvex.data import Schema
@@ -103,6 +103,7 @@ def pay(
     from dpconvex.privacy import Budget
     from dpconvex.privacy.budget import MOST_TEXT
 
+    _validate.installed("numba", "flint", "randomgen", "pyarrow", "opendp")
     if budget is None:
         return None
     if seed is not None:
@@ -116,18 +117,12 @@ def write_certificate(
     certificate: PrivacyCertificate, folder: Path, paid: Paid | None, name: str = CERTIFICATE
 ) -> PrivacyCertificate:
     """Write a certificate that names the budget's line, enter its digest there, and return it."""
-    # The release is paid for by then: it is not lost where the budget takes no note of it.
-    from dpconvex.privacy import Budget
+    from dpconvex.privacy import Budget, Payment
 
-    if paid is not None:
-        certificate = replace(certificate, budget=f"line {paid.line} of {paid.name}")
+    payment = Payment() if paid is None else Payment(((Budget(paid.path), paid.line),))
+    certificate = payment.stated(certificate)
     (folder / name).write_text(certificate.to_json(), encoding="utf-8")
-    if paid is not None:
-        try:
-            Budget(paid.path).released(paid.line, certificate.to_dict()["digest"], certificate.model)
-        except (DpconvexError, OSError):
-            what = f"{paid.name} took no note of the certificate of line {paid.line}. Payment and release stand"
-            warnings.warn(what, DpconvexWarning, stacklevel=2)
+    payment.note(certificate)
     return certificate
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dpconvex import _validate
 from dpconvex.cli._output import number, write_page
 from dpconvex.cli.plan import LOSS_WORDS, loss_name, risk_name, variations
 from dpconvex.cli.schema import public_range
@@ -373,6 +374,7 @@ def _style(salt: str) -> Any:
 
 def new_axes(salt: str, height: float) -> tuple[Figure, Axes]:
     """Return an empty figure of the page's width and its axes."""
+    _validate.installed("matplotlib")
     import matplotlib
     from matplotlib.figure import Figure
 

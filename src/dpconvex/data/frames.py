@@ -12,6 +12,7 @@ import narwhals as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
 
+from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.errors import InvalidDataError, SchemaError
 
@@ -32,6 +33,7 @@ _NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
 
 def compute() -> Any:
     """``pyarrow.compute``, most of whose functions are made on import, unseen by type checkers."""
+    _validate.installed("pyarrow")
     import pyarrow.compute
 
     return pyarrow.compute

@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from dpconvex import _validate
 from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header
 from dpconvex.data.frames import compute, duplicates, numbers, open_table, parse_numbers, require_columns
 from dpconvex.data.schema import Schema
@@ -65,6 +66,7 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
     SchemaError
         When the header lacks a column that the schema names.
     """
+    _validate.installed("pyarrow", "numba")
     import pyarrow as pa
 
     names = None if schema is None else schema.column_names(features_only)
@@ -87,6 +89,7 @@ def open_files(path: str | PathLike[str], schema: Schema) -> Any:
     Arrow knows (``s3://``, ``gs://``) of Parquet files. CSV files must each fit in memory; the schema says which of
     their columns are numbers. `InvalidDataError` where there is no such file, or one of another kind.
     """
+    _validate.installed("pyarrow", "numba")
     import pyarrow as pa
     from pyarrow import dataset
 

@@ -25,10 +25,13 @@ def with_sources(certificate: PrivacyCertificate | None, schema: Schema | None) 
 
 
 def name_model(model: Any) -> None:
-    """Enter the model's digest into its certificate: the last thing that a `fit` does."""
+    """Enter the model's digest and what paid for it into its certificate: the last thing that a `fit` does."""
+    paid = vars(model).pop("_paid", None)
     if model.certificate_ is None:  # audits leave certificates out
         return
     model.certificate_ = replace(model.certificate_, model=model_digest(model))
+    if paid is not None:
+        model.certificate_ = paid.named(model.certificate_)
 
 
 def model_digest(model: Any) -> str:

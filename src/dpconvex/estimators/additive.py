@@ -299,7 +299,7 @@ def _deviations(plan: Any) -> FloatArray:
 
 
 PARAMETERS = """
-epsilon, delta, records_per_user, weight_cap, random_state : optional
+epsilon, delta, records_per_user, weight_cap, random_state, verbose : optional
     As in `PrivateLogisticRegression`.
 schema : Schema, optional
     Columns, ranges, categories and target of a table. Its numeric columns may say ``indicator`` and ``knots``.

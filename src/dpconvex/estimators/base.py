@@ -13,7 +13,7 @@ import scipy.sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex import _validate
+from dpconvex import _progress, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan, begin
 from dpconvex.algorithms.base import beyond_floats
@@ -30,7 +30,7 @@ from dpconvex.estimators._streams import able, expanded
 from dpconvex.estimators._targets import packed, shares_of_cap, weighted
 from dpconvex.estimators.export import Exported
 from dpconvex.losses import LinearModelLoss
-from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
+from dpconvex.privacy import CarriesBudgets, Payment, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.records import Records
 from dpconvex.randomness import BitSource
@@ -104,6 +104,7 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
     schema: Schema | None
     feature_bounds: Any
     _ready: Any = None  #: What `fit` runs if it is planned already: by a search, on copies of its own.
+    _paid: Payment | None = None  #: Until the certificate names it: what a fit was paid from.
     _sums: bool = False  #: Whether plans may need sums alone: of copies, for data that are read portion by portion.
     _weighs: bool = False  #: Whether records have weights.
 
@@ -191,6 +192,7 @@ class PrivateLinearModel(FittedModel, Exported):
     records_per_user: int = 1
     weight_cap: float | None = None
     random_state: int | BitSource | None = None
+    verbose: bool = False
     plan_: LinearModelPlan = field(init=False)
     _scores: ClassVar[tuple[str, ...]]  #: Held-out losses that a search may choose by.
     _own_score: ClassVar[str]  #: What it chooses by unless told otherwise.
@@ -386,10 +388,11 @@ class PrivateLinearModel(FittedModel, Exported):
         n, unit = (len(targets), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
         plan: LinearModelPlan = self._ready or able(self, encoded)._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
-            begin(plan, type(self).__name__, fitted_columns(self), n, source)
+            self._paid = begin(plan, type(self).__name__, fitted_columns(self), n, source)
         domain = plan.problem.domain
         rows = expanded(self._fitting(features, plan), encoded, targets, plan.only_sums)
-        result = plan.run(*rows, source, groups)
+        with _progress.shown(type(self).__name__, self.verbose):
+            result = plan.run(*rows, source, groups)
         ran = cast(LinearModelPlan, result.plan)  # a plan may have released constants of its own first
         self.ranges_ = getattr(ran, "found", ())
         features = self._fitting(features, ran).found(self.ranges_)

@@ -309,6 +309,8 @@ class PrivateLogisticRegression(LogisticModel):
     random_state : None, int or BitSource, default=None
         None: the operating system's generator. A seed makes the result *not private* (the certificate says so); it
         is for tests and benchmarks.
+    verbose : bool, default=False
+        Show a bar of planned and done releases while a fit takes long, in a terminal or notebook.
 
     Attributes
     ----------
@@ -374,7 +376,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         As in `PrivateLogisticRegression`; weights need a positive `smoothing`.
     epsilon, delta, feature_norm, feature_bounds, domain, schema, fit_intercept : optional
         As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
-    algorithm, constants, noise, l2, coefficient_norm, random_state : optional
+    algorithm, constants, noise, l2, coefficient_norm, random_state, verbose : optional
         As in `PrivateLogisticRegression`.
     tilt, adversarial_radius, adversarial_norm, risk, solver, user_test, user_smoothing, records_per_user : optional
         As in `PrivateLogisticRegression`.

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms import begin
+from dpconvex.algorithms import begin, require_samplers
 from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
 from dpconvex.algorithms.queries.metrics import Estimate
@@ -35,7 +35,7 @@ from dpconvex.estimators.base import FittedModel, PrivateLinearModel
 from dpconvex.estimators.classifiers import LogisticModel, PrivateLinearClassifier
 from dpconvex.estimators.sparse import PrivateSparseClassifier
 from dpconvex.losses import LogisticLoss
-from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Unit, charge
+from dpconvex.privacy import Payment, PrivacyCertificate, PrivacyParams, Unit, charge
 from dpconvex.problems import UserGroups
 from dpconvex.randomness import BitSource, source_from
 
@@ -152,11 +152,11 @@ def private_metrics(
     >>> found.certificate_.spent_epsilon <= 0.5
     True
     """
-    return _evaluate(model, X, y, epsilon, by, groups, source_from(random_state), paid=False)
+    return _evaluate(model, X, y, epsilon, by, groups, source_from(random_state))
 
 
 def _evaluate(
-    model: Any, X: Any, y: Any, epsilon: float, by: Any, labels: Any, source: BitSource, *, paid: bool
+    model: Any, X: Any, y: Any, epsilon: float, by: Any, labels: Any, source: BitSource, paid: Payment | None = None
 ) -> PrivateMetrics:
     if not isinstance(model, FittedModel):
         what = "must be a fitted model of this library"
@@ -173,8 +173,7 @@ def _evaluate(
     n = len(scores) if users is None else users.n_users
     privacy = PrivacyParams(epsilon, unit=Unit.RECORD if users is None else Unit.USER)
     plan = plan_evaluation(n, privacy, classes=classes, groups=max(len(names), 1))
-    if not paid:
-        begin(plan, "evaluation", int(model.n_features_in_), n, source)
+    payment = paid or begin(plan, "evaluation", int(model.n_features_in_), n, source)
     within = np.zeros(len(scores), dtype=np.int64) if group is None else group
     if classes == 0:
         target: Any = fitted._range()
@@ -200,6 +199,8 @@ def _evaluate(
         result = plan.run(np.column_stack([confusion, table]), None, users, source)
         found = metrics.of_classes(result)
     certificate = replace(result.certificate, model=model_digest(model))
+    # One line may pay for both, and names the model's certificate; both name the line.
+    certificate = payment.stated(certificate) if paid else payment.named(certificate)
     each, less = (dict(zip(names, part, strict=False)) for part in (found.groups, found.differences))
     less = {name: less[name] for name in names[1:]}
     return PrivateMetrics(found.whole, each, less, found.calibration, found.roc, certificate, plan, result.cells)
@@ -257,7 +258,9 @@ def fit_and_evaluate(
     evaluation = PrivacyParams(epsilon, unit=unit)
     promise = PrivacyParams(max(plan.privacy.epsilon, epsilon), plan.privacy.delta, unit=unit)
     plan_evaluation(held, evaluation)  # refuses what cannot be run
-    charge(promise, "fit and evaluation", columns or -1, units, private=source.private)
+    require_samplers(plan, source)
+    _validate.installed(*(["opendp"] if source.private else []))  # the metrics' counts are integers
+    paid = charge(promise, "fit and evaluation", columns or -1, units, private=source.private)
     # Theorem 5: a uniform order of the units, from the operating system, used once; only its ends matter
     order = source.generator().permutation(units)
     place = np.empty(units, dtype=np.int64)
@@ -268,12 +271,12 @@ def fit_and_evaluate(
         of_record = users.spread(place.astype(np.float64)).astype(np.int64)
         parts = (np.flatnonzero(of_record >= held), np.flatnonzero(of_record < held))
         labels = (of_record[parts[0]], of_record[parts[1]])
-    model._ready = plan  # the charge is paid
+    model._ready, model._paid = plan, paid
     try:
         model.fit(_rows(X, parts[0]), _rows(y, parts[0]), groups=labels[0])
     finally:
         del model._ready
-    found = _evaluate(model, _rows(X, parts[1]), _rows(y, parts[1]), epsilon, by, labels[1], source, paid=True)
+    found = _evaluate(model, _rows(X, parts[1]), _rows(y, parts[1]), epsilon, by, labels[1], source, paid)
     text = HELD_OUT.format(epsilon=promise.epsilon, delta=promise.delta, unit=unit)
     return replace(found, promise_=text + ("" if source.private else SEEDED))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex import _validate
 from dpconvex._files import write_atomically
 from dpconvex._types import FloatArray
 from dpconvex.data.columns import NumericColumn
@@ -216,10 +217,8 @@ def _mixture(rule: dict[str, Any], values: list[str]) -> str:
 
 def to_onnx(model: Any) -> Any:
     """Return the model as ONNX in double precision: one input (n, 1) a column, outputs ``score`` and ``prediction``."""
-    try:
-        from onnx import TensorProto, checker, helper, numpy_helper  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise InvalidParameterError("format", "onnx", "needs the package onnx", "pip install dpconvex[onnx]") from None
+    _validate.installed("onnx")
+    from onnx import TensorProto, checker, helper, numpy_helper  # pyright: ignore[reportMissingImports]
 
     facts, nodes, constants, inputs = model.to_dict(), list[Any](), list[Any](), list[Any]()
 

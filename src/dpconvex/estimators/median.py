@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, final
 
-from dpconvex import _validate
+from dpconvex import _progress, _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.location.base import LocationPlan
@@ -62,6 +62,8 @@ class PrivateGeometricMedian(PrivateEstimator):
         them the radius reaches them, and the status may say so. For the first four algorithms.
     random_state : None, int or BitSource
         None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
+    verbose : bool, default=False
+        Show a bar of planned and done releases while a fit takes long, in a terminal or notebook.
 
     Attributes
     ----------
@@ -102,6 +104,7 @@ class PrivateGeometricMedian(PrivateEstimator):
     constants: str = "calibrated"
     level: float | None = None
     random_state: int | BitSource | None = None
+    verbose: bool = False
     location_: FloatArray = field(init=False)
     radius_: float | None = field(init=False)
     center_: FloatArray | None = field(init=False)
@@ -167,10 +170,11 @@ class PrivateGeometricMedian(PrivateEstimator):
         self.plan_ = self.plan(*points.shape, unit="record" if groups is None else "user")
         if rows is not None and not self.plan_.only_sums:
             raise needs_records(self.algorithm)
-        begin(self.plan_, type(self).__name__, fitted_columns(self), self.plan_.n, source)
-        result = self.plan_.run(points, source)
+        paid = begin(self.plan_, type(self).__name__, fitted_columns(self), self.plan_.n, source)
+        with _progress.shown(type(self).__name__, self.verbose):
+            result = self.plan_.run(points, source)
         self.location_, self.radius_, self.center_ = result.location, result.radius, result.center
-        self.status_, self.certificate_ = result.status, result.certificate
+        self.status_, self.certificate_ = result.status, paid.named(result.certificate)
         return self
 
     def _domain(self, n_features: int) -> PointDomain:

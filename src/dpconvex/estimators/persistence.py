@@ -52,7 +52,7 @@ MODEL, CERTIFICATE = "model.skops", "certificate.json"  #: What commands call a 
 
 FORMAT, VERSION = "dpconvex-model", 1  #: Stored in every file. A reader accepts its own version only.
 
-_DROPPED = ("classes", "groups", "group_shares", "random_state")
+_DROPPED = ("classes", "groups", "group_shares", "random_state", "verbose")
 _CODED = ("schema", "domain", "feature_bounds", "target_bounds", *_DROPPED)
 """Constructor parameters that are not stored as they are; the dropped ones are not stored at all."""
 
@@ -95,6 +95,8 @@ def save_model(estimator: SavedModel, path: str | Path) -> None:
         If the file cannot be written.
     """
     from sklearn.utils.validation import check_is_fitted
+
+    _validate.installed("skops")
     from skops.io import dumps
 
     check_is_fitted(estimator)

@@ -60,7 +60,7 @@ epsilon, delta, feature_norm, feature_bounds, domain, schema : optional
 fit_intercept : bool, default=True
     Append a constant feature, inside the bounds and regularized like the rest. False: predictions start from the
     middle of the target bounds.
-algorithm, constants, noise, l2, random_state : optional
+algorithm, constants, noise, l2, random_state, verbose : optional
     As in `PrivateLogisticRegression`. The penalty is on coefficients in units of the target's range.
 coefficient_norm : float, optional
     Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to

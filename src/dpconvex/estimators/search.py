@@ -11,7 +11,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex import _validate
+from dpconvex import _progress, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.erm.registry import ERM_METHODS
@@ -69,6 +69,8 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         the log-loss, else 1.
     holdout : float, default=0.2
         Share of records (users) that is held out.
+    verbose : bool, default=False
+        Show how many fits are done, in a terminal or notebook, while a search takes long.
 
     Attributes
     ----------
@@ -117,6 +119,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
     scoring: str = "auto"
     score_bound: float | None = None
     holdout: float = 0.2
+    verbose: bool = False
     best_params_: dict[str, Any] = field(init=False)
     best_estimator_: PrivateLinearModel = field(init=False)
     certificate_: PrivacyCertificate = field(init=False)
@@ -162,14 +165,16 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         n_features = None if base.schema is not None else _shape(X)[1]
         plan = self._plans(n, n_features, unit, sums=table is not None)[0]
         columns = _shape(X)[1] if base.schema is None else fitted_columns(base)
-        begin(plan, type(self).__name__, columns, n, source)
+        paid = begin(plan, type(self).__name__, columns, n, source)
         labels = None if users is None else users.spread(np.arange(n, dtype=np.float64))
-        k, model = run(plan, base, Part(X, y, labels), source)
+        with _progress.shown(type(self).__name__, self.verbose):
+            k, model = run(plan, base, Part(X, y, labels), source)
         self.plan_, self.best_estimator_ = plan, model
         self.best_params_ = dict(plan.candidates[k].settings)
         if plan.selection is not None:  # what the model costs: the search, not the winner's own share of it
             model.certificate_ = plan.certificate(source)
-            name_model(model)
+        model._paid = paid
+        name_model(model)
         self.certificate_ = model.certificate_
         self.results_ = {"best_params": self.best_params_, "public": dict(plan.public)}
         return self

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex import _validate
+from dpconvex import _progress, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import Plan, begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
@@ -50,6 +50,7 @@ class PrivateSparseModel(FittedModel):
     algorithm: str = "auto"
     constants: str = "calibrated"
     random_state: int | BitSource | None = None
+    verbose: bool = False
     plan_: Plan = field(init=False)
 
     @abstractmethod
@@ -111,8 +112,9 @@ class PrivateSparseModel(FittedModel):
         n = count(records)
         plan: Any = able(self, records).plan(n, features.domain.n_features)[0]
         self.plan_ = plan
-        begin(plan, type(self).__name__, _features.fitted_columns(self), n, source)
-        result = plan.run(shuffled(records, source), source)
+        self._paid = begin(plan, type(self).__name__, _features.fitted_columns(self), n, source)
+        with _progress.shown(type(self).__name__, self.verbose):
+            result = plan.run(shuffled(records, source), source)
         self._store(features, plan.problem.point(result.x), middle)
         self.certificate_ = result.certificate
 
@@ -179,6 +181,8 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
         Tight constants, or the paper's (repaired) ones.
     random_state : None, int or BitSource
         None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
+    verbose : bool, default=False
+        Show a bar of planned and done releases while a fit takes long, in a terminal or notebook.
 
     Attributes
     ----------
@@ -356,7 +360,9 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     classes : array of two labels, optional
         Public, the negative class first; a label that is not listed counts as the first, silently. Default: the
         schema's, or False and True for Boolean labels; labels of another type are refused.
-    epsilon, delta, feature_bound, feature_bounds, schema, fit_intercept, algorithm, constants, random_state : optional
+    epsilon, delta, feature_bound, feature_bounds, schema, fit_intercept, algorithm, constants : optional
+        As in `PrivateLasso`.
+    random_state, verbose : optional
         As in `PrivateLasso`.
     radius : float, optional
         Public. Largest l1 norm of the coefficients of encoded features, the intercept's included. It trades

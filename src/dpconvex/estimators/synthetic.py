@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, final, overload
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex import _validate
+from dpconvex import _progress, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.queries.base import QueryReleasePlan
@@ -70,6 +70,8 @@ class PrivateSyntheticData(PrivateEstimator):
         They are counted as they are, and never drawn. For noisy tables.
     random_state : None, int or BitSource
         None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
+    verbose : bool, default=False
+        Show a bar of planned and done releases while a fit takes long, in a terminal or notebook.
 
     Attributes
     ----------
@@ -125,6 +127,7 @@ class PrivateSyntheticData(PrivateEstimator):
     constants: str = "calibrated"
     impossible: Sequence[Mapping[str, str]] | None = None
     random_state: int | BitSource | None = None
+    verbose: bool = False
     cells_: TableCells = field(init=False)
     queries_: Marginals = field(init=False)
     model_: ReleasedModel = field(init=False)
@@ -177,11 +180,12 @@ class PrivateSyntheticData(PrivateEstimator):
         if len(records) == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
         self.plan_ = self._plans(len(records), sums=table is not None)[0]
-        begin(self.plan_, type(self).__name__, cells.names, len(records), source)
-        result = self.plan_.run(records, source)
+        paid = begin(self.plan_, type(self).__name__, cells.names, len(records), source)
+        with _progress.shown(type(self).__name__, self.verbose):
+            result = self.plan_.run(records, source)
         self.cells_, self.queries_ = cells, self._queries()
         self.model_, self.tables_, self.answers_ = result.model, result.tables, result.answers
-        self.certificate_, self.n_features_in_ = result.certificate, len(cells.columns)
+        self.certificate_, self.n_features_in_ = paid.named(result.certificate), len(cells.columns)
         return self
 
     def sample(self, size: int | None = None, random_state: int | None = None) -> pa.Table:

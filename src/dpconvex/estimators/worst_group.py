@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
-from dpconvex import _validate
+from dpconvex import _progress, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
@@ -49,7 +49,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     smallest_share : float, default=0.05
         Public. A smaller share is raised to it: a group below counts by less than its full loss, and steps, which
         shrink with the inverse of the smallest share, stay useful.
-    classes, feature_bound, feature_bounds, schema, fit_intercept, random_state : optional
+    classes, feature_bound, feature_bounds, schema, fit_intercept, random_state, verbose : optional
         As in `PrivateSparseLogisticRegression`.
     radius : float, optional
         Public. Largest l1 norm of the coefficients. Default: 3 divided by the features' bound.
@@ -138,12 +138,13 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         n, planner, privacy = count(records), able(self, records), self._privacy()
         shares = self._public_shares(len(labels))
         planned = planner.plan(n, features.domain.n_features)[0]  # from public facts, also of the shares
-        begin(planned, type(self).__name__, fitted_columns(self), n, source, privacy)
+        self._paid = begin(planned, type(self).__name__, fitted_columns(self), n, source, privacy)
         if shares is None:
             chosen = self._shares_plan(n, len(labels))
             shares, privacy = chosen.run(records if opened else records[2], source), chosen.rest
         self.plan_ = planned if chosen is None else planner._plans(features, n, shares, privacy)[0]
-        result = self.plan_.run(shuffled(records, source), source)
+        with _progress.shown(type(self).__name__, self.verbose):
+            result = self.plan_.run(shuffled(records, source), source)
         problem: Any = self.plan_.problem
         self._store(features, problem.point(result.x))
         self.certificate_ = result.certificate

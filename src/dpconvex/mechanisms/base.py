@@ -54,6 +54,11 @@ def exact_as_source(self: Planned, source: BitSource) -> bool:
     return source.exact
 
 
+def exact_as_reals(self: Planned, source: BitSource) -> bool:
+    """Say the same of real numbers and of choices, which need no sampler of integers: OpenDP is not asked."""
+    return source.exact or source.reals
+
+
 class Mechanism(Planned, Generic[Output]):
     """A mechanism that turns a value into a private release."""
 

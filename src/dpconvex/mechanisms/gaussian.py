@@ -22,7 +22,7 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex import _rounding, _validate
+from dpconvex import _progress, _rounding, _validate
 from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_source
@@ -177,6 +177,7 @@ class SampledSession:
         if self.left < 1:
             raise BudgetExceededError("Gaussian on secret samples: no step of the plan is left")
         self.left -= 1
+        _progress.advance(self, self._mechanism.steps - self.left, self._mechanism.steps)
         return self._noisy(np.asarray(value(self._sample()), dtype=np.float64))
 
     def _sample(self) -> Sample:

@@ -12,7 +12,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm
-from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape, exact_as_source
+from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape, exact_as_reals
 from dpconvex.privacy import NormExponentialNoise, Sensitivity, Unit
 from dpconvex.problems import Block, DataDomain
 from dpconvex.randomness import BitSource, exact, real
@@ -23,7 +23,7 @@ class NormExponential(Mechanism[FloatArray]):
 
     norm: NoiseNorm  #: of dimension d; values have shape (d,)
     epsilon: float  #: positive
-    exact_bits = exact_as_source
+    exact_bits = exact_as_reals
 
     @cached_property
     def scale(self) -> float:

@@ -16,7 +16,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.geometry import FactoredNoise, IndependentNormals, NoiseLaw
-from dpconvex.mechanisms.base import Planned, check_norm, exact_as_source
+from dpconvex.mechanisms.base import Planned, check_norm, exact_as_reals
 from dpconvex.mechanisms.gaussian import add_gaussian
 from dpconvex.privacy import GaussianObjectivePerturbation, Ledger, PureObjectivePerturbation, Sensitivity
 from dpconvex.problems import Factor
@@ -58,7 +58,7 @@ class NormObjectiveNoise(ObjectiveNoise):
     event: PureObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
     sensitivity: Sensitivity  #: of the summed gradients, in that norm
     name: ClassVar[str] = "objective perturbation, norm-exponential"
-    exact_bits = exact_as_source
+    exact_bits = exact_as_reals
 
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, self.norm.name)

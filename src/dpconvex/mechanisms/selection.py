@@ -13,7 +13,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
-from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_source
+from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_reals, exact_as_source
 from dpconvex.privacy import BoundedRange, Event, Ledger, PureMechanism, RepeatedSelection, Sensitivity
 from dpconvex.randomness import BitSource, choice, exact
 
@@ -182,7 +182,7 @@ class MedianMechanism(Mechanism[float]):
     charged: Literal["pure", "gaussian"] = "pure"
     sensitivity: Sensitivity = RANK  #: of the rank: 1
     name: ClassVar[str] = "exponential mechanism for a median"
-    exact_bits = exact_as_source  # the real point is rounded once, to the grid of `output_step`
+    exact_bits = exact_as_reals  # the real point is rounded once, to the grid of `output_step`
 
     def __post_init__(self) -> None:
         _validate.real("epsilon", self.epsilon, above=0.0)
@@ -234,7 +234,7 @@ class BestOfRepeats(Planned):
     # What a run costs, and the law of their number.
     event: RepeatedSelection  # pyright: ignore[reportIncompatibleVariableOverride]
     name: ClassVar[str] = "best of a secret number of runs"
-    exact_bits = exact_as_source  # the number of runs has exactly its law; runs have their own
+    exact_bits = exact_as_reals  # the number of runs has exactly its law; runs have their own
 
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, "absolute")

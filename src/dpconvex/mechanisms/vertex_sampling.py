@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
-from dpconvex.mechanisms.base import Planned, check_norm, exact_as_source
+from dpconvex.mechanisms.base import Planned, check_norm, exact_as_reals
 from dpconvex.privacy import Ledger, PureMechanism, Sensitivity, VertexDraws
 from dpconvex.randomness import BitSource, choice
 
@@ -51,7 +51,7 @@ class VertexSampling(Planned):
     # Most that the ranges of these draws sum to: the draws are then charged as one pure mechanism. None: in zCDP.
     range_sum: float | None = None
     name: ClassVar[str] = "vertex sampling"
-    exact_bits = exact_as_source  # indices carry no bits of their own, and their law is exact
+    exact_bits = exact_as_reals  # indices carry no bits of their own, and their law is exact
 
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, "range")

@@ -2,7 +2,7 @@
 
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.certificate import Assumption, NoiseSource, PrivacyCertificate, certify
-from dpconvex.privacy.context import CarriesBudgets, budget_context, charge
+from dpconvex.privacy.context import CarriesBudgets, Payment, budget_context, charge
 from dpconvex.privacy.events import Event
 from dpconvex.privacy.events.basic import (
     BoundedLaplaceNoise,
@@ -38,6 +38,7 @@ __all__ = [
     "Neighboring",
     "NoiseSource",
     "NormExponentialNoise",
+    "Payment",
     "PoissonSteps",
     "PrivacyCertificate",
     "PrivacyParams",

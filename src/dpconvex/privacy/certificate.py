@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dpconvex import _validate
 from dpconvex._files import MOST_BYTES, once_each, read_text, write_atomically
 from dpconvex._html import panel
 from dpconvex._types import attributes
@@ -38,7 +39,6 @@ no other, do not raise it; a reader leaves them out. Events are never read in pa
 
 MOST_WORDS = 1000  #: Characters of a message about a malformed certificate, which may quote it.
 
-MISSING = "signatures need the package cryptography. Install it with: pip install 'dpconvex[sign]'"
 
 MOST_VALUES, MOST_DEEP = 2**18, 64
 """A certificate holds at most so many values, in at most so many lists and objects in one another."""
@@ -271,9 +271,16 @@ def certify(
 
 @functools.cache  # reading package metadata takes longer than many a fit
 def current_versions() -> Mapping[str, str]:
-    """Return the versions of the packages that a guarantee passes through."""
+    """Return the versions of the packages that a guarantee passes through; "absent" where one is not installed."""
     names = ("dpconvex", "numpy", "scipy", "opendp", "python-flint", "dp-accounting", "randomgen", "scikit-learn")
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}
+    return {"python": platform.python_version()} | {name: _version(name) for name in names}
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -367,11 +374,10 @@ def signature_fault(certificate: Path, public_key: Path) -> str | None:
 
 def _ed25519() -> tuple[Any, Any]:
     """Return the modules of Ed25519 keys and of their encoding."""
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ImportError:
-        raise DpconvexError(MISSING) from None
+    _validate.installed("cryptography")
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+
     return ed25519, serialization
 
 

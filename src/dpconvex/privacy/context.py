@@ -15,12 +15,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
-from dpconvex.errors import InvalidParameterError, RepeatedFitWarning, warn
+from dpconvex.errors import DpconvexError, DpconvexWarning, InvalidParameterError, RepeatedFitWarning, warn
 from dpconvex.privacy.budget import MOST_TEXT, Budget, exact_text
+from dpconvex.privacy.certificate import PrivacyCertificate
 from dpconvex.privacy.params import PrivacyParams
 
 FILE = "budget_context"  #: Name of a temporary budget, which refusals give.
@@ -92,7 +94,36 @@ def budget_context(
         yield opened
 
 
-def charge(promise: PrivacyParams, what: str, columns: int | Sequence[str], n: int, *, private: bool) -> None:
+@final
+@dataclass(frozen=True)
+class Payment:
+    """The lines of budgets that paid for a release; none where no budget is open."""
+
+    lines: tuple[tuple[Budget, int], ...] = ()  #: from 1
+
+    def stated(self, certificate: PrivacyCertificate) -> PrivacyCertificate:
+        """Return a certificate that names the lines."""
+        names = "; ".join(f"line {line} of {budget.path.name}" for budget, line in self.lines)
+        return replace(certificate, budget=names) if names else certificate
+
+    def note(self, certificate: PrivacyCertificate) -> None:
+        """Enter the digests of a certificate that names the lines there."""
+        for budget, line in self.lines:
+            try:
+                budget.released(line, certificate.to_dict()["digest"], certificate.model)
+            except (DpconvexError, OSError):
+                # The release is paid for by then: it is not lost where a budget takes no note of it.
+                where = f"{budget.path.name} took no note of the certificate of line {line}"
+                warn(DpconvexWarning, f"{where}. Payment and release stand")
+
+    def named(self, certificate: PrivacyCertificate) -> PrivacyCertificate:
+        """Return a certificate that names the lines, which name it in turn."""
+        stated = self.stated(certificate)
+        self.note(stated)
+        return stated
+
+
+def charge(promise: PrivacyParams, what: str, columns: int | Sequence[str], n: int, *, private: bool) -> Payment:
     """Pay a fit from all open budgets, or count it where there is none; the last step before its data are read.
 
     A fit with a seed promises nothing, as its certificate says. So it is not counted, and no budget may cover it.
@@ -103,13 +134,13 @@ def charge(promise: PrivacyParams, what: str, columns: int | Sequence[str], n: i
         if budgets:
             text = "makes a fit not private, so no budget covers it"
             raise InvalidParameterError("random_state", "a seed", text, "Leave it out inside of budget_context")
-        return
+        return Payment()
     for budget in budgets:  # all of them before any is charged
         budget.account().require(promise, budget.path.name)
-    for budget in budgets:
-        budget.spend(promise, what[:MOST_TEXT])
+    lines = tuple((budget, budget.spend(promise, what[:MOST_TEXT])) for budget in budgets)
     if not budgets:
         _count(promise, columns, n)
+    return Payment(lines)
 
 
 def _count(promise: PrivacyParams, columns: int | Sequence[str], n: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields as dataclass_fields, replace
 from typing import Any
 
-from dpconvex import _validate
+from dpconvex import _progress, _validate
 from dpconvex.errors import BudgetExceededError, InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy import accounting
 from dpconvex.privacy.events.base import Event, event_from_dict
@@ -98,6 +98,7 @@ class Ledger:
                 f"planned releases cost epsilon={total_epsilon(self.planned, privacy.delta)!r} "
                 f"at delta={privacy.delta!r}: must be at most epsilon={privacy.epsilon!r}"
             )
+        self._total = sum(release.times for release in self.planned)
         self.recorded: list[Release] = []
 
     def record(self, release: Release) -> None:
@@ -107,6 +108,7 @@ class Ledger:
             raise BudgetExceededError(f"release {release.label!r}: not (or no longer) covered by the plan")
         self._left[one] -= release.times
         self.recorded += [one] * release.times
+        _progress.advance(self, len(self.recorded), self._total)
 
 
 def fits(releases: Iterable[Release], privacy: PrivacyParams) -> bool:

@@ -20,6 +20,7 @@ class BitSource(ABC):
     private: ClassVar[bool]
     #: Whether integer noise comes from OpenDP's exact samplers, which draw from the operating system themselves.
     exact: ClassVar[bool]
+    reals: ClassVar[bool] = False  #: Whether real noise is exact even so: where integers are not.
 
     @abstractmethod
     def generator(self) -> np.random.Generator:
@@ -52,6 +53,19 @@ class SystemSource(BitSource):
 
 
 @final
+class OwnSamplers(BitSource):
+    """What exact noise without OpenDP would come from: plans are asked whether that is enough; it draws nothing."""
+
+    name: ClassVar[str] = "none"
+    private: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
+    reals: ClassVar[bool] = True
+
+    def generator(self) -> np.random.Generator:
+        raise NotImplementedError
+
+
+@final
 class SeededSource(BitSource):
     """A reproducible PCG64 stream, for tests and benchmarks. *Not private.*
 
@@ -78,6 +92,7 @@ def source_from(random_state: RandomState) -> BitSource:
 
     Anything else is refused, NumPy generators included: their state can be copied, so noise could repeat.
     """
+    _validate.installed("numba", "flint", "randomgen", "pyarrow")  # whoever asks for noise is about to fit
     if random_state is None:
         return SystemSource()
     if isinstance(random_state, BitSource):

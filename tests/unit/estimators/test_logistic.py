@@ -98,6 +98,7 @@ BOUNDS = {
 }
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
 @pytest.mark.parametrize("n", [1, 300])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

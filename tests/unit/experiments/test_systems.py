@@ -60,7 +60,12 @@ def names() -> dict[str, Any]:
     return example_names()
 
 
-@pytest.mark.parametrize("call", CALLS, ids=CALLS.values())
+DEAR = ("heavy-Algorithm 3", "heavy-Theorem D.4")  # many steps on three records; quick in test_surrogates.py
+
+
+@pytest.mark.parametrize(
+    "call", [pytest.param(call, id=name, marks=[pytest.mark.gate] * (name in DEAR)) for call, name in CALLS.items()]
+)
 def test_every_call_runs(call: str, names: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DpconvexWarning)  # with so few records no plan has hope

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import os
 import stat
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -98,14 +97,7 @@ def test_wrong_uses_say_what_is_wanted(folder: Path) -> None:
 
 
 def test_without_the_extra_the_error_says_how_to_install_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.startswith("cryptography"):
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
     for call in (
         lambda: signing.sign(Path("certificate.json"), Path("key.pem")),
         lambda: signing.signature_fault(Path("certificate.json"), Path("key.pub.pem")),

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast, final
 import narwhals as nw
 import numpy as np
 
+from dpconvex import _progress
 from dpconvex._types import AnyArray
 from dpconvex.algorithms.search.plan import BEST, CHOICE, HELD_OUT, Candidate, SearchPlan
 from dpconvex.algorithms.search.scores import Searchable, fit_label
@@ -71,7 +72,8 @@ def run(plan: SearchPlan, base: ModelT, data: Part, source: BitSource) -> tuple[
 def fit(candidate: Candidate, data: Part, source: BitSource) -> Searchable:
     """Return the fitted model of a candidate, as planned, without its source."""
     assert candidate.model is not None
-    return candidate.model._fitted_as(candidate.plan, data.X, data.y, data.labels, source)
+    with _progress.muted():
+        return candidate.model._fitted_as(candidate.plan, data.X, data.y, data.labels, source)
 
 
 def split(data: Part, n: int, held_out: int, source: BitSource) -> tuple[Part, Part]:

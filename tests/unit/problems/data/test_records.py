@@ -62,6 +62,7 @@ def dense(X, domain):
     return np.column_stack([clipped, np.full(len(X), domain.intercept)]) if domain.intercept else clipped
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 @pytest.mark.parametrize("kind", matrices(10))
 def test_records_act_as_the_clipped_matrix(kind, domain):

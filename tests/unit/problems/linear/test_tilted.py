@@ -175,6 +175,7 @@ def test_newton_needs_few_passes_over_many_records() -> None:
     assert result.gradient_calls <= 15
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("loss", EXAMPLES, ids=repr)
 @pytest.mark.parametrize("radius", [0.3, 3.0])
 def test_the_range_of_the_loss_is_never_beaten_and_not_loose(loss, radius) -> None:

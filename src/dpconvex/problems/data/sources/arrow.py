@@ -9,7 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 import narwhals as nw
+import numpy as np
+import scipy.sparse
 
+from dpconvex import _validate
 from dpconvex._types import AnyArray
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads
@@ -86,10 +89,13 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
     relation, or any object with ``__arrow_c_stream__`` that can be read again. `InvalidDataError` for a missing column,
     an empty table, a stream that can be read once, and Arrow data sets of CSV or JSON (public facts).
     """
+    X: Any = table
+    if isinstance(X, np.ndarray | list | tuple) or scipy.sparse.issparse(X):
+        return None
+    _validate.installed("pyarrow")
     import pyarrow as pa
     from pyarrow import dataset
 
-    X: Any = table
     lazy = bool(nw.dependencies.is_polars_lazyframe(table))
     if (not lazy and not isinstance(X, ArrowStream | dataset.Dataset)) or isinstance(X, pa.RecordBatch):
         return None

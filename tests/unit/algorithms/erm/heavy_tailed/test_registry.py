@@ -52,6 +52,7 @@ def records(n: int = 400, seed: int = 0, method: str = "auto") -> tuple[np.ndarr
     return X, X[:, 0] + rng.standard_t(2.1, n)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(("loss", "method", "privacy"), CASES)
 def test_one_certificate_covers_both_releases(loss: Any, method: str, privacy: PrivacyParams) -> None:
     (plan,) = heavy_plans(problem(loss, method=method), privacy, 2.0, None, method)
@@ -99,6 +100,7 @@ def test_a_plan_that_spends_too_much_is_refused(mutant: str, method: str) -> Non
         replace(plan, scale=greedy) if mutant == "first" else replace(plan, then=rich)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("loss", LOSSES[:3])
 @pytest.mark.parametrize("method", HEAVY_METHODS)
 @pytest.mark.parametrize("n", [1, 3, 30, 5000])
@@ -153,6 +155,7 @@ CONTENTS: dict[str, Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndar
 }
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("method", HEAVY_METHODS)
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 def test_content_never_speaks(content: Any, method: str) -> None:

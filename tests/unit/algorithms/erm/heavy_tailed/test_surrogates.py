@@ -43,6 +43,7 @@ def adversaries(loss, n: int, seed: int, radius: float, steep: float = STEEP) ->
     return X, loss.clip_targets(np.sign(y) if loss.task == "classification" else y)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_t33_planes_never_exceed_the_extension_at_another_member(name, loss) -> None:
@@ -62,6 +63,7 @@ def test_t33_planes_never_exceed_the_extension_at_another_member(name, loss) -> 
         assert np.all(found.lower <= brute + rounding)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_t35_no_record_under_the_cap_leaves_a_bracket_above_what_was_planned(name, loss) -> None:
@@ -110,6 +112,7 @@ def at_the_cap(found, rng, m: int) -> tuple[np.ndarray, np.ndarray]:
     return X, 30 * rng.standard_normal(m)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(("surrogate", "name"), QUICK)
 def test_t34_points_of_neighbours_are_within_the_planned_sensitivity(monkeypatch, surrogate, name) -> None:
     """T34: every surrogate over every set, one record of two opposite extremes."""

@@ -1,0 +1,79 @@
+"""Progress of long work, on a terminal or in a notebook: how many of the planned releases are done, which is public.
+
+Ledgers and sessions report what they release, `shown` draws it. Nothing else of a run is shown. The fits of a private
+search are muted: which candidates it drew is secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Timer
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+DELAY = 2.0  # seconds that work may take before anything is shown
+
+
+class _Bar:
+    """A bar of the one reporter that plans most; it pulses until there is more than one step."""
+
+    def __init__(self, progress: Progress, text: str) -> None:
+        self.progress, self.task = progress, progress.add_task(text, total=None)
+        self.reporter: object = None
+        self.total = 1
+
+    def advance(self, reporter: object, done: int, total: int) -> None:
+        if total > self.total:
+            self.reporter, self.total = reporter, total
+        if reporter is self.reporter:
+            self.progress.update(self.task, completed=done, total=total)
+
+
+_bar: ContextVar[_Bar | Literal[False] | None] = ContextVar("progress", default=None)  # False: muted
+
+
+def advance(reporter: object, done: int, total: int) -> None:
+    """Say that so many of a public number of steps are done; nothing happens unless a bar is `shown`."""
+    if bar := _bar.get():
+        bar.advance(reporter, done, total)
+
+
+@contextmanager
+def shown(text: str, wanted: Any = True) -> Iterator[None]:
+    """Show a bar on stderr while the block runs, from `DELAY` seconds on; in notebooks and terminals alone."""
+    if not wanted or _bar.get() is not None:
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    if not (console.is_terminal or console.is_jupyter):
+        yield
+        return
+    progress = Progress(console=console, transient=True)
+    before, timer = _bar.set(_Bar(progress, text)), Timer(DELAY, progress.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        _bar.reset(before)
+        timer.cancel()
+        timer.join()
+        if progress.live.is_started:
+            progress.stop()
+
+
+@contextmanager
+def muted() -> Iterator[None]:
+    """Show nothing of what the block releases."""
+    before = _bar.set(False)
+    try:
+        yield
+    finally:
+        _bar.reset(before)
