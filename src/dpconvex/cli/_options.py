@@ -131,6 +131,9 @@ MODEL: dict[str, tuple[Any, Any]] = {
         0.0, "Train against features moved by up to this, in encoded units (two classes, output perturbation only)."
     ),
     "adversarial_norm": _option("l2", "How such a move is measured: l2 or linf."),
+    "inference": _option(
+        False, "Also release standard errors, intervals and tests, out of the same epsilon: logistic, linear, huber."
+    ),
     "slope_cap": _option(
         float,
         "Largest slope of the logistic loss, in (0, 1]; two classes. Less noise for a slight bias. Default: from "
