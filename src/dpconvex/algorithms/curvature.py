@@ -205,9 +205,6 @@ class InferencePlan(TwoStagePlan):
         facts = {"share": self.share, "entries": self.second.norm.dim, "robust": self.robust}
         return {**self.then.describe(), "curvature_release": facts}
 
-    def noise_reach(self) -> FloatArray | None:
-        return self.then.noise_reach()
-
     def at(self, privacy: PrivacyParams) -> "InferencePlan":
         return plan(self.problem, privacy, robust=self.robust)
 

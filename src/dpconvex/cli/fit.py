@@ -153,8 +153,7 @@ def fit(
         files = [str(out / name) for name in names]
         facts = {"plan": plan_rows(plans)[0], "status": estimator.status_, "certificate": certificate}
         measured = {"test": metrics and metrics.to_dict(), "evaluation": found and found.to_dict()}
-        measured["intervals"] = intervals and intervals.to_dict()
-        _output.print_json({"files": files, **facts, **measured})
+        _output.print_json({"files": files, **facts, **measured, "intervals": intervals and intervals.to_dict()})
         return
     print_plans(plans)
     before = planned[0].predicted_error.expected

@@ -86,11 +86,8 @@ class WithIntervals(PrivateLinearModel):
 
     def _for_inference(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> InferencePlan:
         """Return the one plan, or refuse, from public facts, what intervals are not proved or not measured for."""
-        given, usual, facts = (
-            self.get_params(deep=False),
-            type(self)().get_params(deep=False),
-            {"weight_cap": self._cap},
-        )
+        given, usual = self.get_params(deep=False), type(self)().get_params(deep=False)
+        facts: dict[str, Any] = {"weight_cap": self._cap}
         facts |= {name: given[name] for name in NOT_OFFERED if name in given and given[name] != usual[name]}
         facts |= {} if self.algorithm in ("auto", "objective_perturbation") else {"algorithm": self.algorithm}
         facts |= {"unit": "user"} if privacy.unit == Unit.USER else {}
@@ -105,33 +102,21 @@ class WithIntervals(PrivateLinearModel):
 
     @property
     def bse_(self) -> FloatArray:
-        """Standard errors, in the order of `terms_`; NaN where nothing is known."""
+        """Standard errors, in the order of `summary`; NaN where nothing is known."""
         return self.summary().found.std_err
 
     @property
     def pvalues_(self) -> FloatArray:
-        """P-values of coefficients being 0, in the order of `terms_`; never below 1 in 10,001."""
+        """P-values of coefficients being 0, in the order of `summary`; never below 1 in 10,001."""
         return self.summary().found.p_value
-
-    @property
-    def terms_(self) -> tuple[str, ...]:
-        """What `summary` has a row for: the intercept, numbers, levels against the reference."""
-        return self._contrasts(None)[0]
 
     def summary(
         self, level: float = 0.95, *, joint: bool = False, reference: Mapping[str, str] | None = None
     ) -> Summary:
         """Return estimates, standard errors, tests and intervals, as statistics packages print them.
 
-        Parameters
-        ----------
-        level : float, default=0.95
-            Coverage of the intervals, in (0, 1), for many records.
-        joint : bool, default=False
-            Whether all finite intervals are to hold at once.
-        reference : dict of str to str, optional
-            By column of three or more levels, the level that others are compared with. Default: the one whose released
-            curvature is largest.
+        `joint`: all finite intervals of that level hold at once. `reference`: by column of three or more levels, the
+        one that others are compared with; by default the one whose released curvature is largest.
         """
         names, rows = self._contrasts(reference)
         (intervals, plan), found = self._known(), self._estimates(rows, level, np.arange(len(rows)) == 0, joint)

@@ -56,7 +56,7 @@ def fitted() -> PrivateLogisticRegression:
 
 
 def test_a_summary_says_what_statistics_packages_say(fitted: PrivateLogisticRegression) -> None:
-    assert fitted.terms_ == ("(intercept)", "x", "z", "kind=b (against a)", "kind=c (against a)")
+    assert fitted.summary().names == ("(intercept)", "x", "z", "kind=b (against a)", "kind=c (against a)")
     ends, text = fitted.conf_int(), str(fitted.summary())
     assert (ends[1:4, 0] < [3.0, 0.0, 1.0]).all()  # per encoded column, ten units wide
     assert (ends[1:4, 1] > [3.0, 0.0, 1.0]).all()
@@ -125,7 +125,7 @@ def test_regressions_have_intervals_in_the_target_s_unit(model: Any, slopes: Any
 def test_arrays_have_names_and_units_of_their_own() -> None:
     bounds = (np.array([0.0, 0.0]), np.array([10.0, 10.0]))
     found = logistic(schema=None, feature_bounds=bounds, classes=["no", "yes"]).fit(X, TABLE["y"].to_pylist())
-    assert found.terms_ == ("(intercept)", "x0", "x1")
+    assert found.summary().names == ("(intercept)", "x0", "x1")
     assert 0.2 < found.conf_int()[1, 0] < found.conf_int()[1, 1] < 0.35  # of the best model without the category
     np.testing.assert_allclose(found.summary().found.estimate[1:], found.coef_[0], atol=0.1)
 
@@ -173,7 +173,7 @@ def test_domains_with_simplices_and_searches_are_refused(fitted: PrivateLogistic
     with pytest.raises(InvalidParameterError, match="inference"):
         PrivateSearchCV(logistic(), {"l2": [0.1, 1.0]}).plan(1000)
     plain = logistic(inference=False).fit(TABLE)
-    for ask in ("bse_", "pvalues_", "terms_"):
+    for ask in ("bse_", "pvalues_"):
         assert not hasattr(plain, ask)
     with pytest.raises(NotPaidForError, match="inference=True"):
         plain.conf_int()

@@ -101,6 +101,22 @@ def test_estimates_scatter_as_the_law_of_the_noise_says_where_data_stay_the_same
     ratio = np.std([each.theta for each in found], axis=0) / np.sqrt(noise.diagonal()) * len(X)
     assert (ratio > 0.65).all()
     assert (ratio < 1.5).all()
+    stated = found[0].estimates(np.eye(3), 0.95).std_err
+    sampling = given.factor @ found[0].spread.inverse @ given.factor.T / len(X)  # gradients scatter as curvature says
+    assert (stated < 1.3 * np.sqrt(noise.diagonal() / len(X) ** 2 + sampling.diagonal())).all()
+
+
+def test_what_a_large_ridge_takes_away_is_given_back() -> None:
+    """Log-odds up to 1 over the range, a ridge ten times the usual: parameters are too small, estimates are not."""
+    rng, truth = np.random.default_rng(8), np.array([1.0, -0.8, 0.2])
+    X = rng.uniform(-0.5, 0.5, (40_000, 2))
+    y = np.where(rng.random(len(X)) < 1 / (1 + np.exp(-X @ truth[:2] - truth[2])), 1.0, -1.0)
+    problem = LinearModelProblem(LogisticLoss(), NUMBERS, len(X), 5.0)
+    result: Any = curvature.plan(problem, PrivacyParams(3.0), l2=0.003).run(X, y, SeededSource(0))
+    found = Intervals(result.plan.released(result.point), result.plan.draws).estimates(np.eye(3), 0.95)
+    assert (np.abs(result.point - truth)[:2] > 2 * found.std_err[:2]).all()
+    assert (np.abs(found.estimate - truth) < 3.5 * found.std_err).all()
+    assert (np.abs(found.estimate) > np.abs(result.point))[:2].all()
 
 
 def test_a_level_that_nobody_has_is_not_known_and_the_others_are() -> None:
