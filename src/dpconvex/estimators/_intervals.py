@@ -79,6 +79,12 @@ class WithIntervals(PrivateLinearModel):
             return super().plans_at(epsilon)
         return (cast(InferencePlan, self.plan_).at(PrivacyParams(epsilon)),)
 
+    def _weights(self, X: Any, sample_weight: Any) -> FloatArray | None:
+        if sample_weight is not None and self._infers():
+            what = "cannot be given with inference: no interval is proved for weights"
+            raise InvalidParameterError("sample_weight", type(sample_weight).__name__, what, "Leave it out")
+        return super()._weights(X, sample_weight)
+
     def _infers(self) -> bool:
         if self.inference not in KINDS or not isinstance(self.inference, bool | str):
             raise InvalidParameterError("inference", self.inference, "must be True, False, 'model' or 'robust'", "")

@@ -172,6 +172,10 @@ def test_domains_with_simplices_and_searches_are_refused(fitted: PrivateLogistic
         logistic(schema=None, domain=domain).plan(1000)
     with pytest.raises(InvalidParameterError, match="inference"):
         PrivateSearchCV(logistic(), {"l2": [0.1, 1.0]}).plan(1000)
+    with pytest.raises(InvalidParameterError, match=r"^sample_weight='ndarray': cannot"):
+        logistic().fit(TABLE, sample_weight=np.ones(N))
+    with pytest.raises(InvalidParameterError, match=r"^unit='user'"):
+        logistic().fit(TABLE, groups=np.arange(N))
     plain = logistic(inference=False).fit(TABLE)
     for ask in ("bse_", "pvalues_"):
         assert not hasattr(plain, ask)
