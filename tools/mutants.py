@@ -69,6 +69,9 @@ HISTOGRAM = "tests/unit/mechanisms/test_joint_histogram.py"
 RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 REFERENCE = "../dpconvex_experiments/reference"
+BENDS, BENT = "algorithms/curvature.py", "tests/unit/algorithms/test_curvature.py"
+PIVOT, PIVOTS = "inference/pivot.py", "tests/unit/inference/test_intervals.py"
+INTERVALS = "inference/intervals.py"
 DESCENT, LOCATIONS = (
     f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
 )
@@ -1147,6 +1150,94 @@ MUTANTS = (
         "plan = continued(self, outer=outer, edges=edges)",
         "",
         (f"{RANGES}::test_found_ranges_are_functions_of_released_counts",),
+    ),
+    Mutant(
+        "curvature: a number's square counts as half of its bound",
+        BENDS,
+        "(0.5 if a is b else 1.0) * UP",
+        "(0.25 if a is b else 1.0) * UP",
+        "",
+        (BENT, "-k", "no_pair_of_records"),
+    ),
+    Mutant(
+        "curvature: a level counts as a number in [0, 1]",
+        BENDS,
+        "return UP, np.repeat([*k, own], 2)",
+        "return UP / 2, np.repeat([*k, own], 2)",
+        "",
+        (BENT, "-k", "no_pair_of_records"),
+    ),
+    Mutant(
+        "curvature: sensitivity for one record instead of a difference of two",
+        BENDS,
+        "_rounding.product_up(2.0, norm.record_bound(domain), rounding)",
+        "_rounding.product_up(1.0, norm.record_bound(domain), rounding)",
+        "objective_perturbation_with_curvature",
+        (BENT, "-k", "half_of_it_would_not"),
+    ),
+    Mutant(
+        "curvature: cells without a level are left out of the layout",
+        BENDS,
+        "patterns[d][np.ix_(k, k)] = (1 - np.eye(d)) / (d * (d - 1))",
+        "patterns[d][np.ix_(k, k)] = 0.0",
+        "",
+        (BENT, "-k", "tenth_of_the_cells"),
+    ),
+    Mutant(
+        "curvature: taken where the solver stopped, before its noise",
+        BENDS,
+        "block.predict(result.point), block",
+        "block.predict(np.round(result.point, 2)), block",
+        "",
+        (BENT, "-k", "at_the_released_point"),
+    ),
+    Mutant(
+        "curvature: a Gaussian promise is planned as if composed inside the objective's event",
+        BENDS,
+        "if not privacy.pure or noise in GAUSSIANS:",
+        "if noise == 'never':",
+        "",
+        (BENT, "-k", "not_proved_is_refused"),
+    ),
+    Mutant(
+        "curvature: both stages are given the whole epsilon",
+        BENDS,
+        "first = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, second))",
+        "first = privacy",
+        "",
+        (BENT, "-k", "costs_add_up"),
+    ),
+    Mutant(
+        "curvature: squared slopes are taken for slopes",
+        BENDS,
+        'last = Block(1, "l1", square / 2 * UP), ',
+        'last = Block(1, "l1", math.sqrt(square) / 8 * UP), ',
+        "",
+        (BENT, "-k", "half_of_it_would_not"),
+    ),
+    Mutant(
+        "intervals: what the ridge shrinks is left out",
+        PIVOT,
+        "shift = l2 * (inverse @ v)",
+        "shift = 0 * (inverse @ v)",
+        "",
+        (PIVOTS, "-k", "large_ridge"),
+    ),
+    Mutant(
+        "intervals: the linear term's noise is divided by n once",
+        INTERVALS,
+        "center = given.linear / n**2",
+        "center = given.linear / n",
+        "",
+        (PIVOTS, "-k", "scatter_as"),
+    ),
+    Mutant(
+        "intervals: a level that noise hides is printed like any other",
+        INTERVALS,
+        "return seen & ~(c[:, self._repaired.unresolved] != 0).any(1)",
+        "return seen | (c != 0).any(1)",
+        "",
+        (PIVOTS, "-k", "nobody_has"),
     ),
 )
 

@@ -84,6 +84,10 @@ def warn(category: type[DpconvexWarning], text: str) -> None:
     warnings.warn(text, category, stacklevel=level)
 
 
+class NotPaidForError(DpconvexError, AttributeError):
+    """Something is asked of a fit that it did not release."""
+
+
 class DpconvexWarning(UserWarning):
     """Base class of every warning of dpconvex. All are given from public facts only, as errors are."""
 

@@ -44,6 +44,7 @@ PrivateTable = Annotated[
 ]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
 Target = Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")]
+Inference = Annotated[bool, typer.Option("--inference", help="Intervals as well; logistic, linear, huber.")]
 Rows = Annotated[int | None, typer.Option(help="Plan only, for this number of records.")]
 Seed = Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
@@ -131,6 +132,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
         0.0, "Train against features moved by up to this, in encoded units (two classes, output perturbation only)."
     ),
     "adversarial_norm": _option("l2", "How such a move is measured: l2 or linf."),
+    "inference": (Inference, False),
     "slope_cap": _option(
         float,
         "Largest slope of the logistic loss, in (0, 1]; two classes. Less noise for a slight bias. Default: from "

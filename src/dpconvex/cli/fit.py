@@ -115,6 +115,7 @@ def fit(
     the schema or --ranges leaves some open, are in schema.found.toml there: released, so other fits may declare them.
     """
     from dpconvex.cli.report import Origin
+    from dpconvex.estimators._intervals import summary_of
     from dpconvex.estimators._streams import promise_of
     from dpconvex.estimators.evaluation import fit_and_evaluate
 
@@ -145,14 +146,14 @@ def fit(
             write_metrics(found, folder, _output.EVALUATED)
         write_outputs(estimator, folder, Origin(table.name, purpose, paid))
     planned = estimator.plan(estimator.plan_.problem.n)
-    plans = (estimator.plan_, *planned[1:])  # first what ran
+    plans, intervals = (estimator.plan_, *planned[1:]), summary_of(estimator)  # first what ran
     if as_json:
         certificate = estimator.certificate_.to_dict()
         names = (_output.MODEL, _output.CERTIFICATE, _output.REPORT, *[_output.FOUND] * bool(estimator.ranges_))
         files = [str(out / name) for name in names]
         facts = {"plan": plan_rows(plans)[0], "status": estimator.status_, "certificate": certificate}
         measured = {"test": metrics and metrics.to_dict(), "evaluation": found and found.to_dict()}
-        _output.print_json({"files": files, **facts, **measured})
+        _output.print_json({"files": files, **facts, **measured, "intervals": intervals and intervals.to_dict()})
         return
     print_plans(plans)
     before = planned[0].predicted_error.expected
@@ -162,7 +163,7 @@ def fit(
             f"expected {_output.number(before)}, and was chosen by that."
         )
     print_labels(declared)
-    _output.print_text(f"\n{estimator.certificate_.explain()}\n")
+    _output.print_text(f"\n{estimator.certificate_.explain()}\n" + (f"\n{intervals}\n" if intervals else ""))
     if found is not None:
         print_metrics(found, "held out")
         _output.print_text(f"Its certificate and the numbers: {_output.EVALUATED} and {_output.METRICS}.\n")

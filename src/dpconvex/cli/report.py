@@ -67,6 +67,7 @@ def write_report(
 
 
 def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured | None) -> dict[str, Any]:
+    from dpconvex.estimators._intervals import summary_of
     from dpconvex.privacy.verify import NOT_CHECKED
 
     certificate, plan = estimator.certificate_, estimator.plan_
@@ -105,6 +106,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "even_loss": even,
         "loss_figure": _loss_figure(estimator),
         "measured": measured,
+        "intervals": summary_of(estimator),
         "not_checked": NOT_CHECKED,
     }
 

@@ -3,6 +3,7 @@
 A new one is one file and its name in `ESTIMATORS`; the contract tests, saved models and the command line then know it.
 """
 
+from dpconvex.estimators._intervals import WithIntervals
 from dpconvex.estimators.additive import AdditiveModel, PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.classifiers import (
@@ -73,4 +74,5 @@ __all__ = [
     "PrivateSyntheticData",
     "PrivateWorstGroupClassifier",
     "ProbabilisticClassifier",
+    "WithIntervals",
 ]

@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self, cast, final
 
 import numpy as np
+from scipy.special import expit
 from sklearn.base import ClassifierMixin
 
 from dpconvex import _validate
@@ -15,6 +16,7 @@ from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _streams, _targets
 from dpconvex.estimators._digest import name_model
+from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
@@ -213,8 +215,9 @@ class LogisticModel(ProbabilisticClassifier):
 
 
 @final
+@with_shared(inference=INFERENCE)
 @dataclass(eq=False, repr=False)
-class PrivateLogisticRegression(LogisticModel):
+class PrivateLogisticRegression(WithIntervals, LogisticModel):
     """Logistic regression under differential privacy, binary and multiclass.
 
     Guarantee: for any two data sets of the same size that differ in one record, the law of everything that `fit`
@@ -302,6 +305,7 @@ class PrivateLogisticRegression(LogisticModel):
     class_weight : dict or list, optional
         Public weights of the declared classes, by class or in their order; a record's loss is multiplied by its class's
         weight divided by the largest. ``"balanced"`` is refused: it would count private labels.
+    {inference}
     records_per_user : int, default=1
         For `fit` with ``groups``: how many records a typical user is known or guessed to have, a public number. Methods
         that gain from many records per user plan with it, and one-pass methods draw at most so many of a user. Privacy
@@ -355,6 +359,10 @@ class PrivateLogisticRegression(LogisticModel):
     """
 
     kind: ClassVar[str] = "logistic"
+
+    def _linked(self, ends: FloatArray) -> FloatArray:
+        odds = LogisticLoss(self.slope_cap_).log_odds(ends) if self.probabilities == "calibrated" else ends
+        return expit(odds)
 
 
 @final

@@ -309,6 +309,8 @@ def _parameters(model: SavedModel) -> None:
     if not isinstance(given.get("fit_intercept", True), bool):
         raise InvalidParameterError("fit_intercept", given["fit_intercept"], "must be true or false")
     _validate.integer("records_per_user", given.get("records_per_user", 1), at_least=1)
+    if isinstance(model, estimators.WithIntervals):
+        model._infers()
 
 
 def _sizes(model: SavedModel) -> None:

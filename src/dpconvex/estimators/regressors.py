@@ -19,6 +19,7 @@ from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import name_model
+from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators._targets import LARGEST, TargetRange, number_array
 from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
@@ -110,6 +111,7 @@ True
 REGRESSOR = {"guarantee": GUARANTEE, "parameters": PARAMETERS, "attributes": ATTRIBUTES}
 REGRESSOR |= {"released": RELEASED, "example": EXAMPLE}
 """Descriptions that the regressors share."""
+INFERS = REGRESSOR | {"parameters": f"{PARAMETERS.rstrip()}{INFERENCE}"}
 
 
 @dataclass(eq=False, repr=False)
@@ -294,9 +296,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
 
 @final
-@with_shared(**REGRESSOR)
+@with_shared(**INFERS)
 @dataclass(eq=False, repr=False)
-class PrivateLinearRegression(PrivateLinearRegressor):
+class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
     """Least-squares regression under differential privacy, with an l2 penalty (ridge).
 
     Beyond the target's range the squared loss continues along its tangent, so its slope is bounded by the range and
@@ -352,9 +354,9 @@ class PrivateLinearRegression(PrivateLinearRegressor):
 
 
 @final
-@with_shared(**REGRESSOR)
+@with_shared(**INFERS)
 @dataclass(eq=False, repr=False)
-class PrivateHuberRegressor(PrivateLinearRegressor):
+class PrivateHuberRegressor(WithIntervals, PrivateLinearRegressor):
     """Robust regression under differential privacy: the pseudo-Huber loss.
 
     Squared for small residuals, linear for large ones. Its slope is at most `width`, so noise is smaller than for least

@@ -28,7 +28,7 @@ from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.randomness import source_from
 
-FIXED = ("epsilon", "delta", "random_state", "schema", "classes", "rates", "records_per_user")
+FIXED = ("inference", "epsilon", "delta", "random_state", "schema", "classes", "rates", "records_per_user")
 """Parameters that no grid may hold: promise, randomness, what the records are, and whose."""
 
 
@@ -224,6 +224,9 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         if isinstance(base.get_params(deep=False).get("classes"), str):
             what = "must be declared for a search: parts of the records may lack some"
             raise InvalidParameterError("classes", base.get_params(deep=False)["classes"], what, "List them")
+        if base.get_params(deep=False).get("inference", False) is not False:
+            what = "must be False for a search: intervals after a choice by the data are too short"
+            raise InvalidParameterError("inference", True, what, "Fit the chosen setting on other records")
         return base
 
     def _settings(self) -> list[dict[str, Any]]:

@@ -300,3 +300,35 @@ def test_fit_plans_once_for_the_fit_and_once_for_every_epsilon_drawn(run: Any, p
     plans.cache_clear()
     assert run(*words).exit_code == 0
     assert plans.cache_info().misses <= 1 + len(CAPS) + GRID[2]  # the loss and its surrogates; then the figure
+
+
+def few_columns(public_files: Path, folder: Path) -> Path:
+    """Adult's schema with four columns."""
+    parts = re.split(r"(?m)^(?=\[)", (public_files / "adult.toml").read_text())
+    names = ("age", "education-num", "hours-per-week", "sex")
+    few = [part for part in parts if not part.startswith("[columns") or any(f".{name}]" in part for name in names)]
+    (folder / "few.toml").write_text("".join(few))
+    return folder / "few.toml"
+
+
+def test_inference_prints_intervals_and_keeps_them_with_the_model(run: Any, public_files: Path, tmp_path: Path) -> None:
+    toml = few_columns(public_files, tmp_path)
+    result = run("fit", public_files / "train.csv", "--schema", toml, "--epsilon", 3, "--inference", "--out", "m")
+    assert result.exit_code == 0, result.output
+    assert all(word in result.stdout for word in ("std err", "P>|z|", "(intercept)", "epsilon 3"))
+    model: Any = load_model(tmp_path / "m" / "model.skops")
+    assert str(model.summary()).splitlines()[2] in (tmp_path / "m" / "report.html").read_text().replace("&gt;", ">")
+    assert verify(tmp_path / "m").passed
+
+
+def test_inference_is_in_the_json_and_refused_where_it_is_not_offered(
+    run: Any, public_files: Path, tmp_path: Path
+) -> None:
+    toml = few_columns(public_files, tmp_path)
+    words = ("fit", public_files / "train.csv", "--schema", toml, "--epsilon", 3, "--inference")
+    rows = json.loads(run(*words, "--json").stdout)["intervals"]["rows"]
+    assert set(rows) == {"(intercept)", "age", "education-num", "hours-per-week", "sex=Male"}
+    refused = run(*words[:3], public_files / "adult.toml", *words[4:], "--out", "n")
+    assert refused.exit_code == 2
+    assert "at most 40 encoded columns" in refused.stderr
+    assert run(*words, "--model", "svc", "--out", "n").exit_code == 2

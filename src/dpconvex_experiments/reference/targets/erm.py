@@ -11,7 +11,7 @@ from typing import Any, Self, final
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.algorithms import LinearModelPlan
+from dpconvex.algorithms import LinearModelPlan, curvature
 from dpconvex.algorithms.erm import (
     exponential_mechanism,
     gradient_descent,
@@ -106,6 +106,13 @@ def _objective(
     problem = linear_problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
     l2 = ridge * loss.curvature_bound * bound**2 / (N * privacy.epsilon)
     return linear_subject(plans(problem, privacy, "objective_perturbation", Options(l2=l2, noise=noise))[0])
+
+
+def _curvature(privacy: PrivacyParams, bound: float) -> Subject:
+    """Minimizer and curvature together: a record of curvature 0 or the largest, at parameters near 0."""
+    problem = LinearModelProblem(LogisticLoss(), DataDomain((Block(1, "linf", bound),), bound), N, 1.0 / bound)
+    plan = curvature.plan(problem, privacy, robust=True)
+    return Subject(plan, record_pairs(problem), lambda found: np.append(found.point, found.plan.noisy))
 
 
 def _grid(privacy: PrivacyParams, bound: float) -> Subject:
@@ -256,6 +263,7 @@ TARGETS = (
             "objective_perturbation/capped": ("pure", _objective("l2", LogisticLoss(CAP), 2.0)),
             "objective_perturbation/capped_gaussian": ("approximate", _objective("gaussian", LogisticLoss(CAP))),
             "objective_perturbation/gaussian": ("approximate", _objective("gaussian", SmoothedHingeLoss(0.5))),
+            "objective_perturbation_with_curvature": ("pure", _curvature),
             "exponential_mechanism": ("pure", _grid),
             "exponential_mechanism/localised": ("pure", _localized),
             "noisy_gradient": ("approximate", _noisy(4, proved=True)),

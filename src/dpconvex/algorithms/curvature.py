@@ -1,0 +1,329 @@
+r"""Objective perturbation, and a noisy curvature at the point that it released: what intervals are made of.
+
+Guarantee
+    Epsilon-DP for neighbors that replace one record: ``epsilon_1`` of the minimizer (objective perturbation, with its
+    determinant and its output noise) plus ``epsilon_2`` of the curvature. Pure noise, records only: a Gaussian
+    curvature may *not* be composed inside the event of the objective, whose vertices without slope it makes dear.
+Lemma
+    Theorem 2 of the docs, Intervals (basic, adaptive composition): given the released parameters, what is released is a
+    sum over records of ``G_i``, a function of record i alone to the last bit, for *any* such parameters.
+Sensitivity
+    Lemma 2 there, with ``0 <= phi'' <= c``, ``|phi'| <= A``. Half of what a replaced record moves a block of G by, in
+    l1, is at most
+
+    - ``c s_a s_b`` for the products of two columns or categories bounded by ``s_a, s_b`` (1 for a category);
+    - ``c`` for the levels of a category: ``phi'' (p_1^2, .., p_d^2, 1 - |p|^2)`` is ``phi''`` times a point of a
+      simplex for *every* p, so the last entry, which sees cells without a level, is private too;
+    - ``c s^2 / 2`` for the square of a number, which lies in ``[0, c s^2]``, and ``A^2 / 2`` for a squared slope.
+
+    A level with itself has no other entries, and with the constant it has the same numbers: no noise is spent there.
+    Second moments of gradients (`robust`) have the same blocks with ``A^2`` for c. All of it is one vector with one
+    norm, the grouped norm of these blocks.
+Assumptions
+    Records are clipped into the domain; computed ``phi''`` and ``|phi'|`` are clipped to their bounds. For privacy p is
+    any point of a simplex. For *coverage* it is a level or, for a cell that is missing or not listed, its center, as
+    schemas encode it: then the entries give all of ``E phi'' p p^T``, off its diagonal too.
+"""
+
+# pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import combinations_with_replacement, product
+from typing import Any, ClassVar, cast, final
+
+import numpy as np
+
+from dpconvex import _rounding, algorithms
+from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex.algorithms.erm import objective_perturbation
+from dpconvex.algorithms.erm.objective_perturbation.plan import ObjectivePerturbationPlan
+from dpconvex.algorithms.erm.objective_perturbation.planner import GAUSSIANS, coordinates
+from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
+from dpconvex.errors import InvalidParameterError
+from dpconvex.geometry import GroupedNorm
+from dpconvex.inference.pivot import Released, spread
+from dpconvex.losses import CurvatureLaw
+from dpconvex.mechanisms import NormNoiseMechanism, Planned
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems.data import summation
+from dpconvex.problems.data.records import RowBlock
+from dpconvex.randomness import BitSource
+
+CURVATURE = "curvature at the released parameters"  #: What is released, in ledgers and certificates.
+LEMMA = "a replaced record moves each block by at most twice its half-width (docs, Intervals, Lemma 2)"
+UP = 1 + 1e-12  #: For the rounding of what one record adds.
+MOST_COLUMNS = 40  #: Beyond them the noise of so many products leaves next to no finite interval at any usual budget.
+
+
+@final
+@dataclass(frozen=True)
+class Tuning:
+    """Shares of a budget, and the table that they are chosen for: ``benchmarks/intervals.py``."""
+
+    shares: tuple[float, ...] = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)  #: Of epsilon, for the curvature
+    determinant: float = 0.25  #: Of ``epsilon_1`` where curvature is not free
+    output: float = 0.98  #: What the output noise leaves of ``epsilon_1``, where curvature is free at the floor
+    #: Costs of noise in squared slopes and in second moments of gradients, relative to that in the curvature
+    slopes: float = 0.01
+    scores: float = 0.1
+    logistic: float = 0.11  #: Mean curvature of logistic losses to plan for; of other losses `other` times the largest
+    other: float = 0.7
+    ratio: float = 0.05  #: Mean squared slope over mean curvature to plan for, but for logistic losses, where it is 1
+    mean: float = 1 / 3  #: Of a numeric column, in units of its bound
+    deviation: float = 1 / 6  #: What other columns leave of it; larger ones leave collinear columns unresolved
+
+
+TUNING = Tuning()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which entries of the curvature of columns, categories and a constant (last) are released, D of them."""
+
+    widths: FloatArray  #: (d,): largest magnitude of each column
+    categories: Mapping[str, list[int]]  #: Columns of each category
+    blocks: tuple[tuple[float, int], ...]  #: Half of what a replaced record moves one by, for c = 1, and its size
+    places: AnyArray  #: (2, D): which products of columns are summed; beyond them stands what `extended` adds
+    patterns: FloatArray  #: (D, d, d): what each entry fills in the curvature matrix
+    planned: FloatArray  #: (d, d): second moments to plan for: independent columns, levels equally frequent
+
+    def extended(self, block: RowBlock) -> FloatArray:
+        """Return the records (m, d + categories): after the constant ``sqrt(1 - |p|^2)`` of each category."""
+        from dpconvex.problems.data import _loops
+
+        rows, added = block.dense(), np.empty((len(self.categories), len(block.features)))
+        for k, out in zip(self.categories.values(), added, strict=True):
+            _loops.lengths(np.ascontiguousarray(rows[:, k]), False, out)
+        return np.hstack([rows, np.sqrt(np.maximum(0.0, 1.0 - added)).T])
+
+
+@lru_cache(maxsize=64)
+def layout_of(domain: DataDomain) -> Layout:
+    """Return what is released for a domain with a constant whose blocks are numbers and simplices."""
+    d, s0, parts, widths = domain.dim, domain.intercept, list[list[int]](), list[float]()
+    categories, found = dict[str, list[int]](), list[tuple[float, AnyArray, FloatArray]]()
+    for block in domain.all_blocks:
+        columns = [*range(len(widths), len(widths) + block.size)]
+        widths += [block.bound] * block.size
+        parts += [columns] if block.norm == "simplex" else [[k] for k in columns]
+        categories |= {block.name: columns} if block.norm == "simplex" else {}
+    for a, b in combinations_with_replacement(parts, 2):
+        if a is b and len(a) > 1:
+            place = [*categories.values()].index(a)  # the first one says how often the constant stands
+            found.append(_levels(domain, a, d + place, constant=place == 0))
+        elif not (categories and b == [d - 1] and (a is b or len(a) > 1)):
+            pairs = np.array([*product(a, b)])
+            patterns, each = np.zeros((len(pairs), d, d)), np.arange(len(pairs))
+            patterns[each, *pairs.T] = patterns[each, *pairs.T[::-1]] = 1.0
+            found.append((widths[a[0]] * widths[b[0]] * (0.5 if a is b else 1.0) * UP, pairs, patterns))
+    mean, planned = np.full(d, s0), np.zeros((d, d))
+    for k in parts[:-1]:
+        mean[k] = 1 / len(k) if len(k) > 1 else TUNING.mean * widths[k[0]]
+        own = (np.eye(len(k)) - 1 / len(k)) / len(k) if len(k) > 1 else (TUNING.deviation * widths[k[0]]) ** 2
+        planned[np.ix_(k, k)] = own
+    blocks, (_, places, patterns) = tuple((half, len(at)) for half, at, _ in found), zip(*found, strict=True)
+    every = np.concatenate(places).T, np.concatenate(patterns)
+    return Layout(np.array(widths), categories, blocks, *every, planned + np.outer(mean, mean))
+
+
+def _levels(domain: DataDomain, k: list[int], own: int, constant: bool) -> tuple[float, AnyArray, FloatArray]:
+    """Return the levels, and last the cells without one: their second moments are ``1/d^2`` everywhere."""
+    patterns, d = np.zeros((len(k) + 1, domain.dim, domain.dim)), len(k)
+    patterns[np.arange(d), k, k] = 1.0
+    patterns[d][np.ix_(k, k)] = (1 - np.eye(d)) / (d * (d - 1))
+    patterns[:, k, -1] = patterns[:, -1, k] = domain.intercept * np.vstack([np.eye(d), np.full(d, 1 / d)])
+    if constant:
+        patterns[:, -1, -1] = domain.intercept**2
+    return UP, np.repeat([*k, own], 2).reshape(-1, 2), patterns
+
+
+def moments(layout: Layout, block: RowBlock, weights: FloatArray, most: float) -> AnyArray:
+    """Return the parts of the second moments of `extended` records times weights (m,) in [0, most], exact sums.
+
+    What a record adds depends on it and on its weight alone: entries are rounded towards zero, one by one.
+    """
+    size, step = _largest(layout, most), summation.PANEL_ROWS
+    roots, total = np.sqrt(np.clip(np.nan_to_num(weights), 0.0, most)), np.zeros(())
+    for rows in (slice(k, k + step) for k in range(0, len(roots), step)):
+        total = total + summation.gram_parts(layout.extended(block.part(rows)), roots[rows], size, np.trunc)
+    return total
+
+
+def _largest(layout: Layout, most: float) -> float:
+    return math.sqrt(most) * max(1.0, float(layout.widths.max()))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class InferencePlan(TwoStagePlan):
+    """Objective perturbation, `then`, and the release of what intervals need; `noisy` is what a run released."""
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    then: ObjectivePerturbationPlan
+    share: float  #: Of epsilon, for the curvature
+    robust: bool  #: Whether second moments of gradients are released; else they are in proportion to the curvature
+    second: NormNoiseMechanism  #: Of the curvature's entries, those of the gradients, and the sum of squared slopes
+    noisy: tuple[float, ...] = ()
+    algorithm: ClassVar[str] = "objective_perturbation_with_curvature"
+    predicted_error = forwarded("then", "predicted_error")
+
+    @property
+    def theorem(self) -> str:
+        kept = "This promise covers coefficients, standard errors, intervals and tests."
+        return f"Basic composition with a noisy curvature at the released parameters. {self.then.theorem} {kept}"
+
+    @property
+    def layout(self) -> Layout:
+        """Which entries are released."""
+        return layout_of(self.problem.domain)
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {CURVATURE: self.second}
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (*self.then.releases, self.second.planned(CURVATURE))
+
+    @property
+    def course(self) -> tuple[Any, ...]:
+        return (self.noisy,) if self.noisy else ()
+
+    def resumed(self, *course: Any) -> "InferencePlan":
+        """Return the plan with what was released, if it could have been."""
+        if [len(each) for each in course] != [self.second.norm.dim] or not np.isfinite(course[0]).all():
+            raise InvalidParameterError("noisy", len(course), f"must be {self.second.norm.dim} finite numbers")
+        return algorithms.continued(self, noisy=tuple(map(float, course[0])))
+
+    def describe(self) -> Mapping[str, Any]:
+        facts = {"share": self.share, "entries": self.second.norm.dim, "robust": self.robust}
+        return {**self.then.describe(), "curvature_release": facts}
+
+    def at(self, privacy: PrivacyParams) -> "InferencePlan":
+        return plan(self.problem, privacy, robust=self.robust)
+
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+        ledger = Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
+        result = self.then.run(X, y, source)  # line 1: the minimizer, on the grid of its output noise
+        problem, layout, loss = self.problem, self.layout, cast(Any, self.problem.loss)
+        records, targets = problem.clipped(X, y)
+        bounds = loss.curvature_bound, loss.slope_bound**2
+
+        def work(block: RowBlock) -> summation.Parts:
+            z, labels = block.predict(result.point), block.targets_in(targets)  # at the *released* parameters
+            weights = loss.hessian_weights(z, labels), np.square(loss.derivative(z, labels))
+            return tuple(moments(layout, block, each, most) for each, most in zip(weights, bounds, strict=True))
+
+        sizes = (_largest(layout, most) for most in bounds)
+        bends, slopes = map(summation.gram, records.total(work), sizes)
+        last = problem.domain.dim - 1
+        parts = [bends[*layout.places], *[slopes[*layout.places]] * self.robust]
+        value = np.concatenate([*parts, [slopes[last, last] / problem.domain.intercept**2]])
+        noisy = self.second.release(value, CURVATURE, source, ledger)  # line 2
+        return self.resumed(noisy).finish(result.point, source, result.status)
+
+    def released(self, w: FloatArray) -> Released:
+        """Return what a run released, parameters w (d,) and `noisy`, as intervals are made of it."""
+        n, factor, layout = self.problem.n, self.then.problem.factor, self.layout
+        assert factor is not None  # the planner of `then` sees to it
+        D, G = len(layout.patterns), np.array(self.noisy or np.zeros(self.second.norm.dim)) / n
+        sizes = self.second.scale / n * np.sqrt(self.second.norm.coordinate_variances)
+        scores = G[D:-1] if self.robust else None
+        linear = np.diag(np.square(self.then.deviations))  # coordinates of the ridge are uncorrelated
+        own = (n, self.l2, w, np.asarray(factor.matrix.todense()), linear, self.then.output.deviation)
+        levels = tuple(layout.categories.values())
+        return Released(*own, G[:D], G[-1], sizes[:D], layout.patterns, levels, layout.widths, scores)
+
+    def draws(self, size: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Simulate the linear term (size, p), and the noise of the curvature's mean entries (size, D)."""
+        noise = self.second.simulate(size, generator)[:, : len(self.layout.patterns)]
+        return self.then.noise.simulate(1, size, generator), noise / self.problem.n
+
+    @cached_property
+    def expected_deviation(self) -> float:
+        """Mean standard error of the coordinates if the table is as planned; infinite where nothing would be known."""
+        loss, given = self.problem.loss, self.released(np.ones(self.problem.domain.dim))
+        logistic, F = loss.curvature_law == CurvatureLaw.LOGISTIC, given.factor
+        weight, ratio = (TUNING.logistic, 1.0) if logistic else (TUNING.other * loss.curvature_bound, TUNING.ratio)
+        H = weight * F.T @ self.layout.planned @ F
+        center, v = given.linear / given.n**2 + ratio * H / given.n, 1 / np.linalg.norm(F, axis=0)
+        found = spread(H, center, F, v, self.l2, given.patterns, given.deviations)
+        return float(np.sqrt(found.covariance.diagonal()).mean()) if found.converged else math.inf
+
+
+@algorithms.recorded("objective_perturbation_with_curvature")
+def plan(
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    robust: bool = False,
+    l2: float | None = None,
+    noise: str = "auto",
+) -> InferencePlan:
+    """Return the plan whose share for the curvature makes intervals shortest on a table that public facts suggest.
+
+    `robust` releases second moments of gradients, too. `l2` is by default smaller than without inference: half the
+    floor of free curvature for logistic losses, for what the ridge shrinks is taken out again to first order only.
+    """
+    algorithms.check_relation(privacy)
+    algorithms.check_average(problem, privacy)
+    domain, remedy = problem.domain, "Use two classes, fit_intercept=True, fewer columns or levels"
+    if not privacy.pure or noise in GAUSSIANS:
+        raise InvalidParameterError("delta", privacy.delta, "must be 0 with inference, noise pure", "Leave it out")
+    if any(block.size > 1 and block.norm in ("l1", "l2") for block in domain.blocks):
+        what = "must not be bounded together with inference, columns by a norm or beside an indicator"
+        raise InvalidParameterError("features", "l1 or l2", what, "Give feature_bounds, or a schema without indicators")
+    if problem.loss.n_outputs > 1 or domain.intercept == 0 or domain.dim > MOST_COLUMNS:
+        what = f"must have one output, a constant and at most {MOST_COLUMNS} encoded columns for inference"
+        raise InvalidParameterError("problem", f"{domain.dim} columns", what, remedy)
+    problem = replace(problem, factor=coordinates(domain, plain=l2 is not None))
+    kind = "grouped" if noise == "auto" else noise
+    tried = [_at(problem, privacy, share, robust, l2, kind) for share in TUNING.shares]
+    best = min(reversed(tried), key=lambda each: each.expected_deviation)  # where all diverge, the largest share
+    return best if kind == noise else _at(problem, privacy, best.share, robust, l2, noise)
+
+
+def _at(
+    problem: LinearModelProblem, privacy: PrivacyParams, share: float, robust: bool, l2: float | None, noise: str
+) -> InferencePlan:
+    second = _rounding.product_down(share, privacy.epsilon)
+    first = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, second))
+    ridge = _ridge(problem, first.epsilon) if l2 is None else l2
+    then = min(objective_perturbation.plan(problem, first, l2=ridge, noise=noise), key=lambda each: each.planned_error)
+    mechanism = NormNoiseMechanism(*_norm(problem, robust), second)
+    return InferencePlan(problem, privacy, then, share, robust, mechanism)
+
+
+def _ridge(problem: LinearModelProblem, epsilon: float) -> float:
+    """Return a ridge as small as the price of curvature allows: intervals take its first order out, the rest biases."""
+    loss = problem.loss
+    if loss.curvature_law == CurvatureLaw.LOGISTIC:
+        tau = epsilon
+    elif loss.self_concordance is not None:
+        tau = TUNING.output * epsilon / (2 * loss.self_concordance)
+    else:
+        tau = math.expm1(TUNING.determinant * min(epsilon, 20.0)) / loss.curvature_bound
+    return problem.tau(1.0) / tau
+
+
+@lru_cache(maxsize=64)  # all shares have the same
+def _norm(problem: LinearModelProblem, robust: bool) -> tuple[GroupedNorm, Sensitivity]:
+    """Return the norm of what is released, and its sensitivity: that of a sum over n records."""
+    layout, c, square = layout_of(problem.domain), problem.loss.curvature_bound, problem.loss.slope_bound**2
+    own = np.append(layout.planned.diagonal(), [1 / len(k) for k in layout.categories.values()])
+    parts = np.split(1 / np.prod(own[layout.places], axis=0), np.cumsum([size for _, size in layout.blocks])[:-1])
+    costs = [float(each.mean()) for each in parts]  # entries matter beside their columns' own
+    kinds = [(c, 1.0), *[(square, TUNING.scores * (c / square) ** 2)] * robust]
+    blocks = [Block(size, "l1", most * half) for most, _ in kinds for half, size in layout.blocks]
+    every = [cost * each for _, cost in kinds for each in costs]
+    last = Block(1, "l1", square / 2 * UP), TUNING.slopes * max(costs) * (c / square) ** 2
+    domain = DataDomain((*blocks, last[0]))  # as a norm: squares are no points of it, differences are of twice it
+    norm = GroupedNorm.for_domain(domain, (*every, last[1]))
+    rounding = 1 + 2.0**-51 * problem.n * norm.dim  # of the sums, once each: entries are exact up to then
+    value = _rounding.product_up(2.0, norm.record_bound(domain), rounding)
+    return norm, Sensitivity(value, norm.name, LEMMA)

@@ -1,0 +1,216 @@
+"""Intervals and tests of linear models that are fitted with ``inference=True``: everything here is post-processing."""
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, cast
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex import _validate
+from dpconvex._types import FloatArray
+from dpconvex.algorithms import curvature, recipes
+from dpconvex.algorithms.curvature import InferencePlan
+from dpconvex.algorithms.select import Options
+from dpconvex.data.unranged import PRIVATE
+from dpconvex.errors import InvalidParameterError, NotPaidForError
+from dpconvex.estimators._features import pieces
+from dpconvex.estimators.base import PrivateLinearModel
+from dpconvex.inference.intervals import Estimates, Intervals, Summary
+from dpconvex.inference.pivot import TUNING
+from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.privacy.profiles import limited
+from dpconvex.problems import LinearModelProblem
+
+INFERENCE = """
+inference : bool, "model" or "robust", default=False
+    Also release what intervals are made of: `summary`, `conf_int`, `bse_`, `pvalues_`, `cov_params` and
+    `predict_interval` then cost nothing more. One certificate and one epsilon, of which the plan gives a part to a
+    noisy curvature. True: ``"model"`` for logistic regression (the scatter of gradients follows from the curvature),
+    ``"robust"`` for regressions (it is released too). Pure epsilon, records, declared ranges, no weights; at most 40
+    encoded columns. Docs: "Intervals".
+"""
+MOST_PLANNING = 12e6  #: Computing, about microseconds, of a plan that is made again.
+KINDS = (False, True, "model", "robust")
+NOT_OFFERED = (
+    "tilt",
+    "adversarial_radius",
+    "constants",
+    "risk",
+    "class_weight",
+    "heavy_tailed",
+    "failure",
+    "constraint",
+)
+CAPPED = {"slope_cap": 1.0, "residual_cap": 1.0}
+MEANING = {
+    "logistic": "log-odds of the best logistic approximation, slopes capped at {slope_cap:g}; not assumed to be true",
+    "squared": "least squares of clipped targets, extended by tangents for predictions beyond their range",
+    "huber": "minimizer of Huber's loss of clipped targets, residuals capped at {residual_cap:g} of their range",
+    "pseudo_huber": "minimizer of the pseudo-Huber loss of clipped targets",
+}
+"""What is estimated, by loss."""
+
+
+@dataclass(eq=False, repr=False)
+class WithIntervals(PrivateLinearModel):
+    """A linear model that can be fitted for intervals."""
+
+    _: KW_ONLY
+    inference: bool | str = False
+
+    @property
+    def _robust(self) -> bool:
+        return self.inference == "robust" or (self.inference is True and self._target_range() is not None)
+
+    def _least_expected(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Any:
+        if self._infers():
+            return (self._for_inference(problem, privacy, options),)
+        return super()._least_expected(problem, privacy, options)
+
+    def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
+        if self._infers():
+            return self._for_inference(problem, privacy, options).privacy
+        return super()._check(problem, privacy, options)
+
+    def plans_at(self, epsilon: float) -> Any:
+        """Return all plans of the fitted problem at another epsilon; with inference the one plan that has it."""
+        if not self._infers():
+            return super().plans_at(epsilon)
+        return (cast(InferencePlan, self.plan_).at(PrivacyParams(epsilon)),)
+
+    def _weights(self, X: Any, sample_weight: Any) -> FloatArray | None:
+        if sample_weight is not None and self._infers():
+            what = "cannot be given with inference: no interval is proved for weights"
+            raise InvalidParameterError("sample_weight", type(sample_weight).__name__, what, "Leave it out")
+        return super()._weights(X, sample_weight)
+
+    def _infers(self) -> bool:
+        if self.inference not in KINDS or not isinstance(self.inference, bool | str):
+            raise InvalidParameterError("inference", self.inference, "must be True, False, 'model' or 'robust'", "")
+        return self.inference is not False
+
+    def _for_inference(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> InferencePlan:
+        """Return the one plan, or refuse, from public facts, what intervals are not proved or not measured for."""
+        given, usual = self.get_params(deep=False), type(self)().get_params(deep=False)
+        facts: dict[str, Any] = {"weight_cap": self._cap}
+        facts |= {name: given[name] for name in NOT_OFFERED if name in given and given[name] != usual[name]}
+        facts |= {} if self.algorithm in ("auto", "objective_perturbation") else {"algorithm": self.algorithm}
+        facts |= {"unit": "user"} if privacy.unit == Unit.USER else {}
+        facts |= {"ranges": PRIVATE} if self._open(self._feature_map(problem.domain.n_features)) else {}
+        if self.domain is not None and any(block.norm == "simplex" for block in self.domain.blocks):
+            facts["domain"] = "simplex"  # its records need not be levels; those of a schema are
+        for name, value in facts.items():
+            if value is not None:
+                what = "cannot be given with inference: no interval is proved, or measured, for it"
+                raise InvalidParameterError(name, value, what, "Leave it out, or set inference=False")
+        return curvature.plan(problem, privacy, robust=self._robust, l2=options.l2, noise=options.noise)
+
+    @property
+    def bse_(self) -> FloatArray:
+        """Standard errors, in the order of `summary`; NaN where nothing is known."""
+        return self.summary().found.std_err
+
+    @property
+    def pvalues_(self) -> FloatArray:
+        """P-values of coefficients being 0, in the order of `summary`; never below 1 in 10,001."""
+        return self.summary().found.p_value
+
+    def summary(
+        self, level: float = 0.95, *, joint: bool = False, reference: Mapping[str, str] | None = None
+    ) -> Summary:
+        """Return estimates, standard errors, tests and intervals, as statistics packages print them.
+
+        `joint`: all finite intervals of that level hold at once. `reference`: by column of three or more levels, the
+        one that others are compared with; by default the one whose released curvature is largest.
+        """
+        names, rows = self._contrasts(reference)
+        (intervals, plan), found = self._known(), self._estimates(rows, level, np.arange(len(rows)) == 0, joint)
+        meant = MEANING[plan.problem.loss.name].format(**CAPPED | dict(plan.problem.loss.facts))
+        notes = (
+            f"Estimates are corrected for the ridge; coef_, which predicts, is not. {plan.problem.n} records, epsilon "
+            f"{plan.privacy.epsilon:g}, {plan.share:.0%} of it for the curvature.",
+            "Coverage is for many records drawn independently; nothing is promised of it for few.",
+            *[f"The bound {TUNING.coefficient_bound:g} on what is not resolved was active."] * intervals.bound_active,
+        )
+        return Summary(f"{type(self).__name__}: {meant}", names, found, level, notes)
+
+    def conf_int(
+        self, level: float = 0.95, joint: bool = False, *, reference: Mapping[str, str] | None = None
+    ) -> FloatArray:
+        """Return the lower and upper ends of the intervals of `summary`, (m, 2); infinite where nothing is known."""
+        found = self.summary(level, joint=joint, reference=reference).found
+        return np.column_stack([found.lower, found.upper])
+
+    def cov_params(self, *, reference: Mapping[str, str] | None = None) -> FloatArray:
+        """Return the covariance of the estimates of `summary`, (m, m); rows of NaN where nothing is known."""
+        return self.output_scale**2 * self._known()[0].covariance(self._contrasts(reference)[1])
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> FloatArray:
+        """Return bands (n, 2) of the probability of the second class, or of the mean; not of new targets.
+
+        One record at a time. The rows of X are not protected: nothing of them is released.
+        """
+        if len(parts := pieces(self.schema, X)) > 1:
+            return np.concatenate([self.predict_interval(part, level) for part in parts])
+        features, encoded = self._encoded(X, reset=False)
+        constant = np.full((encoded.shape[0], 1), self._known()[1].problem.domain.intercept)
+        found = self._estimates(np.hstack([features.domain.clip(encoded), constant]), level, np.ones(len(constant)))
+        return self._linked(np.column_stack([found.lower, found.upper]))
+
+    def _linked(self, ends: FloatArray) -> FloatArray:
+        """Return bands of predictions from those of linear predictions."""
+        return ends
+
+    def _known(self) -> tuple[Intervals, InferencePlan]:
+        """Return what the released numbers say, and the plan; made once, of certificate and coefficients alone."""
+        check_is_fitted(self)
+        made, recipe = vars(self).get("_made"), self.certificate_.planner
+        if made is None or made[0] is not self.certificate_:
+            with limited(MOST_PLANNING):  # certificates may come from anywhere
+                plan = None if self.inference is False or recipe is None else recipes.again(recipe)
+            d = self.encoded_coef_.shape[1]
+            if not isinstance(plan, InferencePlan) or not plan.noisy or plan.problem.domain.n_features != d:
+                what = "is not paid for: standard errors need a noisy curvature. Fit with inference=True"
+                raise NotPaidForError(f"inference={self.inference!r}: {what}")
+            shift = (float(self.encoded_intercept_[0]) - self._start(plan)) / plan.problem.domain.intercept
+            w = np.append(self.encoded_coef_[0], shift) / self.output_scale
+            made = vars(self)["_made"] = self.certificate_, Intervals(plan.released(w), plan.draws), plan
+        return made[1:]
+
+    def _start(self, plan: InferencePlan) -> float:
+        """Return what parameters 0 predict."""
+        bounds, offset = self._target_range(), self.output_scale * float(np.sum(plan.problem.loss.offset))
+        return offset + (0.0 if bounds is None else bounds.middle)
+
+    def _estimates(self, rows: FloatArray, level: float, starts: Any, joint: bool = False) -> Estimates:
+        """Return estimates in the unit of coefficients; `starts` (m,) says which rows are predictions."""
+        _validate.real("level", level, above=0.0, below=1.0)
+        (intervals, plan), size = self._known(), self.output_scale
+        return intervals.estimates(rows, level, joint, self._start(plan) / size * starts).scaled(size)
+
+    def _contrasts(self, reference: Mapping[str, str] | None) -> tuple[tuple[str, ...], FloatArray]:
+        """Return names of coefficients and their contrasts (m, d): the intercept, numbers, levels less a reference."""
+        intervals, plan = self._known()
+        d, given = plan.problem.domain.n_features, dict(reference or {})
+        coef, constant = self._fitted_map().decode(np.eye(d), np.zeros(d))  # linear in the encoded coefficients
+        rows, first = np.hstack([coef.T, np.zeros((d, 1))]), np.append(constant, plan.problem.domain.intercept)
+        names: Any = vars(self).get("feature_names_in_", [f"x{k}" for k in range(d)])
+        names, left = [*(names if self.schema is None else self.schema.feature_names)], list[int]()
+        for name, columns in plan.layout.categories.items():
+            levels = [names[k].partition("=")[2] for k in columns]
+            asked = given.pop(name, levels[intervals.most_seen(columns)])
+            _validate.choice("reference", asked, levels, f"They are the levels of {name}")
+            base = columns[levels.index(asked)]
+            rows[columns] -= rows[base]
+            first[base] += 1.0
+            names = [f"{each} (against {asked})" if k in columns else each for k, each in enumerate(names)]
+            left.append(base)
+        for name in given:
+            raise InvalidParameterError("reference", name, "must name columns of three or more levels", "")
+        return ("(intercept)", *np.delete(names, left)), np.vstack([first, np.delete(rows, left, axis=0)])
+
+
+def summary_of(model: PrivateLinearModel) -> Summary | None:
+    """Return the summary of a fitted model that paid for one."""
+    return model.summary() if isinstance(model, WithIntervals) and model.inference is not False else None

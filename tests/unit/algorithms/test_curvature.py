@@ -1,0 +1,184 @@
+"""Release of the curvature: sensitivities attacked by a search, patterns, noise, course, refusals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpconvex.algorithms import curvature, recipes
+from dpconvex.errors import InvalidParameterError
+from dpconvex.losses import HuberLoss, LogisticLoss, PseudoHuberLoss, SoftmaxLoss, SquaredLoss
+from dpconvex.mechanisms import NormNoiseMechanism
+from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
+from dpconvex.problems.data import summation
+from dpconvex.problems.data.records import Records
+from dpconvex.randomness import SeededSource
+
+NUMBERS = DataDomain((Block(3, "linf", 0.5),), 1.0)
+MIXED = DataDomain((Block(3, "simplex", 1.0, "a"), Block(2, "linf", 0.5), Block(4, "simplex", 1.0, "b")), 2.0)
+LOSSES = (LogisticLoss(), LogisticLoss(0.7), SquaredLoss(0.5, prediction_bound=0.5), HuberLoss(0.2, 0.5))
+
+
+def entries(domain: DataDomain, rows: np.ndarray, weights: np.ndarray, most: float) -> np.ndarray:
+    """What is released of records, without noise, by the code of a run."""
+    layout, (block,) = curvature.layout_of(domain), Records.clipped(rows, domain).blocks()
+    parts = curvature.moments(layout, block, weights, most)
+    return summation.gram(parts, curvature._largest(layout, most))[*layout.places]
+
+
+def extreme(domain: DataDomain, rng: np.random.Generator, count: int) -> np.ndarray:
+    """Records at the ends of numbers, and levels, centers and random points of simplices."""
+    parts: list[np.ndarray] = []
+    for block in domain.blocks:
+        if block.norm == "simplex":
+            kinds = [
+                np.eye(block.size),
+                np.full((1, block.size), 1 / block.size),
+                rng.dirichlet(np.ones(block.size), 2),
+            ]
+            parts.append(np.concatenate(kinds)[rng.integers(0, block.size + 3, count)])
+        else:
+            parts.append(block.bound * rng.choice([-1.0, -0.3, 0.0, 1.0], (count, block.size)))
+    return np.hstack(parts)
+
+
+@pytest.mark.parametrize("domain", [NUMBERS, MIXED], ids=["numbers", "mixed"])
+@pytest.mark.parametrize("most", [0.25, 1.0, 0.07])
+def test_no_pair_of_records_moves_a_block_further_than_its_bound_and_some_pair_as_far(
+    domain: DataDomain, most: float
+) -> None:
+    """Lemma 2 block by block, for any weights of two records within their bound."""
+    rng, layout = np.random.default_rng(0), curvature.layout_of(domain)
+    one, other = (extreme(domain, rng, 1500) for _ in range(2))
+    weights = rng.choice([0.0, 0.3, 1.0, 1.0, 1.5], (2, 1500)) * most
+    cuts = np.cumsum([size for _, size in layout.blocks])[:-1]
+    reached = np.zeros(len(layout.blocks))
+    for x, z, a, b in zip(one, other, *weights, strict=True):
+        moved = entries(domain, x[None], a[None], most) - entries(domain, z[None], b[None], most)
+        lengths = [np.abs(part).sum() for part in np.split(moved, cuts)]
+        reached = np.maximum(reached, np.array(lengths) / [2 * most * half for half, _ in layout.blocks])
+    assert (reached <= 1).all()
+    assert (reached > 0.999).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_the_noise_covers_neighbors_and_half_of_it_would_not(loss: Any) -> None:
+    """Exact density ratios between data sets of one record that the lemma's extreme pairs give, at any parameters."""
+    domain, rng = DataDomain((Block(1, "linf", 0.5),), 1.0), np.random.default_rng(1)
+    problem, worst = LinearModelProblem(loss, domain, 1, 1.0), 0.0
+    for robust in (False, True):
+        norm, sensitivity = curvature._norm(problem, robust)
+        for w in (*rng.normal(0, 3, (30, 2)), np.zeros(2), np.array([0.0, -40.0]), np.array([0.0, 1 / 0.7])):
+            X, y = np.array([[-0.5], [0.5], [0.0]] * 2), np.repeat(loss.clip_targets(np.array([-9.0, 9.0])), 3)
+            z = X[:, 0] * w[0] + w[1]
+            bends, slopes = loss.hessian_weights(z, y), np.square(loss.derivative(z, y))
+            both = [
+                np.concatenate(
+                    [entries(domain, x[None], b[None], loss.curvature_bound)]
+                    + [entries(domain, x[None], s[None], loss.slope_bound**2)] * robust
+                    + [s[None]]
+                )
+                for x, b, s in zip(X, bends, slopes, strict=True)
+            ]
+            worst = max(worst, *(float(norm(a - b)) / sensitivity.value for a in both for b in both))
+    assert 0.5 < worst <= 1
+
+
+def test_entries_fill_in_the_whole_matrix_with_a_tenth_of_the_cells_missing() -> None:
+    """The second moment of a category with missing cells is no diagonal matrix: a mistake of an earlier layout."""
+    rng, n = np.random.default_rng(2), 900
+    X = np.hstack([np.eye(3)[rng.integers(0, 3, n)], rng.uniform(-0.5, 0.5, (n, 2)), np.eye(4)[rng.integers(0, 4, n)]])
+    X[: n // 10, :3], X[n // 20 : n // 5, 5:] = 1 / 3, 1 / 4
+    weights = rng.uniform(0, 0.25, n)
+    rows, layout = np.column_stack([X, np.full(n, 2.0)]), curvature.layout_of(MIXED)
+    found = np.tensordot(entries(MIXED, X, weights, 0.25), layout.patterns, 1)
+    np.testing.assert_allclose(found, (rows * weights[:, None]).T @ rows, rtol=1e-5, atol=1e-3)  # of the grid
+    np.testing.assert_allclose(found, found.T)
+
+
+def planned(domain: DataDomain = MIXED, loss: Any = None, n: int = 2000, epsilon: float = 2.0, **more: Any) -> Any:
+    problem = LinearModelProblem(loss or LogisticLoss(), domain, n, 2.0)
+    return curvature.plan(problem, PrivacyParams(epsilon), **more)
+
+
+def data(domain: DataDomain, n: int = 2000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return extreme(domain, rng, n), np.where(rng.random(n) < 0.4, 1.0, -1.0)
+
+
+def test_curvature_is_taken_at_the_released_point_and_noise_has_the_stated_size(monkeypatch: Any) -> None:
+    values, (X, y) = [], data(MIXED)
+    sample = NormNoiseMechanism._sample
+    monkeypatch.setattr(
+        NormNoiseMechanism, "_sample", lambda self, value, source: values.append(value) or sample(self, value, source)
+    )
+    plan = planned(robust=True)
+    result = plan.run(X, y, SeededSource(1))
+    rows = np.column_stack([X, np.full(len(X), 2.0)])
+    z, loss = rows @ result.point, LogisticLoss()
+    bends, slopes = loss.hessian_weights(z, y), np.square(loss.derivative(z, y))
+    scores = entries(MIXED, X, slopes, 1.0)
+    expected = np.concatenate([entries(MIXED, X, bends, 0.25), scores, [slopes.sum()]])
+    np.testing.assert_allclose(values[1], expected, rtol=1e-5, atol=1e-5)
+    noise = [plan.second.release(expected, curvature.CURVATURE, SeededSource(k), Anything()) for k in range(40)]
+    sizes = (np.array(noise) - expected) / (plan.second.scale * np.sqrt(plan.second.norm.coordinate_variances))
+    assert 0.93 < float(np.square(sizes).mean()) < 1.07  # the noise of groups is one radius: error 2 %
+    assert plan.second.scale * plan.second.epsilon >= plan.second.sensitivity.value
+
+
+class Anything:
+    """A ledger that lets everything pass."""
+
+    def record(self, release: Any) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(), SquaredLoss(0.5, prediction_bound=0.5), PseudoHuberLoss(0.2, 0.5)])
+def test_costs_add_up_and_the_plan_is_made_again_with_what_was_released(loss: Any) -> None:
+    plan = planned(loss=loss, robust=loss.name != "logistic")
+    result = plan.run(*data(MIXED), SeededSource(0))
+    first, second = (sum(r.event.pure_epsilon for r in part) for part in (plan.then.releases, plan.releases[2:]))
+    assert len(plan.releases) == 3
+    assert first + second <= 2
+    assert math.isclose(float(second), 2 * plan.share)
+    assert result.certificate.spent_epsilon <= 2
+    again = recipes.again(result.certificate.planner)
+    assert again.noisy == result.plan.noisy
+    assert again.certificate(SeededSource(0)).to_dict()["public"] == result.certificate.to_dict()["public"]
+    for wrong in ((plan.noisy,), (result.plan.noisy[1:],), ((math.nan, *result.plan.noisy[1:]),)):
+        with pytest.raises(InvalidParameterError, match="finite numbers"):
+            plan.resumed(*wrong)
+
+
+def test_the_ridge_is_half_the_floor_and_the_share_is_chosen_for_the_size() -> None:
+    few, many = planned(NUMBERS, n=5000, epsilon=1.0), planned(NUMBERS, n=10**7, epsilon=3.0)
+    assert few.share > many.share
+    assert many.l2 == pytest.approx(many.then.problem.tau(1.0) / many.then.privacy.epsilon)
+    assert planned(NUMBERS, l2=0.01).l2 == 0.01
+    assert many.at(PrivacyParams(0.1)).privacy.epsilon == 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("delta", {"privacy": PrivacyParams(1.0, 1e-6)}),
+        ("delta", {"noise": "gaussian"}),
+        ("unit", {"privacy": PrivacyParams(1.0, unit=Unit.USER)}),
+        ("features", {"domain": DataDomain.l2_ball(3, 1.0).with_intercept()}),
+        ("features", {"domain": DataDomain((Block(2, "l1", 0.5),), 1.0)}),
+        ("problem", {"domain": DataDomain.box(3, 1.0)}),
+        ("problem", {"domain": DataDomain.box(50, 1.0).with_intercept()}),
+        ("problem", {"loss": SoftmaxLoss(3)}),
+    ],
+)
+def test_what_is_not_proved_is_refused(name: str, change: dict[str, Any]) -> None:
+    problem = LinearModelProblem(LogisticLoss(), NUMBERS, 2000, 2.0)
+    problem = replace(problem, **{key: change[key] for key in ("domain", "loss") if key in change})
+    with pytest.raises(InvalidParameterError) as refused:
+        curvature.plan(problem, change.get("privacy", PrivacyParams(1.0)), noise=change.get("noise", "auto"))
+    assert refused.value.name == name

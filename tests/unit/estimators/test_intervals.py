@@ -1,0 +1,197 @@
+"""Fits with inference: what they offer, what is stored, what is refused, and that sources give the same bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpconvex import (
+    CategoricalColumn,
+    NumericColumn,
+    PrivateHuberRegressor,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateSearchCV,
+    Schema,
+    load_model,
+)
+from dpconvex.data import ClassTarget, NumericTarget, UnrangedColumn, open_files
+from dpconvex.errors import InvalidDataError, InvalidParameterError, NotPaidForError
+from dpconvex.estimators.persistence import save_model
+from dpconvex.randomness import SystemSource
+from dpconvex.verification import verify
+
+N = 20_000
+RNG = np.random.default_rng(0)
+X, LEVEL = RNG.uniform(0, 10, (N, 2)), RNG.choice(["a", "b", "c"], N, p=[0.5, 0.3, 0.2])
+SCORE = 0.3 * (X[:, 0] - 5) + np.where(LEVEL == "b", 1.0, 0.0)
+TABLE = pa.table(
+    {
+        "x": X[:, 0],
+        "z": X[:, 1],
+        "kind": np.where(RNG.random(N) < 0.1, "", LEVEL),  # a tenth is missing
+        "y": np.where(RNG.random(N) < 1 / (1 + np.exp(-SCORE)), "yes", "no"),
+        "amount": 50 + 10 * SCORE + RNG.normal(0, 5, N),
+    }
+)
+COLUMNS = (NumericColumn("x", 0, 10), NumericColumn("z", 0, 10), CategoricalColumn("kind", ("a", "b", "c")))
+CLASSES = Schema(COLUMNS, ClassTarget("y", ("no", "yes")))
+AMOUNTS = Schema(COLUMNS, NumericTarget("amount", 0, 100))
+
+
+def logistic(**more: Any) -> PrivateLogisticRegression:
+    return PrivateLogisticRegression(
+        **{"epsilon": 3.0, "schema": CLASSES, "inference": True, "random_state": 0, **more}
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted() -> PrivateLogisticRegression:
+    return logistic().fit(TABLE)
+
+
+def test_a_summary_says_what_statistics_packages_say(fitted: PrivateLogisticRegression) -> None:
+    assert fitted.summary().names == ("(intercept)", "x", "z", "kind=b (against a)", "kind=c (against a)")
+    ends, text = fitted.conf_int(), str(fitted.summary())
+    assert (ends[1:4, 0] < [3.0, 0.0, 1.0]).all()  # per encoded column, ten units wide
+    assert (ends[1:4, 1] > [3.0, 0.0, 1.0]).all()
+    assert ((fitted.pvalues_ < 0.01) == [False, True, False, True, False]).all() or fitted.pvalues_[0] < 0.01
+    np.testing.assert_allclose(np.sqrt(fitted.cov_params().diagonal()), fitted.bse_)
+    assert "log-odds" in text
+    assert all(word in text for word in ("std err", "P>|z|", "[0.025", "0.975]", "kind=b (against a)"))
+    wide = fitted.conf_int(0.99)
+    assert (wide[:, 1] - wide[:, 0] > ends[:, 1] - ends[:, 0]).all()
+    assert (fitted.conf_int(joint=True)[:, 1] > ends[:, 1]).all()
+    turned = fitted.summary(reference={"kind": "b"})
+    assert turned.names[3] == "kind=a (against b)"
+    assert turned.found.estimate[3] == pytest.approx(-fitted.summary().found.estimate[3])
+    rows = fitted.summary().to_dict()["rows"]
+    assert rows["x"]["finite"]
+    assert rows["x"]["why"] == ""
+    for reference in ({"kind": "d"}, {"x": "1"}):
+        with pytest.raises(InvalidParameterError, match="reference"):
+            fitted.summary(reference=reference)
+    with pytest.raises(InvalidParameterError, match="level"):
+        fitted.conf_int(1.0)
+
+
+def test_bands_of_predictions_hold_the_probability(fitted: PrivateLogisticRegression) -> None:
+    bands, few = fitted.predict_interval(TABLE.slice(0, 300)), fitted.predict_proba(TABLE.slice(0, 300))[:, 1]
+    truth = 1 / (1 + np.exp(-SCORE[:300]))
+    assert bands.shape == (300, 2)
+    assert ((bands[:, 0] < few) & (few < bands[:, 1])).mean() > 0.9
+    listed = np.array(TABLE["kind"].to_pylist())[:300] != ""
+    assert ((bands[:, 0] < truth) & (truth < bands[:, 1]))[listed].mean() > 0.5
+
+
+def test_a_saved_model_and_its_certificate_know_the_intervals(
+    fitted: PrivateLogisticRegression, tmp_path: Path
+) -> None:
+    save_model(fitted, tmp_path / "m.skops")
+    loaded: Any = load_model(tmp_path / "m.skops")
+    np.testing.assert_array_equal(loaded.conf_int(), fitted.conf_int())
+    failed = [check.name for check in verify(fitted.certificate_).checks if not check.passed]
+    assert failed == ["noise is not seeded"]
+    assert fitted.certificate_.spent_epsilon <= 3
+    assert "standard errors" in fitted.certificate_.theorem
+    loaded.inference = 1
+    save_model(loaded, tmp_path / "n.skops")
+    with pytest.raises(InvalidDataError, match="inference"):
+        load_model(tmp_path / "n.skops")
+
+
+@pytest.mark.parametrize(
+    ("model", "slopes", "word"),
+    [(PrivateLinearRegression, (30, 0, 10), "least squares"), (PrivateHuberRegressor, (30, 0, 10), "pseudo-Huber")],
+)
+def test_regressions_have_intervals_in_the_target_s_unit(model: Any, slopes: Any, word: str) -> None:
+    found = model(5.0, schema=AMOUNTS, inference=True, random_state=1).fit(TABLE)
+    ends = found.conf_int(0.999)
+    assert np.isfinite(ends).all()
+    assert (ends[1:4, 0] < slopes).all()
+    assert (ends[1:4, 1] > slopes).all()
+    assert (ends[1:4, 1] - ends[1:4, 0] < 20).all()
+    assert word in str(found.summary())
+    assert found.plan_.robust
+    middle = found.predict_interval(TABLE.slice(0, 50)).mean(1)
+    assert np.abs(middle - found.predict(TABLE.slice(0, 50))).max() < 5
+
+
+def test_arrays_have_names_and_units_of_their_own() -> None:
+    bounds = (np.array([0.0, 0.0]), np.array([10.0, 10.0]))
+    found = logistic(schema=None, feature_bounds=bounds, classes=["no", "yes"]).fit(X, TABLE["y"].to_pylist())
+    assert found.summary().names == ("(intercept)", "x0", "x1")
+    assert 0.2 < found.conf_int()[1, 0] < found.conf_int()[1, 1] < 0.35  # of the best model without the category
+    np.testing.assert_allclose(found.summary().found.estimate[1:], found.coef_[0], atol=0.1)
+
+
+def test_a_table_that_is_read_portion_by_portion_gives_the_same_bits(
+    fitted: PrivateLogisticRegression, tmp_path: Path
+) -> None:
+    pq.write_table(TABLE, tmp_path / "t.parquet", row_group_size=7000)
+    streamed = logistic().fit(open_files(tmp_path, CLASSES))
+    np.testing.assert_array_equal(streamed.conf_int(), fitted.conf_int())
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("delta", {"delta": 1e-6}),
+        ("tilt", {"tilt": 0.1}),
+        ("adversarial_radius", {"adversarial_radius": 0.1}),
+        ("algorithm", {"algorithm": "output_perturbation"}),
+        ("algorithm", {"algorithm": "recentring"}),
+        ("constants", {"constants": "paper"}),
+        ("risk", {"risk": "population"}),
+        ("class_weight", {"class_weight": {"no": 1.0, "yes": 2.0}}),
+        ("weight_cap", {"weight_cap": 2.0}),
+        ("weight_cap", {"schema": Schema(COLUMNS, CLASSES.target, weight="w", weight_cap=3.0)}),
+        ("ranges", {"schema": Schema((UnrangedColumn("x"), *COLUMNS[1:]), CLASSES.target)}),
+        ("unit", {"schema": Schema(COLUMNS, CLASSES.target, user="who")}),
+        ("problem", {"schema": Schema(COLUMNS, ClassTarget("y", ("no", "yes", "maybe")))}),
+        ("problem", {"fit_intercept": False}),
+        ("features", {"schema": None, "feature_norm": 1.0}),
+        ("inference", {"inference": "exact"}),
+        ("inference", {"inference": 1}),
+    ],
+)
+def test_what_no_interval_is_proved_for_is_refused_before_data_are_read(name: str, more: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameterError) as refused:
+        logistic(**more).plan(1000, 3)
+    assert refused.value.name == name
+
+
+def test_domains_with_simplices_and_searches_are_refused(fitted: PrivateLogisticRegression) -> None:
+    domain = CLASSES.domain()
+    with pytest.raises(InvalidParameterError, match="domain"):
+        logistic(schema=None, domain=domain).plan(1000)
+    with pytest.raises(InvalidParameterError, match="inference"):
+        PrivateSearchCV(logistic(), {"l2": [0.1, 1.0]}).plan(1000)
+    with pytest.raises(InvalidParameterError, match=r"^sample_weight='ndarray': cannot"):
+        logistic().fit(TABLE, sample_weight=np.ones(N))
+    with pytest.raises(InvalidParameterError, match=r"^unit='user'"):
+        logistic().fit(TABLE, groups=np.arange(N))
+    plain = logistic(inference=False).fit(TABLE)
+    for ask in ("bse_", "pvalues_"):
+        assert not hasattr(plain, ask)
+    with pytest.raises(NotPaidForError, match="inference=True"):
+        plain.conf_int()
+
+
+def test_content_changes_neither_plan_nor_messages() -> None:
+    """A degenerate table: nothing raises, nothing is known, and the plan is that of any table."""
+    one = TABLE.slice(0, 1).take(pa.array(np.zeros(500, dtype=np.int64)))
+    found = logistic(epsilon=0.5).fit(one)
+    assert found.conf_int().shape == (5, 2)
+    assert found.plan_.share == logistic(epsilon=0.5).plan(500)[0].share
+    assert "the data do not say" in str(found.summary())
+
+
+def test_a_real_source_verifies_without_exception() -> None:
+    found = logistic(random_state=SystemSource()).fit(TABLE.slice(0, 2000))
+    assert verify(found.certificate_).passed
