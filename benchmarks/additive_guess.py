@@ -8,8 +8,8 @@
 plans with every guess of a grid, looks up what its choice lost, and reports, leaving out one table at a time, the guess
 of the least mean regret over the best choice on the others and its regret on the table that was left out. Fits are
 seeded, hence not private: this measures accuracy on public data. Regression tables are made classes at a round number.
-``straight`` fits shapes and straight lines to the learning tables of the corpus, and reports what every rule of when shapes bend
-loses over the better of the two, in units of what a constant loses.
+``straight`` fits shapes and straight lines to the learning tables of the corpus, and reports what every rule of when
+shapes bend loses over the better of the two, in units of what a constant loses.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def choose(path: str) -> None:
         found = json.load(file)
     names = list(dict.fromkeys(row["table"] for row in found))
     grid = [
-        _shapes.Guess(line=line, motion=motion * line, level=level, spread=spread)
+        shapes.Guess(line=line, motion=motion * line, level=level, spread=spread)
         for line, motion, level, spread in itertools.product((1, 3), (0.2, 0.7), (0.25,), SPREADS)
     ]
     regrets = np.array([[regret(name, found, guess) for name in names] for guess in grid])
@@ -165,7 +165,9 @@ def straight(path: str, seeds: int) -> None:
     with open(path, "w") as file:
         json.dump(rows_found, file, indent=1)
     for learned in (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, np.inf):
-        lost = [(r["bent"] if r["share"] < learned else r["straight"]) - min(r["bent"], r["straight"]) for r in rows_found]
+        lost = [
+            (r["bent"] if r["share"] < learned else r["straight"]) - min(r["bent"], r["straight"]) for r in rows_found
+        ]
         print(f"bent where less than {learned:g} is lost: mean regret {np.mean(lost):.4f}, largest {max(lost):.3f}")
 
 

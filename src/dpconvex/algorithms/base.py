@@ -271,7 +271,6 @@ class ConvexPlan(Plan, Generic[P]):
     @final
     @property
     def public(self) -> Mapping[str, Any]:
-        """The problem's facts, the ridge, the constants of the algorithm, and what it may lose."""
         error = self.predicted_error
         loss = {"excess_loss_bound" if error.proved else "excess_loss_estimate": error.bound}
         return {**self.problem.describe(), "l2": self.l2, **self.describe(), **loss}

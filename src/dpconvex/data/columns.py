@@ -12,18 +12,8 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.data import formulas
+from dpconvex.data import formulas, frames
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
-from dpconvex.data.frames import (
-    codes,
-    duplicates,
-    number_series,
-    numbers,
-    object_texts,
-    parse_numbers,
-    renamed,
-    with_nan,
-)
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import Block, BlockValues, likely_values
 from dpconvex.problems.data.ranges import NumberRange
@@ -64,7 +54,7 @@ def texts(name: str, values: Any, at_least: int) -> tuple[str, ...]:
     for i, value in enumerate(found):
         if value != value.strip(BLANKS):
             raise InvalidParameterError(f"{name}[{i}]", value, "must have no blanks around it", "Cells are trimmed too")
-    repeated = duplicates(found)
+    repeated = frames.duplicates(found)
     if repeated:
         raise InvalidParameterError(name, repeated[0], "is listed twice", "List every value once")
     return found
@@ -104,7 +94,7 @@ class Described(ABC):
     def clean(self, series: Series) -> Series:
         """The same column with missing cells, aliases and dates as the schema says."""
         if self.numeric and len(self._missing_numbers):
-            return number_series(formulas.without(numbers(series, texts=True), self._missing_numbers))
+            return frames.number_series(formulas.without(frames.numbers(series, texts=True), self._missing_numbers))
         return series
 
     @abstractmethod
@@ -119,7 +109,7 @@ class Described(ABC):
 
     @cached_property
     def _missing_numbers(self) -> AnyArray:
-        listed = with_nan(parse_numbers(object_texts(np.array(self.missing, dtype=object))))
+        listed = frames.with_nan(frames.parse_numbers(frames.object_texts(np.array(self.missing, dtype=object))))
         return listed[~np.isnan(listed)]
 
 
@@ -141,7 +131,7 @@ class AbstractColumn(Described):
 
     def compact(self, series: Series) -> AnyArray:
         """What was `read` in few bytes, (n,): numbers, NaN for none, or positions of categories, -1 for none."""
-        return numbers(series, texts=True)
+        return frames.numbers(series, texts=True)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -187,16 +177,15 @@ class NumberColumn(AbstractColumn):
     def read(self, frame: Frame) -> Series:
         if not self.formula:
             return super().read(frame)
-        return number_series(formulas.parse(self.formula).of(frame, self._missing_numbers, self.format))
+        return frames.number_series(formulas.parse(self.formula).of(frame, self._missing_numbers, self.format))
 
     def clean(self, series: Series) -> Series:
         if not self.date:
             return super().clean(series)
-        return number_series(formulas.public_date("at", self.at) - formulas.days(series, self.format))
+        return frames.number_series(formulas.public_date("at", self.at) - formulas.days(series, self.format))
 
     @property
     def block(self) -> Block:
-        """One feature of absolute value at most 1/2; with the indicator two, of which one is 0."""
         return Block(2, "l1", 0.5, self.name) if self.indicator else Block(1, "linf", 0.5, self.name, self.values)
 
     @property
@@ -326,7 +315,6 @@ class NumericColumn(NumberColumn):
         return NumberRange(self.lower, self.upper, self.transform, self.scale)
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        """Bins of equal width after the transform or with edges; missing in the middle, or by `indicator` apart."""
         return NumberCells.of(self.name, self.range, bins, bool(self.indicator))
 
 
@@ -404,7 +392,6 @@ class CategoricalColumn(AbstractColumn):
 
     @property
     def block(self) -> Block:
-        """One column of absolute value at most 1/2, or a simplex; of one level an l1 block of bound 1."""
         if self.binary:
             return Block(1, "linf", 0.5, self.name, "binary")
         levels = len(self.categories) + self.other
@@ -412,17 +399,18 @@ class CategoricalColumn(AbstractColumn):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """``name=category`` for each feature; a two-category feature is named after the second."""
         levels = self.categories[1:] if self.binary else self.categories + (OTHER,) * self.other
         return tuple(f"{self.name}={level}" for level in levels)
 
     def clean(self, series: Series) -> Series:
         if not self.date:
-            return renamed(series, self.categories, self.aliases)
-        return number_series(formulas.parts_of_dates(formulas.days(series, self.format), self.date).astype(np.float64))
+            return frames.renamed(series, self.categories, self.aliases)
+        return frames.number_series(
+            formulas.parts_of_dates(formulas.days(series, self.format), self.date).astype(np.float64)
+        )
 
     def compact(self, series: Series) -> AnyArray:
-        positions = codes(series, self.categories)
+        positions = frames.codes(series, self.categories)
         positions = np.where(self.other & (positions < 0), len(self.categories), positions)
         return positions.astype(np.min_scalar_type(-1 - len(self.categories)))
 

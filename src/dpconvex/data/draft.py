@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
+from dpconvex.data import frames
 from dpconvex.data.formulas import days
-from dpconvex.data.frames import (
-    distinct_values,
-    is_float,
-    object_texts,
-    open_table,
-    parse_numbers,
-    text_series,
-    type_name,
-    with_nan,
-)
 from dpconvex.data.schema_toml import format_key, format_value
 from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import SchemaError
@@ -95,7 +86,7 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
         When there is no column `target` or `user`, or they are the same.
     """
     named = tuple(name for name in (target, user) if name is not None)
-    frame = open_table(table, named)
+    frame = frames.open_table(table, named)
     if target is not None and target == user:
         raise SchemaError(f"the table's column {target!r} cannot be both target and user. Name another one")
     parts = [_HEAD + (_user_hint(frame) if user is None else f"user = {format_value(user)}\n")]
@@ -110,7 +101,7 @@ def _user_hint(frame: nw.DataFrame[Any]) -> str:
     for name in frame.columns:
         if _words(name) & set(_PEOPLE) and _words(name) & {*_ID_WORDS} and len(frame) >= _LEAST_ROWS:
             try:
-                distinct = len(distinct_values(frame.get_column(name)))
+                distinct = len(frames.distinct_values(frame.get_column(name)))
             except SchemaError:
                 continue
             if MAX_CATEGORIES < distinct < len(frame):
@@ -130,16 +121,18 @@ def _column(series: Series, ranges: bool) -> str:
     if isinstance(series.dtype, nw.Date | nw.Datetime):
         return head + _dates(days(series), "")
     try:
-        values = distinct_values(series)
+        values = frames.distinct_values(series)
     except SchemaError:
-        return _left_out(head, f"type {type_name(series)} is no feature as it is. Derive numbers or categories from it")
+        return _left_out(
+            head, f"type {frames.type_name(series)} is no feature as it is. Derive numbers or categories from it"
+        )
     if series.dtype == nw.Boolean:
         return head + _line("categories", ["false", "true"], read=False)
     missing: list[str] = []
     found: list[str] = []
-    if not is_float(values):
+    if not frames.is_float(values):
         found, values = distinct(values), None
-        parsed = parse_numbers(object_texts(np.array(found, dtype=object)))
+        parsed = frames.parse_numbers(frames.object_texts(np.array(found, dtype=object)))
         for form in DATE_FORMS:
             if len(found) > 2 and np.mean(~np.isnan(dates := _as_dates(found, form))) >= MOSTLY:
                 return head + _dates(dates, form)
@@ -166,7 +159,7 @@ def _column(series: Series, ranges: bool) -> str:
 
 
 def _as_dates(found: list[str], form: str) -> FloatArray:
-    return days(text_series(found, np.arange(len(found))), form)
+    return days(frames.text_series(found, np.arange(len(found))), form)
 
 
 def _dates(found: FloatArray, form: str) -> str:
@@ -203,8 +196,8 @@ def _sentinels(numbers: FloatArray) -> FloatArray:
 
 def _target(series: Series, ranges: bool) -> str:
     head = "[target]\n" + _line("name", series.name, read=False)
-    values = distinct_values(series)
-    numeric, boolean = is_float(values), series.dtype == nw.Boolean
+    values = frames.distinct_values(series)
+    numeric, boolean = frames.is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
         return head + _range(_finite(values), ranges)
     found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
@@ -238,7 +231,7 @@ def span(numbers: FloatArray) -> tuple[float, float]:
 
 
 def _finite(values: Any) -> FloatArray:
-    numbers = with_nan(values)
+    numbers = frames.with_nan(values)
     return numbers[np.isfinite(numbers)]
 
 

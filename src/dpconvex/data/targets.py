@@ -101,5 +101,4 @@ class NumericTarget(AbstractTarget):
         return np.nan_to_num(values, copy=False, nan=self.lower / 2 + self.upper / 2)
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        """Bins of equal width, or with the given edges; missing values take the middle bin."""
         return NumberCells.of(self.name, NumberRange(self.lower, self.upper), bins)

@@ -32,7 +32,7 @@ inference : bool, "model" or "robust", default=False
 """
 MOST_PLANNING = 12e6  #: Computing, about microseconds, of a plan that is made again.
 KINDS = (False, True, "model", "robust")
-NOT_OFFERED = (
+NOT_OFFERED = [
     "tilt",
     "adversarial_radius",
     "constants",
@@ -41,7 +41,7 @@ NOT_OFFERED = (
     "heavy_tailed",
     "failure",
     "constraint",
-)
+]
 CAPPED = {"slope_cap": 1.0, "residual_cap": 1.0}
 MEANING = {
     "logistic": "log-odds of the best logistic approximation, slopes capped at {slope_cap:g}; not assumed to be true",
@@ -74,7 +74,6 @@ class WithIntervals(PrivateLinearModel):
         return super()._check(problem, privacy, options)
 
     def plans_at(self, epsilon: float) -> Any:
-        """Return all plans of the fitted problem at another epsilon; with inference the one plan that has it."""
         if not self._infers():
             return super().plans_at(epsilon)
         return (cast(InferencePlan, self.plan_).at(PrivacyParams(epsilon)),)

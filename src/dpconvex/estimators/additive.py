@@ -92,7 +92,6 @@ class AdditiveModel(PrivateLinearModel):
     _sparse: ClassVar[bool] = False
 
     def _feature_map(self, n_features: int | None) -> ShapeMap:
-        """Return the map with two knots a column; a plan says how many it takes."""
         _validate.choice("missing", self.missing, ("own", "none"))
         _validate.choice("algorithm", self.algorithm, ("auto", SHAPES), "Linear estimators have the others")
         require_one({"schema": self.schema, "feature_bounds": self.feature_bounds}, "schema", "They must be public")

@@ -98,7 +98,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     @final
     def predict(self, X: Any) -> AnyArray:
-        """Return the label with the largest score of every record, (n,)."""
         if (lazy := predicted(self.predict, X)) is not None:
             return lazy
         scores = self.decision_function(X)
@@ -208,7 +207,6 @@ class LogisticModel(ProbabilisticClassifier):
         return None if target is None or not self._schema_classes() else target.rates
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
-        """Return the loss with capped slopes, where the caller leaves the cap open; for two classes."""
         if self.slope_cap is not None or problem.loss.n_outputs > 1:
             return ()
         return tuple(replace(cast(LogisticLoss, problem.loss), cap=cap) for cap in CAPS)

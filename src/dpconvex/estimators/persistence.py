@@ -55,6 +55,7 @@ FORMAT, VERSION = "dpconvex-model", 1  #: Stored in every file. A reader accepts
 _DROPPED = ("classes", "groups", "group_shares", "random_state", "verbose")
 _CODED = ("schema", "domain", "feature_bounds", "target_bounds", *_DROPPED)
 """Constructor parameters that are not stored as they are; the dropped ones are not stored at all."""
+_LATER = {"inference"}  # Parameters that older files lack; False there.
 
 _REALS: dict[str, dict[str, Any]] = {
     "weight_cap": {"above": 0.0},
@@ -383,7 +384,7 @@ def _unfitted(state: Mapping[str, Any]) -> SavedModel:
     if state["estimator"] not in known:
         raise InvalidDataError(f"it holds a {state['estimator']}, which this version does not know")
     model = known[state["estimator"]]()
-    parameters = dict(state["parameters"])
+    parameters = {**dict.fromkeys(_LATER & set(model.get_params(deep=False)), False), **state["parameters"]}
     missing = set(model.get_params(deep=False)) - set(_DROPPED) ^ set(parameters)
     if missing:
         raise InvalidDataError(f"its parameters are not those of {state['estimator']}: {', '.join(sorted(missing))}")

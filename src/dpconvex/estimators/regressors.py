@@ -165,7 +165,6 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     @final
     def predict(self, X: Any) -> FloatArray:
-        """Return the prediction for every record, (n,), in the target's unit, clipped to the target bounds."""
         if (lazy := predicted(self.predict, X)) is not None:
             return lazy
         linear, bounds = self._linear(X)[:, 0], self._range()
@@ -260,7 +259,6 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     @property
     def target_schema(self) -> Schema | None:
-        """The schema, its target's range widened to where targets are clipped; None without a schema."""
         if self._finds_target:
             return self.found_schema_
         target = None if self.schema is None else self.schema.target
@@ -347,7 +345,6 @@ class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
         return HuberLoss(max(cap, 1 / LARGEST), target_bound=reach, of_mean=True)
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
-        """Return the loss with capped residuals, where the caller leaves the cap open."""
         if not (self.residual_cap is None and self.heavy_tailed is None) or self.algorithm == "sufficient_statistics":
             return ()
         return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in CAPS)

@@ -196,7 +196,6 @@ class Marginals(LinearQueries):
         return cls(tuple(shape), tuple(combinations(range(len(shape)), min(order, len(shape)))))
 
     def answers(self, weights: FloatArray) -> FloatArray:
-        """Sum the histogram over the columns that a table leaves out, sharing sums among tables."""
         found: list[FloatArray] = [weights] * len(self.subsets)
         self._sum_out(weights.reshape(1, -1), 0, range(len(self.subsets)), found)
         return np.concatenate(found)
@@ -225,7 +224,6 @@ class Marginals(LinearQueries):
         return np.broadcast_to(values.reshape(sides), self.shape).flatten()
 
     def record_sums(self, records: AnyArray) -> FloatArray:
-        """Count the records in every cell of every table."""
         categories = self.codes(records).T
         sums = np.empty(self.count)
         for block, subset in zip(self.blocks, self.subsets, strict=True):

@@ -26,18 +26,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex.algorithms import check_relation, recorded, stored
-from dpconvex.algorithms.location.base import (
-    SHORTENED,
-    Booster,
-    CenterFinder,
-    LocationPlan,
-    LocationResult,
-    MedianStatus,
-    Points,
-    RadiusFinder,
-    Stage,
-    WarmStart,
-)
+from dpconvex.algorithms.location import base
 from dpconvex.algorithms.location.noisy_descent import plan_settling
 from dpconvex.algorithms.location.printed import plan_printed_center, plan_printed_radius
 from dpconvex.algorithms.location.radius_and_center import plan_center, plan_radius
@@ -108,25 +97,25 @@ def shares_for(n: int, dim: int, privacy: PrivacyParams) -> Shares:
 
 @final
 @dataclass(frozen=True, eq=False)
-class GeometricMedianPlan(LocationPlan):
+class GeometricMedianPlan(base.LocationPlan):
     """Constants of one run."""
 
     domain: PointDomain
     n: int
     privacy: PrivacyParams
     constants: str  #: ``"calibrated"`` or ``"paper"``
-    radius_stage: RadiusFinder
-    center_stage: CenterFinder
-    booster: Booster | None  #: Refinement; None: the center is the answer
+    radius_stage: base.RadiusFinder
+    center_stage: base.CenterFinder
+    booster: base.Booster | None  #: Refinement; None: the center is the answer
     #: What stands for a center if the test fails: the origin. With a ball of radius 0 it is the answer, otherwise
     #: refinement begins there.
-    fallback: WarmStart
+    fallback: base.WarmStart
     theorem: str = THEOREM  # pyright: ignore[reportIncompatibleMethodOverride]
     algorithm: str = "geometric_median"  # pyright: ignore[reportIncompatibleVariableOverride]
     noise_name: str = "Laplace and Gaussian"
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[base.Stage, ...]:
         """In the order of the run."""
         return tuple(stage for stage in (self.radius_stage, self.center_stage, self.booster) if stage is not None)
 
@@ -166,20 +155,20 @@ class GeometricMedianPlan(LocationPlan):
     def outlook(self) -> str:
         return f"its noise is expected to be {self.expected_error:.3g} times the radius that holds most points"
 
-    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
+    def _run(self, points: base.Points, source: BitSource, ledger: Ledger) -> base.LocationResult:
         found = self.radius_stage.find(points, source, ledger)  # stage 1: Algorithm 2, FastRadius
         start = self.center_stage.find(points, found.radius, source, ledger)  # stage 2: Algorithm 3, FastCenter
-        status = MedianStatus.RADIUS_AT_TOP if found.at_top else MedianStatus.OK
+        status = base.MedianStatus.RADIUS_AT_TOP if found.at_top else base.MedianStatus.OK
         if start is None:
-            start, status = self.fallback, MedianStatus.CENTER_FAILED
+            start, status = self.fallback, base.MedianStatus.CENTER_FAILED
         location = start.center
         if self.booster is not None and start.ball > 0:  # stage 3: Algorithm 4, or descent
             location, factor = self.booster.refine(points, start, source, ledger)
-            if status == MedianStatus.OK and factor <= SHORTENED:
-                status = MedianStatus.RADIUS_TOO_LARGE
+            if status == base.MedianStatus.OK and factor <= base.SHORTENED:
+                status = base.MedianStatus.RADIUS_TOO_LARGE
         R = self.domain.radius_bound
         location = location * min(1.0, R / max(float(np.linalg.norm(location)), R))  # post-processing: R is public
-        return LocationResult(location, self.certificate(source), self, found.radius, start.center, status)
+        return base.LocationResult(location, self.certificate(source), self, found.radius, start.center, status)
 
 
 @recorded("geometric_median")
@@ -258,7 +247,7 @@ def _paper(domain: PointDomain, n: int, privacy: PrivacyParams, boost: str) -> G
     return GeometricMedianPlan(domain, n, privacy, "paper", radius, center, booster, fallback(domain, False), PRINTED)
 
 
-def fallback(domain: PointDomain, refined: bool) -> WarmStart:
+def fallback(domain: PointDomain, refined: bool) -> base.WarmStart:
     """Return what stands for a center where none is found: the origin, with the whole ball if it is `refined`."""
     R = domain.radius_bound
-    return WarmStart(np.zeros(domain.dim), R if refined else 0.0, FALLBACK_RADIUS * R)
+    return base.WarmStart(np.zeros(domain.dim), R if refined else 0.0, FALLBACK_RADIUS * R)

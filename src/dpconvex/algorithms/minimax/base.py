@@ -55,12 +55,10 @@ class SaddlePlan(Plan):
 
     @property
     def expectation(self) -> float:
-        """The gap or excess to expect, for comparisons between methods, from public facts; no bound."""
         return self.error_share * self.predicted_error.bound
 
     @property
     def yardstick(self) -> float:
-        """What one fixed point loses: the range of values, or what the problem knows of a constant prediction."""
         return min(self.predicted_error.trivial, self.problem.constant_excess)
 
     @abstractmethod

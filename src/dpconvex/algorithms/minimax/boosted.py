@@ -90,7 +90,6 @@ class BoostedPlan(SaddlePlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """The explicit bound of Theorem 3.20, with probability ``1 - failure``."""
         low, high = self.problem.value_range
         count, replies, beta = self.candidates, self.answers, self.failure
         candidate, *answers = (plan.predicted_error for plan, _, _ in self.pieces)

@@ -89,7 +89,6 @@ class SyntheticPlan(QueryReleasePlan):
 
     @property
     def expectation(self) -> float:
-        """A third of the bound, which is 3 to 5 times what was measured."""
         return self.predicted_error.bound / 3
 
     @property

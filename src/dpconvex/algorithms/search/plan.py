@@ -231,7 +231,6 @@ class SearchPlan(Plan):
         return facts | {"candidates": each}
 
     def exact_bits(self, source: BitSource) -> bool:
-        """Whether all noise is exact, also that of fits that are not released."""
         own: list[Planned | None] = [self.selection, self.noise]
         chosen = all(mechanism.exact_bits(source) for mechanism in own if mechanism is not None)
         return chosen and all(candidate.plan.exact_bits(source) for candidate in self.candidates)

@@ -182,7 +182,6 @@ class RecordLoss(ConvexFunction):
 
     @final
     def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
-        """Return the mean value and gradient, block by block in bounded memory."""
         value, gradient = 0.0, np.zeros(self.dim)
         for rows in row_blocks(records, self.dim):
             v, g = self.sums(w, rows)

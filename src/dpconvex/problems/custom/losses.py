@@ -148,7 +148,6 @@ class WholeObjective(ConvexFunction):
         """Return F at `w` (dim,) for `records` (n, n_features), and a (sub)gradient (dim,)."""
 
     def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
-        """Return value and (sub)gradient on a dense copy of the records."""
         value, gradient = self.value_and_gradient(w, records.rows(slice(None)))
         return float(value), of_shape("gradient", gradient, (self.dim,))
 

@@ -86,7 +86,6 @@ class CustomProblem(Problem):
         return self.function.certifiable_radius(l2, self.radius, self.max_steps)
 
     def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> Objective:
-        """Return the objective on records (n, n_features), clipped here; `y` is ignored, and users are not known."""
         if groups is not None:
             raise InvalidDataError("groups are not known to custom functions. Average a user's records in the function")
         return self.function.objective(Records.clipped(X, self.function.domain), l2, self.radius)

@@ -2,8 +2,8 @@ r"""What a plan may expect of ordinary data, from public facts: the guess that r
 
 An *expected* error: the excess loss of a quadratic model of the risk at its minimizer, for a data set that the schema
 makes one expect (docs, Which algorithm, has the model; Additive models, section 4, that of shapes). The Hessian is
-``kappa (D + m m^T)``: D is diagonal in the directions within each block that sum to 0 and in the numeric columns, and 0 in
-the span of the constant and the means of blocks; m is the mean record. Where blocks are centered their means are 0.
+``kappa (D + m m^T)``: D is diagonal in the directions within each block that sum to 0 and in the numeric columns, and 0
+in the span of the constant and the means of blocks; m is the mean record. Where blocks are centered their means are 0.
 Of shapes: in the directions of a block, ``w = F v``, in which both curvature and ridge are diagonal.
 """
 
@@ -110,7 +110,7 @@ class TypicalData:
         spread *= quantiles / spread.sum()
         count, block = np.repeat(inside[used] / quantiles, quantiles), np.repeat(used, quantiles)
         curvature, signal = np.outer(moment[used], spread).ravel(), np.repeat(share[used], quantiles)
-        mixing = np.eye(len(blocks))[:, block]
+        mixing: FloatArray = np.eye(len(blocks))[:, block]
         alike = np.where(boxed, moment, -1.0 - np.arange(len(blocks)))  # each ball is apart
         for value in np.unique(alike[~one_hot]):
             members = np.flatnonzero((alike == value) & ~one_hot)
@@ -120,13 +120,13 @@ class TypicalData:
             block = np.append(block, np.full(len(ranks), SHARED if boxed[members[0]] else members[0]))
             curvature = np.append(curvature, total / dimension * relative)
             signal = np.append(signal, np.full(len(ranks), energy[members] @ share[members] / total))
-            part = np.bincount(members, energy[members] / total, len(blocks))
+            part = np.bincount(members, energy[members] / total, len(blocks)).astype(np.float64)
             mixing = np.append(mixing, np.repeat(part[:, None], len(ranks), 1), 1)
         mean = np.where(fixed, square / levels, 0.0)  # of the blocks that sum to the same in all records
-        off = mixing.T @ np.where(boxed, square * squared_mean, 0.0)
+        off: FloatArray = mixing.T @ np.where(boxed, square * squared_mean, 0.0)
         if mean.any():
             constant = float(mean @ (share * size)) / mean.sum()
-            cells = count, curvature, signal, mixing
+            cells: Any = count, curvature, signal, mixing
             count, curvature, signal, mixing = _with_constant(cells, off, mean, constant, loss.rates is not None)
             block = np.append(block, np.full(len(count) - len(block), SHARED))
         else:  # no constant: the mean adds to every direction's second moment

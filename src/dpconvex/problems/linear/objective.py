@@ -377,7 +377,6 @@ class TiltedRisk(LinearModelObjective):
         return self.value(w), self.gradient(w)
 
     def _weights(self, w: FloatArray) -> Weights:
-        """Return ``exp(tilt (loss - largest loss))``, in (0, 1] up to underflow."""
         top, total, _ = self._sums(w)
         return Weights(lambda block, z, y: np.exp(self._exponents(z, y, top)), 1.0, total)
 

@@ -1,4 +1,4 @@
-"""What a plan may expect of shapes: of vertices of numbers, levels and pairs, from public facts. Privacy never rests on it.
+"""What a plan may expect of shapes: of numbers, levels and pairs, from public facts. Privacy never rests on it.
 
 Vertices are what certificates hold: kernels, moments and signals follow from them (docs, Additive models, section 4).
 """
@@ -232,7 +232,6 @@ class TypicalShapes(TypicalData):
         return np.square(deviations[..., : len(self.mixing)]) @ self.mixing
 
     def noise_costs(self, l2: float) -> FloatArray:
-        """As for others; noise is as long in each direction as that is at the vertices."""
         length = np.tile(np.square(self.vectors).sum(0), ORDINARY.spectrum_quantiles)
         each = self._weight * length / np.square(self.curvature + l2)
         mean = np.bincount(self.block, length) / np.bincount(self.block)

@@ -14,15 +14,7 @@ from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, TruncatedLosse
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
-from dpconvex.problems.linear.lipschitz_extension import (
-    Curves,
-    Extension,
-    Pieces,
-    PlanesRisk,
-    Profiles,
-    bracket_rounding,
-    lipschitz_extension,
-)
+from dpconvex.problems.linear import lipschitz_extension as extension
 from dpconvex.problems.linear.objective import clipped_targets
 from dpconvex.problems.objective import ROUNDING, UP, Objective, StatedBounds, inner_product_rounding
 from dpconvex.sets import ConvexSet
@@ -234,11 +226,11 @@ class RecordCap:
 
 def profiles(
     loss: LinearModelLoss, features: FloatArray, targets: FloatArray, radius: float, cap: RecordCap
-) -> Profiles:
+) -> extension.Profiles:
     """Return the losses of records on a ball of that radius; targets as `clip_targets` returns them."""
     with np.errstate(all="ignore"):
         lengths = np.linalg.norm(features, axis=1)
-        ends = Curves(loss, features, targets).ends(radius)
+        ends = extension.Curves(loss, features, targets).ends(radius)
         steep = lengths * np.maximum(np.abs(ends[0]), np.abs(ends[1]))
         piecewise = isinstance(loss, PiecewiseLinearLoss)
         high = np.zeros(len(features)) if piecewise else np.abs(loss.value(np.zeros(len(features)), targets))
@@ -246,8 +238,8 @@ def profiles(
     features = np.where(kept[:, None], features, 0.0)
     if isinstance(loss, PiecewiseLinearLoss):
         reach = np.where(kept, radius * lengths, 0.0)
-        return Pieces(features, np.clip(-targets, -reach, reach), *loss.slope_interval(targets))
-    return Curves(loss, features, np.where(kept, targets, 0.0))
+        return extension.Pieces(features, np.clip(-targets, -reach, reach), *loss.slope_interval(targets))
+    return extension.Curves(loss, features, np.where(kept, targets, 0.0))
 
 
 def extension_rounding(
@@ -256,13 +248,13 @@ def extension_rounding(
     """Return what rounding adds to the gap of any risk of extensions, for all records under the cap: public."""
     R = domain.radius
     highest = 0.0 if isinstance(loss, PiecewiseLinearLoss) else min(cap.highest, loss.value_at_zero)
-    bracket = bracket_rounding(level, cap.steepest, highest, domain, dim)
+    bracket = extension.bracket_rounding(level, cap.steepest, highest, domain, dim)
     return bracket + 8 * max(1e-14, inner_product_rounding(dim)) * (level + 4 * l2 * R) * R
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class ExtensionRisk(CenteredRisk, PlanesRisk):
+class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
     r"""``J(w) = mean_i f_{C,i}(w) + l2/2 |w - centre|^2`` over a compact set, evaluated to a stated accuracy.
 
     Its computed values are less by the lower bounds at the centre, so that large losses do not round, and off by at
@@ -288,7 +280,7 @@ class ExtensionRisk(CenteredRisk, PlanesRisk):
         super().__post_init__()
 
     @cached_property
-    def pieces(self) -> Profiles:
+    def pieces(self) -> extension.Profiles:
         """The records' losses; features as a dense copy."""
         assert self.cap is not None  # set on creation; tells the type checker
         return profiles(self.loss, self.records.rows(slice(None)), self.targets, self.domain.radius, self.cap)
@@ -306,7 +298,6 @@ class ExtensionRisk(CenteredRisk, PlanesRisk):
         return ROUNDING * self.lipschitz_within(float(np.linalg.norm(w)))
 
     def value_rounding(self, value: float, w: FloatArray) -> float:
-        """Return how far the bounds of the extensions are apart at `w`, and the slack charged for rounding."""
         found, reach = self.at(w), self.domain.radius + self._centre_norm
         rounding = inner_product_rounding(self.dim) * (self.level + self.l2 * reach) * reach
         return float((found.upper - found.lower).mean()) + rounding
@@ -316,5 +307,5 @@ class ExtensionRisk(CenteredRisk, PlanesRisk):
         """Lower bounds at the centre, (n,): computed values are less by their mean."""
         return self.extension(self._centre).lower
 
-    def extension(self, w: FloatArray) -> Extension:
-        return lipschitz_extension(self.pieces, w, self.level, self.domain, self.tolerance)
+    def extension(self, w: FloatArray) -> extension.Extension:
+        return extension.lipschitz_extension(self.pieces, w, self.level, self.domain, self.tolerance)

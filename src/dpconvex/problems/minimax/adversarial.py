@@ -84,7 +84,6 @@ class SaddleLoss(ConvexFunction):
 
     @final
     def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
-        """Return ``G(w)`` and a subgradient, from attacks that are nearly the worst."""
         objective = SaddleObjective(self, records, 1.0, 1.0)
         v = objective.worst_attacks(w)
         value, gradient = 0.0, np.zeros(self.dim)

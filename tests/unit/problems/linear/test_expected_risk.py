@@ -39,7 +39,7 @@ def explicit(domain: DataDomain, scale: float) -> np.ndarray:
 
 @given(l2=st.floats(1e-3, 1.0), seed=st.integers(0, 100))
 def test_the_directions_are_those_of_the_matrix(l2: float, seed: int) -> None:
-    """Averaged over the quantiles, each of which is an ordinary matrix; near enough: the two numbers share a spectrum."""
+    """Averaged over the quantiles, each of which is an ordinary matrix; near enough: two numbers share a spectrum."""
     loss = LogisticLoss()
     typical = TypicalData.of(MIXED, loss, 2.0)
     rng = np.random.default_rng(seed)
@@ -131,7 +131,7 @@ def test_expected_and_measured_excess_agree_on_adult(epsilon: float) -> None:
 
 @pytest.mark.parametrize("rates", [None, 0.5], ids=["", "rates"])
 def test_the_constant_and_a_number_that_is_off_center_are_correlated(rates) -> None:
-    """One number: eigenvectors, noise and signal of an explicit matrix; rates leave the constant no signal of its own."""
+    """One number: noise and signal of an explicit matrix; rates leave the constant no signal of its own."""
     domain, loss = DataDomain.box(1, 0.5).with_intercept(1.0), LogisticLoss(rate=rates)
     typical, tuning = TypicalData.of(domain, loss, 2.0), ORDINARY
     m = np.array([0.5 * tuning.numeric_squared_mean**0.5, 1.0])

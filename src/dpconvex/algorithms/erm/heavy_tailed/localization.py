@@ -30,17 +30,8 @@ from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.base import P, beyond_floats
+from dpconvex.algorithms.erm.heavy_tailed import schedule as schedules
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
-from dpconvex.algorithms.erm.heavy_tailed.schedule import (
-    Phase,
-    Scaled,
-    Schedule,
-    Setting,
-    Stage,
-    calibrated,
-    one_release,
-    paper,
-)
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Part, Surrogate, surrogate_named
 from dpconvex.algorithms.erm.output_perturbation.plan import DECLARED, RETURNS
 from dpconvex.errors import InvalidParameterError
@@ -66,7 +57,7 @@ class LocalizationPlan(ConvexPlan[P]):
     problem: P
     privacy: PrivacyParams  #: its delta is not used
     moments: Moments
-    schedule: Schedule
+    schedule: schedules.Schedule
     failure: float | None = None  #: probability with which the bound may fail; None: it holds in expectation
     constants: str = "calibrated"
     method: Surrogate = SURROGATES["truncated"]  #: What a part of a phase minimizes, and how
@@ -80,7 +71,6 @@ class LocalizationPlan(ConvexPlan[P]):
 
     @property
     def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Ridge weight of the first phase, the one that shapes the model; later ones are around its release."""
         return self.phases[0].l2
 
     @property
@@ -88,7 +78,7 @@ class LocalizationPlan(ConvexPlan[P]):
         """W: parameters are members, and extensions are over it."""
         return L2Ball(self.problem.radius) if self.constraint is None else self.constraint
 
-    def part(self, phase: Phase) -> Part:
+    def part(self, phase: schedules.Phase) -> Part:
         """Return the public facts of one minimization."""
         return Part(self.problem, self.domain, phase.truncation, phase.l2, phase.m, self.moments)
 
@@ -101,7 +91,7 @@ class LocalizationPlan(ConvexPlan[P]):
             for phase in self.phases
         )
 
-    def near(self, point: FloatArray, stage: Stage) -> ConvexSet:
+    def near(self, point: FloatArray, stage: schedules.Stage) -> ConvexSet:
         """Return where the stage after `stage`, which released `point`, minimizes."""
         if math.isinf(stage.confine):
             return self.domain
@@ -127,7 +117,6 @@ class LocalizationPlan(ConvexPlan[P]):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What privacy rests on; the moments are not among it."""
         return (
             Assumption("every record's loss is convex and C-Lipschitz", self.method.lipschitz),
             Assumption("the objective of each phase is l2-strongly convex", "the ridge is part of the objective"),
@@ -141,7 +130,6 @@ class LocalizationPlan(ConvexPlan[P]):
 
     @property
     def coefficient_deviation(self) -> FloatArray:
-        """Standard deviation of the last phase's noise."""
         scale = self.noises[-1][-1].scale
         return np.full(self.problem.dim, scale * math.sqrt(self.problem.dim + 1))
 
@@ -177,7 +165,6 @@ class LocalizationPlan(ConvexPlan[P]):
         return False
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
-        """Solve ever more regularized problems on disjoint parts of the records, each around the last release."""
         ledger = Ledger(self.privacy, self.releases)
         problem: Any = self.problem
         releases = iter(self.releases)
@@ -289,19 +276,19 @@ def planned(
     level: float | None = None,
     *,
     kind: Callable[..., Any] = HeavyTailedPlan,
-    scaling: Callable[[Setting, int], Scaled] = one_release,
+    scaling: Callable[[schedules.Setting, int], schedules.Scaled] = schedules.one_release,
 ) -> Any:
     """Return the plan, of this kind; with a `level` all phases cut there, and `moments` are of what is cut."""
     if failure is not None:
         _validate.real("failure", failure, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     try:
-        setting = Setting.of(problem, privacy.epsilon, moments, method, constraint, level)
+        setting = schedules.Setting.of(problem, privacy.epsilon, moments, method, constraint, level)
         if constants == "paper" and level is None:
             failure = 0.1 if failure is None else failure
-            schedule = paper(setting, failure)
+            schedule = schedules.paper(setting, failure)
         else:
-            schedule = calibrated(setting, failure, scaling)
+            schedule = schedules.calibrated(setting, failure, scaling)
         found = kind(problem, privacy, moments, schedule, failure, constants, method, constraint)
         _ = [release.event for release in found.releases]  # noise scales, too, are floats
         return found

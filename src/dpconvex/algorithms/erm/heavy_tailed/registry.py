@@ -267,7 +267,6 @@ class LeveledPlan(TwoStagePlan):
         return _after(self.method, rest, self.then.privacy, self.constants, half, self.shape, self.sums)(*released)
 
     def at(self, privacy: PrivacyParams) -> LeveledPlan:
-        """Return the plan of another promise for the same level."""
         facts = self.problem, privacy, self.method, self.constants, self.failure, self.shape
         found = leveled(*facts, sums=self.sums)
         return found.informed(*self.released) if self.released else found

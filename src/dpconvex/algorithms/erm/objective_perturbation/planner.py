@@ -16,24 +16,13 @@ import numpy as np
 
 from dpconvex import _rounding, _validate, geometry
 from dpconvex.algorithms import check_average, in_units, recorded
+from dpconvex.algorithms.erm.objective_perturbation import regularization as rules
 from dpconvex.algorithms.erm.objective_perturbation.plan import (
     JointGaussianOutput,
     ObjectivePerturbationPlan,
     SeparateOutput,
     gradient_tolerance,
     output_part,
-)
-from dpconvex.algorithms.erm.objective_perturbation.regularization import (
-    LARGEST,
-    MARGIN,
-    OUTPUT_RATIO,
-    calibrate_gaussian,
-    curvature_charge,
-    gaussian_regularization,
-    gaussian_rule,
-    pure_regularization,
-    pure_share,
-    user_rank,
 )
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import CurvatureLaw
@@ -144,7 +133,7 @@ def noise_costs(problem: LinearModelProblem, privacy: PrivacyParams) -> Costs:
     factor, typical = problem.factor, problem.typical
     if typical is None or problem.grouped or factor is None:
         return None
-    l2 = problem.tau(1.0) * 2 / min(privacy.epsilon, LARGEST)
+    l2 = problem.tau(1.0) * 2 / min(privacy.epsilon, rules.LARGEST)
     costs = typical.noise_costs(l2) * factor.mean_squares / np.maximum(geometry.centered_lengths(problem.domain)[0], 1)
     return tuple((costs / costs.max()).tolist())
 
@@ -165,9 +154,9 @@ def _pure_split(
     unit_deviations = np.sqrt(np.tile(norm.coordinate_variances, copies))
     if l2 is None:
         deviations, per_radius = sensitivity.value * unit_deviations, 2 * math.sqrt(d + 1) / epsilon_out
-        lam, share = pure_regularization(problem, frobenius, deviations, budget, lambda noise: per_radius)
+        lam, share = rules.pure_regularization(problem, frobenius, deviations, budget, lambda noise: per_radius)
     else:
-        lam, share = l2, pure_share(problem.loss, frobenius, problem.tau(l2), budget, user_rank(problem))
+        lam, share = l2, rules.pure_share(problem.loss, frobenius, problem.tau(l2), budget, rules.user_rank(problem))
     if share.epsilon <= 0:
         return None
     scale = _rounding.ratio_up(sensitivity.value, share.epsilon)
@@ -189,7 +178,7 @@ def _gaussian(
     if copies > 1 and loss.curvature_law != CurvatureLaw.SOFTMAX:
         return None
     assert problem.factor is not None
-    base, length = np.ones(problem.domain.dim), math.hypot(*geometry.centered_lengths(problem.domain)[1]) * MARGIN
+    base, length = np.ones(problem.domain.dim), math.hypot(*geometry.centered_lengths(problem.domain)[1]) * rules.MARGIN
     if kind == "weighted_gaussian":
         costs = noise_costs(problem, privacy)
         base, length = geometry.gaussian_block_weights(problem.domain, costs, modulo_constants=True)
@@ -198,14 +187,14 @@ def _gaussian(
     gradient_bound = _rounding.product_up(slope, length)
     if l2 is None:
         tiled = np.tile(deviations, copies)
-        lam, exact = gaussian_regularization(problem, gradient_bound, tiled, epsilon, delta)
+        lam, exact = rules.gaussian_regularization(problem, gradient_bound, tiled, epsilon, delta)
     else:
-        lam, tau, rule = l2, problem.tau(l2), gaussian_rule(loss)
-        if max(curvature_charge(loss, tau)) >= 0.999 * epsilon:  # curvature alone uses the budget up
+        lam, tau, rule = l2, problem.tau(l2), rules.gaussian_rule(loss)
+        if max(rules.curvature_charge(loss, tau)) >= 0.999 * epsilon:  # curvature alone uses the budget up
             return None
-        exact = calibrate_gaussian(gradient_bound, 0.0, tau, *rule, epsilon, delta)
-    rho = OUTPUT_RATIO * gradient_bound / exact.sigma
-    event = calibrate_gaussian(gradient_bound, rho, exact.tau, exact.rule, exact.curvature, epsilon, delta)
+        exact = rules.calibrate_gaussian(gradient_bound, 0.0, tau, *rule, epsilon, delta)
+    rho = rules.OUTPUT_RATIO * gradient_bound / exact.sigma
+    event = rules.calibrate_gaussian(gradient_bound, rho, exact.tau, exact.rule, exact.curvature, epsilon, delta)
     energy = copies * float(deviations @ deviations) * event.sigma**2
     gamma = gradient_tolerance(problem, lam, energy, 4 * problem.dim / rho**2)
     deviation = _rounding.ratio_up(2 * gamma, lam * rho * (1 - 1e-15))

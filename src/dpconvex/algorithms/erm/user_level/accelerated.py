@@ -28,19 +28,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
-from dpconvex.algorithms.erm.user_level import guards
-from dpconvex.algorithms.erm.user_level.accelerated_schedule import (
-    LENGTHS,
-    SAMPLED_LENGTHS,
-    Batching,
-    Facts,
-    GuardPlanner,
-    Phase,
-    Schedule,
-    empirical,
-    population,
-    refusal,
-)
+from dpconvex.algorithms.erm.user_level import accelerated_schedule as schedules, guards
 from dpconvex.algorithms.erm.user_level.gradients import Smoothing, UserGradients, smoothings
 from dpconvex.algorithms.erm.user_level.guards import Guard
 from dpconvex.errors import InvalidParameterError
@@ -62,7 +50,7 @@ class AcceleratedPlan(LinearModelPlan):
 
     problem: LinearModelProblem  #: Over `n` users
     privacy: PrivacyParams  #: The promise, with the unit user
-    phases: tuple[Phase, ...]  #: In the order in which they run
+    phases: tuple[schedules.Phase, ...]  #: In the order in which they run
     smoothing: Smoothing  #: What losses with kinks are replaced by
     bound: float  #: On the expected excess
     target: str = "empirical"  #: or "population": where the excess is measured
@@ -235,14 +223,14 @@ def plan_accelerated(
             raise InvalidParameterError("sample", sample, what)
     L, per_user = problem.lipschitz, problem.records_per_user or 1
     if _validate.choice("constants", constants, ("calibrated", "paper")) == "paper":
-        raise refusal(problem.n, per_user, problem.dim, privacy.epsilon, privacy.delta, problem.smoothness)
+        raise schedules.refusal(problem.n, per_user, problem.dim, privacy.epsilon, privacy.delta, problem.smoothness)
     guard = _guards(problem.dim, privacy, test, batches, sample, cohort, spread * L / math.sqrt(per_user), L, outliers)
 
-    def scheduled(error: float) -> tuple[Schedule, Smoothing]:
+    def scheduled(error: float) -> tuple[schedules.Schedule, Smoothing]:
         chosen = smoothings(problem, smoothing, error)
-        lengths = LENGTHS if sample is None else SAMPLED_LENGTHS
-        facts = Facts(problem, chosen.smoothness(problem), l2, chosen.excess(problem), guard, lengths)
-        return (empirical(facts) if target == "empirical" else population(facts, localized)), chosen
+        lengths = schedules.LENGTHS if sample is None else schedules.SAMPLED_LENGTHS
+        facts = schedules.Facts(problem, chosen.smoothness(problem), l2, chosen.excess(problem), guard, lengths)
+        return (schedules.empirical(facts) if target == "empirical" else schedules.population(facts, localized)), chosen
 
     kinks = smoothing not in ("auto", "none") or math.isinf(problem.smoothness)
     errors = (L * problem.radius * np.geomspace(1e-5, 0.3, 10)).tolist() if kinks else [1.0]
@@ -271,7 +259,7 @@ def _guards(
     radius: float,
     clip: float,
     outliers: float,
-) -> GuardPlanner:
+) -> schedules.GuardPlanner:
     """Return the planner of batching and guard for a phase of so many users and steps."""
 
     def parts(count: int, steps: int) -> int:
@@ -281,15 +269,15 @@ def _guards(
         return max(1, count // size if cohort else -(-count // size))
 
     @lru_cache(maxsize=4096)
-    def guard(users: int, steps: int) -> tuple[Batching, Guard] | InvalidParameterError:
+    def guard(users: int, steps: int) -> tuple[schedules.Batching, Guard] | InvalidParameterError:
         try:
             return planned(users, steps)
         except InvalidParameterError as error:
             return error
 
-    def planned(users: int, steps: int) -> tuple[Batching, Guard]:
+    def planned(users: int, steps: int) -> tuple[schedules.Batching, Guard]:
         if sample is not None:
-            batching = Batching(0, users, 1, sample)
+            batching = schedules.Batching(0, users, 1, sample)
             if sample > users:
                 raise InvalidParameterError("sample", sample, f"must be at most the users of a phase, {users}")
             return batching, guards.sampled(
@@ -298,7 +286,7 @@ def _guards(
         read, share = users // batches, -(-steps // batches)
         if read < 2:
             raise InvalidParameterError("batches", batches, f"must leave two users in each batch of {users}")
-        batching = Batching(0, users, batches)
+        batching = schedules.Batching(0, users, batches)
         options: list[Guard] = []
         if test in ("auto", "clipped"):
             options.append(guards.clipped(read, dim, privacy, share, clip))

@@ -26,18 +26,9 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+from dpconvex import mechanisms
 from dpconvex._types import FloatArray, forwarded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import (
-    AboveThreshold,
-    Cohorts,
-    FailureAllowance,
-    GaussianMechanism,
-    GuardedMean,
-    cohort_ramps,
-    crowded,
-    plan_cohorts,
-)
 from dpconvex.mechanisms.cohorts import SUM_LEMMA
 from dpconvex.mechanisms.robust_mean import best_ramp, budget
 from dpconvex.privacy import Ledger, PrivacyParams, Release, SampledSteps, Sensitivity
@@ -90,7 +81,7 @@ class Guard(ABC):
 class TestedSteps(Guard):
     """A robust mean at every step, of all vectors or of cohorts, each with an entry of its own."""
 
-    mean: GuardedMean
+    mean: mechanisms.GuardedMean
     name: ClassVar[str] = "tested"
     __test__: ClassVar[bool] = False
 
@@ -139,7 +130,7 @@ class SampledGuard(TestedSteps):
 class ClippedSteps(Guard):
     """The plain mean of vectors cut to their largest length, with Gaussian noise."""
 
-    noise: GaussianMechanism  #: of one mean
+    noise: mechanisms.GaussianMechanism  #: of one mean
     name: ClassVar[str] = "clipped"
     deviation = forwarded("noise", "sigma")  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -159,9 +150,9 @@ class ClippedSteps(Guard):
 class ThresholdGuard(ClippedSteps):
     """AboveThreshold across the steps, Gaussian noise for the means."""
 
-    test: AboveThreshold  #: on minus the smallest excess of an h-index
-    cohorts: Cohorts
-    allowance: FailureAllowance  #: for a bad step that passes
+    test: mechanisms.AboveThreshold  #: on minus the smallest excess of an h-index
+    cohorts: mechanisms.Cohorts
+    allowance: mechanisms.FailureAllowance  #: for a bad step that passes
     name: ClassVar[str] = "threshold"
 
     def describe(self) -> Mapping[str, Any]:
@@ -190,7 +181,7 @@ def tested(
     """Plan `TestedSteps`; raises `InvalidParameterError` where the test could not pass."""
     mu, wrong = budget(privacy.epsilon, privacy.delta, steps)
     failure, unit = FALSE_ALARM / steps, privacy.unit
-    mean = plan_cohorts(count, cohorts, dim, mu, wrong, failure=failure, outliers=outliers, unit=unit)
+    mean = mechanisms.plan_cohorts(count, cohorts, dim, mu, wrong, failure=failure, outliers=outliers, unit=unit)
     if mean is None:
         raise _too_few(count, cohorts, privacy)
     return TestedSteps(count, steps, radius, clip, mean)
@@ -201,7 +192,7 @@ def clipped(count: int, dim: int, privacy: PrivacyParams, steps: int, clip: floa
     lemma = "a mean of C vectors of length at most L changes by at most 2L/C when one is replaced, plus rounding"
     sensitivity = Sensitivity((2 * clip / count + 2 * ROUNDING * clip) * (1 + 1e-12), "l2", lemma, unit=privacy.unit)
     mu = largest_mu(privacy.epsilon, privacy.delta) / math.sqrt(steps) * (1 - 1e-12)
-    return ClippedSteps(count, steps, math.inf, clip, GaussianMechanism.of_mu(sensitivity, mu, dim))
+    return ClippedSteps(count, steps, math.inf, clip, mechanisms.GaussianMechanism.of_mu(sensitivity, mu, dim))
 
 
 def sampled(
@@ -222,10 +213,10 @@ def sampled(
         )
     test = privacy.delta * population / (2 * count * steps) * (1 - 1e-9)
 
-    def option(epsilon: float) -> tuple[GuardedMean, SampledSteps] | None:
+    def option(epsilon: float) -> tuple[mechanisms.GuardedMean, SampledSteps] | None:
         mu, wrong = budget(epsilon, min(test, 0.1))
         failure, unit = FALSE_ALARM / steps, privacy.unit
-        mean = plan_cohorts(count, cohorts, dim, mu, wrong, failure=failure, outliers=outliers, unit=unit)
+        mean = mechanisms.plan_cohorts(count, cohorts, dim, mu, wrong, failure=failure, outliers=outliers, unit=unit)
         return None if mean is None else (mean, SampledSteps(population, count, steps, mean.event))
 
     low, high, best = privacy.epsilon / steps, 64.0 + privacy.epsilon, None
@@ -248,23 +239,25 @@ def threshold(
     wrong, unit, size = privacy.delta / 2, privacy.unit, count // cohorts
     lemma = "one user changes the h-index of one cohort by at most 1"
     score = Sensitivity(1.0, "absolute", lemma, unit=unit)
-    allowance = FailureAllowance(wrong * (1 - 1e-9), "noises of threshold and queries exceed their margin", unit)
-    share = crowded(size, outliers, FALSE_ALARM / (steps * cohorts)) if cohorts > 1 else outliers
+    allowance = mechanisms.FailureAllowance(
+        wrong * (1 - 1e-9), "noises of threshold and queries exceed their margin", unit
+    )
+    share = mechanisms.crowded(size, outliers, FALSE_ALARM / (steps * cohorts)) if cohorts > 1 else outliers
 
     def option(part: float) -> ThresholdGuard | None:
         pure = part * privacy.epsilon
-        scales = AboveThreshold(score, pure, 0.0)
+        scales = mechanisms.AboveThreshold(score, pure, 0.0)
         # A hundredth of a thousandth more than the tails need: the samplers are discrete, on a grid finer than that.
         margin = _tails(scales, steps, wrong) * (1 + 1e-5)
         passing = math.floor(size * (1 - share) - margin - _tails(scales, steps, FALSE_ALARM))  # s0
         if best_ramp(size, passing, "h_index") is None:
             return None
-        found = Cohorts(count, cohorts, cohort_ramps(count, cohorts, passing))
+        found = mechanisms.Cohorts(count, cohorts, mechanisms.cohort_ramps(count, cohorts, passing))
         # Rounding of distances and of the mean, as `GuardedMean.unit_length` has it.
         length = (found.reach * radius * (1 + 2 * (dim + 8) * 2.0**-52) + 2.0**-49 * clip) * (1 + 1e-12)
         mu = largest_mu(privacy.epsilon - pure, privacy.delta - wrong) / math.sqrt(steps) * (1 - 1e-9)
-        test = AboveThreshold(score, pure * (1 - 1e-12), -margin)
-        noise = GaussianMechanism.of_mu(Sensitivity(length, "l2", SUM_LEMMA, unit=unit), mu, dim)
+        test = mechanisms.AboveThreshold(score, pure * (1 - 1e-12), -margin)
+        noise = mechanisms.GaussianMechanism.of_mu(Sensitivity(length, "l2", SUM_LEMMA, unit=unit), mu, dim)
         return ThresholdGuard(count, steps, radius, clip, noise, test, found, allowance)
 
     possible = [found for found in map(option, np.linspace(0.1, 0.9, 17)) if found is not None]
@@ -279,6 +272,6 @@ def _too_few(count: int, cohorts: int, privacy: PrivacyParams) -> InvalidParamet
     return InvalidParameterError("epsilon", privacy.epsilon, what, "Use more users, or a larger epsilon or delta")
 
 
-def _tails(test: AboveThreshold, steps: int, probability: float) -> float:
+def _tails(test: mechanisms.AboveThreshold, steps: int, probability: float) -> float:
     """Margin that the noises of the threshold and of any of the queries exceed together with that probability."""
     return test.threshold_scale * math.log(1 / probability) + test.query_scale * math.log(steps / probability)

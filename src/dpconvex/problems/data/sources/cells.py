@@ -54,7 +54,6 @@ class CellRows(EncodedRows):
         return self._encode([column[where] for column in self._cells]), self._targets[where].astype(np.float64)
 
     def matrix(self) -> Portion:
-        """Return features and targets of all rows."""
         return self._encode(self._cells), self._targets.astype(np.float64)
 
 
