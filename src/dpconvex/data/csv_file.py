@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from os import PathLike
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 import numpy as np
 
@@ -73,9 +73,13 @@ def packed(path: str | PathLike[str]) -> bool:
 
 
 @lru_cache(1)
+def _standard_input(stream: TextIO) -> bytes:
+    return stream.buffer.read(MOST_BYTES)
+
+
 def _open(path: str | PathLike[str]) -> BinaryIO:
     if str(path) == "-":
-        return io.BytesIO(sys.stdin.buffer.read(MOST_BYTES))
+        return io.BytesIO(_standard_input(sys.stdin))
     return cast(BinaryIO, gzip.open(path)) if packed(path) else open(path, "rb")
 
 
