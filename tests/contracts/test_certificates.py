@@ -39,7 +39,7 @@ from dpconvex import (
     verification,
     verify,
 )
-from dpconvex.algorithms import recipes
+from dpconvex.algorithms import curvature, recipes
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, plans
@@ -174,6 +174,9 @@ PLANS: dict[str, Callable[[], Any]] = {
     "additive smooth users": lambda: PrivateAdditiveRegressor(
         9.0, feature_bounds=([0, -1], [1, 1]), target_bounds=(0, 1), knots=4, records_per_user=5
     ).plan(4000, 2, unit="user")[0],
+    "objective with curvature": lambda: curvature.plan(
+        linear(domain=DataDomain((Block(3, "simplex", 1.0), Block(2, "linf", 0.5)), 1.0)), PURE, robust=True
+    ),
     "objective pure": lambda: plans(linear(), PURE, "objective_perturbation")[0],
     "objective gaussian": lambda: plans(linear(SoftmaxLoss(3)), MIXED, "objective_perturbation", GAUSSIAN)[0],
     "objective capped": lambda: plans(linear(LogisticLoss(0.7)), PURE, "objective_perturbation")[0],

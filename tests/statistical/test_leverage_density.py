@@ -52,7 +52,7 @@ class Attack:
         self.weights = dict(zip(norm.groups.tolist(), norm.weights[norm.groups].tolist(), strict=True))
         self.groups = norm.groups.tolist()
         self.ridge = problem.factor.l2**2 / tau  # n l2
-        share = planner.pure_share(problem.loss, False, planned_tau or tau, epsilon)
+        share = planner.rules.pure_share(problem.loss, False, planned_tau or tau, epsilon)
         self.scale = 2 * self.loss.slope_bound * norm.record_bound(problem.domain) / share.epsilon
         self.lift = np.linalg.pinv(self.F.T)
 
@@ -141,8 +141,8 @@ def test_users_of_several_records_stay_within_the_claim() -> None:
     problem = problem_of("correlated", 1, 0.7)
     for epsilon, tau in ((1.0, 0.3), (1.0, 2.0)):
         attack = Attack(problem, epsilon, tau)
-        share = planner.pure_share(problem.loss, False, tau, epsilon, problem.dim)
-        attack.scale *= planner.pure_share(problem.loss, False, tau, epsilon).epsilon / share.epsilon
+        share = planner.rules.pure_share(problem.loss, False, tau, epsilon, problem.dim)
+        attack.scale *= planner.rules.pure_share(problem.loss, False, tau, epsilon).epsilon / share.epsilon
         plain = attack.part
 
         def mean(v, records, labels, plain=plain, attack=attack):

@@ -34,7 +34,7 @@ def problem_1d(loss: SmoothLoss, bound: float) -> LinearModelProblem:
 
 def pure_event(problem: LinearModelProblem, l2: float, epsilon: float) -> PureObjectivePerturbation:
     """The event that a plan with this regularisation would charge, built from the planner's own arithmetic."""
-    share = planner.pure_share(problem.loss, False, problem.tau(l2), epsilon)
+    share = planner.rules.pure_share(problem.loss, False, problem.tau(l2), epsilon)
     sensitivity = 2 * problem.loss.slope_bound * problem.domain.l1
     return PureObjectivePerturbation(
         sensitivity, sensitivity / share.epsilon, problem.tau(l2), share.rule, share.curvature, share.rank
@@ -169,7 +169,7 @@ def test_mutants_of_the_cap_are_caught(mutant: str) -> None:
 
 def uncapped_share(tau: float, epsilon: float) -> float:
     """Noise share by (1.4) with ``A = 1``."""
-    return planner.pure_share(LogisticLoss(), False, tau, epsilon).epsilon
+    return planner.rules.pure_share(LogisticLoss(), False, tau, epsilon).epsilon
 
 
 def largest_loss_2d(
@@ -309,11 +309,11 @@ def gaussian_profile_1d(
     A strong one keeps margins where the slopes of both replaced records are the largest. A given `sigma` is the noise
     instead of the calibrated one.
     """
-    problem, rule = problem_1d(loss, bound), planner.gaussian_rule(loss)
+    problem, rule = problem_1d(loss, bound), planner.rules.gaussian_rule(loss)
     gradient = loss.slope_bound * bound
-    flat = planner.calibrate_gaussian(gradient, 0.0, 1e-9, *rule, epsilon, delta)
+    flat = planner.rules.calibrate_gaussian(gradient, 0.0, 1e-9, *rule, epsilon, delta)
     l2 = strength * flat.sigma * bound / N
-    event = planner.calibrate_gaussian(gradient, 0.0, problem.tau(l2), *rule, epsilon, delta)
+    event = planner.rules.calibrate_gaussian(gradient, 0.0, problem.tau(l2), *rule, epsilon, delta)
     event = event if sigma is None else replace(event, sigma=sigma)
     w = np.linspace(-1, 1, 100_001) * (8 * event.sigma + 4 * bound) / (N * l2)
 

@@ -66,6 +66,7 @@ class Knots:
 
     @property
     def size(self) -> int:
+        """How many vertices there are."""
         return len(self.places) + self.own
 
     def write(self, raw: FloatArray, out: FloatArray) -> None:
@@ -80,6 +81,7 @@ class Knots:
 
     @cached_property
     def prior(self) -> Prior:
+        """What is expected of the block."""
         places, m = np.array(self.places), len(self.places)
         line, motion = np.outer(places - 0.5, places - 0.5), _centered(np.minimum.outer(places, places))
         parts = [line, motion, _centered(np.eye(m))] if m > 2 else [line]
@@ -114,6 +116,7 @@ class Levels:
 
     @cached_property
     def prior(self) -> Prior:
+        """What is expected of the block."""
         signal = np.eye(self.size) * (1.0 if self.size == 2 else GUESS.level)
         return Prior(None, np.eye(self.size) / self.size, signal)
 
@@ -134,10 +137,12 @@ class Pair:
 
     @property
     def size(self) -> int:
+        """How many vertices there are."""
         return self.first.size * self.second.size
 
     @cached_property
     def prior(self) -> Prior:
+        """What is expected of the block."""
         one, two = self.first.prior, self.second.prior
         sides = [np.eye(len(p.mass)) if p.kernel is None else p.kernel for p in (one, two)]
         kernel = cast(FloatArray, np.kron(_centered(sides[0]), _centered(sides[1])))

@@ -61,7 +61,7 @@ def test_the_price_depends_on_what_a_loss_declares_and_not_on_its_name() -> None
             own, other = (plan_of(domain, noise, loss, 400, epsilon, delta) for loss in (first, second))
             assert (own.l2, own.noise.event) == (other.l2, other.noise.event)
     for loss in (LogisticLoss(0.99), GenericLoss(0.99)):
-        scales[type(loss)] = planner.pure_share(loss, False, 3.9, 1.0).epsilon
+        scales[type(loss)] = planner.rules.pure_share(loss, False, 3.9, 1.0).epsilon
     assert scales[GenericLoss] < 0.8 * scales[LogisticLoss]
 
 
@@ -168,8 +168,8 @@ def test_the_plan_lands_near_the_prototypes_optimum(epsilon, tau) -> None:
 def test_curvature_is_free_up_to_the_floor_and_not_beyond(loss, frobenius, q, budget) -> None:
     """Theorem 2: ``q tau <= epsilon_1 / 2``."""
     floor = budget / (2 * q)
-    below = planner.pure_share(loss, frobenius, floor * (1 - 1e-8), budget)
-    above = planner.pure_share(loss, frobenius, floor * (1 + 1e-8), budget)
+    below = planner.rules.pure_share(loss, frobenius, floor * (1 - 1e-8), budget)
+    above = planner.rules.pure_share(loss, frobenius, floor * (1 + 1e-8), budget)
     assert (below.rule, below.epsilon) == ("free", budget)
     assert above.rule == ("logistic" if loss.name == "logistic" else "determinant")
     assert above.epsilon < budget
@@ -181,7 +181,7 @@ def test_curvature_is_free_up_to_the_floor_and_not_beyond(loss, frobenius, q, bu
 def test_losses_without_the_condition_pay_the_determinant(loss) -> None:
     """Softmax with blockwise noise, Huber: however large the regularisation."""
     for tau in (1e-9, 0.1, 1.0):
-        share = planner.pure_share(loss, False, tau, 1.0)
+        share = planner.rules.pure_share(loss, False, tau, 1.0)
         assert share.rule == "determinant"
         assert share.epsilon <= 1.0 - determinant_cost(loss.curvature_trace, loss.curvature_rank, tau)
 
@@ -192,7 +192,7 @@ def test_a_rounded_scale_stays_within_the_budget(cap, budget) -> None:
     """The scale is rounded: the noise may spend an ulp less than its share, which by (1.4) in floats may cost more."""
     generator = np.random.default_rng(0)
     for tau in generator.uniform(0.5 * budget, 1.5 * budget, 300):
-        share = planner.pure_share(LogisticLoss(cap), False, float(tau), budget)
+        share = planner.rules.pure_share(LogisticLoss(cap), False, float(tau), budget)
         if share.rule != "logistic":
             continue
         for sensitivity in generator.uniform(1.0, 2.0, 5):
@@ -216,22 +216,22 @@ def test_the_output_noise_is_counted_where_records_are_many() -> None:
 def test_logistic_curvature_is_feasible_up_to_its_bound(epsilon) -> None:
     """``log(1 + tau/4) < epsilon`` (docs, Objective perturbation, (1.4))."""
     limit = 4 * math.expm1(epsilon)
-    assert planner.pure_share(LogisticLoss(), False, limit * 0.999, epsilon).epsilon > 0
-    assert planner.pure_share(LogisticLoss(), False, limit * 1.001, epsilon).epsilon <= 0
+    assert planner.rules.pure_share(LogisticLoss(), False, limit * 0.999, epsilon).epsilon > 0
+    assert planner.rules.pure_share(LogisticLoss(), False, limit * 1.001, epsilon).epsilon <= 0
 
 
 @pytest.mark.parametrize("cap", [0.3, 0.5, 0.7, 0.95])
 @pytest.mark.parametrize("tau", [1e-3, 0.1, 1.0])
 def test_a_cap_pays_for_the_curvature_that_it_leaves(cap, tau) -> None:
     """(1.4): ``log(1 + tau A (1 - A))`` where the sum of noise and curvature still grows at the cap; else more."""
-    share = planner.pure_share(LogisticLoss(cap), False, tau, 1.0)
+    share = planner.rules.pure_share(LogisticLoss(cap), False, tau, 1.0)
     assert (share.rule, share.curvature) == ("logistic", cap)
     at_cap = 1.0 - math.log1p(tau * cap * (1 - cap))
     assert share.epsilon <= at_cap
     assert share.epsilon >= 1.0 - determinant_cost(LogisticLoss(cap).curvature_trace, 1, tau) - 1e-9
     if cap <= 0.5 or tau <= 0.1:
         assert share.epsilon == pytest.approx(at_cap, rel=1e-9)
-    assert share.epsilon < planner.pure_share(LogisticLoss(), False, min(tau, 0.5), 1.0).epsilon
+    assert share.epsilon < planner.rules.pure_share(LogisticLoss(), False, min(tau, 0.5), 1.0).epsilon
 
 
 @pytest.mark.parametrize("noise", ["grouped", "weighted_gaussian"])

@@ -231,12 +231,12 @@ def test_the_determinant_of_a_user_is_paid_in_full(epsilon: float, multiple: flo
     problem = task(loss=HuberLoss(0.5, 1.0), domain=ONE_HOT, n=3)
     lowest = smallest_l2(problem, epsilon)
     tau = problem.tau(multiple * lowest)
-    share = planner.pure_share(problem.loss, False, tau, epsilon, planner.user_rank(problem))
+    share = planner.rules.pure_share(problem.loss, False, tau, epsilon, planner.rules.user_rank(problem))
     assert share.rule == "determinant"
     scale = 2 * problem.loss.slope_bound / share.epsilon
     worst = largest_privacy_loss(problem, multiple * lowest, scale, np.random.default_rng(0))
     assert epsilon * 0.98 <= worst <= epsilon * (1 + 1e-9)
-    cheap = planner.pure_share(problem.loss, False, tau, epsilon)
+    cheap = planner.rules.pure_share(problem.loss, False, tau, epsilon)
     too_little = 2 * problem.loss.slope_bound / cheap.epsilon
     assert largest_privacy_loss(problem, multiple * lowest, too_little, np.random.default_rng(0)) > epsilon
 
@@ -246,7 +246,7 @@ def test_free_curvature_stays_free_for_users(loss) -> None:
     """At the floor on the regularisation; below a quarter of it the same search finds more than epsilon."""
     problem, epsilon = task(loss=loss, domain=ONE_HOT, n=3), 0.5
     floor = 2 * problem.tau(1.0) / epsilon
-    share = planner.pure_share(loss, False, problem.tau(floor * (1 + 1e-9)), epsilon, planner.user_rank(problem))
+    share = planner.rules.pure_share(loss, False, problem.tau(floor * (1 + 1e-9)), epsilon, planner.rules.user_rank(problem))
     assert (share.rule, share.epsilon) == ("free", epsilon)
     scale = 2 * loss.slope_bound / epsilon
     assert largest_privacy_loss(problem, floor, scale, np.random.default_rng(1)) <= epsilon
@@ -260,7 +260,7 @@ def test_the_logistic_rule_holds_for_users(cap: float, multiple: float, epsilon:
     loss = LogisticLoss(cap)
     problem = task(loss=loss, domain=ONE_HOT, n=3)
     l2 = multiple * 2 * problem.tau(1.0) / epsilon
-    share = planner.pure_share(loss, False, problem.tau(l2), epsilon, planner.user_rank(problem))
+    share = planner.rules.pure_share(loss, False, problem.tau(l2), epsilon, planner.rules.user_rank(problem))
     assert share.rank == 2
     kink = math.log((1 - cap) / cap) if cap < 1 else -10.0
     margins = tuple(np.concatenate([kink + np.array([-1e-9, 1e-9]), np.linspace(kink, 2, 4)]))
@@ -269,13 +269,13 @@ def test_the_logistic_rule_holds_for_users(cap: float, multiple: float, epsilon:
     assert worst <= epsilon * (1 + 1e-9)
     assert worst >= (0.98 if cap <= 0.5 else 0.7) * epsilon
     if cap <= 0.5:  # mutant: the rank of a record
-        cheap = planner.pure_share(loss, False, problem.tau(l2), epsilon).epsilon
+        cheap = planner.rules.pure_share(loss, False, problem.tau(l2), epsilon).epsilon
         assert largest_privacy_loss(problem, l2, 2 * cap / cheap, rng, margins) > epsilon * (1 + 1e-4)
 
 
 def test_below_the_floor_users_pay_more_than_records() -> None:
     loss, tau = LogisticLoss(), 4.0
-    by_record, by_user = (planner.pure_share(loss, False, tau, 1.0, rank) for rank in (None, 5))
+    by_record, by_user = (planner.rules.pure_share(loss, False, tau, 1.0, rank) for rank in (None, 5))
     assert by_record.rule == by_user.rule == "logistic"
     assert by_user.epsilon < by_record.epsilon
 
