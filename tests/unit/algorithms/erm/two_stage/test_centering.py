@@ -200,18 +200,18 @@ def test_the_plan_of_another_promise_has_seen_no_data() -> None:
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_certificate_states_the_promise_whatever_length_was_released(delta: float, full: bool) -> None:
     """One length is followed by pure noise, another by Gaussian noise: the former's cost is not that of the plan."""
-    plan = PrivateLogisticRegression(2.0, delta, feature_bounds=(0, 100), algorithm="recentring").plan(30_000, 30)[0]
+    plan = PrivateLogisticRegression(1.0, delta, feature_bounds=(0, 100), algorithm="recentring").plan(30_000, 30)[0]
     assert isinstance(plan, CenteredPlan)
     kinds = set()
     for length in plan.lengths[:: 5 if full else 10]:
         course = plan.informed(np.zeros(30), float(length))
         stated = course.certificate(SystemSource())
-        assert (stated.spent_epsilon, stated.spent_delta) == (2.0, delta)
+        assert (stated.spent_epsilon, stated.spent_delta) == (1.0, delta)
         assert verify(stated).passed
         kinds.add(stated.public[COURSE]["delta"])
-        forged = replace(stated, spent_epsilon=1.9)
+        forged = replace(stated, spent_epsilon=0.9)
         assert not verify(forged).passed
-        assert not verify(replace(stated, public={**stated.public, COURSE: {"epsilon": 1.9, "delta": 0.0}})).passed
+        assert not verify(replace(stated, public={**stated.public, COURSE: {"epsilon": 0.9, "delta": 0.0}})).passed
         left_out = {name: value for name, value in stated.public.items() if name != COURSE}
         assert not verify(replace(stated, public=left_out)).passed
     assert not any(COURSE in name for name in verify(stated).unconfirmed)
