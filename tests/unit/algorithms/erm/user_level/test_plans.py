@@ -246,7 +246,9 @@ def test_free_curvature_stays_free_for_users(loss) -> None:
     """At the floor on the regularisation; below a quarter of it the same search finds more than epsilon."""
     problem, epsilon = task(loss=loss, domain=ONE_HOT, n=3), 0.5
     floor = 2 * problem.tau(1.0) / epsilon
-    share = planner.rules.pure_share(loss, False, problem.tau(floor * (1 + 1e-9)), epsilon, planner.rules.user_rank(problem))
+    share = planner.rules.pure_share(
+        loss, False, problem.tau(floor * (1 + 1e-9)), epsilon, planner.rules.user_rank(problem)
+    )
     assert (share.rule, share.epsilon) == ("free", epsilon)
     scale = 2 * loss.slope_bound / epsilon
     assert largest_privacy_loss(problem, floor, scale, np.random.default_rng(1)) <= epsilon
