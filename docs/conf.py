@@ -156,12 +156,13 @@ class Generated(SphinxDirective):
 def place_in_code(
     name: str, rawtext: str, text: str, lineno: int, inliner: Any, *_: Any
 ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-    """The role ``{at}`file name` ``: a definition in a file of dpconvex; a warning if it is not there (any more)."""
+    """The role ``{at}`file name` ``: a definition in a file of dpconvex or of src/; a warning if it is not there."""
     path, _, defined = text.partition(" ")
-    file = HERE.parent / "src" / "dpconvex" / path
+    sources = HERE.parent / "src"
+    file = next((found for found in (sources / "dpconvex" / path, sources / path) if found.is_file()), sources)
     code = file.read_text(encoding="utf-8") if file.is_file() else ""
     if not code or (defined and not re.search(rf"^\s*(def|class) {re.escape(defined)}\b", code, re.M)):
-        return [], [inliner.reporter.warning(f"src/dpconvex/{path} has no {defined or 'content'}", line=lineno)]
+        return [], [inliner.reporter.warning(f"{path} has no {defined or 'content'}", line=lineno)]
     shown = f"{path}: {defined}" if defined else path
     return [nodes.literal(shown, shown)], []
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import dpconvex
-from dpconvex.audit.targets import TARGETS
+from dpconvex_experiments.audit.targets import TARGETS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))

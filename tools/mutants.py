@@ -33,7 +33,7 @@ SOURCES = "tests/contracts/test_algorithms_on_sources.py"
 LEVEL = "tests/unit/algorithms/erm/heavy_tailed/test_level.py"
 SCORES = "tests/unit/algorithms/erm/heavy_tailed/test_gradient_score.py"
 CERTIFICATE = """
-from dpconvex.audit.targets import TARGETS
+from dpconvex_experiments.audit.targets import TARGETS
 from dpconvex.randomness import SystemSource
 print(TARGETS[{target!r}].subject({epsilon}, 0.05, {bound}).plan.certificate(SystemSource()).to_json())
 """

@@ -13,9 +13,9 @@ from dpconvex.cli import _options, _output
 from dpconvex.errors import InvalidParameterError, RepeatedFitWarning
 
 if TYPE_CHECKING:
-    from dpconvex.audit import AuditReport
-    from dpconvex.audit.target import Target
     from dpconvex_experiments import Experiment
+    from dpconvex_experiments.audit import AuditReport
+    from dpconvex_experiments.audit.target import Target
     from dpconvex_experiments.audit_grid import Settings
 
 JSON, HTML, GRID = "audit.json", "audit.html", "audit-grid.json"
@@ -51,8 +51,8 @@ def audit(
     """Attack whole runs on worst-case neighbours. Exit code 1 if a promise is refuted."""
     from importlib.metadata import version
 
-    from dpconvex.audit import audit as attack
-    from dpconvex.audit.targets import TARGETS, chosen
+    from dpconvex_experiments.audit import audit as attack
+    from dpconvex_experiments.audit.targets import TARGETS, chosen
     from dpconvex_experiments.audit_grid import Settings
 
     if listed:
@@ -109,8 +109,8 @@ def write_reports(reports: Sequence[AuditReport], folder: Path, feature_norm: fl
     """Write ``audit.json`` and ``audit.html``, each wholly or not at all."""
     from importlib.metadata import version
 
-    from dpconvex.audit import ERROR
     from dpconvex.data import write_atomically
+    from dpconvex_experiments.audit import ERROR
 
     content = {
         "version": version("dpconvex"),

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from dpconvex.audit import audit
-from dpconvex.audit.target import run_of
-from dpconvex.audit.targets import TARGETS
 from dpconvex.privacy import PrivacyParams
+from dpconvex_experiments.audit import audit
+from dpconvex_experiments.audit.target import run_of
+from dpconvex_experiments.audit.targets import TARGETS
 
 SLOW = (
     "accelerated_user/sampled",

@@ -34,8 +34,8 @@ import numpy as np
 from typer.testing import CliRunner
 from dpconvex import PrivateLogisticRegression, errors, verify
 from dpconvex.algorithms.erm.registry import ERM_METHODS, plans
-from dpconvex.audit import audit
-from dpconvex.audit.targets import TARGETS
+from dpconvex_experiments.audit import audit
+from dpconvex_experiments.audit.targets import TARGETS
 from dpconvex.cli.main import app
 from dpconvex.errors import HopelessPlanWarning
 import warnings

@@ -11,13 +11,13 @@ from unittest import mock
 
 import pytest
 
-from dpconvex.audit.auditor import priced_once
-from dpconvex.audit.replay import coins, replayed
-from dpconvex.audit.target import run_of
-from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.problems import LinearModelProblem
 from dpconvex.solvers import Solver
+from dpconvex_experiments.audit.auditor import priced_once
+from dpconvex_experiments.audit.replay import coins, replayed
+from dpconvex_experiments.audit.target import run_of
+from dpconvex_experiments.audit.targets import TARGETS
 
 NAMES = [name for name in TARGETS if not name.startswith("mechanism/")]
 

@@ -28,11 +28,6 @@ from dpconvex.algorithms.erm.heavy_tailed import Moments, gradient_score, locali
 from dpconvex.algorithms.location.base import WarmStart
 from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
 from dpconvex.algorithms.queries import synthetic
-from dpconvex.audit import Pair, Subject, array_pairs, record_pairs, user_pairs
-from dpconvex.audit.auditor import priced_once
-from dpconvex.audit.replay import Step, _Recorder, coins, tapped
-from dpconvex.audit.target import run_of
-from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import (
@@ -53,6 +48,11 @@ from dpconvex.privacy import Ledger, PoissonSteps, PrivacyParams, SampledSteps, 
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.queries import DenseQueries
 from dpconvex.randomness import SeededSource
+from dpconvex_experiments.audit import Pair, Subject, array_pairs, record_pairs, user_pairs
+from dpconvex_experiments.audit.auditor import priced_once
+from dpconvex_experiments.audit.replay import Step, _Recorder, coins, tapped
+from dpconvex_experiments.audit.target import run_of
+from dpconvex_experiments.audit.targets import TARGETS
 from dpconvex_experiments.reference.targets import erm, location, mechanisms, minimax
 
 Path = tuple[tuple[int, str | None], ...]

@@ -20,12 +20,12 @@ import pytest
 from dpconvex.algorithms import base
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
-from dpconvex.audit import prove
 from dpconvex.losses import HingeLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.randomness import SeededSource, exact, real
 from dpconvex.solvers import Solver
+from dpconvex_experiments.audit import prove
 
 ERROR = 1e-2
 DELTA = 0.1  # large, so that the best events are frequent enough to be measured

@@ -15,13 +15,13 @@ from scipy.stats import norm
 
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, plan
 from dpconvex.algorithms.location.radius_and_center import LEVEL, RADIUS_SENSITIVITY, GroupedCenter, GroupedRadius
-from dpconvex.audit.laws import halting_law
 from dpconvex.mechanisms import AboveThreshold, GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import gaussian_delta, mixed_delta
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import Groups, covered_shares
 from dpconvex.randomness import SeededSource
+from dpconvex_experiments.audit.laws import halting_law
 
 
 def planned(n: int, epsilon: float, delta: float = 1e-6) -> GeometricMedianPlan:

@@ -14,11 +14,11 @@ import pytest
 from dpconvex.algorithms.location.base import WarmStart
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
-from dpconvex.audit import prove
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import SeededSource, exact
+from dpconvex_experiments.audit import prove
 from dpconvex_experiments.reference import location as baselines
 
 ERROR = 1e-3

@@ -15,12 +15,12 @@ import pytest
 from dpconvex.algorithms import Plan
 from dpconvex.algorithms.minimax import anytime, bias_reduced, boosted, frank_wolfe
 from dpconvex.algorithms.queries import noisy_answers, synthetic
-from dpconvex.audit import enumerated_pair
 from dpconvex.mechanisms import VertexSession
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import PolytopeSaddle
 from dpconvex.problems.queries import DenseQueries
 from dpconvex.randomness import SeededSource
+from dpconvex_experiments.audit import enumerated_pair
 
 PRIVACY = PrivacyParams(1.0, 0.05)
 ORDERS = (1.05, 1.5, 2.0, 4.0, 10.0, 40.0)

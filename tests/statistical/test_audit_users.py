@@ -13,13 +13,13 @@ import pytest
 from dpconvex.algorithms import base
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
-from dpconvex.audit import prove
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import SmoothedHingeLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.linear import problem
 from dpconvex.randomness import SeededSource
+from dpconvex_experiments.audit import prove
 
 ERROR, EPSILON, N = 1e-2, 2.0, 3
 

@@ -17,11 +17,11 @@ import pytest
 from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.algorithms.minimax.vertex_descent import VertexDescentPlan
 from dpconvex.algorithms.minimax.vertex_schedule import Layout, Schedule
-from dpconvex.audit import EnumeratedPair, enumerated_pair
-from dpconvex.audit.auditor import priced_once
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import ORDERS, zcdp_delta
 from dpconvex.problems import SimplexSaddle
+from dpconvex_experiments.audit import EnumeratedPair, enumerated_pair
+from dpconvex_experiments.audit.auditor import priced_once
 
 PROMISE = PrivacyParams(100.0, 0.4)  # so lax that every step passes: the charge itself is what is tested
 EPSILONS = (0.1, 0.5, 1.0, 2.0)

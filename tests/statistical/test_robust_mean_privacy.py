@@ -15,7 +15,6 @@ import pytest
 from scipy.stats import binom, norm
 
 from dpconvex.algorithms.erm.user_level import aggregates, guards
-from dpconvex.audit.replay import replayed
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import (
     AboveThreshold,
@@ -29,6 +28,7 @@ from dpconvex.mechanisms import (
 from dpconvex.mechanisms.robust_mean import best_ramp, h_index
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.randomness import SeededSource
+from dpconvex_experiments.audit.replay import replayed
 
 Law = tuple[float, float]  # probability to pass, mean if passed (in units of the radius)
 

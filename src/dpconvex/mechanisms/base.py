@@ -39,7 +39,7 @@ class Planned(ABC):
         """Return the logarithm of the probability or density of an outcome given the private value, up to a constant.
 
         For the audit, so it is written from the class's docstring and not from its sampler; mechanisms of this package
-        have theirs in `dpconvex.audit.laws`. Without one, a mechanism is audited by counting outcomes.
+        have theirs in `dpconvex_experiments.audit.laws`. Without one, a mechanism is audited by counting outcomes.
         """
         raise UnsupportedEventError(f"no law is known for {type(self).__name__}: give log_density, or count outcomes")
 

@@ -11,7 +11,6 @@ from scipy import stats
 from dpconvex._types import FloatArray, Status
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation import OutputPerturbationPlan
-from dpconvex.audit import proved_epsilon
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.mechanisms.gaussian import zwb_constant
@@ -32,6 +31,7 @@ from dpconvex.solvers import (
     Subgradient,
 )
 from dpconvex_experiments import checks
+from dpconvex_experiments.audit import proved_epsilon
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import SINGLE, Anchors, Check, Estimate, exact
 from dpconvex_experiments.output_perturbation._common import (

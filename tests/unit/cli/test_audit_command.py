@@ -7,9 +7,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from dpconvex.audit.targets import TARGETS
 from dpconvex.cli.main import app
 from dpconvex.mechanisms import LaplaceMechanism
+from dpconvex_experiments.audit.targets import TARGETS
 
 
 def call(*arguments: str):

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpconvex.audit import Pair, audit
-from dpconvex.audit.report import Pace, untracked
-from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
+from dpconvex_experiments.audit import Pair, audit
+from dpconvex_experiments.audit.report import Pace, untracked
+from dpconvex_experiments.audit.targets import TARGETS
 from dpconvex_experiments.audit_grid import REFUSED, Settings, audit_grid, summary
 
 SETTINGS = Settings("0", 0.05, 0, 8, 5.0, 0)

@@ -26,8 +26,6 @@ from dpconvex.algorithms.erm.sufficient_statistics import plan_adaptive_ridge
 from dpconvex.algorithms.erm.two_stage import centering, projection
 from dpconvex.algorithms.search import run as search
 from dpconvex.algorithms.select import Options
-from dpconvex.audit.neighbors import linear_subject, record_pairs
-from dpconvex.audit.target import Pair, Subject, Use, builder, targets
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
 from dpconvex.losses import (
     AbsoluteLoss,
@@ -45,6 +43,8 @@ from dpconvex.randomness import BitSource
 from dpconvex.sets import Box, ConvexSet
 from dpconvex.solvers import LBFGS, Solver, SolverResult
 from dpconvex.solvers.base import Start
+from dpconvex_experiments.audit.neighbors import linear_subject, record_pairs
+from dpconvex_experiments.audit.target import Pair, Subject, Use, builder, targets
 
 N = 3  #: Records: few, so that one of them moves the result far.
 SEARCHED = 6  #: Records of a search, two of them held out: one of them moves a score far.

@@ -1,10 +1,10 @@
 """What is audited of locations of points: every method for the private geometric median."""
 
 from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
-from dpconvex.audit.neighbors import point_pairs
-from dpconvex.audit.target import Subject, builder, targets
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import PointDomain
+from dpconvex_experiments.audit.neighbors import point_pairs
+from dpconvex_experiments.audit.target import Subject, builder, targets
 
 _POINTS = 24
 

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from dpconvex import mechanisms
-from dpconvex.audit.neighbors import array_pairs, replaced
-from dpconvex.audit.target import Pair, Pairs, Subject, Use, builder, targets
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms.robust_mean import budget
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.randomness import BitSource
+from dpconvex_experiments.audit.neighbors import array_pairs, replaced
+from dpconvex_experiments.audit.target import Pair, Pairs, Subject, Use, builder, targets
 
 _LEMMA = "values given by the audit"
 _LABEL = "value"

@@ -9,11 +9,11 @@ from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients
 from dpconvex.algorithms.select import Options
-from dpconvex.audit import Subject, Target
-from dpconvex.audit.neighbors import linear_subject, point_pairs
 from dpconvex.losses import HingeLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem
+from dpconvex_experiments.audit import Subject, Target
+from dpconvex_experiments.audit.neighbors import linear_subject, point_pairs
 from dpconvex_experiments.reference import group_privacy, halving
 from dpconvex_experiments.reference.targets.erm import RIDGE, linear_problem
 from dpconvex_experiments.reference.targets.location import located, point_domain

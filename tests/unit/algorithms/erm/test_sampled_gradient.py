@@ -13,8 +13,6 @@ from dpconvex.algorithms.erm.gradient_descent import gradients
 from dpconvex.algorithms.erm.gradient_descent.gradients import sampled_gradient
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
-from dpconvex.audit.replay import sampled_losses
-from dpconvex.audit.target import run_of
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HingeLoss, HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import Ledger, PoissonSteps, PrivacyParams, Unit, verify
@@ -22,6 +20,8 @@ from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, Re
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import NewtonCholesky
+from dpconvex_experiments.audit.replay import sampled_losses
+from dpconvex_experiments.audit.target import run_of
 
 pytestmark = pytest.mark.thin
 

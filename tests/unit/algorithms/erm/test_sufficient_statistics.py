@@ -19,13 +19,13 @@ from dpconvex.algorithms.erm.sufficient_statistics.statistics import (
     unpacked,
 )
 from dpconvex.algorithms.select import Options
-from dpconvex.audit import Pair, audit
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HuberLoss, SquaredLoss
 from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
 from dpconvex.privacy.ledger import total_delta
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex_experiments.audit import Pair, audit
 
 RECORDS, USERS = PrivacyParams(1.0, 1e-6), PrivacyParams(1.0, 1e-6, unit=Unit.USER)
 MIXED = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5), Block(2, "l2", 2.0)), intercept=1.0)

@@ -14,13 +14,13 @@ from dpconvex.algorithms.erm.registry import ERM_METHODS
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.audit import Pair, audit, log_law, privacy_losses, prove, proved_epsilon
-from dpconvex.audit.laws import halting_law, selection_law
-from dpconvex.audit.targets import TARGETS, chosen
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, LaplaceMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.randomness import SeededSource
+from dpconvex_experiments.audit.laws import halting_law, selection_law
+from dpconvex_experiments.audit.targets import TARGETS, chosen
 
 EXTENT = Sensitivity(1.0, "absolute", "test")
 

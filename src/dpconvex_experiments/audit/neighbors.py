@@ -12,8 +12,8 @@ import numpy as np
 
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan
-from dpconvex.audit.target import Pair, Subject
 from dpconvex.problems import LinearModelProblem, PointDomain, UserGroups
+from dpconvex_experiments.audit.target import Pair, Subject
 
 FAR = 8.0
 """How many times as large as the domain's bound built features are: enough to refute what does not clip them."""

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from dpconvex.audit import EnumeratedPair, enumerated_pair
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.mechanisms import LaplaceMechanism, ReportNoisyMax, VertexSampling
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
+from dpconvex_experiments.audit import EnumeratedPair, enumerated_pair
 
 MAXIMUM = ReportNoisyMax(Sensitivity(1.0, "linf", "test"), 1.0)
 

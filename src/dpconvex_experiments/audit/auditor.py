@@ -16,15 +16,15 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import ConvexPlan, Plan
-from dpconvex.audit import bounds
-from dpconvex.audit.exact import SEARCH, exact_finding
-from dpconvex.audit.neighbors import record_pairs, user_pairs
-from dpconvex.audit.report import AuditReport, Finding, Pace, Track, untracked
-from dpconvex.audit.target import Auditable, Pairs, Subject, released, run_of
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import ledger
 from dpconvex.problems import LinearModelProblem
 from dpconvex.randomness import BitSource, SystemSource
+from dpconvex_experiments.audit import bounds
+from dpconvex_experiments.audit.exact import SEARCH, exact_finding
+from dpconvex_experiments.audit.neighbors import record_pairs, user_pairs
+from dpconvex_experiments.audit.report import AuditReport, Finding, Pace, Track, untracked
+from dpconvex_experiments.audit.target import Auditable, Pairs, Subject, released, run_of
 
 ERROR = 1e-3  #: Probability with which an audit may call a true promise refuted.
 

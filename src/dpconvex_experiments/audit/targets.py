@@ -5,10 +5,10 @@ Targets of this library's own methods stand in `dpconvex_experiments.reference.t
 
 from dpconvex.algorithms.erm.registry import ERM_METHODS
 from dpconvex.algorithms.select import Method
-from dpconvex.audit.neighbors import linear_subject
-from dpconvex.audit.target import Target
 from dpconvex.plugins import load
 from dpconvex.privacy import Unit
+from dpconvex_experiments.audit.neighbors import linear_subject
+from dpconvex_experiments.audit.target import Target
 
 
 def _attacked(method: Method) -> Target:

@@ -20,18 +20,18 @@ import numpy as np
 from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import ClippedResidualsPlan
 from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
-from dpconvex.audit import replay
-from dpconvex.audit.bounds import Losses, epsilon_of_losses
-from dpconvex.audit.laws import finite_law
-from dpconvex.audit.replay import coins, participation, sampled_losses, sampled_steps, tapped
-from dpconvex.audit.report import FEWEST, Finding, Pace, Track
-from dpconvex.audit.target import Pair, Pairs, run_of
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.geometry import FactoredNoise, NoiseNorm
 from dpconvex.losses import SmoothLoss
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise, ThresholdSession
 from dpconvex.privacy.profiles import epsilon_of
 from dpconvex.problems import Records, UserGroups
+from dpconvex_experiments.audit import replay
+from dpconvex_experiments.audit.bounds import Losses, epsilon_of_losses
+from dpconvex_experiments.audit.laws import finite_law
+from dpconvex_experiments.audit.replay import coins, participation, sampled_losses, sampled_steps, tapped
+from dpconvex_experiments.audit.report import FEWEST, Finding, Pace, Track
+from dpconvex_experiments.audit.target import Pair, Pairs, run_of
 
 SEARCH = "Searching neighbours"
 MOST = 300  #: Transcripts up to which all are enumerated.

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dpconvex.audit.bounds import Losses, bet, epsilon_of_losses, gaussian_epsilon
 from dpconvex.privacy.profiles import gaussian_delta
+from dpconvex_experiments.audit.bounds import Losses, bet, epsilon_of_losses, gaussian_epsilon
 
 DELTA, ERROR = 0.05, 1e-3
 

@@ -24,9 +24,6 @@ import numpy as np
 from scipy.stats import beta
 
 from dpconvex._types import FloatArray
-from dpconvex.audit.bounds import Losses
-from dpconvex.audit.laws import log_law
-from dpconvex.audit.report import Track, untracked
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.mechanisms import (
     AboveThreshold,
@@ -47,6 +44,9 @@ from dpconvex.privacy.profiles import epsilon_of
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points, weighted_mean
 from dpconvex.randomness import BitSource, SeededSource
+from dpconvex_experiments.audit.bounds import Losses
+from dpconvex_experiments.audit.laws import log_law
+from dpconvex_experiments.audit.report import Track, untracked
 
 Run = Callable[..., Any]  #: ``run(*data, source)``.
 

@@ -9,10 +9,10 @@ import pytest
 
 from dpconvex.algorithms.search import run as listing
 from dpconvex.algorithms.search.scores import Score
-from dpconvex.audit import audit
-from dpconvex.audit.targets import TARGETS
 from dpconvex.errors import BudgetExceededError
 from dpconvex.randomness import SeededSource
+from dpconvex_experiments.audit import audit
+from dpconvex_experiments.audit.targets import TARGETS
 
 
 def subject():
