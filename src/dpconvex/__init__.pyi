@@ -1,6 +1,7 @@
 """The public names and where they stand. `lazy_loader` reads this file too: a name is imported at its first use."""
 
 from . import errors as errors
+from .audit import attack_constants as attack_constants
 from .data import (
     CategoricalColumn as CategoricalColumn,
     NumericColumn as NumericColumn,
@@ -48,7 +49,6 @@ from .problems import (
     DataDomain as DataDomain,
     RecordLoss as RecordLoss,
     WholeObjective as WholeObjective,
-    attack_constants as attack_constants,
     jax_loss as jax_loss,
 )
 from .verification import verify as verify

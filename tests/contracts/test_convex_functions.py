@@ -9,23 +9,17 @@ import numpy as np
 import pytest
 
 import dpconvex.problems
-from dpconvex import plan_minimize, private_minimize
+from dpconvex import attack_constants, plan_minimize, private_minimize
 from dpconvex.privacy.ledger import total_delta, total_epsilon
-from dpconvex.problems import (
-    CONVEX_FUNCTIONS,
-    ConvexFunction,
-    DataDomain,
-    RecordLoss,
-    Records,
-    attack_constants,
-    jax_loss,
-)
+from dpconvex.problems import CONVEX_FUNCTIONS, ConvexFunction, DataDomain, RecordLoss, Records, jax_loss
 from dpconvex.randomness import SystemSource
+from dpconvex_experiments.reference import objectives
 
 pytestmark = pytest.mark.thin
 
-EXAMPLES = [pytest.param(f, id=f"{f.name}-{f.dim}") for kind in CONVEX_FUNCTIONS for f in kind.examples()]
-RECORD_LOSSES = [kind for kind in CONVEX_FUNCTIONS if issubclass(kind, RecordLoss)]
+KINDS = (*CONVEX_FUNCTIONS, *objectives.CONVEX_FUNCTIONS)
+EXAMPLES = [pytest.param(f, id=f"{f.name}-{f.dim}") for kind in KINDS for f in kind.examples()]
+RECORD_LOSSES = [kind for kind in KINDS if issubclass(kind, RecordLoss)]
 SETTINGS = [{}, {"delta": 1e-6}, {"constants": "paper"}, {"trusted": False}, {"l2": 0.5}, {"radius": 3.0}]
 CONTENTS = {"nan": np.nan, "infinite": np.inf, "zeros": 0.0, "duplicates": 0.3, "huge": -1e300, "tiny": 1e-300}
 

@@ -62,6 +62,7 @@ from dpconvex.cli.main import app
 from dpconvex.data import ClassTarget
 from dpconvex.errors import DpconvexError
 from dpconvex.privacy import Release
+from dpconvex_experiments.reference.objectives import LogLinearDensity, MaxRisk, ShiftedMeanLoss
 
 GOLDEN = Path(__file__).with_name("golden.json")
 RTOL = 1e-9
@@ -328,9 +329,9 @@ def of_rest() -> dict[str, Thunk]:
     location, points = problems.LocationLoss(ball, width=0.2), X[:400, :3]
     functions = {
         "location": location,
-        "maximal risk": problems.MaxRisk(problems.LocationLoss(DataDomain.l2_ball(3, 1.0))),
-        "shifted mean": problems.ShiftedMeanLoss.examples()[0],
-        "log density": problems.LogLinearDensity.examples()[0],
+        "maximal risk": MaxRisk(problems.LocationLoss(DataDomain.l2_ball(3, 1.0))),
+        "shifted mean": ShiftedMeanLoss.examples()[0],
+        "log density": LogLinearDensity.examples()[0],
     }
     games = np.sign(X[:400, :, None] - X[400:800, None, :])[:, :3, :4]
     plays = np.column_stack([np.arange(400) % 3, np.arange(400) // 3 % 4, X[:400, 0]])

@@ -1,9 +1,8 @@
 """Public domains of data, clipped records, and the objectives that solvers minimize."""
 
-from dpconvex.problems.custom.check_constants import ConstantsAttack, attack_constants
 from dpconvex.problems.custom.functions import ConvexFunction, RecordLoss
 from dpconvex.problems.custom.jax import jax_loss
-from dpconvex.problems.custom.losses import LocationLoss, LogLinearDensity, MaxRisk, WholeObjective
+from dpconvex.problems.custom.losses import LocationLoss, WholeObjective
 from dpconvex.problems.custom.problem import CustomProblem
 from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.factor import Factor
@@ -12,36 +11,31 @@ from dpconvex.problems.data.ranges import NumberRange
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.adversarial import Attack, Lift
-from dpconvex.problems.linear.lower_bound import HeavyTailedInstance, heavy_tailed_lower_bound
 from dpconvex.problems.linear.objective import RegularizedRisk, TiltedRisk
 from dpconvex.problems.linear.problem import LinearModelProblem
-from dpconvex.problems.minimax.adversarial import SaddleLoss, ShiftedMeanLoss
+from dpconvex.problems.minimax.adversarial import SaddleLoss
 from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
 from dpconvex.problems.minimax.games import DualityGap, MatrixGame, PlayLog, QuadraticGame, RankOneGame, duality_gap
 from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
 from dpconvex.problems.minimax.polytope import PolytopeSaddle, jax_saddle, l1_ball_vertices
 from dpconvex.problems.objective import Objective
 
-CONVEX_FUNCTIONS: tuple[type[ConvexFunction], ...] = (LocationLoss, LogLinearDensity, MaxRisk, ShiftedMeanLoss)
+CONVEX_FUNCTIONS: tuple[type[ConvexFunction], ...] = (LocationLoss,)
 """Every ready-made convex function that is no loss of a linear model."""
 
 __all__ = [
     "CONVEX_FUNCTIONS",
     "Attack",
     "Block",
-    "ConstantsAttack",
     "ConvexFunction",
     "CustomProblem",
     "DataDomain",
     "DualityGap",
     "Factor",
-    "HeavyTailedInstance",
     "Lift",
     "LinearModelProblem",
     "LocationLoss",
-    "LogLinearDensity",
     "MatrixGame",
-    "MaxRisk",
     "NumberRange",
     "Objective",
     "PlayLog",
@@ -53,16 +47,13 @@ __all__ = [
     "Records",
     "RegularizedRisk",
     "SaddleLoss",
-    "ShiftedMeanLoss",
     "SimplexPoint",
     "SimplexSaddle",
     "TiltedRisk",
     "UserGroups",
     "WholeObjective",
     "WorstGroupLoss",
-    "attack_constants",
     "duality_gap",
-    "heavy_tailed_lower_bound",
     "jax_loss",
     "jax_saddle",
     "l1_ball_loss",

@@ -2,6 +2,7 @@
 
 from dpconvex_experiments.audit.auditor import ERROR, audit
 from dpconvex_experiments.audit.bounds import Counted, Losses, prove, proved_epsilon
+from dpconvex_experiments.audit.constants import ConstantsAttack, attack_constants
 from dpconvex_experiments.audit.exact import EnumeratedPair, enumerated_pair
 from dpconvex_experiments.audit.laws import finite_law, log_law
 from dpconvex_experiments.audit.neighbors import array_pairs, point_pairs, record_pairs, user_pairs
@@ -14,6 +15,7 @@ __all__ = [
     "AuditReport",
     "Auditable",
     "Builder",
+    "ConstantsAttack",
     "Counted",
     "EnumeratedPair",
     "Finding",
@@ -23,6 +25,7 @@ __all__ = [
     "Subject",
     "Target",
     "array_pairs",
+    "attack_constants",
     "audit",
     "enumerated_pair",
     "finite_law",

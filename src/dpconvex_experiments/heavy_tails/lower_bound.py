@@ -17,10 +17,10 @@ from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
-from dpconvex.problems.linear.lower_bound import PackingLaw, hardest
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, exponent
 from dpconvex_experiments.heavy_tails.rates import DIAMETER, PAPER, RADIUS, LinearLoss, rate, wide_problem
+from dpconvex_experiments.reference.lower_bound import PackingLaw, hardest
 from dpconvex_experiments.shared import LINE_STYLES, lines, panels, streams, unit_vectors
 
 # X3: the instances of the lower bound, what is measured on them, and what no private method can go below.

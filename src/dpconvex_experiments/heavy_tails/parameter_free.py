@@ -13,10 +13,10 @@ from dpconvex.algorithms.erm.heavy_tailed.level import Scale
 from dpconvex.algorithms.erm.heavy_tailed.registry import APART, heavy_plans
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
-from dpconvex.problems.linear.lower_bound import LinearLoss
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.heavy_tails.rates import DIAMETER, PAPER, RADIUS, rate
+from dpconvex_experiments.reference.lower_bound import LinearLoss
 from dpconvex_experiments.shared import lines, panels, streams, unit_vectors
 
 LENGTH = 1e4

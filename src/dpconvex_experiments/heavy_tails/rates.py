@@ -16,10 +16,10 @@ from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Schedul
 from dpconvex.losses import LinearModelLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
-from dpconvex.problems.linear.lower_bound import RADIUS, LinearLoss
 from dpconvex.problems.linear.truncated import Truncation
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
+from dpconvex_experiments.reference.lower_bound import RADIUS, LinearLoss
 from dpconvex_experiments.shared import lines, panels, streams, unit_vectors
 
 # What all experiments use: the linear loss, in which the rates are sharp, and problems with a wide domain.

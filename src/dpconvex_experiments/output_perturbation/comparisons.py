@@ -15,13 +15,14 @@ from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.select import Options
 from dpconvex.losses import HingeLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import CustomProblem, DataDomain, LinearModelProblem, LocationLoss, MaxRisk
+from dpconvex.problems import CustomProblem, DataDomain, LinearModelProblem, LocationLoss
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, exponent
 from dpconvex_experiments.output_perturbation._common import Risk, laplace, logistic_records, releases
+from dpconvex_experiments.reference.objectives import MaxRisk
 from dpconvex_experiments.shared import lines, panels
 
 # E11: adversarial training: the smooth rate is refuted, the Lipschitz bound holds; robust logistic regression.

@@ -14,10 +14,10 @@ from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.queries import synthetic
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import RankOneGame, l1_ball_loss, single_group
-from dpconvex.problems.linear.lower_bound import LinearLoss
 from dpconvex.problems.queries import DenseQueries
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact, exponent
+from dpconvex_experiments.reference.lower_bound import LinearLoss
 from dpconvex_experiments.saddle_point.games import DELTA, INFORMATIVE, PAPER, Game, noise
 from dpconvex_experiments.shared import largest_error, lines
 

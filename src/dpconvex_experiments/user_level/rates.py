@@ -12,10 +12,10 @@ from dpconvex.algorithms.erm.user_level.accelerated_schedule import printed
 from dpconvex.losses import AbsoluteLoss, LinearModelLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
-from dpconvex.problems.linear.lower_bound import LinearLoss
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact, exponent
+from dpconvex_experiments.reference.lower_bound import LinearLoss
 from dpconvex_experiments.shared import lines, panels, slope, streams, unit_vectors
 
 # What all experiments use: users with equally many records, plans for them.

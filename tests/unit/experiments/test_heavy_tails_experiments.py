@@ -12,12 +12,12 @@ from scipy.stats import binom
 
 from dpconvex.geometry import L2Norm
 from dpconvex.problems import Records
-from dpconvex.problems.linear.lower_bound import PackingLaw
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
 from dpconvex_experiments import EXPERIMENTS, Setting
 from dpconvex_experiments.checks import Anchors
 from dpconvex_experiments.heavy_tails import audit, lower_bound, methods, rates
 from dpconvex_experiments.heavy_tails.rates import DIAMETER, LinearLoss, rate, wide_problem
+from dpconvex_experiments.reference.lower_bound import PackingLaw
 from dpconvex_experiments.shared import streams, unit_vectors
 
 OURS = [name for name in EXPERIMENTS if name.startswith("heavy-tails/")]

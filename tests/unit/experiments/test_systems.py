@@ -15,13 +15,14 @@ import pytest
 from typer.main import get_command
 
 import dpconvex
-from dpconvex import DataDomain, NumericColumn, Schema, problems, solvers
+from dpconvex import DataDomain, NumericColumn, Schema, solvers
 from dpconvex.cli.main import app
 from dpconvex.errors import DpconvexWarning
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems import LinearModelProblem
 from dpconvex.problems.data.records import Records
 from dpconvex_experiments import EXPERIMENTS
+from dpconvex_experiments.reference import lower_bound
 from dpconvex_experiments.systems import SEEDS, Measure, System, fidelity, shortcomings, systems
 
 PUBLIC = [name for name in dir(dpconvex) if not name.startswith("_")]
@@ -39,7 +40,7 @@ def example_names() -> dict[str, Any]:
     return {
         **{name: getattr(dpconvex, name) for name in PUBLIC},
         "solvers": solvers,
-        "problems": problems,
+        "lower_bound": lower_bound,
         "X": X,
         "y": y,
         "t": np.clip(X[:, 0] + rng.normal(0, 0.2, N), -1, 1),

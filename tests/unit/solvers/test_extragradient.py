@@ -17,7 +17,7 @@ from dpconvex._types import Status
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import zwb_constant
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.problems import Block, CustomProblem, LocationLoss, Records, SaddleLoss, ShiftedMeanLoss
+from dpconvex.problems import Block, CustomProblem, LocationLoss, Records, SaddleLoss
 from dpconvex.problems.minimax.adversarial import saddle_constants, saddle_steps
 from dpconvex.randomness import SeededSource
 from dpconvex.sets import L2Ball, WholeSpace
@@ -28,6 +28,7 @@ from dpconvex.solvers import (
     _certificates as certificates,
     default_solver,
 )
+from dpconvex_experiments.reference.objectives import ShiftedMeanLoss
 
 DISC = DataDomain.l2_ball(2, 1.0)
 LINE = DataDomain.box(1, 1.0)

@@ -12,17 +12,15 @@ import math
 from abc import abstractmethod
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, Self, final
+from typing import ClassVar, final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray, forwarded
-from dpconvex.errors import InvalidParameterError
+from dpconvex._types import FloatArray
 from dpconvex.problems.base import Aggregation
 from dpconvex.problems.custom.functions import ConvexFunction, CustomObjective, dense_blocks, of_shape
-from dpconvex.problems.data.domain import Block, DataDomain
+from dpconvex.problems.data.domain import Block
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.objective import ROUNDING, UP, Bounds, StatedBounds
 from dpconvex.sets import L2Ball
@@ -225,58 +223,3 @@ def saddle_steps(loss: SaddleLoss, l2: float, radius: float, accuracy: float) ->
         near /= 2
     start = 4 * (l2 * radius**2 + concavity * s**2)
     return max(1, math.ceil(math.log(start / near**2) / -math.log1p(-1 / (2 * kappa)) * (1 + 1e-9)))
-
-
-@final
-@dataclass(frozen=True)
-class ShiftedMeanLoss(SaddleLoss):
-    """``h(w, v, x) = |w - x|^2 / 2 + <w, v> - concavity/2 |v|^2``: a mean whose gain an adversary pulls down.
-
-    For l2 attacks of length s and concavity 0 the worst case is ``|w - x|^2 / 2 + s |w|``: the minimiser is the mean of
-    the records, shortened by s. With a concavity c the norm becomes Huber's, and G is smooth.
-    """
-
-    domain: DataDomain  #: of the records, which are points
-    bound: float  #: largest length s of an attack, or largest entry where `norm` is ``"linf"``
-    concavity: float = 0.0  #: at least 0
-    norm: str = "l2"  #: of the attacks
-    name = "shifted mean"
-    parameter_smoothness = 1.0
-    cross_smoothness = 1.0
-    dim = forwarded("domain", "n_features")
-    attack_smoothness = forwarded("concavity")
-    attack_concavity = forwarded("concavity")
-
-    def __post_init__(self) -> None:
-        _validate.real("bound", self.bound, above=0.0)
-        _validate.real("concavity", self.concavity, at_least=0.0)
-        if self.norm not in ("l2", "linf"):
-            raise InvalidParameterError("norm", self.norm, "must be 'l2' or 'linf'")
-
-    @cached_property
-    def attack(self) -> Block:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return Block(self.dim, "l2" if self.norm == "l2" else "linf", self.bound)
-
-    def lipschitz(self, radius: float) -> float:
-        return (radius + self.domain.l2 + self.attack.l2) * UP
-
-    def contrast(self, radius: float) -> float:
-        """Return ``2 X``: the worst attack is the same for all records."""
-        return 2 * self.domain.l2 * UP
-
-    def attack_lipschitz(self, radius: float) -> float:
-        return (radius + self.concavity * self.attack.l2) * UP
-
-    def value(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
-        return np.square(w - records).sum(1) / 2 + v @ w - self.concavity / 2 * np.square(v).sum(1)
-
-    def gradient(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
-        return w - records + v
-
-    def attack_gradient(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
-        return w - self.concavity * v
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        line = DataDomain.box(1, 1.0)
-        return (cls(DataDomain.l2_ball(2, 1.0), 0.3), cls(line, 0.5, 1.0), cls(line, 0.5, norm="linf"))

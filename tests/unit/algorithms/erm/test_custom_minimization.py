@@ -19,9 +19,10 @@ from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.erm.output_perturbation.schedules import printed_bound
 from dpconvex.errors import AccuracyError, InvalidDataError, InvalidParameterError
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import CustomProblem, LocationLoss, LogLinearDensity, MaxRisk, RecordLoss, WholeObjective
+from dpconvex.problems import CustomProblem, LocationLoss, RecordLoss, WholeObjective
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import AcceleratedGradient, Accuracy, Solver, SolverResult
+from dpconvex_experiments.reference.objectives import LogLinearDensity, MaxRisk
 
 DISC = DataDomain.l2_ball(2, 1.0)
 LINE = DataDomain.box(1, 1.0)

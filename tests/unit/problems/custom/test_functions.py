@@ -10,22 +10,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from dpconvex import attack_constants
 from dpconvex._types import Status
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.problems import (
-    CustomProblem,
-    DataDomain,
-    LocationLoss,
-    LogLinearDensity,
-    MaxRisk,
-    RecordLoss,
-    Records,
-    WholeObjective,
-    attack_constants,
-    jax_loss,
-)
+from dpconvex.problems import CustomProblem, DataDomain, LocationLoss, RecordLoss, Records, WholeObjective, jax_loss
 from dpconvex.sets import L2Ball, WholeSpace
 from dpconvex.solvers import LBFGS, AcceleratedGradient, NewtonCholesky, Subgradient, default_solver
+from dpconvex_experiments.reference.objectives import LogLinearDensity, MaxRisk
 
 DISC = DataDomain.l2_ball(2, 1.0)
 

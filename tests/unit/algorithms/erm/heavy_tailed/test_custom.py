@@ -14,10 +14,11 @@ from dpconvex._types import Status
 from dpconvex.errors import AccuracyError, InvalidParameterError
 from dpconvex.privacy import PrivacyCertificate, verify
 from dpconvex.privacy.ledger import total_epsilon
-from dpconvex.problems import LocationLoss, MaxRisk, Records
+from dpconvex.problems import LocationLoss, Records
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.sets import BallSection
 from dpconvex.solvers import CuttingPlane
+from dpconvex_experiments.reference.objectives import MaxRisk
 
 CAP = 50.0
 TAILS = (2.0, 3.0)

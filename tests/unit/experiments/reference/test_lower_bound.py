@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems import heavy_tailed_lower_bound
-from dpconvex.problems.linear.lower_bound import hardest
+from dpconvex_experiments.reference.lower_bound import hardest, heavy_tailed_lower_bound
 
 
 @pytest.mark.parametrize("k", [1.5, 2.0, 3.0])

@@ -128,7 +128,7 @@ def heavy_tailed_lower_bound(
     --------
     >>> from dpconvex.algorithms.erm.heavy_tailed.registry import heavy_plans
     >>> from dpconvex.privacy import PrivacyParams
-    >>> from dpconvex.problems import heavy_tailed_lower_bound
+    >>> from dpconvex_experiments.reference.lower_bound import heavy_tailed_lower_bound
     >>> from dpconvex.randomness import SeededSource
     >>> hard = heavy_tailed_lower_bound(20_000, 10, epsilon=1.0)
     >>> plan = heavy_plans(hard.problem, PrivacyParams(1.0), None, None, "heavy_tailed")[0]
