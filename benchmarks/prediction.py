@@ -34,6 +34,7 @@ from scipy.stats import spearmanr
 
 import corpus
 from dpconvex import DataDomain, PrivateLinearRegression, PrivateLogisticRegression
+from dpconvex.errors import HopelessPlanWarning
 from dpconvex.problems import Records, RegularizedRisk
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import NewtonCholesky
@@ -214,6 +215,7 @@ def main() -> None:
     parser.add_argument("--bands", action="store_true", help="measure the bands of coefficients")
     arguments = parser.parse_args()
     warnings.simplefilter("error")
+    warnings.simplefilter("ignore", HopelessPlanWarning)  # small tables and small budgets are measured too
     if arguments.probabilities:
         return probabilities(arguments.seeds)
     if arguments.bands:

@@ -1,6 +1,9 @@
 """Encode the tables by their public schemas, split them, and find the non-private optimum: arrays for every method.
 
 PYTHONPATH=benchmarks python -m side_by_side.prepare [--quick] [--tables adult ...]
+
+Tables of the corpus are prepared where they are named; ``--tables held_out`` stands for the half on which nothing was
+ever chosen, two classes or numbers.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+import corpus
 import tables
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems import Block, DataDomain, Records, RegularizedRisk
@@ -46,6 +50,8 @@ SOURCES = {
     "fashion": fashion,
     **{name: partial(from_schema, make) for name, make in tables.REGRESSION_TABLES.items()},
 }
+HELD_OUT = [name for name in corpus.HELD_OUT if name not in corpus.MANY_CLASSES]
+CORPUS = {name: partial(from_schema, partial(corpus.load, name)) for name in HELD_OUT}
 
 
 def optimum(kind: str, X: np.ndarray, y: np.ndarray, domain: DataDomain) -> float:
@@ -74,7 +80,7 @@ def constant(kind: str, y: np.ndarray) -> float:
 
 
 def prepare(name: str, folder: Path) -> None:
-    X, y, domain = SOURCES[name]()
+    X, y, domain = {**CORPUS, **SOURCES}[name]()
     kind = (
         "regression" if np.ptp(y) <= 1 and not np.isin(y, (0, 1)).all() else "binary" if y.max() == 1 else "multiclass"
     )
@@ -103,7 +109,7 @@ def domain_of(blocks: list) -> DataDomain:
 
 def main() -> None:
     given = arguments("prepare", __doc__, [name for name in SOURCES if name != "fashion" or FASHION.exists()])
-    for name in given.tables:
+    for name in HELD_OUT if given.tables == ["held_out"] else given.tables:
         if not (given.data / name / "facts.json").exists():
             prepare(name, given.data / name)
     kept = {path.parent.name: json.loads(path.read_text()) for path in sorted(given.data.glob("*/facts.json"))}

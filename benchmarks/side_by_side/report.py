@@ -61,7 +61,8 @@ def cells(results: Mapping[Key, Rows], track: Track) -> list[tuple[str, float]]:
     """Tables and budgets that ours and at least one rival have finished."""
     ours = {(table, epsilon) for table, method, epsilon in results if method == track.ours}
     theirs = {(table, epsilon) for table, method, epsilon in results if method in track.rivals}
-    return sorted(ours & theirs, key=lambda cell: (ORDER.index(cell[0]), cell[1]))
+    place = {name: k for k, name in enumerate(ORDER)}  # tables of the corpus after the others, by name
+    return sorted(ours & theirs, key=lambda cell: (place.get(cell[0], len(ORDER)), *cell))
 
 
 def best_rival(results: Mapping[Key, Rows], track: Track, cell: tuple[str, float], what: str = "excess") -> float:

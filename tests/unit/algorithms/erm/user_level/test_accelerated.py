@@ -255,7 +255,7 @@ def test_one_cohort_apart_stops_the_threshold() -> None:
     session = SimpleNamespace(query=lambda value: bool(asked.append(value)))
     with (
         mock.patch.object(guards.mechanisms.Cohorts, "examine", return_value=(excesses, np.zeros((2, DIM)))),
-        mock.patch.object(guards.AboveThreshold, "start", return_value=session),
+        mock.patch.object(guards.mechanisms.AboveThreshold, "start", return_value=session),
     ):
         guard.start(SeededSource(0), Ledger(USERS, guard.releases(None)), None)(np.zeros((guard.count, DIM)))
     assert asked == [size / 2]
