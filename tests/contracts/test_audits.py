@@ -87,7 +87,7 @@ DEAR = (
 @pytest.mark.parametrize(
     ("name", "transcripts"),
     [
-        *((name, 10 if name in DEAR else 40 if name in TIGHT else 16) for name in QUICK),
+        *((name, 40 if name in TIGHT and name not in DEAR else 8) for name in QUICK),
         *(pytest.param(name, 40, marks=pytest.mark.gate) for name in QUICK if name in DEAR or name not in TIGHT),
     ],
 )

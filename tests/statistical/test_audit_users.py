@@ -53,8 +53,8 @@ def lower_bound(first: np.ndarray, second: np.ndarray) -> float:
 @pytest.mark.parametrize(
     ("algorithm", "mutant"),
     [
-        ("output_perturbation", "none"),
-        ("objective_perturbation", "none"),
+        pytest.param("output_perturbation", "none", marks=pytest.mark.gate),  # exact losses are quick (test_audits.py)
+        pytest.param("objective_perturbation", "none", marks=pytest.mark.gate),
         ("objective_perturbation", "weights"),
         ("output_perturbation", "noise"),
     ],

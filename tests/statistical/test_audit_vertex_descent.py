@@ -109,6 +109,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.thin
 def test_no_transcript_law_beats_the_charge(name, seed) -> None:
     T, K, reuse, steps = CASES[name]
     sizes = [2] + [1] * (T - 2)

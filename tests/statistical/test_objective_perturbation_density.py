@@ -212,6 +212,7 @@ def largest_loss_2d(
 
 @pytest.mark.parametrize(("epsilon", "bound"), [(0.3, 1.0), (3.0, 0.1), (3.0, 100.0)])
 @pytest.mark.parametrize("multiple", [1.0001, 0.2])
+@pytest.mark.thin
 def test_free_curvature_of_the_logistic_loss(epsilon: float, bound: float, multiple: float) -> None:
     # Features in the l1 ball of this bound: X_2 = X_1 = bound. At the floor curvature is free; below it the exact rule.
     copies = 200

@@ -40,6 +40,7 @@ def drawn(number: int, private: bool) -> FloatArray:
 
 @EACH_NORM
 @pytest.mark.parametrize("private", [False, True], ids=["seeded", "system"])
+@pytest.mark.thin
 def test_norm_of_the_noise_is_gamma(norm, private) -> None:
     lengths = norm(drawn(NUMBER[id(norm)], private))
     dimensions = norm.dim - int(np.sum(getattr(norm, "centered", 0)))  # a centered block has one fewer than columns
