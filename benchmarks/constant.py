@@ -16,6 +16,7 @@ import json
 import warnings
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -30,7 +31,7 @@ from excess_loss import optimum
 SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 0.9)
 
 
-def lost(table, n: int) -> float:
+def lost(table: Any, n: int) -> float:
     """Return the excess of the best constant on the records that `prediction.py` reads."""
     order = np.random.default_rng(0).permutation(len(table.X))[:n]
     X, y, target = table.X[order], table.y[order], table.schema.target
@@ -51,7 +52,7 @@ def main() -> None:
     for plan in json.loads(parser.parse_args().plans.read_text())["plans"]:
         if plan["algorithm"] != "constant":
             cells[plan["table"], plan["delta"], plan["epsilon"]].append(plan)
-    tables = {name: corpus.load(name) for name in dict.fromkeys(name for name, *_ in cells)}
+    tables: dict[str, Any] = {name: corpus.load(name) for name in dict.fromkeys(name for name, *_ in cells)}
     worst = {
         name: lost(table, next(p["n"] for key in cells if key[0] == name for p in cells[key]))
         for name, table in tables.items()
@@ -59,7 +60,7 @@ def main() -> None:
     for (name, delta, epsilon), plans in cells.items():
         schema, first = tables[name].schema, min(plans, key=lambda plan: plan["expected"])
         kind = PrivateLinearRegression if schema.target.numeric else PrivateLogisticRegression
-        plan = kind(epsilon, delta, schema=schema, algorithm="constant").plan(first["n"])[0]
+        plan: Any = kind(epsilon, delta, schema=schema, algorithm="constant").plan(first["n"])[0]
         share = REMAINS[plan.problem.loss.task]
         zero = min(plan.problem.trivial, plan.problem.typical.at_zero)
         own = plan.predicted_error.expected - share * zero

@@ -59,7 +59,8 @@ class ConstantPlan(TwoStagePlan):
         expected = None
         if given.expected is not None and typical is not None:
             expected = given.expected + REMAINS[self.problem.loss.task] * min(trivial, typical.at_zero)
-        bound, source = given.bound + (trivial if known else 0.0), f"{given.source}, among constants"
+        bound = given.bound + (trivial if known else 0.0)
+        source = f"{given.source}, among constants" + ("" if known else "; an estimate")
         return replace(given, bound=bound, trivial=trivial, expected=expected, source=source, proved=known)
 
     @property

@@ -120,8 +120,10 @@ def test_numbers_have_about_their_mean_and_quantiles() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(5000, 3)), rng.beta(5, 2, 5000)
     given: dict[str, Any] = {"feature_bounds": (-3, 3), "target_bounds": (0, 1), "algorithm": "constant"}
-    with pytest.warns(HopelessPlanWarning):
-        mean = PrivateLinearRegression(20.0, random_state=0, **given).fit(X, y)
-        high = PrivateQuantileRegressor(20.0, quantile=0.9, random_state=0, **given).fit(X, y)
+    mean = PrivateLinearRegression(20.0, random_state=0, **given)
+    high = PrivateQuantileRegressor(20.0, quantile=0.9, random_state=0, **given)
+    for model in (mean, high):
+        with pytest.warns(HopelessPlanWarning):
+            model.fit(X, y)
     assert mean.intercept_ == pytest.approx(y.mean(), abs=0.03)
     assert high.intercept_ == pytest.approx(np.quantile(y, 0.9), abs=0.05)
