@@ -1,7 +1,7 @@
-"""Small panels for notebooks: what is promised and spent, as a table with a bar. Plain HTML, everything escaped."""
+"""Small panels and tables for notebooks: what is promised, spent and planned. Plain HTML, everything escaped."""
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -15,3 +15,13 @@ def panel(title: str, rows: Mapping[str, Any], share: float, text: str = "") -> 
     )
     more = f"<details><summary>Why it holds</summary><pre>{html.escape(text)}</pre></details>" if text else ""
     return f"<div><b>{html.escape(title)}</b><br>{bar}<table>{cells}</table>{more}</div>"
+
+
+def table(title: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table with a title and a name above each column."""
+
+    def line(kind: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in cells) + "</tr>"
+
+    body = "".join(line("td", row) for row in rows)
+    return f"<div><b>{html.escape(title)}</b><table>{line('th', headers)}{body}</table></div>"

@@ -73,7 +73,6 @@ from dpconvex.problems import (
     PlayLog,
     PointDomain,
     PolytopeSaddle,
-    QuadraticGame,
     RankOneGame,
     WorstGroupLoss,
     l1_ball_loss,
@@ -82,7 +81,7 @@ from dpconvex.problems.queries import DenseQueries, Marginals
 from dpconvex.randomness import SystemSource
 from dpconvex.verification import planned_again
 from dpconvex_experiments.reference import group_privacy
-from dpconvex_experiments.reference.objectives import MaxRisk, ShiftedMeanLoss
+from dpconvex_experiments.reference.objectives import MaxRisk, QuadraticGame, ShiftedMeanLoss
 
 PURE, MIXED = PrivacyParams(1.0), PrivacyParams(1.0, 1e-6)
 FOR_USERS = PrivacyParams(1.0, 1e-6, unit="user")  # pyright: ignore[reportArgumentType]

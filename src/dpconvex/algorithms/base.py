@@ -149,6 +149,13 @@ class Plan(Releasing, ABC):
         return not self.expectation < CLEARLY * self.yardstick
 
     @property
+    def note(self) -> str:
+        """What a table says beside the bound: that it is an estimate; hopeless, or vacuous; or nothing."""
+        error = self.predicted_error
+        promises = ["hopeless"] if self.hopeless else ["vacuous"] * error.vacuous
+        return ", ".join(["estimate"] * (not error.proved) + promises)
+
+    @property
     def outlook(self) -> str:
         """What `hopeless` compares, in words."""
         worse = f"{self.yardstick:.3g} worse than the best"

@@ -5,11 +5,12 @@ documentation and the contract tests read it, so a new method is one file and on
 another distribution is found through its entry point (`dpconvex.plugins`).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar, final
+from typing import Any, Self, TypeVar, final
 
 from dpconvex import _validate
+from dpconvex._html import table
 from dpconvex.algorithms import Plan, stored, within_floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.plugins import load
@@ -101,6 +102,52 @@ class Method:
 
 
 @final
+class Plans(tuple[PlanT, ...]):
+    """Plans, the one to run first in front: a tuple that shows itself as one table, refused methods included."""
+
+    refused: tuple[tuple[str, str], ...]  #: Methods that do not apply, and why, in words
+
+    def __new__(cls, plans: Iterable[PlanT], refused: Iterable[tuple[str, str]] = ()) -> Self:
+        made = super().__new__(cls, plans)
+        made.refused = tuple(refused)
+        return made
+
+    def changed(self, plans: Iterable[PlanT]) -> Self:
+        """Return what became of these plans, with the same refusals."""
+        return type(self)(plans, self.refused)
+
+    @property
+    def _title(self) -> str:
+        if not self:
+            return "No plan"
+        privacy = self[0].privacy
+        return f"Plans for epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, per {privacy.unit}; * is chosen"
+
+    def _table(self) -> list[tuple[str, ...]]:
+        """Return a row a plan, then a row a refused method; excess losses are expected ones and bounds."""
+        rows = [
+            ("*" * (k == 0), p.algorithm, p.noise_name, _shown(p.expectation), _shown(p.predicted_error.bound), p.note)
+            for k, p in enumerate(self)
+        ]
+        return [*rows, *(("", name, "", "", "", f"refused: {why}") for name, why in self.refused)]
+
+    def __repr__(self) -> str:
+        rows = [_COLUMNS, *self._table()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join([self._title, *("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)])
+
+    def _repr_html_(self) -> str:
+        return table(self._title, _COLUMNS, self._table())
+
+
+_COLUMNS = ("", "method", "noise", "expected", "at most", "note")
+
+
+def _shown(error: float | None) -> str:
+    return "" if error is None else f"{error:.3g}"
+
+
+@final
 class Registry(Mapping[str, Method]):
     """All methods for one kind of problem by name: those of this package, then those of plug-ins."""
 
@@ -133,7 +180,7 @@ class Registry(Mapping[str, Method]):
         facts: tuple[Any, ...],
         rank: Callable[[Method, PlanT], Any],
         where: str,
-    ) -> tuple[tuple[PlanT, ...], dict[str, InvalidParameterError]]:
+    ) -> tuple[Plans[PlanT], dict[str, InvalidParameterError]]:
         """Return all valid plans of some methods, the smallest rank first, and why the others refuse.
 
         `facts` is what every planner is given: problem and promise. `rank` is the sort key of a plan; between equal
@@ -152,4 +199,5 @@ class Registry(Mapping[str, Method]):
                             refusals[name] = needs_records(name)
             except InvalidParameterError as error:
                 refusals[name] = error
-        return tuple(plan for _, plan in sorted(found, key=lambda each: each[0])), refusals
+        ranked = (plan for _, plan in sorted(found, key=lambda each: each[0]))
+        return Plans(ranked, ((name, str(error)) for name, error in refusals.items())), refusals

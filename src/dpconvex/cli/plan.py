@@ -241,13 +241,6 @@ def plan_rows(plans: Sequence[LinearModelPlan]) -> list[dict[str, Any]]:
     ]
 
 
-def note(plan: Plan) -> str:
-    """Return what a table says of a plan beside its bound: that it is an estimate; hopeless, or vacuous; or nothing."""
-    error = plan.predicted_error
-    promises = ["hopeless"] if plan.hopeless else ["vacuous"] * error.vacuous
-    return ", ".join(["estimate"] * (not error.proved) + promises)
-
-
 def plan_facts(plan: Plan, **own: Any) -> dict[str, Any]:
     """Return JSON-ready facts that plans of all kinds have, after those of one kind."""
     error = plan.predicted_error
@@ -275,7 +268,7 @@ def show_plans(
         return
     guessed = any(plan.expectation is not None for plan in plans)
     cells = [
-        ("" if k else "*", p.algorithm, *[number(p.expectation)] * guessed, number(p.predicted_error.bound), note(p))
+        ("" if k else "*", p.algorithm, *[number(p.expectation)] * guessed, number(p.predicted_error.bound), p.note)
         for k, p in enumerate(plans)
     ]
     headers = ("", "algorithm", *["expected"] * guessed, "bound", "note")
@@ -299,7 +292,7 @@ def print_plans(plans: Sequence[LinearModelPlan]) -> None:
                 "" if row["expected_excess_loss"] is None else number(row["expected_excess_loss"]),
                 number(row["excess_loss_bound"]),
                 *(("none" if row["printed_bound"] is None else number(row["printed_bound"]),) if paper else ()),
-                note(plan),
+                plan.note,
             )
             for plan, row in zip(plans, rows, strict=True)
         ),

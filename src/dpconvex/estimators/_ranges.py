@@ -6,6 +6,7 @@ from typing import Any
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import ranges
+from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.privacy import PrivacyParams
@@ -45,12 +46,13 @@ class FindsRanges:
         self, features: FeatureMap, found: tuple[LinearModelPlan, ...], privacy: PrivacyParams
     ) -> tuple[LinearModelPlan, ...]:
         """Return plans that find the ranges first, where some are left open, and otherwise the given ones."""
+        listed = found if isinstance(found, Plans) else Plans(found)
         if not self._open(features):
-            return found
+            return listed
         # what a number is in proportion to is seldom a logarithm
         linear = features.linear if self._target_range() is None else features.unranged
         asked = features.unranged, linear, self._finds_target, features.n_knots
-        return tuple(ranges.plan(each, privacy, *asked).through(features.place) for each in found)
+        return listed.changed(ranges.plan(each, privacy, *asked).through(features.place) for each in found)
 
     def _planned(
         self, features: FeatureMap, problem: LinearModelProblem, privacy: PrivacyParams, *how: Any

@@ -200,7 +200,8 @@ class PrivateLinearModel(FittedModel, Exported):
     def plan(self, n: int, n_features: int | None = None, *, unit: str | None = None) -> tuple[LinearModelPlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.
 
-        Predicted errors are in units of the loss, for regressors on a target scaled to a range of width 1.
+        Predicted errors are in units of the loss, for regressors on a target scaled to a range of width 1. The plans
+        show themselves as one table, with the methods that do not apply and why.
 
         Parameters
         ----------

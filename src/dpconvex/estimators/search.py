@@ -18,7 +18,7 @@ from dpconvex.algorithms.erm.registry import ERM_METHODS
 from dpconvex.algorithms.search.plan import GAUSSIAN, METHODS, PURE, Candidate, SearchPlan, plan_search
 from dpconvex.algorithms.search.run import Part, run
 from dpconvex.algorithms.search.scores import score_for
-from dpconvex.algorithms.select import NOISES
+from dpconvex.algorithms.select import NOISES, Plans
 from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import name_model
@@ -262,7 +262,8 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
             zipped = zip(settings, pins, strict=True)
             return tuple(_candidate(base, each, privacy, count, n_features, pin, noise, sums) for each, pin in zipped)
 
-        return plan_search(make, PrivacyParams(base.epsilon, base.delta, unit=unit), n, held_out, score, self.method)
+        whole = PrivacyParams(base.epsilon, base.delta, unit=unit)
+        return Plans(plan_search(make, whole, n, held_out, score, self.method))
 
 
 def _candidate(

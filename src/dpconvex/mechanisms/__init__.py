@@ -6,7 +6,7 @@ from dpconvex.mechanisms.gaussian import GaussianMechanism, SampledGaussian, Sam
 from dpconvex.mechanisms.k_norm import JointHistogram, NormNoiseMechanism
 from dpconvex.mechanisms.laplace import BoundedLaplaceMechanism, LaplaceMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
-from dpconvex.mechanisms.robust_mean import OutlierRemoval, RobustMean, plan_outlier_removal, plan_robust_mean
+from dpconvex.mechanisms.robust_mean import OutlierRemoval, RobustMean, plan_robust_mean
 from dpconvex.mechanisms.selection import (
     AboveThreshold,
     BestOfRepeats,
@@ -47,6 +47,5 @@ __all__ = [
     "cohort_ramps",
     "crowded",
     "plan_cohorts",
-    "plan_outlier_removal",
     "plan_robust_mean",
 ]

@@ -15,7 +15,7 @@ from dpconvex.problems.linear.objective import RegularizedRisk, TiltedRisk
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.minimax.adversarial import SaddleLoss
 from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
-from dpconvex.problems.minimax.games import DualityGap, MatrixGame, PlayLog, QuadraticGame, RankOneGame, duality_gap
+from dpconvex.problems.minimax.games import DualityGap, MatrixGame, PlayLog, RankOneGame, duality_gap
 from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
 from dpconvex.problems.minimax.polytope import PolytopeSaddle, jax_saddle, l1_ball_vertices
 from dpconvex.problems.objective import Objective
@@ -41,7 +41,6 @@ __all__ = [
     "PlayLog",
     "PointDomain",
     "PolytopeSaddle",
-    "QuadraticGame",
     "RankOneGame",
     "RecordLoss",
     "Records",

@@ -10,8 +10,6 @@ from dpconvex.solvers.adaptive_subgradient import (
     JointProblem,
     adaptive_subgradient,
     biased_subgradient,
-    biased_subgradient_gap,
-    project_onto_section,
     ridge_subgradient,
     ridge_subgradient_steps,
 )
@@ -23,7 +21,7 @@ from dpconvex.solvers.lbfgs import LBFGS
 from dpconvex.solvers.newton import BallNewton, NewtonCholesky, SmoothedNewton
 from dpconvex.solvers.stochastic import Katyusha, StochasticSubgradient
 from dpconvex.solvers.subgradient import CuttingPlane, Subgradient
-from dpconvex.solvers.weiszfeld import GeometricMedianSolution, geometric_median, quantile_radius
+from dpconvex.solvers.weiszfeld import GeometricMedianSolution, geometric_median
 
 SOLVERS: tuple[type[Solver], ...] = (
     NewtonCholesky,
@@ -70,11 +68,8 @@ __all__ = [
     "Subgradient",
     "adaptive_subgradient",
     "biased_subgradient",
-    "biased_subgradient_gap",
     "default_solver",
     "geometric_median",
-    "project_onto_section",
-    "quantile_radius",
     "ridge_subgradient",
     "ridge_subgradient_steps",
 ]

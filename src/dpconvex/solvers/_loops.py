@@ -178,21 +178,6 @@ def walk(
 
 
 @_reordered
-def neighbors(X: FloatArray, squares: FloatArray, counts: AnyArray) -> None:
-    """Count for every point the others by the first squared radius that reaches them, (T + 1, n): the last for none."""
-    n, d = X.shape
-    for i in range(n):
-        for k in range(i):
-            square = 0.0
-            for j in range(d):
-                t = X[i, j] - X[k, j]
-                square += t * t
-            level = np.searchsorted(squares, square)
-            counts[level, i] += 1
-            counts[level, k] += 1
-
-
-@_reordered
 def slope_at(curve: FloatArray, shape: int, scale: float, prediction: float) -> float:
     """Return the slope of a record's `SlopeCurve` at a prediction."""
     u = (prediction - curve[2]) / scale

@@ -65,16 +65,6 @@ def geometric_median(X: FloatArray, tol: float = 1e-10) -> GeometricMedianSoluti
     return GeometricMedianSolution(point, here.value, gap, status, search.steps + 1)
 
 
-def quantile_radius(X: FloatArray, center: FloatArray, tau: float) -> float:
-    """Least radius of a ball about `center` that holds a share `tau` of the points: their ceil(tau n)-th distance."""
-    _validate.real("tau", tau, above=0.0, at_most=1.0)
-    points = _matrix(X)
-    parts = (points[i : i + _SAMPLE] for i in range(0, len(points), _SAMPLE))
-    lengths = np.concatenate([np.linalg.norm(part - center, axis=1) for part in parts])
-    rank = max(1, math.ceil(tau * len(points) * (1 - 1e-15))) - 1
-    return float(np.partition(lengths, rank)[rank])
-
-
 def _matrix(X: FloatArray) -> FloatArray:
     if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "fiub":
         raise InvalidDataError(f"X has shape {X.shape} and dtype {X.dtype}; a real matrix (n, d) is needed")

@@ -56,7 +56,7 @@ class PairsRadius(RadiusFinder):
 
     def queries(self, points: FloatArray) -> FloatArray:
         """Mean of the M largest numbers of neighbors within each radius, shape (T,). Private: not for release."""
-        from dpconvex.solvers._loops import neighbors
+        from dpconvex_experiments.reference._loops import neighbors
 
         counts = np.zeros((len(self.grid) + 1, len(points)), dtype=np.int64)
         neighbors(points, np.square(self.grid), counts)

@@ -1,9 +1,9 @@
-"""Convex functions that only experiments and tests ask for: a density, the largest loss, and a shifted mean."""
+"""What only experiments and tests ask for: a density, the largest loss, a shifted mean, and a quadratic game."""
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from scipy.special import softmax
@@ -22,6 +22,7 @@ from dpconvex.problems import (
     WholeObjective,
 )
 from dpconvex.problems.custom.functions import of_shape, row_blocks
+from dpconvex.problems.minimax.base import Pair, SimplexPoint, SimplexSaddle, check_array, check_sizes, clamped
 from dpconvex.problems.objective import UP
 
 
@@ -191,5 +192,47 @@ class ShiftedMeanLoss(SaddleLoss):
         return (cls(DataDomain.l2_ball(2, 1.0), 0.3), cls(line, 0.5, 1.0), cls(line, 0.5, norm="linf"))
 
 
+@final
+@dataclass(frozen=True)
+class QuadraticGame(SimplexSaddle):
+    """``(q^T x)^2/2 + (a^T x)(b^T y) - (r^T y)^2/2`` with vectors in ``[-1, 1]``: affine gradients.
+
+    Records: an array (n, 2 dx + 2 dy) of q, a, b, r; entries are clamped.
+    """
+
+    #: n, dx, dy: records and vertices; at least 1, 2 and 2.
+    n: int
+    dx: int
+    dy: int
+    name: ClassVar[str] = "quadratic game"
+    smoothness = 1.0
+    second_smoothness = 0.0
+    spread = 8.0, 8.0  # each coordinate is the sum of two of magnitude 1  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    drift = 4.0, 4.0  # q (q^T dx) has coordinates within the l1 norm of dx  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    lipschitz = 2.0, 2.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    value_range = -1.5, 1.5  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+
+    def __post_init__(self) -> None:
+        check_sizes(self.n, self.dx, self.dy, 2)
+
+    def record_size(self, records: Any) -> int:
+        return 2 * (self.dx + self.dy)
+
+    def check(self, records: Any) -> None:
+        check_array("records", records, (self.n, 2 * (self.dx + self.dy)))
+
+    def _vectors(self, records: Any, rows: slice) -> list[FloatArray]:
+        ends = np.cumsum([self.dx, self.dx, self.dy])
+        return np.split(clamped(records[rows], 1.0), ends, axis=1)
+
+    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
+        q, a, b, r = self._vectors(records, rows)
+        return x.combine(q) @ q + y.combine(b) @ a, x.combine(a) @ b - y.combine(r) @ r
+
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+        q, a, b, r = self._vectors(records, rows)
+        return x.combine(q) ** 2 / 2 + x.combine(a) * y.combine(b) - y.combine(r) ** 2 / 2
+
+
 CONVEX_FUNCTIONS: tuple[type[ConvexFunction], ...] = (LogLinearDensity, MaxRisk, ShiftedMeanLoss)
-"""Those of this file."""
+"""Those of this file that are functions of parameters."""

@@ -225,6 +225,7 @@ def test_an_old_model_is_replaced_only_with_force_and_only_as_a_whole(run: Any, 
 @pytest.mark.parametrize(
     "where", ["dpconvex.cli.report.write_report", "dpconvex.estimators.persistence.save_model", "os.rename"]
 )
+@pytest.mark.thin
 def test_a_failing_write_leaves_everything_as_it_was(
     run: Any, toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: BaseException
 ) -> None:

@@ -67,6 +67,7 @@ DEAR = ("heavy-Algorithm 3", "heavy-Theorem D.4")  # many steps on three records
 @pytest.mark.parametrize(
     "call", [pytest.param(call, id=name, marks=[pytest.mark.gate] * (name in DEAR)) for call, name in CALLS.items()]
 )
+@pytest.mark.thin
 def test_every_call_runs(call: str, names: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DpconvexWarning)  # with so few records no plan has hope

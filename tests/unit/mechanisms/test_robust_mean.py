@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
-from dpconvex.mechanisms import GuardedMean, OutlierRemoval, RobustMean, plan_outlier_removal, plan_robust_mean
-from dpconvex.mechanisms.robust_mean import budget, flips, h_index, kappa, least_count, robust_mean_of
+from dpconvex.mechanisms import GuardedMean, OutlierRemoval, RobustMean, plan_robust_mean
+from dpconvex.mechanisms.robust_mean import budget, flips, h_index, kappa, robust_mean_of
 from dpconvex.mechanisms.test_and_release import counts_within
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex_experiments.reference.outlier_removal import least_count, plan_outlier_removal
 
 # User-level specification, section 8: C, epsilon, delta, sigma_H, s0, theta, A, B, kappa, sigma / rho.
 GOLDEN = [

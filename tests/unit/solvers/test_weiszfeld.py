@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from dpconvex._types import Status
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.solvers import geometric_median, quantile_radius, weiszfeld
+from dpconvex.solvers import geometric_median, weiszfeld
 from dpconvex.solvers.weiszfeld import _Position
 
 CLOUDS = arrays(
@@ -120,15 +120,6 @@ def test_public_form_is_checked() -> None:
             geometric_median(X)
     with pytest.raises(InvalidParameterError):
         geometric_median(np.zeros((2, 2)), 0.0)
-
-
-@given(CLOUDS, st.sampled_from([0.1, 0.5, 0.75, 0.9, 1.0]))
-def test_quantile_radius_is_the_order_statistic(X, tau) -> None:
-    centre = X[0] / 2
-    lengths = np.sort(np.linalg.norm(X - centre, axis=1))
-    radius = quantile_radius(X, centre, tau)
-    rank = next(k for k in range(1, len(X) + 1) if k >= round(tau * len(X), 9))
-    assert radius == pytest.approx(lengths[rank - 1], rel=1e-12, abs=1e-140)
 
 
 @given(CLOUDS)

@@ -1,4 +1,4 @@
-"""Matrix games whose payoff matrix is a mean over private records, in four forms, quadratic games, and duality gaps.
+"""Matrix games whose payoff matrix is a mean over private records, in four forms, and duality gaps.
 
 Gaps are for simulations, public data and held-out data whose owners agreed: the gap on private records is *not*
 private.
@@ -145,48 +145,6 @@ class PlayLog(_Game):
     def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
         i, j, loss = self._plays(records, rows)
         return loss * x.dense()[i] * y.dense()[j]
-
-
-@final
-@dataclass(frozen=True)
-class QuadraticGame(SimplexSaddle):
-    """``(q^T x)^2/2 + (a^T x)(b^T y) - (r^T y)^2/2`` with vectors in ``[-1, 1]``: affine gradients.
-
-    Records: an array (n, 2 dx + 2 dy) of q, a, b, r; entries are clamped.
-    """
-
-    #: n, dx, dy: records and vertices; at least 1, 2 and 2.
-    n: int
-    dx: int
-    dy: int
-    name: ClassVar[str] = "quadratic game"
-    smoothness = 1.0
-    second_smoothness = 0.0
-    spread = 8.0, 8.0  # each coordinate is the sum of two of magnitude 1  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    drift = 4.0, 4.0  # q (q^T dx) has coordinates within the l1 norm of dx  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    lipschitz = 2.0, 2.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    value_range = -1.5, 1.5  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-
-    def __post_init__(self) -> None:
-        check_sizes(self.n, self.dx, self.dy, 2)
-
-    def record_size(self, records: Any) -> int:
-        return 2 * (self.dx + self.dy)
-
-    def check(self, records: Any) -> None:
-        check_array("records", records, (self.n, 2 * (self.dx + self.dy)))
-
-    def _vectors(self, records: Any, rows: slice) -> list[FloatArray]:
-        ends = np.cumsum([self.dx, self.dx, self.dy])
-        return np.split(clamped(records[rows], 1.0), ends, axis=1)
-
-    def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
-        q, a, b, r = self._vectors(records, rows)
-        return x.combine(q) @ q + y.combine(b) @ a, x.combine(a) @ b - y.combine(r) @ r
-
-    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
-        q, a, b, r = self._vectors(records, rows)
-        return x.combine(q) ** 2 / 2 + x.combine(a) * y.combine(b) - y.combine(r) ** 2 / 2
 
 
 @final

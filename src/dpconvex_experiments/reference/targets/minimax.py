@@ -15,12 +15,13 @@ from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
-from dpconvex.problems import MatrixGame, PolytopeSaddle, QuadraticGame, SimplexPoint, UserGroups
+from dpconvex.problems import MatrixGame, PolytopeSaddle, SimplexPoint, UserGroups
 from dpconvex.problems.minimax.base import SaddleSection
 from dpconvex.problems.queries import DenseQueries, Marginals
 from dpconvex.randomness import BitSource
 from dpconvex_experiments.audit.neighbors import FAR, Pair, array_pairs, replaced
 from dpconvex_experiments.audit.target import Subject, Use, builder, smallest, targets
+from dpconvex_experiments.reference.objectives import QuadraticGame
 
 _KEYS = (71.3, 88.1, 57.9, 63.7)
 _SEED = 0

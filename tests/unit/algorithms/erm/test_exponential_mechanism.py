@@ -38,6 +38,7 @@ def test_no_neighbour_moves_a_score_beyond_the_sensitivity(loss, bound: float) -
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.thin
 def test_runs_verify_and_beat_the_bound(loss) -> None:
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, (500, 1))

@@ -14,9 +14,10 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import fits
-from dpconvex.problems import QuadraticGame, RankOneGame, l1_ball_loss, single_group
+from dpconvex.problems import RankOneGame, l1_ball_loss, single_group
 from dpconvex.problems.minimax.base import SaddleSection, SimplexPoint
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex_experiments.reference.objectives import QuadraticGame
 
 PRIVACY = PrivacyParams(1.0, 1e-6)
 

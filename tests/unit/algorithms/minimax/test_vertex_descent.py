@@ -17,16 +17,9 @@ from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.mechanisms import VertexSession
 from dpconvex.privacy import Neighboring, PrivacyParams, verify
 from dpconvex.privacy.profiles import largest_rho
-from dpconvex.problems import (
-    MatrixGame,
-    QuadraticGame,
-    RankOneGame,
-    WorstGroupLoss,
-    duality_gap,
-    l1_ball_loss,
-    single_group,
-)
+from dpconvex.problems import MatrixGame, RankOneGame, WorstGroupLoss, duality_gap, l1_ball_loss, single_group
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex_experiments.reference.objectives import QuadraticGame
 
 PROMISE = PrivacyParams(1.0, 1e-6)
 ROOT = math.sqrt(8 * largest_rho(1.0, 1e-6))

@@ -114,6 +114,7 @@ MANY_PASSES = ("level of gradients", "clipped gradients")
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.thin
 def test_every_source_gives_the_same_model(name, places, monkeypatch, full, same_certificate) -> None:
     if name in MANY_PASSES and not full:
         pytest.skip("many passes")

@@ -209,6 +209,7 @@ def test_certified_bounds_hold_on_random_problems(norm, tilt, seed) -> None:
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("loss", [HingeLoss(), AbsoluteLoss(2.0), PinballLoss(0.8, 2.0)], ids=repr)
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.thin
 def test_piecewise_linear_losses_agree_with_a_direct_search(norm, loss, seed) -> None:
     """Two solvers that share little, and Nelder and Mead's method on the risk itself, from the solution and from 0."""
     domain, l2 = DOMAINS["blocks"], 0.3

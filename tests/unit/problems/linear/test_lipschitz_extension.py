@@ -156,6 +156,7 @@ def test_the_joint_reformulation_has_the_same_minimiser(full: bool) -> None:
 @pytest.mark.parametrize("points", [1, pytest.param(4, marks=pytest.mark.gate)])
 @pytest.mark.parametrize("kind", list(RANGES))
 @pytest.mark.parametrize("domain", [L2Ball(1.0), Box(-1.0, 1.0, dim=3)], ids=repr)
+@pytest.mark.thin
 def test_planes_hold_at_accuracies_where_rounding_turns_them(kind, domain, points) -> None:
     """Steep records and a tolerance below what floats allow: planes are lower, never wrong (they were, by 1e-7)."""
     rng, worst = np.random.default_rng(0), -math.inf

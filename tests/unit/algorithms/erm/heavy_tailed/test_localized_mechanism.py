@@ -61,6 +61,7 @@ def test_the_exact_law_over_the_net_with_errors_at_both_ends(share) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.thin
 def test_scores_of_neighbors_move_by_no_more_than_the_sensitivity(seed) -> None:
     """Up to a constant: the objective by certified planes, records at the cap."""
     plan, rng = custom(), np.random.default_rng(seed)

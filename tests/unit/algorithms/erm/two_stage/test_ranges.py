@@ -163,10 +163,14 @@ def test_additive_models_find_ranges_and_knots(tmp_path) -> None:
 TARGET = Schema(SCHEMA.columns[:3], UnrangedTarget("age"))
 
 
-@pytest.mark.parametrize("user", [None, "person"])
+@pytest.mark.parametrize("user", [pytest.param(None, marks=pytest.mark.gate), "person"])
 @pytest.mark.parametrize(
     ("kind", "schema"),
-    [(PrivateLogisticRegression, SCHEMA), (PrivateAdditiveClassifier, SCHEMA), (PrivateLinearRegression, TARGET)],
+    [
+        (PrivateLogisticRegression, SCHEMA),
+        pytest.param(PrivateAdditiveClassifier, SCHEMA, marks=pytest.mark.gate),
+        (PrivateLinearRegression, TARGET),
+    ],
 )
 def test_tables_read_by_portions_give_the_same_bits(kind, schema, user, tmp_path) -> None:
     """Targets and users too, whose records are in several portions."""

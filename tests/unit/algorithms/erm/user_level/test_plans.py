@@ -257,6 +257,7 @@ def test_free_curvature_stays_free_for_users(loss) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
 @pytest.mark.parametrize(("cap", "multiple"), [(1.0, 0.3), (0.9, 0.3), (0.5, 1.0), (0.3, 0.3)])
+@pytest.mark.thin
 def test_the_logistic_rule_holds_for_users(cap: float, multiple: float, epsilon: float) -> None:
     """Never above epsilon, and near it; `multiple` of the floor from which curvature is free without a cap."""
     loss = LogisticLoss(cap)

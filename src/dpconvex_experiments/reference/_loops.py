@@ -1,0 +1,21 @@
+"""The compiled loop of `halving`; imported when needed, for numba loads slowly."""
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.solvers._loops import _reordered
+
+
+@_reordered
+def neighbors(X: FloatArray, squares: FloatArray, counts: AnyArray) -> None:
+    """Count for every point the others by the first squared radius that reaches them, (T + 1, n): the last for none."""
+    n, d = X.shape
+    for i in range(n):
+        for k in range(i):
+            square = 0.0
+            for j in range(d):
+                t = X[i, j] - X[k, j]
+                square += t * t
+            level = np.searchsorted(squares, square)
+            counts[level, i] += 1
+            counts[level, k] += 1
