@@ -39,7 +39,7 @@ define SIDE_BY_SIDE
 	$(BENCH) $(BIN)/python -m side_by_side.report --results $(1) --figures $(2)
 endef
 
-.PHONY: help demo test test-gate test-all lint format house docs bench bench-quick mutants lock release-check vulnerabilities clean
+.PHONY: help demo test test-gate test-all lint format house docs bench bench-quick bench-held-out mutants lock release-check vulnerabilities clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,13 @@ bench: $(VENV)/.bench $(VENV)-peers/.ready  ## ours beside the peers on real tab
 
 bench-quick: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on three small tables, into build/bench (minutes)
 	$(call SIDE_BY_SIDE,build/bench/quick,build/bench/quick,--quick)
+
+bench-held-out: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on the half of the corpus on which nothing was chosen (an hour)
+	$(BENCH) $(BIN)/python -m side_by_side.prepare --tables held_out --data build/bench/held_out --results benchmarks/results/held_out
+	$(BENCH) $(BIN)/python -m side_by_side.ours --data build/bench/held_out --results benchmarks/results/held_out
+	$(BENCH) $(VENV)-peers/bin/python -m side_by_side.peers --data build/bench/held_out --results benchmarks/results/held_out \
+	  --methods diffprivlib "diffprivlib tuned" "boosted AdaSSP tuned" "noisy descent tuned" "Opacus tuned"
+	$(BENCH) $(BIN)/python -m side_by_side.report --results benchmarks/results/held_out --figures build/bench/held_out
 
 mutants: $(VENV)/.dev  ## plant privacy bugs in a copy and see which test, audit or check catches each (an hour; MUTANTS_ARGS=--quick: tests)
 	$(BIN)/python tools/mutants.py $(MUTANTS_ARGS)

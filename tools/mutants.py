@@ -174,6 +174,22 @@ MUTANTS = (
         ("tests/unit/algorithms/erm/two_stage/test_projection.py", "-k", "source_alone"),
     ),
     Mutant(
+        "a constant's method is promised twice the budget",
+        "algorithms/erm/two_stage/constant.py",
+        "planner(alone(problem), privacy)[0], planner)",
+        "planner(alone(problem), replace(privacy, epsilon=2 * privacy.epsilon))[0], planner)",
+        "constant",
+        ("tests/unit/algorithms/erm/two_stage/test_constant.py",),
+    ),
+    Mutant(
+        "a constant's size from the data",
+        "algorithms/erm/two_stage/constant.py",
+        "return np.full((X.shape[0], 1), value)",
+        "return np.full((X.shape[0], 1), min(value, float(np.abs(np.nan_to_num(X)).max())))",
+        "constant",
+        ("tests/unit/algorithms/erm/two_stage/test_constant.py",),
+    ),
+    Mutant(
         "solver accuracy ignored",
         f"{OUTPUT}/schedules.py",
         "_rounding.sum_up((sensitivity, r, r))",

@@ -43,6 +43,7 @@ TIGHT = {
     "objective_perturbation/users": 0.98,
     "group_privacy": 0.9,
     "random_projection": 0.5,
+    "constant": 0.98,
     "clipped_mean": 0.99,
     "origin_descent": 0.99,
     "mechanism/laplace": 0.99,

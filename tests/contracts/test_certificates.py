@@ -196,6 +196,7 @@ PLANS: dict[str, Callable[[], Any]] = {
     "statistics": lambda: plans(linear(SquaredLoss(1.0, 1.0)), MIXED, "sufficient_statistics")[0],
     "statistics paper": lambda: plans(linear(SquaredLoss(1.0, 1.0)), MIXED, "sufficient_statistics", PAPER)[0],
     "random projection": lambda: plans(linear(domain=DataDomain.l2_ball(8, 1.0)), PURE, "random_projection")[0],
+    "constant": lambda: plans(linear(), MIXED, "constant")[0],
     "recentring": lambda: plans(linear(n=4_000), MIXED, "recentring")[0],
     "ranges": ranged,
     "ranges after": found_ranges,

@@ -114,7 +114,8 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "algorithm": _option(
         "auto",
         "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentring "
-        "(numeric columns), random_projection (plan --features) or sufficient_statistics (linear); for users also "
+        "(numeric columns), random_projection (plan --features), constant or sufficient_statistics (linear); "
+        "for users also "
         "phased_sgd or accelerated_user; with --heavy-tailed auto, "
         "clipped_residuals, heavy_tailed, clipped_gradient or, for two parameters, "
         "localized_exponential_mechanism or gradient_score.",

@@ -15,7 +15,7 @@ from dpconvex.algorithms.erm import (
     sufficient_statistics,
     user_level,
 )
-from dpconvex.algorithms.erm.two_stage import centering, projection
+from dpconvex.algorithms.erm.two_stage import centering, constant, projection
 from dpconvex.algorithms.select import AIMS, LARGEST, NOISES, SMALLEST, Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams, Unit
@@ -34,7 +34,9 @@ CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics",
 """Methods for recentered columns."""
 
 PROJECTED = ("objective_perturbation",)
-"""Methods for projected columns. Gaussian noise in every direction is the same with fewer: others have no need."""
+"""Methods for projected columns, and for a constant alone.
+
+Gaussian noise in every direction is the same with fewer columns: other methods have no need."""
 
 GAUSSIAN = ("auto", "gaussian")
 OF_USERS = ("test", "smoothing")
@@ -82,6 +84,12 @@ def _projection(
     return projection.plan(problem, privacy, Methods(Options(noise=noise, l2=l2, sums=sums), PROJECTED))
 
 
+def _constant(
+    problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "l2", l2: float | None = None
+) -> tuple[LinearModelPlan, ...]:
+    return () if problem.grouped else constant.plan(problem, privacy, Methods(Options(noise=noise, l2=l2), PROJECTED))
+
+
 ERM_METHODS = Registry(
     "erm",
     Method("objective_perturbation", objective_perturbation.plan, ("l2", "noise"), noises=None),
@@ -97,6 +105,7 @@ ERM_METHODS = Registry(
     Method("sufficient_statistics", _statistics, ("l2", "constants"), GAUSSIAN),
     Method("random_projection", _projection, ("l2", "noise", "sums"), noises=None),
     Method("recentring", _centering, ("noise", "sums"), noises=None),
+    Method("constant", _constant, ("noise", "l2"), noises=None),
 )
 """Every method by the name used in estimators and on the command line."""
 

@@ -167,6 +167,14 @@ def _then_released(first: Any, problem: LinearModelProblem, privacy: PrivacyPara
     return linear_subject(first(problem, privacy, lambda *rest: plans(*rest, "output_perturbation", options))[0])
 
 
+def _constant(privacy: PrivacyParams, bound: float) -> Subject:
+    """Any features, and targets of either side: of the records nothing else is read."""
+    problem = LinearModelProblem(SmoothedHingeLoss(0.5), DataDomain((Block(1, "linf", bound),), bound), N, 1.0 / bound)
+    l2 = 100.0 * problem.loss.curvature_bound * bound**2 / (N * privacy.epsilon)
+    plan = plans(problem, privacy, "constant", Options(l2=l2, noise="l2"))[0]
+    return Subject(plan, record_pairs(problem), lambda found: found.point[-1:])
+
+
 @builder
 def _heavy(privacy: PrivacyParams, bound: float, loss: LinearModelLoss, n: int = N) -> Subject:
     return linear_subject(heavy_tailed.plan(linear_problem(loss, bound, n), privacy, Moments(2.0, bound)))
@@ -273,6 +281,7 @@ TARGETS = (
             "sufficient_statistics/adaptive_ridge": ("approximate", _statistics(plan_adaptive_ridge)),
             "random_projection": ("pure", _projected),
             "recentring": ("pure", _recentred),
+            "constant": ("pure", _constant),
             "heavy_tailed": ("pure", _heavy(HuberLoss())),
             "heavy_tailed/phases": ("pure", _heavy(AbsoluteLoss(1e9), 64)),
             "heavy_tailed/extension": ("pure", _extended),

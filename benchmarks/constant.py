@@ -1,0 +1,89 @@
+"""When is a constant answer better than a fit? The share that `REMAINS` states, on the learning half of the corpus.
+
+    python benchmarks/prediction.py --corpus learning --seeds 3 --json plans.json
+    python benchmarks/constant.py plans.json
+
+Where a share of what zero parameters are expected to lose, and the constant's own expected error, is less than what the
+best plan of columns expects, a noisy mean (or rate) takes its place. Printed for shares: the geometric mean over tables
+of the excess with that rule over the excess without, in how many cells the excess exceeds 1.1 times the constant's, how
+many cells took the constant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table as RichTable
+
+import corpus
+from dpconvex import PrivateLinearRegression, PrivateLogisticRegression
+from dpconvex.algorithms.erm.two_stage.constant import REMAINS
+from dpconvex.errors import DpconvexWarning
+from excess_loss import optimum
+
+SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 0.9)
+
+
+def lost(table: Any, n: int) -> float:
+    """Return the excess of the best constant on the records that `prediction.py` reads."""
+    order = np.random.default_rng(0).permutation(len(table.X))[:n]
+    X, y, target = table.X[order], table.y[order], table.schema.target
+    if target.numeric:
+        design, width = np.column_stack([X, np.ones(len(X))]), target.upper - target.lower
+        residual = design @ np.linalg.lstsq(design, y, rcond=None)[0] - y
+        return float(y.var() - np.square(residual).mean()) / 2 / width**2
+    rate = y.mean()
+    best = optimum(X, y, table.schema.domain().with_intercept(1.0))
+    return float(-rate * np.log(rate) - (1 - rate) * np.log(1 - rate)) - best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("plans", type=Path)
+    warnings.simplefilter("ignore", DpconvexWarning)
+    cells, found = defaultdict(list), []
+    for plan in json.loads(parser.parse_args().plans.read_text())["plans"]:
+        if plan["algorithm"] != "constant":
+            cells[plan["table"], plan["delta"], plan["epsilon"]].append(plan)
+    tables: dict[str, Any] = {name: corpus.load(name) for name in dict.fromkeys(name for name, *_ in cells)}
+    worst = {
+        name: lost(table, next(p["n"] for key in cells if key[0] == name for p in cells[key]))
+        for name, table in tables.items()
+    }
+    for (name, delta, epsilon), plans in cells.items():
+        schema, first = tables[name].schema, min(plans, key=lambda plan: plan["expected"])
+        kind = PrivateLinearRegression if schema.target.numeric else PrivateLogisticRegression
+        plan: Any = kind(epsilon, delta, schema=schema, algorithm="constant").plan(first["n"])[0]
+        share = REMAINS[plan.problem.loss.task]
+        zero = min(plan.problem.trivial, plan.problem.typical.at_zero)
+        own = plan.predicted_error.expected - share * zero
+        noise = (1 if schema.target.numeric else 4) / (first["n"] * epsilon) ** 2
+        found.append(
+            (schema.target.numeric, name, zero, own, first["expected"], np.mean(first["measured"]), worst[name], noise)
+        )
+    shown = RichTable("task", "share", "excess", "worse than a constant", "taken", "cells")
+    for numeric in (True, False):
+        for share in SHARES:
+            ratios, bad, taken = defaultdict(list), 0, 0
+            for _, name, zero, own, expected, measured, constant, noise in (c for c in found if c[0] == numeric):
+                take = share * zero + own < expected
+                excess = constant + noise if take else max(float(measured), 1e-7)
+                ratios[name].append(np.log(excess / max(float(measured), 1e-7)))
+                bad, taken = bad + (excess > 1.1 * constant), taken + take
+            mean = np.exp(np.mean([np.mean(each) for each in ratios.values()]))
+            count = sum(map(len, ratios.values()))
+            shown.add_row(
+                "numbers" if numeric else "classes", f"{share:g}", f"{mean:.3f}", str(bad), str(taken), str(count)
+            )
+    Console().print(shown)
+
+
+if __name__ == "__main__":
+    main()

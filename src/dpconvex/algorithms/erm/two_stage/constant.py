@@ -1,0 +1,122 @@
+"""A constant answer: a method on the constant feature alone, where columns would cost more than they tell.
+
+Guarantee
+    That of the method, for neighbors that replace one record.
+Lemma
+    Every record's features are replaced by one public number, whatever they are: a map of single records. So neighbors
+    become neighbors in the domain of that one column (which differ by the target at most), and the method protects
+    them. Coefficients of columns are 0, a public number.
+Sensitivity
+    The method's, for records of the length of the constant.
+Assumptions
+    Those of the method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from dpconvex import algorithms
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms.base import CLEARLY
+from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
+from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
+from dpconvex.problems.data.sources.rows import mapped
+from dpconvex.problems.linear.expected_risk import squared_reach
+from dpconvex.randomness import BitSource
+
+REMAINS = {"regression": 0.25, "classification": CLEARLY}
+"""What the best constant is taken to lose, as a share of what zero parameters are expected to lose, by task.
+
+Of numbers: chosen on the learning half of the corpus (docs, Which algorithm). Of classes the share is less on all those
+tables, but scores of a noisy model still rank, and equal ones do not: a constant is for plans that are hopeless."""
+
+
+@final
+@dataclass(frozen=True)
+class ConstantPlan(TwoStagePlan):
+    """A method, `then`, on records that hold the constant feature and nothing else."""
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    then: algorithms.LinearModelPlan
+    planner: Planner
+    algorithm: ClassVar[str] = "constant"
+
+    @property
+    def predicted_error(self) -> algorithms.PredictedError:
+        """The method's, and what a constant loses to the columns: at most what zero loses; expected: a share of it."""
+        given, typical, trivial = self.then.predicted_error, self.problem.typical, self.problem.trivial
+        known = math.isfinite(trivial)
+        expected = None
+        if given.expected is not None and typical is not None:
+            expected = given.expected + REMAINS[self.problem.loss.task] * min(trivial, typical.at_zero)
+        bound = given.bound + (trivial if known else 0.0)
+        source = f"{given.source}, among constants" + ("" if known else "; an estimate")
+        return replace(given, bound=bound, trivial=trivial, expected=expected, source=source, proved=known)
+
+    @property
+    def hopeless(self) -> bool:
+        return True
+
+    @property
+    def outlook(self) -> str:
+        return "no column is used, and the answer is the same for all"
+
+    @property
+    def theorem(self) -> str:
+        return f"{self.then.theorem} Features are replaced by a public constant, record by record."
+
+    @property
+    def coefficient_deviation(self) -> FloatArray | None:
+        found = self.then.coefficient_deviation
+        return None if found is None else self._placed(found)
+
+    def describe(self) -> Mapping[str, Any]:
+        return {**self.problem.describe(), **self.then.describe(), "constant": {"method": self.then.algorithm}}
+
+    def at(self, privacy: PrivacyParams) -> ConstantPlan:
+        return plan(self.problem, privacy, self.planner)[0]
+
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+        same = partial(constants, value=self.problem.domain.intercept)
+        result = self.then.run(*mapped(X, y, same), source)
+        return self.restored(result, self._placed(result.point), source)
+
+    def _placed(self, intercepts: FloatArray) -> FloatArray:
+        """Return flat parameters (outputs * dim,): 0 for all columns."""
+        out = np.zeros((self.problem.loss.n_outputs, self.problem.domain.dim))
+        out[:, -1] = intercepts
+        return out.ravel()
+
+
+def constants(X: AnyArray, value: float) -> FloatArray:
+    """Return as many records (n, 1) of that one number."""
+    return np.full((X.shape[0], 1), value)
+
+
+@algorithms.recorded("constant")
+def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[ConstantPlan, ...]:
+    """Return the plan; refuse where there is no constant feature."""
+    algorithms.check_relation(privacy)
+    algorithms.require_average(problem)
+    if not problem.domain.intercept or problem.factor is not None:
+        what, remedy = "must have a constant feature, of weight 1, for algorithm='constant'", "Use fit_intercept=True"
+        raise InvalidParameterError("intercept", problem.domain.intercept, what, remedy)
+    return (ConstantPlan(problem, privacy, planner(alone(problem), privacy)[0], planner),)
+
+
+def alone(problem: LinearModelProblem) -> LinearModelProblem:
+    """Return the problem over records of the constant feature, with its share of the square of the radius."""
+    blocks = problem.domain.all_blocks
+    own = Block(1, "l1", problem.domain.intercept, "constant")
+    share = squared_reach(own) / sum(map(squared_reach, blocks))
+    return replace(problem, domain=DataDomain((own,)), radius=problem.radius * math.sqrt(share))

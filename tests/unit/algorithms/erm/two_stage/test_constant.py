@@ -1,0 +1,129 @@
+"""A constant answer: parameters, what it reads, when it is taken, refusals, content."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, PrivateQuantileRegressor, verify
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.erm.two_stage.constant import REMAINS, ConstantPlan
+from dpconvex.errors import HopelessPlanWarning, InvalidParameterError
+from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
+from dpconvex.privacy import PrivacyParams
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
+from dpconvex.randomness import SeededSource, SystemSource
+
+MIXED = DataDomain((Block(2, "linf", 0.5), Block(3, "l1", 1.0)), 0.5)
+
+
+def problem(loss: Any = None, n: int = 400, domain: DataDomain = MIXED, **more: Any) -> LinearModelProblem:
+    return LinearModelProblem(loss or LogisticLoss(), domain, n, 5.0, **more)
+
+
+def planned(task: LinearModelProblem, epsilon: float = 1.0, delta: float = 0.0) -> ConstantPlan:
+    plan = plans(task, PrivacyParams(epsilon, delta), "constant")[0]
+    assert isinstance(plan, ConstantPlan)
+    return plan
+
+
+def table(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, 5)), np.where(rng.random(n) < 0.25, 1.0, -1.0)
+
+
+def test_without_noise_it_is_the_best_constant() -> None:
+    X, y = table()
+    point = planned(problem(), 1e6).run(X, y, SeededSource(0)).point
+    share = (y > 0).mean()
+    assert point[:-1].tolist() == [0.0] * 5
+    assert point[-1] * MIXED.intercept == pytest.approx(np.log(share / (1 - share)), abs=0.02)
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(), HuberLoss(0.5, 1.0), SoftmaxLoss(3)], ids=lambda loss: loss.name)
+def test_it_reads_targets_and_nothing_else(loss: Any) -> None:
+    X, y = table()
+    y = np.arange(len(y)) % 3 if loss.n_outputs == 3 else y
+    plan = planned(problem(loss))
+    first, second = (plan.run(which, y, SeededSource(3)).point for which in (X, np.full_like(X, np.nan)))
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, plan.run(X, np.roll(y, 1) * 0, SeededSource(3)).point)
+
+
+def test_the_promise_is_that_of_the_method_and_is_verified() -> None:
+    X, y = table()
+    for delta in (0.0, 1e-6):
+        result = planned(problem(), 0.5, delta).run(X, y, SystemSource())
+        stated = result.certificate
+        assert (stated.spent_epsilon, stated.spent_delta) <= (0.5, delta)
+        assert verify(stated).passed
+        assert not verify(replace(stated, spent_epsilon=0.49)).passed
+        assert stated.releases == result.plan.releases
+    assert json.dumps(dict(planned(problem()).describe()), allow_nan=False)
+
+
+def test_its_error_is_that_of_constants_and_what_columns_would_give() -> None:
+    plan = planned(problem())
+    error, within, typical = plan.predicted_error, plan.then.predicted_error, plan.problem.typical
+    assert typical is not None
+    assert within.expected is not None
+    share = REMAINS["classification"] * min(error.trivial, typical.at_zero)
+    assert error.expected == pytest.approx(within.expected + share)
+    assert error.bound == pytest.approx(within.bound + plan.problem.trivial)
+    assert error.proved
+    assert not planned(problem(HuberLoss(0.5, np.inf))).predicted_error.proved  # nothing is known of zero
+    assert plan.coefficient_deviation is not None
+    assert plan.coefficient_deviation[:-1].tolist() == [0.0] * 5
+    assert plan.then.problem.radius < plan.problem.radius
+    assert plan.at(PrivacyParams(2.0)).privacy.epsilon == 2.0
+
+
+def test_auto_takes_it_where_columns_are_hopeless_and_says_so() -> None:
+    X, y = np.random.default_rng(0).normal(size=(1000, 200)), np.arange(1000) % 2
+    few = PrivateLogisticRegression(0.1, feature_bounds=(-3, 3), classes=[0, 1])
+    with pytest.warns(HopelessPlanWarning, match="no column is used"):
+        few.fit(X, y)
+    assert few.plan_.algorithm == "constant"
+    assert not few.coef_.any()
+    numbers = PrivateLinearRegression(0.05, feature_bounds=(-3, 3), target_bounds=(0, 1))
+    assert numbers.plan(1000, 40)[0].algorithm == "constant"
+    many = PrivateLogisticRegression(1.0, feature_bounds=(-3, 3), classes=[0, 1]).plan(100_000, 40)
+    assert many[0].algorithm != "constant"
+    assert "constant" in {plan.algorithm for plan in many}
+
+
+@pytest.mark.parametrize("content", [np.nan, np.inf, -1e300, 0.0])
+def test_content_never_speaks(content: float) -> None:
+    X, y = np.full((400, 5), content), np.full(400, content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = planned(problem(HuberLoss(0.5, 1.0))).run(X, y, SystemSource())
+    assert np.isfinite(result.point).all()
+
+
+def test_what_it_does_not_take_is_refused_by_name() -> None:
+    for model in (
+        PrivateLogisticRegression(1.0, feature_bounds=(0, 1), algorithm="constant", fit_intercept=False),
+        PrivateLogisticRegression(1.0, feature_bounds=(0, 1), algorithm="constant", tilt=1.0),
+    ):
+        with pytest.raises(InvalidParameterError, match=r"intercept|tilt"):
+            model.plan(100, 3)
+
+
+def test_numbers_have_about_their_mean_and_quantiles() -> None:
+    """Residuals are cut, as in any fit of numbers: of skewed ones the mean moves a little to the bulk."""
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(5000, 3)), rng.beta(5, 2, 5000)
+    given: dict[str, Any] = {"feature_bounds": (-3, 3), "target_bounds": (0, 1), "algorithm": "constant"}
+    mean = PrivateLinearRegression(20.0, random_state=0, **given)
+    high = PrivateQuantileRegressor(20.0, quantile=0.9, random_state=0, **given)
+    for model in (mean, high):
+        with pytest.warns(HopelessPlanWarning):
+            model.fit(X, y)
+    assert mean.intercept_ == pytest.approx(y.mean(), abs=0.03)
+    assert high.intercept_ == pytest.approx(np.quantile(y, 0.9), abs=0.05)
