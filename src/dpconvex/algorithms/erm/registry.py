@@ -94,6 +94,7 @@ ERM_METHODS = Registry(
     # Its steps for users are limited by what their noise may cost. Measured (benchmarks/user_level.py): a third to a
     # tenth of the others' excess loss for 537 viewers and 3,230 planes.
     Method("noisy_gradient", _gradient, ("l2", "noise"), GAUSSIAN, harmless=True),
+    Method("informed_gradient", user_level.plan_informed, ("l2",), GAUSSIAN),
     Method("sufficient_statistics", _statistics, ("l2", "constants"), GAUSSIAN),
     Method("random_projection", _projection, ("l2", "noise", "sums"), noises=None),
     Method("recentring", _centering, ("noise", "sums"), noises=None),
