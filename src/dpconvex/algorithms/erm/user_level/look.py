@@ -166,7 +166,9 @@ class Look:
             free = block.size - 1 if block.categorical else block.size
             if not own.any() or free == 0:
                 continue
-            D, mean = float(self.scales[typical.start[place]]), np.average(energy[own], weights=typical.count[own])
+            # Directions count as the block does in them: the constant's, where the start is right, hardly at all.
+            mean = np.average(energy[own], weights=(typical.count * typical.mixing[place])[own])
+            D = float(self.scales[typical.start[place]])
             noise = (D * scale * self.deviations[2]) ** 2 + (unknown * block.l2) ** 2 / block.size
             variance = tried * mean + noise
             weight -= free * np.log(variance) + (D * scale) ** 2 * squares[place] / variance
