@@ -74,4 +74,7 @@ class GaussianSession:
         check_shape(value, self._budget.whole.dim)
         self._done += 1
         _progress.advance(self, self._done, self._uses)
-        return self._each._sample(value, self._source)
+        return self._noisy(self._each, value)
+
+    def _noisy(self, each: GaussianMechanism, value: FloatArray) -> FloatArray:
+        return each._sample(value, self._source)

@@ -95,7 +95,7 @@ ERM_METHODS = Registry(
     # tenth of the others' excess loss for 537 viewers and 3,230 planes.
     Method("noisy_gradient", _gradient, ("l2", "noise"), GAUSSIAN, harmless=True),
     # As short as its noise allows unless it has seen more to learn (docs, Look first, then plan).
-    Method("informed_gradient", user_level.plan_informed, ("l2",), GAUSSIAN, harmless=True),
+    Method("informed_gradient", gradient_descent.plan_informed, ("l2",), GAUSSIAN, harmless=True),
     Method("sufficient_statistics", _statistics, ("l2", "constants"), GAUSSIAN),
     Method("random_projection", _projection, ("l2", "noise", "sums"), noises=None),
     Method("recentring", _centering, ("noise", "sums"), noises=None),

@@ -128,7 +128,7 @@ class Look:
         tried = np.geomspace(TUNING.first_edge, TUNING.longest, TUNING.lengths)
         below = ndtr(np.log(self.edges / self.longest / tried[:, None]) / TUNING.spread)
         expected = np.diff(np.pad(below, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1))))
-        off = np.square(shares - expected).sum(1) / (self.deviations[1] ** 2 + TUNING.miscount**2)
+        off = np.square(np.subtract(shares, expected)).sum(1) / (self.deviations[1] ** 2 + TUNING.miscount**2)
         prior = np.square(np.log(tried / self.usual_length) / TUNING.prior_spread)
         return _log_mean(tried, -(off + prior) / 2)
 

@@ -43,7 +43,7 @@ from dpconvex.algorithms import (
 )
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.plan import FAR
-from dpconvex.algorithms.erm.user_level.look import TUNING, Course, Look, kept
+from dpconvex.algorithms.erm.gradient_descent.look import TUNING, Course, Look, kept
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianBudget, GaussianMechanism, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity, Unit
