@@ -137,6 +137,7 @@ class Understated:
 
 
 HALVED = [
+    "informed_gradient",
     "output_perturbation",
     "output_perturbation/gaussian",
     "output_perturbation/users",

@@ -196,11 +196,16 @@ def _rounded(error: float) -> float:
 
 
 def _rank(method: Method, plan: LinearModelPlan) -> tuple[bool, float]:
-    """Sort key: `cautious`; for users no caution, and harmless methods before those whose bound says little."""
+    """Sort key: `cautious`; for users harmless methods before those whose bound says little, then the error.
+
+    That is the expected one with delta > 0, where a look corrects it; else the bound (docs, Record or user).
+    """
     error = plan.predicted_error
     if plan.privacy.unit != Unit.USER:
         return False, _rounded(cautious(plan))
-    return not method.harmless and error.bound > CONVINCING * error.trivial, _rounded(error.rank)
+    return not method.harmless and error.bound > CONVINCING * error.trivial, _rounded(
+        error.rank if plan.privacy.delta else error.bound
+    )
 
 
 def _most_telling(refusals: dict[str, InvalidParameterError]) -> InvalidParameterError:

@@ -42,8 +42,8 @@ from dpconvex.algorithms import (
     require_delta,
 )
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
+from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, TUNING, Course, Look, kept
 from dpconvex.algorithms.erm.gradient_descent.plan import FAR
-from dpconvex.algorithms.erm.gradient_descent.look import TUNING, Course, Look, kept
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianBudget, GaussianMechanism, Planned
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity, Unit
@@ -186,7 +186,7 @@ class InformedPlan(LinearModelPlan):
             share = float(noisy_share[0])
             w[-1] = look.start(share)[0]
         shares = self.lengths.release(mean(w, self._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
-        level = TUNING.first_cut * look.typical_length(shares) * look.longest
+        level = TUNING.first_cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
         found = self.gradient.release(mean(w, partial(self._cut, level=level), 1.0), GRADIENT, source, ledger)  # line 3
         plan = self.resumed(share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist()))
         session = self.budget.start(STEPS, source, ledger)
@@ -228,11 +228,11 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
 
     With a ridge of weight `l2` the excess is that of the loss with it. A look costs `TUNING.shares` of the budget.
     """
+    if privacy.unit != Unit.USER:
+        raise InvalidParameterError("unit", str(privacy.unit), "must be 'user' for a look", "Use 'noisy_gradient'")
     check_average(problem, privacy)
     require_delta(privacy)
     _validate.real("l2", l2, at_least=0.0)
-    if privacy.unit != Unit.USER:
-        raise InvalidParameterError("unit", str(privacy.unit), "must be 'user' for a look", "Use 'noisy_gradient'")
     loss = problem.loss
     if loss.task != "classification" or loss.n_outputs > 1 or math.isinf(problem.smoothness):
         what = "must be a smooth loss of two classes for a look"

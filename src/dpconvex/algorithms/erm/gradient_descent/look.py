@@ -54,6 +54,7 @@ class Tuning:
 
 
 TUNING = Tuning()
+FARTHEST = 1e6  #: What is released is read up to this size, so that squares and their sums are floats.
 
 
 def kept(level: float) -> float:
@@ -137,6 +138,8 @@ class Look:
 
         That is the gradient cut to `TUNING.first_cut` typical lengths, as `block_squares` measures it.
         """
+        share, shares = float(np.clip(share, -FARTHEST, FARTHEST)), np.clip(shares, -FARTHEST, FARTHEST)
+        squares = np.clip(squares, 0.0, FARTHEST**2)
         (start, unknown), length = self.start(share) if self.labels else (0.0, 0.0), self.typical_length(shares)
         risked = self._risked(length)
         signal = max(risked, self._seen(length, unknown, risked, squares))
@@ -149,9 +152,11 @@ class Look:
 
     def block_squares(self, gradient: FloatArray) -> FloatArray:
         """Return the squared length of each block's part, one-hot parts less their mean; not of the constant."""
+        gradient = np.clip(gradient, -FARTHEST, FARTHEST)
         parts = np.split(gradient, np.cumsum([block.size for block in self.problem.domain.blocks]))
         pairs = zip(self.problem.domain.blocks, parts, strict=False)
-        return np.array([_square(part - part.mean() if block.categorical else part) for block, part in pairs])
+        moved = (part - part.mean() if block.categorical else part for block, part in pairs)
+        return np.array([np.square(part).sum() for part in moved])
 
     def _seen(self, length: float, unknown: float, risked: float, squares: FloatArray) -> float:
         """Return the signal that the gradient shows, `risked` if it shows nothing."""
@@ -193,10 +198,6 @@ class Look:
         choice = self._choice(length, signal)
         level = next(level for level, _ in TUNING.levels if level / kept(level) == choice.level)
         return Course(length, start, unknown, signal, level, choice)
-
-
-def _square(part: FloatArray) -> float:
-    return float(np.clip(part, -1e100, 1e100) @ np.clip(part, -1e100, 1e100))
 
 
 def _log_mean(values: FloatArray, log_weights: FloatArray) -> float:
