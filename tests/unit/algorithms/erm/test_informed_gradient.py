@@ -171,6 +171,13 @@ def test_a_look_may_only_make_the_run_bolder() -> None:
     assert much > nothing
 
 
+def test_an_intercept_that_is_off_is_no_signal() -> None:
+    """The same gradient says less where the share of labels is known worse."""
+    look = plan_informed(problem(2000), USERS).look
+    sure, unsure = (look._seen(0.2, unknown, 0.05, np.full(3, 0.05)) for unknown in (0.0, 0.2))
+    assert unsure < 0.7 * sure
+
+
 def test_it_comes_first_where_its_forecast_is_the_smallest() -> None:
     """Public facts decide: a look for few users, a pure method for many at epsilon 10."""
     few = plans(problem(60), USERS)
