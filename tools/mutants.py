@@ -72,6 +72,9 @@ REFERENCE = "../dpconvex_experiments/reference"
 BENDS, BENT = "algorithms/curvature.py", "tests/unit/algorithms/test_curvature.py"
 PIVOT, PIVOTS = "inference/pivot.py", "tests/unit/inference/test_intervals.py"
 INTERVALS = "inference/intervals.py"
+INFORMED, LOOK = (f"algorithms/erm/gradient_descent/{name}.py" for name in ("informed", "look"))
+LOOKS = "tests/unit/algorithms/erm/test_informed_gradient.py"
+COUNTED, USES = "mechanisms/gaussian_budget.py", "tests/unit/mechanisms/test_gaussian_budget.py"
 DESCENT, LOCATIONS = (
     f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
 )
@@ -1254,6 +1257,110 @@ MUTANTS = (
         "return seen | (c != 0).any(1)",
         "",
         (PIVOTS, "-k", "nobody_has"),
+    ),
+    Mutant(
+        "look: a share of labels at half its sensitivity",
+        INFORMED,
+        '_mechanism(problem, 1.0, "absolute"',
+        '_mechanism(problem, 0.5, "absolute"',
+        "informed_gradient",
+        (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
+    ),
+    Mutant(
+        "look: two bins counted as one",
+        INFORMED,
+        'math.sqrt(2), "l2", LENGTHS_LEMMA',
+        '1.0, "l2", LENGTHS_LEMMA',
+        "informed_gradient",
+        (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
+    ),
+    Mutant(
+        "look: a gradient at half its sensitivity",
+        INFORMED,
+        '2.0, "l2", VECTORS_LEMMA, of_gradient',
+        '1.0, "l2", VECTORS_LEMMA, of_gradient',
+        "informed_gradient",
+        (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
+    ),
+    Mutant(
+        "look: steps at half their sensitivity",
+        INFORMED,
+        '2.0, "l2", VECTORS_LEMMA, of_steps',
+        '1.0, "l2", VECTORS_LEMMA, of_steps',
+        "informed_gradient",
+        (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
+    ),
+    Mutant(
+        "look: gradients cut to twice the level",
+        INFORMED,
+        'shorten(scaled, "l2", 1.0)',
+        'shorten(scaled, "l2", 2.0)',
+        "informed_gradient",
+        (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
+    ),
+    Mutant(
+        "look: not charged beside the steps",
+        INFORMED,
+        "(*TUNING.shares, 1 - sum(TUNING.shares))",
+        "(*TUNING.shares, 1.0)",
+        "informed_gradient",
+        (f"{LOOKS}::test_shares_of_the_budget_add_up_to_it",),
+    ),
+    Mutant(
+        "look: releases read without limits",
+        LOOK,
+        "shares = float(np.clip(share, -FARTHEST, FARTHEST)), np.clip(shares, -FARTHEST, FARTHEST)",
+        "shares = float(share), np.asarray(shares)",
+        "",
+        (f"{LOOKS}::test_extreme_releases_lead_to_a_run",),
+    ),
+    Mutant(
+        "look: an intercept that is off is taken for signal",
+        LOOK,
+        " + (unknown * block.l2) ** 2 / block.size",
+        " + 0 * (unknown * block.l2) ** 2 / block.size",
+        "",
+        (f"{LOOKS}::test_an_intercept_that_is_off_is_no_signal",),
+    ),
+    Mutant(
+        "look: a quiet gradient makes the run timid",
+        LOOK,
+        "max(risked, self._seen",
+        "min(risked, self._seen",
+        "",
+        (f"{LOOKS}::test_a_look_may_only_make_the_run_bolder",),
+    ),
+    Mutant(
+        "a budget whose noise grows too slowly with its uses",
+        COUNTED,
+        'math.sqrt(_validate.integer("uses", uses, at_least=1))',
+        '_validate.integer("uses", uses, at_least=1) ** 0.25',
+        "informed_gradient",
+        (f"{USES}::test_the_price_does_not_depend_on_the_number_of_uses",),
+    ),
+    Mutant(
+        "a budget that may be used beyond its number",
+        COUNTED,
+        "self._each is None or self._done >= self._uses",
+        "self._each is None",
+        "",
+        (f"{USES}::test_no_use_before_the_number_is_set_and_none_beyond_it",),
+    ),
+    Mutant(
+        "a budget whose number may be set again",
+        COUNTED,
+        "if self._each is not None:",
+        "if self._done > 0:",
+        "",
+        (f"{USES}::test_the_number_is_set_once",),
+    ),
+    Mutant(
+        "a budget that is recorded at its end",
+        COUNTED,
+        "        ledger.record(self.planned(label))\n",
+        "",
+        "",
+        (f"{USES}::test_the_budget_is_recorded_once_and_before_the_first_use",),
     ),
 )
 

@@ -26,7 +26,7 @@ DOMAIN = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5)), intercept=1.0)
 TINY = DataDomain.box(1, 1.0)
 """One feature, no intercept: small enough for algorithms that are made for few parameters."""
 N, WIDTH = 24, 5
-RECORD_LEVEL = [name for name in ERM_METHODS if name not in ("phased_sgd", "accelerated_user")]
+RECORD_LEVEL = [name for name in ERM_METHODS if name not in ("phased_sgd", "accelerated_user", "informed_gradient")]
 """Algorithms that plan for records; the others are for users only."""
 BOUNDED = [loss for kind in LOSSES for loss in kind.examples() if math.isfinite(loss.slope_bound)]
 CASES = [(loss, delta, constants) for loss in BOUNDED for delta in (0.0, DELTA) for constants in CONSTANTS]

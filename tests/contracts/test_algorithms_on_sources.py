@@ -128,6 +128,7 @@ ALGORITHMS = {
     "users, gradient": model(
         PrivateLogisticRegression, schema=OWN, algorithm="noisy_gradient", records_per_user=20, **DELTA
     ),
+    "users, look": model(PrivateLogisticRegression, schema=OWN, algorithm="informed_gradient", **DELTA),
     "users, statistics": model(
         PrivateLinearRegression,
         schema=dataclasses.replace(NUMBERS, user="who"),

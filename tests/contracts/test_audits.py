@@ -138,6 +138,7 @@ class Understated:
 
 
 HALVED = [
+    "informed_gradient",
     "output_perturbation",
     "output_perturbation/gaussian",
     "output_perturbation/users",

@@ -152,6 +152,11 @@ def found_both() -> Any:
     return then.after(method.resumed((0.1,) * 8, float(method.lengths[9])))
 
 
+def looked() -> Any:
+    before: Any = plans(linear(n=3_000, users=True), FOR_USERS, "informed_gradient")[0]
+    return before.resumed(0.3, (0.0,) * 6 + (0.5, 0.5) + (0.0,) * 4, (1e-3,) * 2)
+
+
 @cache
 def searched(method: str, delta: float) -> Any:
     base = PrivateLogisticRegression(delta=delta, feature_bounds=(-1, 1), classes=[0, 1])
@@ -202,6 +207,8 @@ PLANS: dict[str, Callable[[], Any]] = {
     "ranges after": found_ranges,
     "phased": lambda: plans(linear(n=30_000, users=True), FOR_USERS, "phased_sgd")[0],
     "accelerated": lambda: plans(linear(n=3_000, users=True), FOR_USERS, "accelerated_user")[0],
+    "informed": lambda: plans(linear(n=3_000, users=True), FOR_USERS, "informed_gradient")[0],
+    "informed after": looked,
     "group privacy": grouped,
     **{
         f"heavy {name}": lambda name=name: heavy_plans(huber(2 if name in NETS else 3), PURE, 2.0, 6.5, name)[0]

@@ -109,6 +109,7 @@ LINEAR_METHODS = (
     "exponential_mechanism",
     "phased_sgd",
     "accelerated_user",
+    "informed_gradient",
     "noisy_gradient",
     "sufficient_statistics",
     "random_projection",

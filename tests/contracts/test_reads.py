@@ -33,7 +33,9 @@ from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SmoothedHinge
 from dpconvex.mechanisms import (
     AboveThreshold,
     CohortMean,
+    GaussianBudget,
     GaussianMechanism,
+    GaussianSession,
     MedianMechanism,
     NormNoiseMechanism,
     RobustMean,
@@ -111,9 +113,10 @@ def _watched(spy: _Spy) -> Iterator[None]:
     with tapped(spy), ExitStack() as stack:
         stack.enter_context(mock.patch.object(Ledger, "__init__", opened))
         stack.enter_context(mock.patch.object(Ledger, "record", entered))
-        for kind in (AboveThreshold, VertexSampling, SampledGaussian):
+        for kind in (AboveThreshold, VertexSampling, SampledGaussian, GaussianBudget):
             stack.enter_context(mock.patch.object(kind, "start", started(kind.start)))
-        for kind, name in ((ThresholdSession, "query"), (VertexSession, "draw"), (SampledSession, "release")):
+        uses = {ThresholdSession: "query", VertexSession: "draw", SampledSession: "release", GaussianSession: "release"}
+        for kind, name in uses.items():
             stack.enter_context(mock.patch.object(kind, name, used(getattr(kind, name))))
         yield
 

@@ -115,7 +115,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "auto",
         "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentring "
         "(numeric columns), random_projection (plan --features), constant or sufficient_statistics (linear); "
-        "for users also "
+        "for users also informed_gradient, "
         "phased_sgd or accelerated_user; with --heavy-tailed auto, "
         "clipped_residuals, heavy_tailed, clipped_gradient or, for two parameters, "
         "localized_exponential_mechanism or gradient_score.",

@@ -250,7 +250,8 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         ``"auto"`` takes the smallest predicted error, from public facts. Or a name: ``"objective_perturbation"``,
         ``"output_perturbation"``, ``"exponential_mechanism"`` (one or two parameters), ``"noisy_gradient"``,
         ``"recentring"`` (numeric columns), ``"random_projection"`` (`feature_norm`, or a domain with another l2 block,
-        of 8 columns or more), ``"constant"`` (no column); to protect users ``"phased_sgd"``, ``"accelerated_user"``.
+        of 8 columns or more), ``"constant"`` (no column); to protect users also ``"informed_gradient"``,
+        ``"phased_sgd"`` and ``"accelerated_user"``.
     constants : {"calibrated", "paper"}, default="calibrated"
         Tight numbers, or the theorems' (output perturbation only). Both are certified.
     noise : str, default="auto"

@@ -3,6 +3,7 @@
 from dpconvex.mechanisms.base import FailureAllowance, Mechanism, Planned
 from dpconvex.mechanisms.cohorts import CohortMean, Cohorts, cohort_ramps, crowded, plan_cohorts
 from dpconvex.mechanisms.gaussian import GaussianMechanism, SampledGaussian, SampledSession
+from dpconvex.mechanisms.gaussian_budget import GaussianBudget, GaussianSession
 from dpconvex.mechanisms.k_norm import JointHistogram, NormNoiseMechanism
 from dpconvex.mechanisms.laplace import BoundedLaplaceMechanism, LaplaceMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
@@ -24,8 +25,10 @@ __all__ = [
     "CohortMean",
     "Cohorts",
     "FailureAllowance",
+    "GaussianBudget",
     "GaussianMechanism",
     "GaussianObjectiveNoise",
+    "GaussianSession",
     "GuardedMean",
     "JointHistogram",
     "LaplaceMechanism",

@@ -30,6 +30,7 @@ from dpconvex.mechanisms import (
     BestOfRepeats,
     CohortMean,
     GaussianMechanism,
+    GaussianSession,
     Mechanism,
     ObjectiveNoise,
     OneTest,
@@ -173,7 +174,7 @@ class _Recorder:
 def tapped(tap: Tap) -> Iterator[None]:
     """Put a tap between every mechanism and its caller."""
     release, draw, query, guarded = Mechanism.release, VertexSession.draw, ThresholdSession.query, OneTest.draw
-    noisy, summed = SampledSession._noisy, CohortMean.noisy
+    noisy, summed, counted = SampledSession._noisy, CohortMean.noisy, GaussianSession._noisy
 
     def released(self: Any, value: Any, *args: Any, **options: Any) -> Any:
         fresh = release(self, value, *args, **options)
@@ -186,6 +187,9 @@ def tapped(tap: Tap) -> Iterator[None]:
 
     def on_sample(self: SampledSession, value: FloatArray) -> Any:
         return tap.meet(self._mechanism.step, np.array(value, dtype=np.float64), noisy(self, value))
+
+    def in_session(self: GaussianSession, each: GaussianMechanism, value: FloatArray) -> Any:
+        return tap.meet(each, np.array(value, dtype=np.float64), counted(self, each, value))
 
     def queried(self: ThresholdSession, value: float) -> bool:
         answer = tap.ask(self, self._mechanism, value, query(self, value))
@@ -211,6 +215,7 @@ def tapped(tap: Tap) -> Iterator[None]:
         mock.patch.object(Mechanism, "release", released),
         mock.patch.object(VertexSession, "draw", drawn),
         mock.patch.object(SampledSession, "_noisy", on_sample),
+        mock.patch.object(GaussianSession, "_noisy", in_session),
         mock.patch.object(ThresholdSession, "query", queried),
         mock.patch.object(OneTest, "draw", guarded_draw),
         mock.patch.object(CohortMean, "noisy", cohorts),

@@ -102,6 +102,8 @@ ERM_METHODS = Registry(
     # Its steps for users are limited by what their noise may cost. Measured (benchmarks/user_level.py): a third to a
     # tenth of the others' excess loss for 537 viewers and 3,230 planes.
     Method("noisy_gradient", _gradient, ("l2", "noise"), GAUSSIAN, harmless=True),
+    # As short as its noise allows unless it has seen more to learn (docs, Look first, then plan).
+    Method("informed_gradient", gradient_descent.plan_informed, ("l2",), GAUSSIAN, harmless=True),
     Method("sufficient_statistics", _statistics, ("l2", "constants"), GAUSSIAN),
     Method("random_projection", _projection, ("l2", "noise", "sums"), noises=None),
     Method("recentring", _centering, ("noise", "sums"), noises=None),
@@ -203,11 +205,16 @@ def _rounded(error: float) -> float:
 
 
 def _rank(method: Method, plan: LinearModelPlan) -> tuple[bool, float]:
-    """Sort key: `cautious`; for users the bound, harmless methods before those whose bound says little."""
+    """Sort key: `cautious`; for users harmless methods before those whose bound says little, then the error.
+
+    That is the expected one with delta > 0, where a look corrects it; else the bound (docs, Record or user).
+    """
     error = plan.predicted_error
     if plan.privacy.unit != Unit.USER:
         return False, _rounded(cautious(plan))
-    return not method.harmless and error.bound > CONVINCING * error.trivial, _rounded(error.bound)
+    return not method.harmless and error.bound > CONVINCING * error.trivial, _rounded(
+        error.rank if plan.privacy.delta else error.bound
+    )
 
 
 def _most_telling(refusals: dict[str, InvalidParameterError]) -> InvalidParameterError:

@@ -172,29 +172,52 @@ def clipped_mean(
     An infinite `clip` shortens nothing. With a `center`, a released or public vector, the differences from it are
     shortened, and their mean is returned. Without targets, which then come with the records, weights are given.
     """
-    largest = 1.0 if weights is None else float(weights.max())
-    reach = _reach(loss, records, w) * largest
+    reach = _reach(loss, records, w) * (1.0 if weights is None else float(weights.max()))
     size = min(clip, reach) + (0.0 if center is None or clip < np.inf else float(np.abs(center).max()))
 
-    def shortened(G: FloatArray) -> AnyArray:
+    def shortened(G: FloatArray) -> FloatArray:
         if center is not None:
             G -= center
         if clip < np.inf:
             np.nan_to_num(G, copy=False, nan=0.0)
             shorten(G, "l2", clip)
-        most, ones = summation.MOST_ROWS, np.ones(len(G))
-        panels = [slice(i, i + most) for i in range(0, len(G), most)]
-        zero = np.zeros((3, G.shape[1]))
-        return np.sum([zero, *(summation.vector_parts(G[rows], ones[rows], size) for rows in panels)], axis=0)
+        return G
+
+    return mean_of_users(loss, records, targets, groups, weights, w, shortened, size)
+
+
+def mean_of_users(
+    loss: LinearModelLoss,
+    records: RecordSource,
+    targets: AnyArray | None,
+    groups: UserGroups,
+    weights: FloatArray | None,
+    w: FloatArray,
+    change: Callable[[FloatArray], FloatArray],
+    size: float,
+) -> FloatArray:
+    """Return the mean over users of the vectors (k,) that `change` makes of their gradients, row by row; shape (k,).
+
+    `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and returns an array (m, k), whose
+    entries are at most `size`. Nothing else is known of the vectors; sums and targets are as `clipped_mean` has them.
+    """
+    reach = _reach(loss, records, w) * (1.0 if weights is None else float(weights.max()))
+
+    def changed(G: FloatArray) -> AnyArray:
+        found = change(G)
+        most, ones = summation.MOST_ROWS, np.ones(len(found))
+        panels = [slice(i, i + most) for i in range(0, len(found), most)]
+        zero = np.zeros((3, found.shape[1]))
+        return np.sum([zero, *(summation.vector_parts(found[rows], ones[rows], size) for rows in panels)], axis=0)
 
     if targets is None:
         assert isinstance(records, StreamedRecords)
         assert weights is not None
-        parts = _streamed_sum(loss, records, groups, weights, w, reach, shortened)
+        parts = _streamed_sum(loss, records, groups, weights, w, reach, changed)
     else:
         assert isinstance(records, Records)
         reader = _Reader(loss, records, targets, groups, weights, w)
-        work = lambda part: (shortened(reader.gradients(reader.users(part))),)  # noqa: E731
+        work = lambda part: (changed(reader.gradients(reader.users(part))),)  # noqa: E731
         parts = _threads.total(reader.parts, work)[0]
     return summation.vector(parts) / groups.n_users
 

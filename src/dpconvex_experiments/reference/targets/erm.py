@@ -238,6 +238,13 @@ def _accelerated(
     return linear_subject(user_level.plan_accelerated(problem, privacy, test=test, sample=sample, cohort=cohort))
 
 
+def _informed(privacy: PrivacyParams, bound: float) -> Subject:
+    """A constant, so that labels are looked at; users turn round: share, bin and gradients change."""
+    domain = DataDomain((Block(1, "linf", bound),), bound)
+    problem = LinearModelProblem(LogisticLoss(), domain, N, 1.0 / bound, records_per_user=2)
+    return linear_subject(gradient_descent.plan_informed(problem, privacy))
+
+
 @builder
 def _search(privacy: PrivacyParams, bound: float, method: str, ratio: float = 9.0) -> Subject:
     """Two strengths of the ridge, `ratio` apart, a fit whose law is known: output perturbation in one dimension."""
@@ -301,6 +308,7 @@ TARGETS = (
             "objective_perturbation/users": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
             "noisy_gradient/users": ("approximate", _noisy(4, proved=True)),
             "sufficient_statistics/users": ("approximate", _statistics(sufficient_statistics.plan)),
+            "informed_gradient": ("approximate", _informed),
             "phased_sgd": ("approximate", _phased("plain")),
             "accelerated_user": ("approximate", _accelerated("clipped")),
             "accelerated_user/tested": ("approximate", _accelerated("tested")),

@@ -124,14 +124,14 @@ def _table(counts: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
 
 
 def _effects(
-    problem: LinearModelProblem, noise: FloatArray, counts: tuple[int, ...], l2: float
+    problem: LinearModelProblem, noise: FloatArray, counts: tuple[int, ...], l2: float, signal: float
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
     """Return the excess, (counts, tails, momenta, rates), of what is missed, of noise, of samples; and that of 0."""
     typical = problem.typical
     assert typical is not None  # there is no tilt and no attack here
     curvature = typical.curvature + l2
     kept = np.square(typical.curvature / curvature)  # of the minimizer's square, with the ridge
-    bias = typical.count * curvature * typical.signal * kept / 2
+    bias = signal * typical.count * curvature * typical.signal * kept / 2
     weight = typical.count * curvature / 2
     sizes = np.array(TUNING.step_sizes) / (unit_curvature(problem) + l2)
     place = np.searchsorted(_PRODUCTS, np.multiply.outer(sizes, curvature)).clip(0, len(_PRODUCTS) - 1)  # (rates, g)
@@ -237,6 +237,7 @@ class Choice:
     level: float
     expected: float
     rate: float
+    noise: float  #: What noise is expected to cost, part of `expected`
 
 
 def choose(
@@ -248,15 +249,19 @@ def choose(
     steps: int | None,
     l2: float,
     rates: Sequence[float],
+    signal: float = 1.0,
+    bold: float = TUNING.signal_factor,
 ) -> Choice:
     """Return what does best on typical data; samples only where they gain enough.
 
     `noise` (dim,) are deviations of one gradient of all records with the whole budget `mu` and level 1. `levels` are
-    pairs of a level and its cost; `steps` is T, if given; `rates` are chances to join a step (1: all do).
+    pairs of a level and its cost; `steps` is T, if given; `rates` are chances to join a step (1: all do). Data have
+    `signal` times the squared coefficients of typical ones, and the choice counts on `bold` times as much.
     """
     counts = {rate: (steps,) if steps else _counts(problem, rate) for rate in rates}
-    effects = _effects(problem, noise, max(counts.values(), key=len), l2)
-    found = [option for rate in rates for option in _options(problem, effects, mu, levels, counts[rate], l2, rate)]
+    effects = _effects(problem, noise, max(counts.values(), key=len), l2, signal)
+    facts = problem, effects, mu, levels
+    found = [option for rate in rates for option in _options(*facts, counts[rate], l2, rate, bold)]
     whole, sampled = ([pair for pair in found if (pair[1].rate < 1) == below] for below in (False, True))
     gain = sampled and (not whole or _least(sampled) < TUNING.sampling_gain * _least(whole))
     options = sampled if gain else whole
@@ -277,9 +282,10 @@ def _options(
     counts: tuple[int, ...],
     l2: float,
     rate: float,
+    signal: float,
 ) -> Iterator[tuple[float, Choice]]:
     """Yield the best constants for each level and number of steps, and their score."""
-    typical, largest, signal = problem.typical, unit_curvature(problem) + l2, TUNING.signal_factor
+    typical, largest = problem.typical, unit_curvature(problem) + l2
     assert typical is not None
     biases, noises, drawn = (effect[: len(counts)] for effect in effects[:3])
     shares = [count * dearer(mu, count, rate) for count in counts]  # the budget is shared
@@ -297,4 +303,5 @@ def _options(
             tail, m, r = np.unravel_index(best[k], total[k].shape)
             picked = Steps(count, TUNING.step_sizes[r] / largest, TUNING.momenta[m], _averaged(count)[tail])
             plain = total[k, tail, m, r] - (signal - 1) * biases[k, tail, m, r]
-            yield float(total[k, tail, m, r]), Choice(picked, level, typical.bias + float(plain), rate)
+            loud = level**2 * float(noises[k, tail, m, r])
+            yield float(total[k, tail, m, r]), Choice(picked, level, typical.bias + float(plain), rate, loud)

@@ -1,0 +1,262 @@
+r"""Noisy gradient descent on users that looks first and plans the rest of the run from what it saw.
+
+Guarantee
+    (epsilon, delta)-DP, neighbors replace one user with all records.
+Lemma
+    Four releases, each a mean over n users of vectors that are functions of one user's records, of public facts and of
+    earlier releases: (1) the user's share of positive labels, in [0, 1]: it moves by at most ``1/n``; (2) the unit
+    vector of the bin that the length of ``D^-1 g_u(w_0)`` falls in: ``sqrt(2)/n`` in l2; (3) ``D^-1 g_u(w_0)`` cut to
+    C_0, over C_0: ``2/n``; (4) T times ``D^-1 g_u(w_t)`` cut to C, over C: ``2/n`` each. g_u is the user's mean
+    gradient. Theorem: the start w_0, C_0, C, T, step size and averages may be any functions of earlier releases. For
+    every output of those, release i is dominated by the Gaussian pair of a constant mu_i, the T gradients together by
+    that of mu_4 (`GaussianBudget`); constant pairs compose adaptively to the pair of ``mu^2 = sum mu_i^2`` (Zhu, Dong
+    and Wang 2022, Theorem 10), which is what the promise allows.
+Sensitivity
+    As above, plus the rounding of sums (`mean_of_users`): at most `ROUNDING` times the longest vector, on either side.
+Assumptions
+    The number of users is public. Nothing is drawn: after a look no samples may be taken, for their price depends on
+    rate and T together.
+Accuracy
+    `look` reads the releases; docs, Look first, then plan, has the model and what was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.algorithms import (
+    LinearModelPlan,
+    PredictedError,
+    PrivateResult,
+    check_average,
+    continued,
+    recorded,
+    require_delta,
+)
+from dpconvex.algorithms.erm.gradient_descent import typical_steps
+from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, TUNING, Course, Look, kept
+from dpconvex.algorithms.erm.gradient_descent.plan import FAR
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import GaussianBudget, GaussianMechanism, Planned
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity, Unit
+from dpconvex.privacy.profiles import largest_mu
+from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems.data.domain import shorten
+from dpconvex.problems.data.users import mean_of_users, record_weights
+from dpconvex.problems.objective import ROUNDING
+from dpconvex.randomness import BitSource
+from dpconvex.sets import L2Ball
+
+LABELS, LENGTHS = "share of positive labels", "shares of users by length of their gradients"
+GRADIENT, STEPS = "mean gradient at the start, over its level", "mean gradients of all steps, over their level"
+LABELS_LEMMA = "a mean over n users of numbers in [0, 1] changes by at most 1/n when one is replaced, plus rounding"
+LENGTHS_LEMMA = "one user leaves a bin and one enters another: sqrt(2)/n in the l2 norm, plus rounding"
+VECTORS_LEMMA = "a mean over n users of vectors of length at most 1 changes by at most 2/n, plus rounding"
+
+
+@final
+@dataclass(frozen=True)
+class InformedPlan(LinearModelPlan):
+    """A look at the data and the budget of a descent; `released` stands in results, and `ahead` follows from it."""
+
+    problem: LinearModelProblem
+    privacy: PrivacyParams
+    labels: GaussianMechanism | None  #: None: there is no constant, or the shares of classes are public
+    lengths: GaussianMechanism
+    gradient: GaussianMechanism
+    budget: GaussianBudget  #: Of the steps
+    look: Look
+    ahead: Course  #: What the run does; before the look, what is expected of typical data
+    #: What the look released and the course was planned from: share of labels, shares by length, squares by block
+    released: tuple[Any, ...] = ()
+    l2: float = 0.0
+    noise_name = "gaussian"
+    constants = "calibrated"
+    algorithm: ClassVar[str] = "informed_gradient"
+
+    def __post_init__(self) -> None:
+        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        first: dict[str, Planned] = {} if self.labels is None else {LABELS: self.labels}
+        return {**first, LENGTHS: self.lengths, GRADIENT: self.gradient, STEPS: self.budget}
+
+    @property
+    def only_sums(self) -> bool:
+        return self.problem.only_sums
+
+    @property
+    def clip(self) -> float:
+        """Length C to which the gradients of all steps are cut."""
+        return self.ahead.level * self.ahead.length * self.look.longest
+
+    @cached_property
+    def steps(self) -> typical_steps.Steps:
+        """The steps, longer by what cutting takes from typical gradients."""
+        planned = self.ahead.choice.steps
+        return replace(planned, size=planned.size / kept(self.ahead.level))
+
+    @cached_property
+    def spread(self) -> FloatArray:
+        """Deviation of the noise in one gradient, (dim,), if it is cut as typical ones are."""
+        sigma = self.budget.each(self.ahead.choice.steps.count).sigma
+        return sigma * self.clip / kept(self.ahead.level) * self.look.scales
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        problem, trivial = self.problem, min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
+        variance = float(np.square(self.spread).sum())
+        bound = typical_steps.quadratic_bound(self.ahead.choice.steps, problem, variance, self.l2)
+        source = "noisy gradient descent after a look; an estimate: for quadratic risks of at most half the largest "
+        source += "curvature, clipping bias left out"
+        bound = min(bound, 2 * problem.lipschitz * problem.radius)
+        return PredictedError(bound, trivial, source, expected=self.ahead.choice.expected, proved=False)
+
+    @property
+    def coefficient_deviation(self) -> FloatArray:
+        walked = math.sqrt(float(self.ahead.choice.steps.response(np.zeros(1))[1][0])) * self.spread
+        return np.minimum(walked, self.problem.radius)
+
+    @property
+    def theorem(self) -> str:
+        return (
+            "A look at labels, gradient lengths and one gradient, then noisy gradient descent planned from it: each "
+            "release is dominated by a Gaussian pair that does not depend on earlier releases, and these compose."
+        )
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        return (
+            Assumption("every user's gradient, each block's part divided by its scale, is cut to the level", "by code"),
+            Assumption(
+                "levels, start, number and size of steps depend on the data through earlier releases only",
+                "they are planned from them; the session sets the number of steps once, before the first",
+            ),
+        )
+
+    @property
+    def course(self) -> tuple[Any, ...]:
+        return self.released
+
+    def resumed(self, *course: Any) -> InformedPlan:
+        """Return the plan that goes on from a released share, shares by length, and squares of the gradient."""
+        share, shares, squares = course
+        sizes = len(shares), len(squares)
+        numbers = np.array([share, *shares, *squares], dtype=np.float64)
+        if sizes != (TUNING.bins, len(self.problem.domain.blocks)) or not np.isfinite(numbers).all():
+            raise InvalidParameterError("look", course, "must hold a share, shares by length and a square per block")
+        found = self.look.planned(share, np.array(shares), np.array(squares))
+        return continued(self, ahead=found, released=(share, tuple(shares), tuple(squares)))
+
+    def describe(self) -> Mapping[str, Any]:
+        before = {"noise": self.noise_name, "look": list(TUNING.shares), "steps": "chosen after the look"}
+        if not self.released:
+            return before
+        found, steps, sizes = self.ahead, self.steps, [block.size for block in self.problem.domain.all_blocks]
+        return {
+            **before,
+            "steps": steps.count,
+            "step_size": steps.size,
+            "momentum": steps.momentum,
+            "averaged": steps.averaged,
+            "level": self.clip,
+            "start": found.start,
+            "typical_gradient": found.length,
+            "assumed_signal": found.signal,
+            "block_scales": self.look.scales[np.cumsum([0, *sizes[:-1]])].tolist(),
+        }
+
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+        assert groups is not None
+        ledger, problem, look = Ledger(self.privacy, self.releases), self.problem, self.look
+        facts = problem.loss, *problem.clipped(X, y), groups, record_weights(groups)
+        mean = partial(mean_of_users, *facts)
+        w, share = np.zeros(problem.dim), 0.5
+        if self.labels is not None:  # line 1: where to start
+            noisy_share = self.labels.release(mean(w, self._shares, 1.0), LABELS, source, ledger)
+            share = float(noisy_share[0])
+            w[-1] = look.start(share)[0]
+        shares = self.lengths.release(mean(w, self._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
+        level = TUNING.first_cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
+        found = self.gradient.release(mean(w, partial(self._cut, level=level), 1.0), GRADIENT, source, ledger)  # line 3
+        plan = self.resumed(share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist()))
+        session = self.budget.start(STEPS, source, ledger)
+        session.set_uses(plan.steps.count)
+
+        def noisy(w: FloatArray) -> FloatArray:
+            released = session.release(mean(w, partial(self._cut, level=plan.clip), 1.0))
+            return plan.clip * look.scales * released + self.l2 * w
+
+        ball = L2Ball(FAR * problem.radius)  # it only keeps numbers finite
+        return plan.finish(plan.steps.minimize(w, noisy, ball.project), source)  # line 4: the steps
+
+    def _shares(self, G: FloatArray) -> FloatArray:
+        """Return users' shares of positive labels, (m, 1): slopes at prediction 0 have two values."""
+        positive, negative = self.problem.loss.derivative(np.zeros(2), np.array([1.0, -1.0]))
+        found = (G[:, -1:] / self.problem.domain.intercept - negative) / (positive - negative)
+        return np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)
+
+    def _bins(self, G: FloatArray) -> FloatArray:
+        """Return the bins of users' gradients as unit vectors, (m, bins)."""
+        lengths = np.linalg.norm(_finite(G / self.look.scales), axis=1)
+        return np.eye(TUNING.bins)[np.searchsorted(self.look.edges, lengths)]
+
+    def _cut(self, G: FloatArray, level: float) -> FloatArray:
+        """Return users' gradients over D, cut to `level`, over it, (m, dim)."""
+        scaled = _finite(G / self.look.scales / level)
+        shorten(scaled, "l2", 1.0)
+        return scaled
+
+
+def _finite(rows: FloatArray) -> FloatArray:
+    """Return the rows, 0 in the place of those that are not finite: none is in practice, as slopes are bounded."""
+    return np.where(np.isfinite(rows).all(1, keepdims=True), rows, 0.0)
+
+
+@recorded("informed_gradient")
+def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0) -> InformedPlan:
+    """Return the plan that looks first: for users, delta > 0, smooth losses of two classes and their averages.
+
+    With a ridge of weight `l2` the excess is that of the loss with it. A look costs `TUNING.shares` of the budget.
+    """
+    if privacy.unit != Unit.USER:
+        raise InvalidParameterError("unit", str(privacy.unit), "must be 'user' for a look", "Use 'noisy_gradient'")
+    check_average(problem, privacy)
+    require_delta(privacy)
+    _validate.real("l2", l2, at_least=0.0)
+    loss = problem.loss
+    if loss.task != "classification" or loss.n_outputs > 1 or math.isinf(problem.smoothness):
+        what = "must be a smooth loss of two classes for a look"
+        raise InvalidParameterError("loss", loss.name, what, "Use 'noisy_gradient'")
+    if problem.factor is not None:
+        raise InvalidParameterError("factor", "given", "must be None for a look", "Use 'objective_perturbation'")
+    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # accountants round up
+    shares = (*TUNING.shares, 1 - sum(TUNING.shares))
+    constant = problem.domain.intercept > 0 and loss.rates is None
+    if not constant:
+        shares = (0.0, *shares[1:3], shares[3] + shares[0])
+    of_labels, of_lengths, of_gradient, of_steps = (mu * math.sqrt(share) * (1 - 1e-15) for share in shares)
+    labels = _mechanism(problem, 1.0, "absolute", LABELS_LEMMA, of_labels, 1) if constant else None
+    lengths = _mechanism(problem, math.sqrt(2), "l2", LENGTHS_LEMMA, of_lengths, TUNING.bins)
+    gradient = _mechanism(problem, 2.0, "l2", VECTORS_LEMMA, of_gradient, problem.dim)
+    budget = GaussianBudget(_mechanism(problem, 2.0, "l2", VECTORS_LEMMA, of_steps, problem.dim))
+    deviations = 0.0 if labels is None else labels.sigma, lengths.sigma, gradient.sigma
+    look = Look(problem, of_steps, l2, deviations)
+    return InformedPlan(problem, privacy, labels, lengths, gradient, budget, look, look.unread(), l2=l2)
+
+
+def _mechanism(
+    problem: LinearModelProblem, moved: float, norm: str, lemma: str, mu: float, dim: int
+) -> GaussianMechanism:
+    """Return the noise of a mean over users, of which one moves the sum by at most `moved`."""
+    value = _rounding.sum_up((_rounding.ratio_up(_rounding.widen_up(moved), problem.n), 2 * ROUNDING))
+    return GaussianMechanism.of_mu(Sensitivity(value, norm, lemma, unit=Unit.USER), mu, dim)

@@ -1,0 +1,206 @@
+r"""From a first look at users' gradients to the rest of the run: arithmetic on public facts and released values alone.
+
+The look released a noisy share of positive labels, noisy shares of users by the length of their gradients, and a noisy
+mean gradient, of which only each block's squared length counts (docs, Look first, then plan). All grids are public and
+closed, so no release, however extreme, leads to constants that a run cannot use.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from dpconvex._types import FloatArray
+from dpconvex.algorithms.erm.gradient_descent import typical_steps
+from dpconvex.algorithms.erm.gradient_descent.typical_steps import Choice
+from dpconvex.geometry import gaussian_block_weights
+from dpconvex.problems import LinearModelProblem
+from dpconvex.problems.linear.expected_risk import SHARED
+
+
+@final
+@dataclass(frozen=True)
+class Tuning:
+    """Numbers of ours, chosen on the five tables of `benchmarks/user_tables.py` (docs): guesses for any other."""
+
+    shares: tuple[float, float, float] = (0.03, 0.03, 0.12)  #: of mu^2: labels, lengths, gradient
+    prior_variance: float = 1 / 16  #: of the share of positive labels, around 1/2
+    least_share: float = 0.03  #: of either class that a start may assume
+    first_edge: float = 0.02  #: of the lengths' bins, in units of the longest gradient
+    last_edge: float = 0.64
+    bins: int = 12
+    longest: float = 0.6  #: typical gradient that is tried, in the same unit
+    lengths: int = 40  #: how many are tried
+    spread: float = 0.6  #: log-deviation of users' lengths
+    miscount: float = 0.03  #: how far a share may be off that law
+    alike: float = 0.15  #: part of a record's squared gradient that a user's mean keeps, however many records
+    usual: float = 0.5  #: what is expected of a record's gradient, in units of a typical record's length
+    prior_spread: float = 0.7  #: log-deviation of a typical length around what is expected
+    first_cut: float = 0.7  #: level of the look's gradient in typical lengths
+    levels: tuple[tuple[float, float], ...] = (
+        *((0.35, 0.06), (0.5, 0.04), (0.7, 0.02), (1.0, 0.01)),
+        *((1.4, 0.004), (2.0, 0.001), (3.0, 0.0)),
+    )  #: levels of the run in typical lengths, and what cutting costs as a share of what a constant loses
+    signals: tuple[float, ...] = (1, 0.6, 0.35, 0.2, 0.1, 0.06, 0.035, 0.02, 0.01, 0.005, 0.002)
+    risked: float = 0.002  #: what noise may cost where nothing is seen, for two classes
+    seen: tuple[float, float, int] = (1e-3, 3.0, 30)  #: grid of signals that may be seen
+    prior_ratio: float = 5.0  #: one log-deviation of the signal around what may be risked
+
+
+TUNING = Tuning()
+FARTHEST = 1e6  #: What is released is read up to this size, so that squares and their sums are floats.
+
+
+def kept(level: float) -> float:
+    """Return what cutting to `level` typical lengths leaves of a gradient: ``E min(1, k exp(-Z/2))``, Z normal."""
+    cut = 2 * math.log(level)
+    return float(ndtr(cut) + level * math.exp(1 / 8) * ndtr(-cut - 0.5))
+
+
+@final
+@dataclass(frozen=True)
+class Course:
+    """What a run does after the look: public once the look is released."""
+
+    length: float  #: Typical gradient over the longest, h
+    start: float  #: Coefficient of the constant at the start
+    unknown: float  #: Deviation of the share of positive labels that is left
+    signal: float  #: Squared coefficients in units of typical ones
+    level: float  #: Clipping level in typical gradients, k
+    choice: Choice  #: Steps before the correction for cutting
+
+
+@final
+@dataclass(frozen=True)
+class Look:
+    """The public facts that a look is planned from and read with."""
+
+    problem: LinearModelProblem
+    mu: float  #: Of the steps
+    l2: float
+    deviations: tuple[float, float, float]  #: Of the noise in labels, lengths and gradient (in its level)
+
+    @cached_property
+    def scales(self) -> FloatArray:
+        """D (dim,): gradients are divided by it."""
+        return gaussian_block_weights(self.problem.domain)[0]
+
+    @cached_property
+    def longest(self) -> float:
+        """Longest gradient of a record over D."""
+        return typical_steps.slope_unit(self.problem.loss) * gaussian_block_weights(self.problem.domain)[1]
+
+    @cached_property
+    def edges(self) -> FloatArray:
+        """Ends of the bins of lengths but the first and the last, (bins - 1,)."""
+        return self.longest * np.geomspace(TUNING.first_edge, TUNING.last_edge, TUNING.bins - 1)
+
+    @cached_property
+    def usual_length(self) -> float:
+        """What a typical gradient is expected to be, in units of the longest."""
+        alone = 1 / (self.problem.records_per_user or 1)
+        typical = typical_steps.typical_length(self.problem.domain, 1 / self.scales**2)
+        return TUNING.usual * typical * math.sqrt(TUNING.alike + (1 - TUNING.alike) * alone)
+
+    def unread(self) -> Course:
+        """Return the course for typical data, which is what one expects before the look."""
+        return self._course(self.usual_length, 0.0, 0.0, 1.0)
+
+    def start(self, share: float) -> tuple[float, float]:
+        """Return the constant's first coefficient, and the share's deviation that is left, from its noisy value."""
+        trust = TUNING.prior_variance / (TUNING.prior_variance + self.deviations[0] ** 2)
+        p = float(np.clip(0.5 + (share - 0.5) * trust, TUNING.least_share, 1 - TUNING.least_share))
+        loss, targets = self.problem.loss, np.array([1.0, -1.0])
+
+        def slope(z: float) -> float:
+            return float(np.array([p, 1 - p]) @ loss.derivative(np.full(2, z), targets))
+
+        z: Any = brentq(slope, -50.0, 50.0) if slope(-50.0) < 0 < slope(50.0) else 0.0
+        return float(z) / self.problem.domain.intercept, self.deviations[0] * math.sqrt(trust)
+
+    def typical_length(self, shares: FloatArray) -> float:
+        """Return the typical length h, on its grid's range, from noisy shares of users by bin."""
+        tried = np.geomspace(TUNING.first_edge, TUNING.longest, TUNING.lengths)
+        below = ndtr(np.log(self.edges / self.longest / tried[:, None]) / TUNING.spread)
+        expected = np.diff(np.pad(below, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1))))
+        off = np.square(np.subtract(shares, expected)).sum(1) / (self.deviations[1] ** 2 + TUNING.miscount**2)
+        prior = np.square(np.log(tried / self.usual_length) / TUNING.prior_spread)
+        return _log_mean(tried, -(off + prior) / 2)
+
+    def planned(self, share: float, shares: FloatArray, squares: FloatArray) -> Course:
+        """Return the course for what was released; `squares` are those of each block's part of the mean gradient.
+
+        That is the gradient cut to `TUNING.first_cut` typical lengths, as `block_squares` measures it.
+        """
+        share, shares = float(np.clip(share, -FARTHEST, FARTHEST)), np.clip(shares, -FARTHEST, FARTHEST)
+        squares = np.clip(squares, 0.0, FARTHEST**2)
+        (start, unknown), length = self.start(share) if self.labels else (0.0, 0.0), self.typical_length(shares)
+        risked = self._risked(length)
+        signal = max(risked, self._seen(length, unknown, risked, squares))
+        return self._course(length, start, unknown, signal)
+
+    @property
+    def labels(self) -> bool:
+        """Whether a share of labels is of use: there is a constant, and the shares are not public."""
+        return self.problem.domain.intercept > 0 and self.problem.loss.rates is None
+
+    def block_squares(self, gradient: FloatArray) -> FloatArray:
+        """Return the squared length of each block's part, one-hot parts less their mean; not of the constant."""
+        gradient = np.clip(gradient, -FARTHEST, FARTHEST)
+        parts = np.split(gradient, np.cumsum([block.size for block in self.problem.domain.blocks]))
+        pairs = zip(self.problem.domain.blocks, parts, strict=False)
+        moved = (part - part.mean() if block.categorical else part for block, part in pairs)
+        return np.array([np.square(part).sum() for part in moved])
+
+    def _seen(self, length: float, unknown: float, risked: float, squares: FloatArray) -> float:
+        """Return the signal that the gradient shows, `risked` if it shows nothing."""
+        blocks, typical = self.problem.domain.blocks, self.problem.typical
+        assert typical is not None
+        tried = np.geomspace(*TUNING.seen)
+        weight = -np.square(np.log(tried / risked) / math.log(TUNING.prior_ratio))
+        scale = TUNING.first_cut * length * self.longest / kept(TUNING.first_cut)
+        energy = typical.curvature**2 * typical.signal
+        for place, block in enumerate(blocks):
+            own = typical.block == (SHARED if block.norm == "linf" else place)
+            free = block.size - 1 if block.categorical else block.size
+            if not own.any() or free == 0:
+                continue
+            # Directions count as the block does in them: the constant's, where the start is right, hardly at all.
+            mean = np.average(energy[own], weights=(typical.count * typical.mixing[place])[own])
+            D = float(self.scales[typical.start[place]])
+            noise = (D * scale * self.deviations[2]) ** 2 + (unknown * block.l2) ** 2 / block.size
+            variance = tried * mean + noise
+            weight -= free * np.log(variance) + (D * scale) ** 2 * squares[place] / variance
+        return _log_mean(tried, weight / 2)
+
+    def _risked(self, length: float) -> float:
+        """Return the largest signal whose best steps cost little by their noise, whatever the data are."""
+        unit = self.problem.loss.value_at_zero / math.log(2)
+        bold = (s for s in TUNING.signals if self._choice(length, s).noise <= TUNING.risked * unit)
+        return next(bold, TUNING.signals[-1])
+
+    def _choice(self, length: float, signal: float) -> Choice:
+        problem, typical = self.problem, self.problem.typical
+        assert typical is not None
+        noise = 2 * length * self.longest / (problem.n * self.mu) * self.scales
+        lost = signal * float(np.sum(typical.count * typical.curvature * typical.signal)) / 2
+        levels = [(level / kept(level), cost * lost) for level, cost in TUNING.levels]
+        options: dict[str, Any] = {"steps": None, "l2": self.l2, "rates": (1.0,), "signal": signal, "bold": 1.0}
+        return typical_steps.choose(problem, noise, mu=self.mu, levels=levels, **options)
+
+    def _course(self, length: float, start: float, unknown: float, signal: float) -> Course:
+        choice = self._choice(length, signal)
+        level = next(level for level, _ in TUNING.levels if level / kept(level) == choice.level)
+        return Course(length, start, unknown, signal, level, choice)
+
+
+def _log_mean(values: FloatArray, log_weights: FloatArray) -> float:
+    """Return the weighted geometric mean."""
+    weights = np.exp(log_weights - log_weights.max())
+    return float(np.exp(np.average(np.log(values), weights=weights)))

@@ -1,0 +1,210 @@
+"""Descent after a look: what one user moves, what the look is read as, and that no release leads astray."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpconvex import PrivateLogisticRegression, verify
+from dpconvex.algorithms.erm.gradient_descent import plan_informed
+from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, TUNING, kept
+from dpconvex.algorithms.erm.registry import plans
+from dpconvex.errors import InvalidParameterError
+from dpconvex.losses import HingeLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
+from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.privacy.ledger import total_epsilon
+from dpconvex.privacy.profiles import largest_mu
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
+from dpconvex.randomness import SeededSource
+from dpconvex_experiments.audit.neighbors import user_pairs
+from dpconvex_experiments.audit.replay import privacy_losses, replayed
+from dpconvex_experiments.audit.target import run_of
+
+USERS = PrivacyParams(1.0, 1e-6, unit=Unit.USER)
+DOMAIN = DataDomain((Block(3, "simplex", 1.0, "town"), Block(1, "linf", 0.5), Block(1, "linf", 0.5)), 1.0)
+
+
+def problem(n: int = 3000, loss: Any = None, domain: DataDomain = DOMAIN, **more: Any) -> LinearModelProblem:
+    return LinearModelProblem(loss or LogisticLoss(), domain, n, 4.0, **{"records_per_user": 5, **more})
+
+
+def users(n: int, seed: int = 0, strength: float = 3.0) -> tuple[np.ndarray, np.ndarray, UserGroups]:
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(n), rng.integers(1, 9, n))
+    X = np.column_stack([np.eye(3)[rng.integers(0, 3, len(labels))], rng.uniform(-0.5, 0.5, (len(labels), 2))])
+    score = strength * (X[:, 3] - X[:, 4] + X[:, 0])
+    return X, np.where(rng.random(len(labels)) < 1 / (1 + np.exp(-score)), 1.0, -1.0), UserGroups.of(labels)
+
+
+def test_shares_of_the_budget_add_up_to_it() -> None:
+    plan = plan_informed(problem(), USERS)
+    mus = [release.event.sensitivity / release.event.sigma for release in plan.releases]
+    assert np.square(mus) / largest_mu(1.0, 1e-6) ** 2 == pytest.approx([*TUNING.shares, 0.82], rel=1e-6)
+    assert 0.999999 < total_epsilon(plan.releases, 1e-6) <= 1 + 1e-9
+
+
+def test_without_a_constant_or_with_public_rates_labels_are_not_looked_at() -> None:
+    for given in (problem(domain=replace(DOMAIN, intercept=0.0)), problem(loss=LogisticLoss(rate=0.3))):
+        plan = plan_informed(given, USERS)
+        assert plan.labels is None
+        assert len(plan.releases) == 3
+        assert 0.999999 < total_epsilon(plan.releases, 1e-6) <= 1 + 1e-9
+        assert plan.resumed(0.9, (0.1,) * TUNING.bins, (0.1,) * 3).ahead.start == 0
+
+
+def test_no_pair_of_neighbors_moves_the_run_further_than_the_budget() -> None:
+    """Gaussian releases: the sum of squared shifts over deviations is the exact squared mu of a transcript."""
+    plan = plan_informed(problem(20), PrivacyParams(1.0, 0.05, unit=Unit.USER))
+    most = largest_mu(1.0, 0.05) ** 2
+    found = [privacy_losses(run_of(plan), *pair, 5).shifts.max() for pair in _pairs(plan.problem)]
+    assert 0.3 * most < max(found) <= most  # three releases and the steps, not all at their worst at once
+
+
+def test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that() -> None:
+    plan = plan_informed(problem(20), PrivacyParams(1.0, 0.05, unit=Unit.USER))
+    moved: dict[int, float] = {}
+    for first, second in _pairs(plan.problem):
+        for k, (mine, its) in enumerate(zip(*replayed(run_of(plan), first, second, (0, 0)), strict=True)):
+            step = float(np.linalg.norm(mine.value - its.value)) / mine.mechanism.sensitivity.value
+            moved[min(k, 3)] = max(moved.get(min(k, 3), 0.0), step)
+    assert max(moved.values()) <= 1
+    assert moved[0] > 0.99
+    assert moved[1] > 0.99
+    assert moved[2] > 0.9
+    assert moved[3] > 0.6
+
+
+def _pairs(given: LinearModelProblem) -> list[tuple[Any, Any]]:
+    """Worst users, and one with short gradients of its own in the place of one with long ones."""
+    found = [(pair.first, pair.second) for pair in user_pairs(given, (1, 3)).values()]
+    X, y, groups = found[0][0]
+    last = np.arange(groups.n_records) >= groups.starts[-2]
+    even = np.where(last & (np.arange(len(y)) % 2 == 0), -y, y)
+    return [*found, ((X, y, groups), (X, even, groups))]
+
+
+def test_the_number_of_steps_follows_the_look_and_the_price_does_not() -> None:
+    """Strong and weak signals have other runs; what was released and what it costs is stated alike."""
+    plan = plan_informed(problem(), USERS)
+    weak, strong = (plan.run(*users(3000, 1, s)[:2], SeededSource(3), users(3000, 1, s)[2]) for s in (0.0, 8.0))
+    assert strong.plan.ahead.signal > weak.plan.ahead.signal
+    for found in (weak, strong):
+        assert found.plan.releases == plan.releases
+        assert found.certificate.spent_epsilon == plan.certificate(SeededSource(0)).spent_epsilon
+        assert found.certificate.public["steps"] == found.plan.steps.count
+    assert plan.certificate(SeededSource(0)).public["steps"] == "chosen after the look"
+
+
+def test_a_fit_is_verified_with_the_course_that_it_took() -> None:
+    X, y, groups = users(600)
+    labels = np.repeat(np.arange(groups.n_users), groups.sizes)
+    model = PrivateLogisticRegression(
+        2.0,
+        1e-6,
+        domain=replace(DOMAIN, intercept=0.0),
+        classes=[-1, 1],
+        records_per_user=5,
+        random_state=0,
+        algorithm="informed_gradient",
+    )
+    model.fit(X, y, groups=labels)
+    assert model.plan_.algorithm == "informed_gradient"
+    checks = verify(model.certificate_.to_json()).checks
+    assert {check.name for check in checks if not check.passed} <= {"noise is not seeded", "private flag"}
+    fields = json.loads(model.certificate_.to_json())
+    fields["public"]["steps"] += 1
+    forged = {check.name for check in verify(json.dumps(fields)).checks if not check.passed}
+    assert any("public" in name for name in forged)
+
+
+@pytest.mark.parametrize("size", [1e12, -1e12, np.finfo(float).max])
+def test_extreme_releases_lead_to_a_run(size: float) -> None:
+    plan = plan_informed(problem(50), USERS)
+    after = plan.resumed(size, (size,) * TUNING.bins, (abs(size), 0.0, 1e-300))
+    assert 0.02 * (1 - 1e-9) <= after.ahead.length <= 0.6 * (1 + 1e-9)
+    assert 1e-3 <= after.ahead.signal <= 3 * (1 + 1e-9)
+    assert 1 <= after.steps.count <= 256
+    assert np.isfinite(after.spread).all()
+    assert abs(after.ahead.start) <= np.log((1 - TUNING.least_share) / TUNING.least_share) * (1 + 1e-6)
+    assert plan.look.block_squares(np.full(6, size)).max() <= 3 * FARTHEST**2
+
+
+def test_no_content_of_the_data_raises_or_warns() -> None:
+    X, y, groups = users(40)
+    X[::3], y[::5] = np.nan, np.nan
+    X[1], X[2] = np.inf, -1e300
+    result = plan_informed(problem(40), USERS).run(X, y, SeededSource(0), groups)
+    assert np.isfinite(result.point).all()
+
+
+def test_a_start_predicts_the_share_of_labels() -> None:
+    look = plan_informed(problem(10**6), PrivacyParams(8.0, 1e-6, unit=Unit.USER)).look
+    start, unknown = look.start(0.8)
+    assert 1 / (1 + np.exp(-start)) == pytest.approx(0.8, abs=1e-4)
+    assert unknown == pytest.approx(look.deviations[0], rel=1e-3)
+    noisy = plan_informed(problem(20), USERS).look
+    assert abs(noisy.start(0.8)[0]) < 0.1  # a loud share says little
+
+
+def test_what_cutting_keeps() -> None:
+    lengths = np.exp(np.random.default_rng(0).standard_normal(10**6) / 2)
+    for level, _ in TUNING.levels:
+        assert kept(level) == pytest.approx(np.minimum(1, level / lengths).mean(), abs=2e-3)
+
+
+def test_a_typical_length_is_found() -> None:
+    look = plan_informed(problem(10**6), PrivacyParams(8.0, 1e-6, unit=Unit.USER)).look
+    lengths = look.longest * 0.1 * np.exp(0.6 * np.random.default_rng(0).standard_normal(10**5))
+    shares = np.bincount(np.searchsorted(look.edges, lengths), minlength=TUNING.bins) / 10**5
+    assert look.typical_length(shares) == pytest.approx(0.1, rel=0.15)
+
+
+def test_a_look_may_only_make_the_run_bolder() -> None:
+    plan = plan_informed(problem(500), USERS)
+    shares = (0.0,) * 6 + (0.5, 0.5) + (0.0,) * 4
+    nothing, much = (plan.resumed(0.5, shares, (square,) * 3).ahead.signal for square in (0.0, 0.5))
+    assert nothing in TUNING.signals
+    assert much > nothing
+
+
+def test_an_intercept_that_is_off_is_no_signal() -> None:
+    """The same gradient says less where the share of labels is known worse."""
+    look = plan_informed(problem(2000), USERS).look
+    sure, unsure = (look._seen(0.2, unknown, 0.05, np.full(3, 0.05)) for unknown in (0.0, 0.2))
+    assert unsure < 0.7 * sure
+
+
+def test_it_comes_first_where_its_forecast_is_the_smallest() -> None:
+    """Public facts decide: a look for few users, a pure method for many at epsilon 10."""
+    few = plans(problem(60), USERS)
+    assert few[0].algorithm == "informed_gradient"
+    many = plans(problem(10**6), PrivacyParams(10.0, 1e-6, unit=Unit.USER))
+    expected = {plan.algorithm: plan.predicted_error.expected for plan in reversed(many)}
+    assert many[0].algorithm == min((v, k) for k, v in expected.items() if v is not None)[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "privacy", "match"),
+    [
+        (problem(records_per_user=None), PrivacyParams(1.0, 1e-6), "unit='record'"),
+        (problem(), PrivacyParams(1.0, unit=Unit.USER), "delta=0"),
+        (problem(loss=SoftmaxLoss(3)), USERS, "loss='softmax'"),
+        (problem(loss=HingeLoss()), USERS, "loss='hinge'"),
+        (problem(loss=SquaredLoss(1.0, 1.0)), USERS, "loss='squared'"),
+    ],
+)
+def test_what_it_is_not_for_is_refused(given: LinearModelProblem, privacy: PrivacyParams, match: str) -> None:
+    with pytest.raises(InvalidParameterError, match=match):
+        plan_informed(given, privacy)
+
+
+@pytest.mark.parametrize(
+    "course", [(0.5, (0.1,) * 11, (0.1,) * 3), (0.5, (0.1,) * 12, (0.1,) * 2), (np.nan, (0.1,) * 12, (0.1,) * 3)]
+)
+def test_what_no_look_releases_is_refused(course: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="look"):
+        plan_informed(problem(), USERS).resumed(*course)
