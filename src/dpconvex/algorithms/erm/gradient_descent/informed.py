@@ -136,7 +136,10 @@ class InformedPlan(LinearModelPlan):
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         return (
-            Assumption("every user's gradient, each block's part divided by its scale, is cut to the level", "by code"),
+            Assumption(
+                "every user's gradient, each block's part divided by its scale, is at most as long as the level",
+                "its vector is scaled down to it",
+            ),
             Assumption(
                 "levels, start, number and size of steps depend on the data through earlier releases only",
                 "they are planned from them; the session sets the number of steps once, before the first",
