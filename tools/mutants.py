@@ -1235,6 +1235,14 @@ MUTANTS = (
         (BENT, "-k", "half_of_it_would_not"),
     ),
     Mutant(
+        "intervals: robust variances below the model's where noise hides them",
+        PIVOT,
+        "np.where(hidden, np.einsum",
+        "np.where(hidden & False, np.einsum",
+        "",
+        (PIVOTS, "-k", "robust_variances"),
+    ),
+    Mutant(
         "intervals: what the ridge shrinks is left out",
         PIVOT,
         "shift = l2 * (inverse @ v)",

@@ -238,7 +238,8 @@ class InferencePlan(TwoStagePlan):
         linear = np.diag(np.square(self.then.deviations))  # coordinates of the ridge are uncorrelated
         own = (n, self.l2, w, np.asarray(factor.matrix.todense()), linear, self.then.output.deviation)
         levels = tuple(layout.categories.values())
-        return Released(*own, G[:D], G[-1], sizes[:D], layout.patterns, levels, layout.widths, scores)
+        noise = sizes[D : 2 * D] if self.robust else None
+        return Released(*own, G[:D], G[-1], sizes[:D], layout.patterns, levels, layout.widths, scores, noise)
 
     def draws(self, size: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Simulate the linear term (size, p), and the noise of the curvature's mean entries (size, D)."""

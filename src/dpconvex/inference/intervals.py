@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex._types import FloatArray
-from dpconvex.inference.pivot import TUNING, Released, lifted, repaired, spread
+from dpconvex.inference.pivot import TUNING, Released, lifted, repaired, robust, spread
 
 DRAWS, AT_ONCE = 10_000, 500  #: Simulated pivots, and how many (or rows of predictions) are worked on at a time.
 UNKNOWN = "the data do not say, at this epsilon"
@@ -48,9 +48,10 @@ class Intervals:
         s0, bend = given.half_widths[-1], float(self._repaired.matrix[-1, -1])
         ratio = s0**2 * given.dispersion / bend if bend > 0 else np.inf
         self._scores = float(np.clip(ratio, *TUNING.dispersion)) * H
-        if given.scores is not None:
-            values, vectors = np.linalg.eigh(F.T @ np.tensordot(given.scores, given.patterns, 1) @ F)
-            self._scores = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        if given.scores is not None and given.score_deviations is not None:
+            seen = F.T @ np.tensordot(given.scores, given.patterns, 1) @ F
+            own = np.einsum("ik,fij,jl->fkl", F, given.patterns, F, optimize=True)
+            self._scores = robust(seen, self._scores, H, own, given.score_deviations)
         ridge = H + given.l2 * np.eye(len(H))
         center = given.linear / n**2 + self._scores / n + given.output**2 * ridge @ ridge
         self._ridge = ridge

@@ -34,6 +34,7 @@ class Tuning:
     steps: int = 60  #: Of the fixed point for the covariance
     diverged: float = 1e4  #: Growth of its trace from which on nothing is known
     dispersion: tuple[float, float] = (1e-4, 4.0)  #: Between which the ratio of score to curvature is kept
+    trusted: float = 0.25  #: Largest noise of a robust variance, relative to it; beyond, it is not below the model's
 
 
 TUNING = Tuning()
@@ -57,6 +58,7 @@ class Released:
     levels: tuple[list[int], ...]  #: Columns of one-hot blocks
     half_widths: FloatArray  #: (d,): largest magnitudes of the columns
     scores: FloatArray | None = None  #: (D,), noisy mean entries of the second moments of gradients
+    score_deviations: FloatArray | None = None  #: (D,), standard deviations of the noise in them
 
     @cached_property
     def v(self) -> FloatArray:
@@ -125,6 +127,20 @@ def lifted(H: FloatArray, B: FloatArray, deviations: FloatArray) -> FloatArray:
 def noise_along(g: FloatArray, B: FloatArray, deviations: FloatArray) -> FloatArray:
     """Return the standard deviation of ``g^T E g`` for each column of `g` (p, m)."""
     return np.sqrt(np.square(deviations) @ np.square(np.einsum("km,fkl,lm->fm", g, B, g, optimize=True)))
+
+
+def robust(scores: FloatArray, model: FloatArray, H: FloatArray, B: FloatArray, deviations: FloatArray) -> FloatArray:
+    """Return the noisy second moments of gradients (p, p); in directions that noise hides, not below the `model`.
+
+    Noise errs to either side, and variances that come out too small cost more coverage than others gain.
+    """
+    values, vectors = np.linalg.eigh(H)
+    root, inverse = (vectors * np.power(values, power) @ vectors.T for power in (0.5, -0.5))
+    values, vectors = np.linalg.eigh(_symmetric(inverse @ scores @ inverse))
+    directions = inverse @ vectors
+    hidden = noise_along(directions, B, deviations) > TUNING.trusted * values
+    values = np.maximum(values, np.where(hidden, np.einsum("km,kl,lm->m", directions, model, directions), 0.0))
+    return _symmetric(root @ (vectors * values) @ vectors.T @ root)
 
 
 @final
