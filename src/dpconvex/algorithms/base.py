@@ -65,6 +65,21 @@ USER_ASSUMPTIONS = (
     Assumption("all records of a person bear the same user label", "declared; whoever has k labels has k units"),
     DATA_ASSUMPTIONS[2],
 )
+ADDED_ASSUMPTIONS = (
+    DATA_ASSUMPTIONS[0],
+    Assumption(
+        "the number of records is not public; the plan is for a declared number",
+        "neighbours add or remove one record; sums are exact integers, and no divisor, size, option or message is "
+        "computed from the true number. The declared one is a public guess, and privacy does not rest on it",
+    ),
+    DATA_ASSUMPTIONS[2],
+)
+ASSUMPTIONS = {
+    (Neighboring.REPLACE_ONE, Unit.RECORD): DATA_ASSUMPTIONS,
+    (Neighboring.REPLACE_ONE, Unit.USER): USER_ASSUMPTIONS,
+    (Neighboring.ADD_OR_REMOVE_ONE, Unit.RECORD): ADDED_ASSUMPTIONS,
+}
+"""Of all methods, for what they protect; a promise that is not listed has no certificate."""
 USER_LOSS = Assumption(
     "a user's part of the objective has the slope and curvature bounds of one record's loss",
     "it is a weighted sum of them; the weights add up to at most 1 and depend on the user's own number of records and "
@@ -110,6 +125,7 @@ class Plan(Releasing, ABC):
     noise_name: str  #: kind of noise
     privacy: PrivacyParams
     recipe: Recipe | None = None  #: How it was planned; set by the planner (`recipes.recorded`).
+    neighbors: ClassVar[tuple[Neighboring, ...]] = (Neighboring.REPLACE_ONE,)  #: for which its lemmas are proved
 
     def _repr_html_(self) -> str:
         error, privacy = self.predicted_error, self.privacy
@@ -219,7 +235,7 @@ class Plan(Releasing, ABC):
             releases=self.releases,
             whole=self.adaptive,
             assumptions=(
-                *(DATA_ASSUMPTIONS if self.privacy.unit == Unit.RECORD else USER_ASSUMPTIONS),
+                *ASSUMPTIONS[self.privacy.neighboring, self.privacy.unit],
                 *self.assumptions,
             ),
             noise_source=NoiseSource(source.name, source.private, exact, note),
@@ -377,10 +393,14 @@ def within_floats(problem: str) -> Iterator[None]:
         raise beyond_floats(problem) from error
 
 
-def check_relation(privacy: PrivacyParams, *, users: bool = False) -> None:
-    """Raise `InvalidParameterError` unless the promise is for one replaced record, or user where `users` allows it."""
-    if privacy.neighboring != Neighboring.REPLACE_ONE:
-        raise InvalidParameterError("neighboring", str(privacy.neighboring), "must be 'replace_one' for this algorithm")
+def check_relation(
+    privacy: PrivacyParams, *, users: bool = False, neighbors: tuple[Neighboring, ...] = Plan.neighbors
+) -> None:
+    """Raise `InvalidParameterError` unless the promise is for `neighbors`, and for records, or users if `users`."""
+    if privacy.neighboring not in neighbors:
+        what = "must be " + " or ".join(repr(str(each)) for each in neighbors) + " for this algorithm"
+        remedy = "Only noisy tables of synthetic data, of order 1 or 2, protect added or removed records"
+        raise InvalidParameterError("neighboring", str(privacy.neighboring), what, remedy)
     if privacy.unit != Unit.RECORD and not users:
         remedy = "Use a method for users, or protect single records: no groups, no user column"
         raise InvalidParameterError("unit", str(privacy.unit), "must be 'record' for this algorithm", remedy)

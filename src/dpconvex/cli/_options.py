@@ -46,6 +46,12 @@ SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); 
 Target = Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")]
 Inference = Annotated[bool, typer.Option("--inference", help="Intervals as well; logistic, linear, huber.")]
 Rows = Annotated[int | None, typer.Option(help="Plan only, for this number of records.")]
+Neighbors = Annotated[
+    str,
+    typer.Option(
+        help="replace_one, or add_or_remove_one: the number of records is private too, and --rows a public guess of it."
+    ),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 Budget = Annotated[

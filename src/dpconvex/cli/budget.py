@@ -56,6 +56,9 @@ def create(
     epsilon: Annotated[float, typer.Option(help="Total for all runs together, positive.")],
     delta: Annotated[float, typer.Option(help="Total for all runs together, in [0, 1/2).")] = 0.0,
     unit: Annotated[str, typer.Option(help="record, or user: what the promises protect.")] = "record",
+    neighbors: Annotated[
+        str, typer.Option(help="replace_one, or add_or_remove_one: what runs must promise.")
+    ] = "replace_one",
     data: Annotated[str, typer.Option(help="Which data set it is for, in words.")] = "",
     renews: Annotated[int, typer.Option(help="Months of a period: the totals are for each. 0: it never renews.")] = 0,
     begins: Annotated[str, typer.Option(help="First day of the first period (UTC), as in 2026-01-01.")] = "",
@@ -63,7 +66,9 @@ def create(
     """Write a new budget file. An existing file is never replaced."""
     from dpconvex.privacy import Budget
 
-    budget = Budget.create(path, epsilon, delta, unit=unit, data=data, renews=renews, begins=begins)
+    budget = Budget.create(
+        path, epsilon, delta, unit=unit, neighboring=neighbors, data=data, renews=renews, begins=begins
+    )
     _show(path, budget.account())
     print_text(f"\nAdd --budget {path} to every run on these data.")
 

@@ -41,10 +41,11 @@ def synthesize(
     algorithm: _options.Listed = "auto",
     constants: _options.QueryConstants = "calibrated",
     size: Annotated[
-        int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones.")
+        int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones, or --rows.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for table, certificate and report.")] = Path("synthetic"),
     rows: _options.Rows = None,
+    neighbors: _options.Neighbors = "replace_one",
     seed: _options.Seed = None,
     budget: _options.Budget = None,
     engine: _options.Engine = None,
@@ -55,7 +56,7 @@ def synthesize(
 ) -> None:
     """Release synthetic records whose marginal tables are near those of a private table.
 
-    With --rows instead of a file: show the plans; no data are read.
+    With --rows instead of a file: show the plans; no data are read. Added or removed records need --rows always.
     """
     import pyarrow.csv as pacsv
 
@@ -65,6 +66,7 @@ def synthesize(
 
     declared = Schema.from_toml(schema)
     declared.require_confirmed(str(schema))
+    size_is_public = neighbors == "replace_one"  # the estimator refuses other names
     estimator = PrivateSyntheticData(
         epsilon,
         delta,
@@ -75,10 +77,12 @@ def synthesize(
         algorithm=algorithm,
         constants=constants,
         impossible=[_pair(text) for text in impossible or ()],
+        neighbors=neighbors,
+        rows=None if size_is_public else rows,
         random_state=seed,
     )
-    rows = _options.planned_rows(table, rows)
-    plans = estimator.plan(rows)  # refuses unusable parameters before anything is read
+    planned = _options.planned_rows(table, rows) if size_is_public else None
+    plans = estimator.plan(planned)  # refuses unusable parameters before anything is read
     if table is None:
         warn_if_hopeless(plans[0])
         _show(plans, as_json)
@@ -87,6 +91,8 @@ def synthesize(
         raise InvalidParameterError("size", size, "must be an integer >= 1")
     with _output.model_folder(out, force=force) as folder:
         engine = engine_for(table, engine, address, memory, budget)
+        if engine != "memory" and not size_is_public:
+            raise InvalidParameterError("engine", engine, "must be 'memory' for these neighbors", "Use --engine memory")
         paid = pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
         with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as records:
             estimator.fit(records)

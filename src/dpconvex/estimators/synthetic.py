@@ -21,7 +21,7 @@ from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import records_only
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
-from dpconvex.privacy import PrivacyParams
+from dpconvex.privacy import Neighboring, PrivacyParams
 from dpconvex.problems.data.sources.cluster import open_source
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
@@ -42,7 +42,8 @@ class PrivateSyntheticData(PrivateEstimator):
     more columns keep one histogram over all combinations of values, of which there may be 2^27 at most.
 
     Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
-    replace one record, with a public number of records; nothing else depends on the data.
+    replace one record, with a public number of records, or for those that add or remove one, with a private number;
+    nothing else depends on the data.
 
     Parameters
     ----------
@@ -68,6 +69,13 @@ class PrivateSyntheticData(PrivateEstimator):
     impossible : sequence of mappings, optional
         Pairs of values that no record has together, as ``{"sex": "Male", "relationship": "Wife"}``: public knowledge.
         They are counted as they are, and never drawn. For noisy tables.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        What the promise is about. With ``"add_or_remove_one"`` the number of records is private too, and the noise on
+        counts is half as large (by the root of 2 if Gaussian) at the same epsilon, which promises less: replacing a
+        record costs up to ``2 epsilon`` then. Epsilons of the two do not compare. For noisy tables, in memory.
+    rows : int, optional
+        A public guess of the number of records, for ``"add_or_remove_one"`` alone, which needs it: plans, and the size
+        of samples, follow from it and not from the data. Privacy does not rest on it. Never count it.
     random_state : None, int or BitSource
         None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
     verbose : bool, default=False
@@ -82,7 +90,8 @@ class PrivateSyntheticData(PrivateEstimator):
     model_ : ReleasedModel
         The released distribution.
     tables_ : ReleasedTables or None
-        The noisy tables themselves, where noisy tables were released: unbiased, of any sign, and inconsistent.
+        The noisy tables themselves, where noisy tables were released: of any sign and inconsistent; unbiased where the
+        number of records is public. Where it is private, ``tables_.total`` is what they say of it.
     histogram_ : array of shape ``cells_.shape``
         Released shares of all combinations; they sum to 1. There is none of more than 2^27.
     answers_ : array of shape (n_queries,)
@@ -126,6 +135,8 @@ class PrivateSyntheticData(PrivateEstimator):
     algorithm: str = "auto"
     constants: str = "calibrated"
     impossible: Sequence[Mapping[str, str]] | None = None
+    neighbors: str = "replace_one"
+    rows: int | None = None
     random_state: int | BitSource | None = None
     verbose: bool = False
     cells_: TableCells = field(init=False)
@@ -135,8 +146,8 @@ class PrivateSyntheticData(PrivateEstimator):
     answers_: FloatArray = field(init=False)
     plan_: QueryReleasePlan = field(init=False)
 
-    def plan(self, n: int) -> tuple[QueryReleasePlan, ...]:
-        """Return all plans for `n` records, the smallest predicted error first. Sees no data.
+    def plan(self, n: int | None = None) -> tuple[QueryReleasePlan, ...]:
+        """Return all plans for `n` records, or else for `rows`, the smallest predicted error first. Sees no data.
 
         Raises
         ------
@@ -145,8 +156,15 @@ class PrivateSyntheticData(PrivateEstimator):
         """
         return self._plans(n)
 
-    def _plans(self, n: int, sums: bool = False) -> tuple[QueryReleasePlan, ...]:
-        privacy = PrivacyParams(self.epsilon, self.delta)
+    def _plans(self, n: int | None, sums: bool = False) -> tuple[QueryReleasePlan, ...]:
+        relation = self._relation()
+        if relation.fixes_size and self.rows is not None:
+            what = "is for neighbors='add_or_remove_one': here the number of records is that of the data"
+            raise InvalidParameterError("rows", self.rows, what, "Leave it out")
+        if n is None:
+            name, given = ("n", n) if relation.fixes_size else ("rows", self.rows)
+            n = _validate.integer(name, given, at_least=1, remedy="Say about how many records there are, from no data")
+        privacy = PrivacyParams(self.epsilon, self.delta, relation)
         return plan_queries(self._queries(), n, privacy, self.algorithm, constants=self.constants, sums=sums)
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -176,11 +194,15 @@ class PrivateSyntheticData(PrivateEstimator):
             found = cells.encode(portion)
             return found, found[:, 0]
 
+        if table is not None and not self._relation().fixes_size:
+            what = "is for tables in memory"
+            raise InvalidParameterError("neighbors", self.neighbors, what, "Read the table into a frame")
         records: Any = cells.encode(X) if table is None else table.encoded(encode, len(cells.columns))
-        if len(records) == 0:
+        public = len(records) if self._relation().fixes_size else None
+        if public == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
-        self.plan_ = self._plans(len(records), sums=table is not None)[0]
-        paid = begin(self.plan_, type(self).__name__, cells.names, len(records), source)
+        self.plan_ = self._plans(public, sums=table is not None)[0]
+        paid = begin(self.plan_, type(self).__name__, cells.names, self.plan_.n, source)
         with _progress.shown(type(self).__name__, self.verbose):
             result = self.plan_.run(records, source)
         self.cells_, self.queries_ = cells, self._queries()
@@ -197,7 +219,7 @@ class PrivateSyntheticData(PrivateEstimator):
         Parameters
         ----------
         size : int, optional
-            Number of records. Default: as many as the data had.
+            Number of records. Default: as many as the data had, or `rows` where that is private.
         random_state : int, optional
             Seed of the draws.
 
@@ -278,6 +300,9 @@ class PrivateSyntheticData(PrivateEstimator):
         truth = self.queries_.record_sums(records) / len(records)
         shares = [self.model_.marginal(subset).ravel() for subset in self.queries_.subsets]
         return -float(np.abs(truth - np.concatenate(shares)).max())
+
+    def _relation(self) -> Neighboring:
+        return Neighboring(_validate.choice("neighbors", self.neighbors, tuple(map(str, Neighboring))))
 
     def _queries(self) -> Marginals:
         """Return the tables to answer, with what else is public about them."""

@@ -14,6 +14,11 @@ class Neighboring(StrEnum):
     REPLACE_ONE = "replace_one"
     ADD_OR_REMOVE_ONE = "add_or_remove_one"
 
+    @property
+    def fixes_size(self) -> bool:
+        """Whether neighbors have the same number of units, so that this number is public."""
+        return self is Neighboring.REPLACE_ONE
+
 
 class Unit(StrEnum):
     """Whose data one change covers: one row, or all rows of one person."""
@@ -33,7 +38,8 @@ class PrivacyParams:
     delta : float
         In [0, 1/2); 0 is pure differential privacy.
     neighboring : Neighboring
-        Replace-one by default: both data sets have the same, public, number of units.
+        Replace-one by default: both data sets have the same, public, number of units. For ``"add_or_remove_one"`` that
+        number is private, and plans are made for a declared one.
     unit : Unit
         One record by default.
     """

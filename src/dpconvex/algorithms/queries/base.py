@@ -62,7 +62,7 @@ class QueryReleasePlan(Plan):
     """Public constants of one way to answer queries about n records."""
 
     queries: LinearQueries
-    n: int
+    n: int  #: of the records; for neighbors of other sizes a declared number, from which the true one may differ
     privacy: PrivacyParams
     theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
     preferred: ClassVar[bool] = False  #: for what it answers: `auto` takes it where it applies
@@ -80,7 +80,8 @@ class QueryReleasePlan(Plan):
     def public(self) -> Mapping[str, Any]:
         queries = self.queries
         facts = {"cells": queries.cells, "queries": queries.count, "low": queries.low, "high": queries.high}
-        return {"n": self.n, **facts, **self.describe()}
+        size = "n" if self.privacy.neighboring.fixes_size else "declared_n"
+        return {size: self.n, **facts, **self.describe()}
 
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:
@@ -111,9 +112,12 @@ class QueryReleasePlan(Plan):
 
         What lies outside the domain counts as cell or value 0. Plans that need `only_sums` also take rows whose
         features are values. Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
+        Where neighbors differ in size, any number of records is taken, none too, and nothing that leaves tells it.
         """
         read: Any = records
-        if not (self.only_sums and isinstance(records, EncodedRows) and len(records) == self.n):
+        if not self.privacy.neighboring.fixes_size:
+            read = self._any_number(records)
+        elif not (self.only_sums and isinstance(records, EncodedRows) and len(records) == self.n):
             cells, columns = np.asarray(records), len(self.queries.shape)
             if cells.shape not in ((self.n,), (self.n, columns)) or cells.dtype.kind not in "iu":
                 what = f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},)"
@@ -123,6 +127,18 @@ class QueryReleasePlan(Plan):
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
             model, answers, tables = self._run(read, source, ledger)
         return QueryResult(model, answers, tables, self.certificate(source), self)
+
+    def _any_number(self, records: AnyArray | EncodedRows) -> AnyArray:
+        """Return records in memory, however many; no text says how many they are."""
+        if isinstance(records, EncodedRows):
+            raise InvalidDataError("records are read portion by portion: these neighbors need them in memory")
+        cells, columns = np.asarray(records), len(self.queries.shape)
+        if cells.ndim and not len(cells):
+            return np.zeros((0, columns), dtype=np.int64)
+        if cells.shape[1:] not in ((), (columns,)) or not cells.ndim or cells.dtype.kind not in "iu":
+            what = f"records have {cells.ndim} axes and dtype {cells.dtype}: integers of shape (records,)"
+            raise InvalidDataError(f"{what} are planned, or (records, {columns})")
+        return cells
 
 
 def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:

@@ -5,11 +5,15 @@ Listing
     table fixed from public facts; fit latent classes (`latent_classes`), or a histogram where it is small and the noise
     too. Counting is the only step that reads records; nothing is chosen after them.
 Guarantee
-    Pure epsilon, or (epsilon, delta), for neighbors that replace one record.
+    Pure epsilon, or (epsilon, delta), for neighbors that replace one record, or add or remove one (`DISTANCES`).
 Lemma
     A replaced record moves one unit between two cells of each table, of all tables at once if it differs everywhere: 2
     in l1, root of 2 in l2. So Laplace scales ``b_A`` cost ``sum 2/b_A``, and deviations ``sigma_A`` one Gaussian of
     ``mu^2 = sum 2/sigma_A^2``; both are attained. Mechanisms add the rounding to their grids.
+    An added or removed record moves one cell of each table by 1: 1 in either norm, so ``sum 1/b_A`` and ``sum
+    1/sigma_A^2``, attained by every record, in both directions. Counts are integers, on the grid, for any number n of
+    records. Then n is private: shares are noisy counts over `ReleasedTotal`, a function of the noisy counts, and all
+    else is planned for a declared number.
 Allocation
     A share h of the budget (of mu^2) for the one-way tables; inside both kinds in proportion to the cube root of the
     cells, rounded to powers of ``2^(1/4)`` so that few scales, hence few entries of the ledger, exist.
@@ -29,11 +33,11 @@ from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.algorithms import PredictedError, check_relation, recorded
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, fit_histogram, noise_left, planned_steps
 from dpconvex.algorithms.queries.latent_classes import FitPlan, fit
-from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedTables
+from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedTables, ReleasedTotal
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, Planned
 from dpconvex.mechanisms.gaussian import INFLATION
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.data.sources.rows import totals
 from dpconvex.problems.data.summation import Parts
@@ -41,6 +45,11 @@ from dpconvex.problems.queries import LinearQueries, Marginals
 from dpconvex.randomness import BitSource
 
 LEMMA = "replacing a record moves one unit between two cells of the table: 2 in l1, the root of 2 in l2"
+ADDED_LEMMA = "adding or removing a record moves one cell of the table by 1: 1 in l1 and in l2"
+DISTANCES = {
+    Neighboring.REPLACE_ONE: {"l1": (2.0, LEMMA), "l2": (_rounding.widen_up(math.sqrt(2.0)), LEMMA)},
+    Neighboring.ADD_OR_REMOVE_ONE: {"l1": (1.0, ADDED_LEMMA), "l2": (1.0, ADDED_LEMMA)},
+}
 SHARE = 0.1  # h, of the budget for the one-way tables (benchmarks/whole_tables.py)
 MOST_RAW = {"all": 0.75, "center": 0.06}  # R up to which pairs are measured (benchmarks/whole_tables.py)
 INDEPENDENT = 0.1  # Mean total variation of independent columns on benchmark tables: 0.08 to 0.22
@@ -66,6 +75,7 @@ class NoisyTablesPlan(QueryReleasePlan):
     only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
     preferred = True
+    neighbors: ClassVar[tuple[Neighboring, ...]] = tuple(DISTANCES)  # pyright: ignore[reportIncompatibleVariableOverride]
     theorem = "Independent noise on every table of counts: the sum of their costs, attained (Lemma)."
     noise_name = forwarded("law")
 
@@ -84,11 +94,14 @@ class NoisyTablesPlan(QueryReleasePlan):
     def _mechanism(self, part: float, size: int) -> tuple[Mechanism[FloatArray], float]:
         # Both enlarge the sensitivity for their grids, so no scale is computed from the budget by hand.
         if self.law == "laplace":
-            laplace = LaplaceMechanism.calibrate(Sensitivity(2.0, "l1", LEMMA), self.privacy.epsilon * part, size)
+            laplace = LaplaceMechanism.calibrate(self._sensitivity("l1"), self.privacy.epsilon * part, size)
             return laplace, math.sqrt(2) * laplace.scale / self.n
-        sensitivity = Sensitivity(_rounding.widen_up(math.sqrt(2.0)), "l2", LEMMA)
-        gaussian = GaussianMechanism.of_mu(sensitivity, self.mu * math.sqrt(part) * (1 - 1e-12), size)
+        gaussian = GaussianMechanism.of_mu(self._sensitivity("l2"), self.mu * math.sqrt(part) * (1 - 1e-12), size)
         return gaussian, gaussian.sigma * INFLATION / self.n
+
+    def _sensitivity(self, norm: str) -> Sensitivity:
+        value, lemma = DISTANCES[self.privacy.neighboring][norm]
+        return Sensitivity(value, norm, lemma, self.privacy.neighboring)
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
@@ -175,9 +188,12 @@ class NoisyTablesPlan(QueryReleasePlan):
 
         counted = totals(codes, codes, work)
         for size, (label, mechanism, _), counts in zip(sides, self.noises, counted, strict=True):
-            noisy.append(mechanism.release(counts, label, source, ledger).reshape(size) / self.n)
-        deviations = tuple(deviation for _, _, deviation in self.noises)
-        return ReleasedTables(shape, self.subsets, tuple(noisy), deviations, self.law)
+            noisy.append(mechanism.release(counts, label, source, ledger).reshape(size))
+        deviations = [deviation * self.n for _, _, deviation in self.noises]
+        total = None if self.privacy.neighboring.fixes_size else ReleasedTotal.of(noisy, deviations, self.law)
+        n = self.n if total is None else total.value  # never the number of records that were read
+        shares, spread = tuple(table / n for table in noisy), tuple(deviation / n for deviation in deviations)
+        return ReleasedTables(shape, self.subsets, shares, spread, self.law, total)
 
     def fitted(self, tables: ReleasedTables) -> Answered:
         """Return model and answers, functions of released numbers and public facts alone."""
@@ -200,7 +216,7 @@ def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, relations: s
     `relations` says which pairs: ``"all"`` that the queries list, those with the column ``queries.center``, or
     ``"none"``; ``"auto"`` goes from the first to the last until the noise is small enough (`MOST_RAW`).
     """
-    check_relation(privacy)
+    check_relation(privacy, neighbors=NoisyTablesPlan.neighbors)
     _validate.records("n", n)
     shape = queries.shape
     if not queries.subsets or max(map(len, queries.subsets)) > 2:

@@ -10,10 +10,18 @@ Known total (Gaussian)
     The cells of a table add up to n, so the mean residual is pure noise; without it the variance is
     ``(1 - 1/cells) sigma^2``. A one-way table is pooled with the row sums of the pairs that hold its column, weights
     inverse to the variances. Neither is used for Laplace noise, whose sums are no Laplace variables.
+Private total
+    Where the number n of records is private, shares are noisy counts over an estimate N of n, the mean of the tables'
+    noisy sums with weights inverse to their variances. With ``|N - n| <= r`` and ``|Y - c| <= t``, each with probability
+    ``1 - alpha/2``, the share ``c/n`` lies between ``(Y - t)/(N + r)`` and ``(Y + t)/(N - r)``. For Laplace noise r is
+    a Chernoff bound: a cell of scale a in N has ``log E exp(s Z) = -log(1 - s^2 a^2) <= 2 log(2) s^2 a^2`` for ``s a <=
+    1/sqrt(2)``, on the grid no more.
 Models
     Distributions over the values of all columns. Records are drawn by *systematic rounding*: shares times the number of
     records, rounded by one uniform number, so that counts are within one of what the model expects.
 """
+
+from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
@@ -52,6 +60,34 @@ class Marginal:
 
 
 @final
+@dataclass(frozen=True)
+class ReleasedTotal:
+    """An estimate of the private number of records: a function of noisy tables and of public facts."""
+
+    value: float  #: at least 1
+    deviation: float  #: standard deviation of its noise
+    steepest: float  #: largest standard deviation that the noise of a single cell has in it
+    law: str  #: of the cells' noise
+
+    @classmethod
+    def of(cls, noisy: Sequence[FloatArray], deviations: Sequence[float], law: str) -> ReleasedTotal:
+        """Return the estimate from tables of noisy counts whose cells have noise of these deviations."""
+        weights = [1 / (table.size * noise**2) for table, noise in zip(noisy, deviations, strict=True)]
+        whole = math.fsum(weights)
+        value = math.fsum(w / whole * float(table.sum()) for w, table in zip(weights, noisy, strict=True))
+        steepest = max(w / whole * noise for w, noise in zip(weights, deviations, strict=True))
+        return cls(max(1.0, value), 1 / math.sqrt(whole), steepest, law)
+
+    def reach(self, tail: float) -> float:
+        """Return a distance from n that the estimate exceeds with at most this probability, if n is at least 1."""
+        if self.law == "gaussian":
+            return self.deviation * -float(ndtri(tail / 2))
+        need, bend = math.log(2 / tail), math.log(2) * self.deviation**2
+        s = min(math.sqrt(need / bend), 1 / self.steepest)
+        return need / s + bend * s
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class ReleasedTables:
     """Noisy shares of the tables that a plan lists, in its order; fresh arrays, no view of anything private."""
@@ -61,6 +97,7 @@ class ReleasedTables:
     noisy: tuple[FloatArray, ...]  #: shares, one axis a column; of any sign
     deviations: tuple[float, ...]  #: standard deviation of the noise of a share, for each table
     law: str  #: "laplace" or "gaussian"
+    total: ReleasedTotal | None = None  #: what noisy counts were divided by; None: by the public number of records
 
     def estimate(self, axes: tuple[int, ...]) -> tuple[FloatArray, float]:
         """Return the best unbiased shares of a measured table, in the order of `axes`, and its noise's deviation."""
@@ -77,18 +114,21 @@ class ReleasedTables:
                     other = subset.index(key[0]) ^ 1
                     weight = deviation**-2 / pair.shape[other]
                     total, weights = total + weight * pair.sum(axis=other), weights + weight
-            shares = total / weights
-            shares = shares - (shares.sum() - 1) / shares.size
-            noise = math.sqrt((1 - 1 / shares.size) / weights)
+            shares, known = total / weights, self.total is None
+            shares = shares - (shares.sum() - 1) / shares.size * known
+            noise = math.sqrt((1 - known / shares.size) / weights)
         return (shares if tuple(axes) == key else shares.T), noise
 
     def interval(self, axes: tuple[int, ...], shares: FloatArray, level: float, together: bool) -> Marginal:
         """Return the model's `shares` of a measured table with intervals for the data's."""
         _validate.real("interval", level, above=0.0, below=1.0)
         found, noise = self.estimate(axes)
-        tail = (1 - level) / (found.size if together else 1)
+        missed = (1 - level) if self.total is None else (1 - level) / 2
+        tail = missed / (found.size if together else 1)
         reach = noise * (-float(ndtri(tail / 2)) if self.law == "gaussian" else GRID * -math.log(tail) / math.sqrt(2))
-        return Marginal(shares, np.clip(found - reach, 0, 1), np.clip(found + reach, 0, 1), level)
+        off = 0.0 if self.total is None else self.total.reach(missed) / self.total.value
+        low, high = (found - reach) / (1 + off), (found + reach) / (1 - off) if off < 1 else np.ones(found.shape)
+        return Marginal(shares, np.clip(low, 0, 1), np.clip(high, 0, 1), level)
 
     def report(self, names: Sequence[str], model: Callable[[tuple[int, ...]], FloatArray]) -> list[dict[str, Any]]:
         """Return for each table its noise, how many deviations of it the model is off, and if it fits (level 0.95)."""
