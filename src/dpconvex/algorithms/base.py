@@ -234,10 +234,7 @@ class Plan(Releasing, ABC):
             target=self.privacy,
             releases=self.releases,
             whole=self.adaptive,
-            assumptions=(
-                *ASSUMPTIONS[self.privacy.neighboring, self.privacy.unit],
-                *self.assumptions,
-            ),
+            assumptions=(*ASSUMPTIONS[self.privacy.neighboring, self.privacy.unit], *self.assumptions),
             noise_source=NoiseSource(source.name, source.private, exact, note),
             public=self.public,
             planner=stored_recipe(self),

@@ -43,6 +43,31 @@ def test_a_private_run_verifies(run: Any, public_files: Path) -> None:
     assert run("verify", "elsewhere").exit_code == 0
 
 
+def test_added_records_are_asked_for_with_a_declared_number(run: Any, public_files: Path) -> None:
+    wanted = ("--neighbors", "add_or_remove_one")
+    assert run("budget", "create", "other.json", "--epsilon", 5, "--delta", 1e-5).exit_code == 0
+    assert run("budget", "create", "b.json", "--epsilon", 5, "--delta", 1e-5, *wanted).exit_code == 0
+    refused = run(*words(public_files, *wanted))
+    assert refused.exit_code == 2
+    assert "rows" in refused.stderr
+    wanted += ("--rows", 700)
+    assert run(*words(public_files, *wanted, "--engine", "local")).exit_code == 2
+    refused = run(*words(public_files, *wanted, "--budget", "other.json"))
+    assert refused.exit_code == 2
+    assert "neighboring" in refused.stderr
+    result = run(*words(public_files, *wanted, "--json", "--budget", "b.json"))
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert printed["plan"]["public"]["declared_n"] == 700
+    assert printed["certificate"]["target"]["neighboring"] == "add_or_remove_one"
+    assert pacsv.read_csv("synthetic/synthetic.csv").num_rows == 700
+    assert "700 records were declared" in Path("synthetic/report.html").read_text()
+    assert run("verify", "synthetic").exit_code == 0
+    assert run(*words(public_files, "--budget", "b.json", "--force")).exit_code == 2
+    plans = run("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1, *CHOSEN, *wanted, "--json")
+    assert {one["algorithm"] for one in json.loads(plans.stdout)["plans"]} == {"noisy_tables"}
+
+
 def test_a_plan_reads_no_data(run: Any, public_files: Path) -> None:
     plan = ("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1, *CHOSEN, "--rows", 5000)
     listed = json.loads(run(*plan, "--json").stdout)

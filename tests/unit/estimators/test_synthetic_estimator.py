@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pytest
 from sklearn.base import clone
 
-from dpconvex import CategoricalColumn, NumericColumn, PrivateSyntheticData, Schema, verify
-from dpconvex.data import ClassTarget
-from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
+from dpconvex import CategoricalColumn, NumericColumn, PrivateSyntheticData, Schema, budget_context, verify
+from dpconvex.data import ClassTarget, open_files
+from dpconvex.errors import BudgetExceededError, DpconvexWarning, InvalidDataError, InvalidParameterError, SchemaError
+from dpconvex.privacy.certificate import digest
 
 SCHEMA = Schema(
     (NumericColumn("age", 0, 100), CategoricalColumn("colour", ("red", "green"), other=True)),
@@ -45,6 +49,86 @@ def test_marginals_are_near_those_of_the_data(table: pa.Table, algorithm: str) -
     assert fitted.n_features_in_ == 3
     assert fitted.plan_ is not None
     assert not fitted.certificate_.private  # seeded
+
+
+def added(**parameters) -> PrivateSyntheticData:
+    return model(**{"neighbors": "add_or_remove_one", "rows": 300, **parameters})
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0])
+def test_nothing_public_tells_how_many_records_there_are(table: pa.Table, epsilon: float) -> None:
+    """The same plan, certificate, warnings, attributes and sizes for 0, n and n + 1 records, and for many."""
+    found = []
+    for n in (0, 299, 300, 301, N):
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            fitted = added(epsilon=epsilon).fit(table.slice(0, n))
+        said = [str(each.message) for each in heard if issubclass(each.category, DpconvexWarning)]
+        facts = [(plan.recipe, repr(plan)) for plan in (fitted.plan_, *fitted.plan(), *fitted.plan(300))]
+        shapes = [part.shape for part in fitted.tables_.noisy], fitted.sample().num_rows, fitted.sample(5).num_rows
+        found.append((said, facts, fitted.certificate_.to_dict(), sorted(vars(fitted)), shapes, repr(fitted)))
+    assert all(each == found[0] for each in found)
+    assert found[0][4][1] == 300
+    assert bool(found[0][0]) == (epsilon < 1)  # hopeless, by what was declared
+
+
+def test_the_released_total_is_near_the_number_of_records(table: pa.Table) -> None:
+    fitted = added(epsilon=5.0).fit(table)
+    total = fitted.tables_.total
+    assert abs(total.value - N) < 6 * total.deviation < 100
+    assert fitted.score(table) > -0.01
+    shares = fitted.marginal("colour", interval=0.99, together=True)
+    assert (shares.high - shares.low).max() < 0.02
+
+
+def test_an_added_record_is_certified_and_a_relabelled_certificate_fails(table: pa.Table) -> None:
+    fitted = added(random_state=None).fit(table)
+    text = fitted.certificate_.to_json()
+    assert verify(text).passed
+    assert "adding or removing one row" in fitted.certificate_.explain()
+    assert "declared number" in fitted.certificate_.explain()
+    fields = json.loads(text.replace("add_or_remove_one", "replace_one"))
+    fields["planner"]["inputs"]["privacy"].pop("neighboring", None)
+    fields["digest"] = digest(fields)
+    failed = {check.name for check in verify(json.dumps(fields)).checks if not check.passed}
+    assert {"planned again: releases", "planned again: assumptions"} <= failed
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"rows": None}, "rows"),
+        ({"rows": 0}, "rows"),
+        ({"rows": 2.5}, "rows"),
+        ({"neighbors": "other", "rows": None}, "replace_one"),
+        ({"neighbors": "replace_one"}, "Leave it out"),
+        ({"algorithm": "query_noise"}, "noisy tables"),
+        ({"algorithm": "mwem"}, "noisy tables"),
+        ({"algorithm": "saddle_point"}, "noisy tables"),
+        ({"order": 3}, "noisy tables"),
+        ({"constants": "paper"}, "noisy tables"),
+    ],
+    ids=str,
+)
+def test_what_cannot_protect_an_added_record_is_refused(table: pa.Table, parameters: dict, words: str) -> None:
+    with pytest.raises(InvalidParameterError, match=words):
+        added(**parameters).fit(table)
+
+
+def test_tables_that_are_read_portion_by_portion_are_refused(table: pa.Table, tmp_path: Path) -> None:
+    pacsv.write_csv(table, tmp_path / "table.csv")
+    with pytest.raises(InvalidParameterError, match="in memory"):
+        added().fit(open_files(tmp_path / "table.csv", SCHEMA))
+
+
+def test_a_budget_is_for_one_relation(table: pa.Table) -> None:
+    with budget_context(2.0, 1e-6), pytest.raises(BudgetExceededError, match="neighboring"):
+        added(random_state=None).fit(table)
+    with budget_context(2.0, 1e-6, neighboring="add_or_remove_one") as budget:
+        added(random_state=None).fit(table)
+        with pytest.raises(BudgetExceededError, match="neighboring"):
+            model(random_state=None).fit(table)
+        assert float(budget.account().left[0]) == 1.0
 
 
 def test_the_saddle_point_needs_no_delta(table: pa.Table) -> None:

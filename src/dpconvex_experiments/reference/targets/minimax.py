@@ -14,7 +14,7 @@ from dpconvex.algorithms.queries import noisy_tables
 from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
-from dpconvex.privacy import Ledger, PrivacyParams, Unit
+from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit
 from dpconvex.problems import MatrixGame, PolytopeSaddle, SimplexPoint, UserGroups
 from dpconvex.problems.minimax.base import SaddleSection
 from dpconvex.problems.queries import DenseQueries, Marginals
@@ -138,19 +138,28 @@ def _queries(privacy: PrivacyParams, bound: float, name: str) -> Subject:
     return smallest(planned)
 
 
-def _tables(privacy: PrivacyParams, bound: float) -> Subject:
+@builder
+def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring) -> Subject:
     """All tables of three columns; neighbors that differ in every column. What follows the release is public."""
-    queries = Marginals.of_order((2, 3, 2), 2)
+    privacy, queries = replace(privacy, neighboring=neighbors), Marginals.of_order((2, 3, 2), 2)
     plan = noisy_tables.plan(queries, 8, privacy, relations="all")
 
     def run(codes: AnyArray, source: BitSource) -> AnyArray:
         released = plan.release(queries.codes(codes), source, Ledger(privacy, plan.releases))
-        return np.concatenate([noisy.ravel() for noisy in released.noisy])
+        times = 1.0 if released.total is None else released.total.value  # it is released: counts, not shares
+        return times * np.concatenate([noisy.ravel() for noisy in released.noisy])
 
     found = {}
     for what, rest in (("alike", np.zeros((8, 3), int)), ("mixed", np.arange(24).reshape(8, 3) % 2)):
         for how, other in (("differs everywhere", [1, 2, 1]), ("differs in one column", [0, 1, 0])):
             found[f"others {what}, {how}"] = replaced(rest, 0, 0, other)
+    if not neighbors.fixes_size:
+        found = {}
+        for n in (0, 1, 8):  # 8 are declared
+            for what, row in (("of first values", [0, 0, 0]), ("of last values", [1, 2, 1])):
+                rest = np.arange(3 * n).reshape(n, 3) % 2
+                found[f"record {what} added to {n}"] = (rest, np.vstack([rest, [row]]))
+                found[f"record {what} removed from {n + 1}"] = (np.vstack([rest, [row]]), rest)
     return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(found))
 
 
@@ -182,8 +191,10 @@ TARGETS = targets(
         "vertex_mirror_descent/pure": ("pure", _game("vertex_mirror_descent")),
         "frank_wolfe/pure": ("pure", _sparse("frank_wolfe")),
         **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS if name != "noisy_tables"},
-        "queries/noisy_tables": ("approximate", _tables),
-        "queries/noisy_tables/pure": ("pure", _tables),
+        "queries/noisy_tables": ("approximate", _tables(Neighboring.REPLACE_ONE)),
+        "queries/noisy_tables/pure": ("pure", _tables(Neighboring.REPLACE_ONE)),
+        "queries/noisy_tables/added": ("approximate", _tables(Neighboring.ADD_OR_REMOVE_ONE)),
+        "queries/noisy_tables/added_pure": ("pure", _tables(Neighboring.ADD_OR_REMOVE_ONE)),
         "queries/query_noise/pure": ("pure", _queries("query_noise")),
         "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
         "private_evaluation": ("pure", _evaluation(2, 1, False)),

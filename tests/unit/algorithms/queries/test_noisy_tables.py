@@ -13,9 +13,9 @@ from dpconvex.algorithms.queries import latent_classes, noisy_tables
 from dpconvex.algorithms.queries.base import fit_histogram, planned_steps
 from dpconvex.algorithms.queries.latent_classes import FitPlan, LatentClasses
 from dpconvex.algorithms.queries.released_tables import Histogram
-from dpconvex.errors import InvalidParameterError
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import Mechanism
-from dpconvex.privacy import Ledger, PrivacyParams
+from dpconvex.privacy import Ledger, Neighboring, PrivacyParams
 from dpconvex.privacy.ledger import fits, total_epsilon
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import SeededSource
@@ -55,6 +55,95 @@ def test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more(delta) ->
         worst = max(worst, float(cost))
     budget = 3.0 if plan.law == "laplace" else plan.mu
     assert 0.99999 * budget < worst <= budget
+
+
+def added(delta: float, epsilon: float = 3.0) -> PrivacyParams:
+    return PrivacyParams(epsilon, delta, Neighboring.ADD_OR_REMOVE_ONE)
+
+
+@pytest.mark.parametrize("declared", [1, 2, 1000])
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+def test_an_added_record_costs_what_is_charged_whatever_was_declared(delta, declared) -> None:
+    """Every record added to none, one or many others: each attains the charged cost, and none exceeds it."""
+    plan = noisy_tables.plan(SMALL, declared, added(delta), relations="all")
+    assert fits(plan.releases, plan.privacy)
+    for rest in (np.zeros((0, 3), int), np.array([[0, 1, 1]]), np.tile([1, 2, 0], (300, 1))):
+        for record in product(*map(range, SMALL.shape)):
+            pairs = zip(counted(plan, rest), counted(plan, np.vstack([rest, [record]])), strict=True)
+            moved = [a - b for a, b in pairs]
+            if plan.law == "laplace":
+                cost = sum(np.abs(m).sum() / each.scale for m, (_, each, _) in zip(moved, plan.noises, strict=True))
+            else:
+                cost = np.sqrt(sum(m @ m / each.sigma**2 for m, (_, each, _) in zip(moved, plan.noises, strict=True)))
+            assert 0.99999 * (plan.mu or 3.0) < cost <= (plan.mu or 3.0)
+
+
+def test_noise_for_added_records_is_smaller_by_what_the_lemma_says() -> None:
+    for delta, ratio in ((0.0, 2.0), (0.05, 2**0.5)):
+        pair = [noisy_tables.plan(SMALL, 50, PrivacyParams(1.0, delta, kind), relations="all") for kind in Neighboring]
+        assert {plan.law for plan in pair} == {"gaussian" if delta else "laplace"}
+        for one, other in zip(*(plan.noises for plan in pair), strict=True):
+            assert one[2] == pytest.approx(ratio * other[2])
+
+
+def test_counts_of_far_more_records_than_declared_are_exact() -> None:
+    plan = noisy_tables.plan(SMALL, 1, added(0.0), relations="all")
+    for table in counted(plan, np.tile([1, 2, 1], (10**6, 1))):
+        assert sorted(set(table)) == [0.0, 1e6]
+        assert plan.noises[0][1].step <= 1  # a power of two: whole numbers are on the grid
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+def test_all_that_leaves_is_a_function_of_noisy_counts(delta) -> None:
+    """With the noisy counts given, nothing depends on how many records there are, none included."""
+    plan = noisy_tables.plan(SMALL, 40, added(delta))
+    rng, found = np.random.default_rng(0), []
+    given = {each.dim: rng.normal(10, 3, each.dim) for _, each, _ in plan.noises}
+    with mock.patch.object(Mechanism, "release", lambda self, *_: given[self.dim]):
+        for n in (0, 1, 39, 40, 41, 500):
+            for records in (np.tile([1, 0, 1], (n, 1)), np.full(n, 3)):
+                result = plan.run(records, SeededSource(0))
+                found.append(
+                    (result.histogram.tolist(), result.answers.tolist(), result.certificate, vars(result.tables))
+                )
+    for each in found[1:]:
+        assert repr(each) == repr(found[0])
+    assert found[0][2].public["declared_n"] == 40
+    assert "n" not in found[0][2].public
+
+
+def test_refusals_do_not_tell_how_many_records_there_are() -> None:
+    plan = noisy_tables.plan(SMALL, 40, added(0.0))
+    for n in (0, 7, 8):
+        for records in (np.zeros((n, 2), int), np.zeros((n, 3)), np.float64(1.0)):
+            if np.ndim(records) and not n:
+                plan.run(records, SeededSource(0))  # no records have no columns, as a list has none
+                continue
+            with pytest.raises(InvalidDataError) as refused:
+                plan.run(records, SeededSource(0))
+            assert "7" not in str(refused.value)
+            assert "8" not in str(refused.value)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+@pytest.mark.parametrize("together", [False, True])
+def test_intervals_hold_where_the_number_of_records_is_private(delta, together) -> None:
+    """Their two parts hold each with half of the risk, so together more often than they say."""
+    shape, n = (2, 3, 4), 400
+    codes, queries = dependent(n, shape, 0), Marginals.of_order(shape, 2)
+    plan = noisy_tables.plan(queries, 900, added(delta, 1.0), relations="all")
+    truth = {s: Marginals(shape, (s,)).record_sums(codes) / n for s in plan.subsets}
+    held, off = [], []
+    for seed in range(150):
+        found = plan.release(codes, SeededSource(seed), Ledger(plan.privacy, plan.releases))
+        off.append(abs(found.total.value - n) / found.total.reach(0.2))
+        for s, shares in truth.items():
+            table = found.interval(s, shares.reshape([shape[a] for a in s]), 0.8, together)
+            inside = (table.low <= table.shares) & (table.shares <= table.high)
+            held.append(inside.all() if together else inside.mean())
+    assert np.mean(held) > 0.8
+    assert np.mean(np.array(off) < 1) > (0.72 if delta else 0.8)  # exact for Gaussian noise, less 2.5 deviations
+    assert np.mean(off) > 0.2  # and no wild bound
 
 
 @pytest.mark.parametrize("epsilon", [0.1, pi, 10.0])
