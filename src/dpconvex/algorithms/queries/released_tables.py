@@ -12,10 +12,10 @@ Known total (Gaussian)
     inverse to the variances. Neither is used for Laplace noise, whose sums are no Laplace variables.
 Private total
     Where the number n of records is private, shares are noisy counts over an estimate N of n, the mean of the tables'
-    noisy sums with weights inverse to their variances. With ``|N - n| <= r`` and ``|Y - c| <= t``, each with probability
+    noisy sums with weights inverse to their variances. If ``|N - n| <= r`` and ``|Y - c| <= t``, each with probability
     ``1 - alpha/2``, the share ``c/n`` lies between ``(Y - t)/(N + r)`` and ``(Y + t)/(N - r)``. For Laplace noise r is
-    a Chernoff bound: a cell of scale a in N has ``log E exp(s Z) = -log(1 - s^2 a^2) <= 2 log(2) s^2 a^2`` for ``s a <=
-    1/sqrt(2)``, on the grid no more.
+    a Chernoff bound: a cell of scale a in N has ``log E exp(s Z) = -log(1 - s^2 a^2)``, on the grid no more, and that
+    is at most ``2 log(2) s^2 a^2`` for ``s a <= 1/sqrt(2)``.
 Models
     Distributions over the values of all columns. Records are drawn by *systematic rounding*: shares times the number of
     records, rounded by one uniform number, so that counts are within one of what the model expects.
