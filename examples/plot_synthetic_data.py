@@ -73,4 +73,16 @@ axes.legend(fontsize=8)
 
 for row in sorted(private.fit_report_, key=lambda row: -row["misfit"])[:4]:
     print(" and ".join(row["columns"]), round(row["misfit"], 2))
+
+# %%
+# Where the number of people is private too
+# -----------------------------------------
+# Neighbors then add or remove one record. Plans need a public guess of the number, here 50,000, and nothing that is
+# released tells it but noisy counts. This epsilon does not compare with the one above: it is a second release.
+
+counted = PrivateSyntheticData(
+    epsilon=3.0, delta=0.0, schema=adult_schema(), bins=8, neighbors="add_or_remove_one", rows=50_000
+).fit(people)
+total = counted.tables_.total
+print(f"about {total.value:.0f} people, give or take {total.reach(0.05):.0f}; synthetic: {counted.sample().num_rows}")
 plt.show()

@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.erm.registry import ERM_METHODS, cautious, plans
+from dpconvex.algorithms.recipes import PLANNERS
 from dpconvex.algorithms.select import CONSTANTS, Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LOSSES, HingeLoss, HuberLoss, LogisticLoss, PiecewiseLinearLoss, SoftmaxLoss, SquaredLoss
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Unit, verify
+from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Unit, verify
 from dpconvex.privacy.ledger import total_delta, total_epsilon
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, RegularizedRisk
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import default_solver
+from dpconvex_experiments.audit.targets import TARGETS
 
 EPSILON, DELTA = 1.0, 1e-6
 DOMAIN = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5)), intercept=1.0)
@@ -393,3 +395,22 @@ def test_bounds_fall_at_the_rates_of_the_theorems(name, loss, slope) -> None:
 
     assert math.log(bound(10**4, 0.5) / bound(10**3, 0.5), 10) == pytest.approx(slope, abs=0.03)
     assert math.log(bound(10**4, 1.0) / bound(10**4, 0.1), 10) == pytest.approx(slope, abs=0.03)
+
+
+AUDITED = [name for name, target in TARGETS.items() if not name.startswith(("mechanism/", "private_search"))]
+
+
+@pytest.mark.parametrize("name", AUDITED)
+def test_a_relation_is_planned_for_only_where_it_is_declared(name) -> None:
+    """The planner that made an audited plan refuses added records, by public facts, unless its plans list them."""
+    plan = TARGETS[name].subject(1.0, 0.05, 1.0).plan
+    recipe = getattr(plan, "recipe", None)
+    if recipe is None:
+        pytest.skip("no plan as users get it")
+    assert plan.neighbors == (Neighboring.REPLACE_ONE,)
+    changed = {
+        key: replace(value, neighboring="add_or_remove_one") if isinstance(value, PrivacyParams) else value
+        for key, value in recipe.inputs.items()
+    }
+    with pytest.raises(InvalidParameterError, match="neighboring"):
+        PLANNERS[recipe.name](**changed)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, final
 
 from dpconvex import _rounding
 from dpconvex._types import attributes
-from dpconvex.algorithms import LinearModelPlan, Plan, PredictedError, recorded, stored
+from dpconvex.algorithms import LinearModelPlan, Plan, PredictedError, check_relation, recorded, stored
 from dpconvex.algorithms.search.scores import Repeats, Score, Searchable, fit_label, plain
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.mechanisms import BestOfRepeats, GaussianMechanism, LaplaceMechanism, Planned, ReportNoisyMax
@@ -281,6 +281,7 @@ def assembled(
 
     Whether the promise covers it is not checked here. Parameters are those of `SearchPlan`.
     """
+    check_relation(privacy, users=True)
     for candidate, records in (*((c, n - held_out) for c in candidates), *((c, n) for c in whole)):
         if candidate.plan.problem.n != records or candidate.plan.privacy.unit != privacy.unit:
             raise InvalidParameterError("candidates", candidate.settings, f"must be planned for n={records}")
