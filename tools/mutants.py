@@ -56,6 +56,7 @@ class Mutant:
 OUTPUT = "algorithms/erm/output_perturbation"
 BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
 TABLES, NOISY = "algorithms/queries/noisy_tables.py", "tests/unit/algorithms/queries/test_noisy_tables.py"
+TREE, TREES = "algorithms/queries/noisy_tree.py", "tests/unit/algorithms/queries/test_noisy_tree.py"
 BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
@@ -439,6 +440,38 @@ MUTANTS = (
         "{1: SHARE, 2: 1.0}",
         "",
         (f"{NOISY}::test_every_table_is_in_the_ledger_and_scales_are_few",),
+    ),
+    Mutant(
+        "noisy tree: the choice of pairs is charged once",
+        TREE,
+        "Counter({CHOSEN: self.pairs,",
+        "Counter({CHOSEN: 1,",
+        "",
+        (f"{TREES}::test_every_release_is_in_the_ledger_which_uses_the_promise",),
+    ),
+    Mutant(
+        "noisy tree: scores of records that are added, not replaced",
+        TREE,
+        "_rounding.sum_up((1.0, 2 * off))",
+        "_rounding.sum_up((0.5, 2 * off))",
+        "queries/noisy_tree/pure",
+        (f"{TREES}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "noisy tree: the model of a score is made of true counts",
+        TREE,
+        "model = np.minimum(np.nan_to_num(given[i].T @ joint[j]), 1.0)",
+        "model = counted[i, j].reshape(len(given[i].T), -1) / self.n * 0.9",
+        "",
+        (f"{TREES}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "exponential mechanism: scores are not halved",
+        "mechanisms/selection.py",
+        "2 * _rounding.widen_up(self.sensitivity.value)",
+        "_rounding.widen_up(self.sensitivity.value)",
+        "mechanism/exponential",
+        ("tests/unit/mechanisms/test_selection.py::test_the_exponential_mechanism_has_losses_in_an_interval",),
     ),
     Mutant(
         "noisy tables: intervals without the tail on the other side",

@@ -12,7 +12,7 @@ import pytest
 
 import dpconvex.mechanisms as package
 from dpconvex.errors import BudgetExceededError
-from dpconvex.mechanisms import AboveThreshold, Mechanism, NormNoiseMechanism, ReportNoisyMax
+from dpconvex.mechanisms import AboveThreshold, ExponentialMechanism, Mechanism, NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.privacy.events import event_from_dict
 from dpconvex.privacy.ledger import total_epsilon
@@ -28,7 +28,7 @@ SOURCES = pytest.mark.parametrize("source", [SeededSource(11), SystemSource()], 
 
 
 def value_for(mechanism) -> np.ndarray:
-    if isinstance(mechanism, ReportNoisyMax | AboveThreshold):
+    if isinstance(mechanism, ReportNoisyMax | ExponentialMechanism | AboveThreshold):
         return np.array([0.5, 1.5, -2.0, 3.0])
     dim = mechanism.norm.dim if isinstance(mechanism, NormNoiseMechanism) else mechanism.dim
     return np.linspace(-1.0, 1.0, dim)

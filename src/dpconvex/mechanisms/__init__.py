@@ -11,6 +11,7 @@ from dpconvex.mechanisms.robust_mean import OutlierRemoval, RobustMean, plan_rob
 from dpconvex.mechanisms.selection import (
     AboveThreshold,
     BestOfRepeats,
+    ExponentialMechanism,
     MedianMechanism,
     ReportNoisyMax,
     ThresholdSession,
@@ -24,6 +25,7 @@ __all__ = [
     "BoundedLaplaceMechanism",
     "CohortMean",
     "Cohorts",
+    "ExponentialMechanism",
     "FailureAllowance",
     "GaussianBudget",
     "GaussianMechanism",

@@ -14,6 +14,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_reals, exact_as_source
+from dpconvex.mechanisms.vertex_sampling import VertexSampling, soft_weights
 from dpconvex.privacy import BoundedRange, Event, Ledger, PureMechanism, RepeatedSelection, Sensitivity
 from dpconvex.randomness import BitSource, choice, exact
 
@@ -66,6 +67,59 @@ class ReportNoisyMax(Mechanism[int]):
 
     @classmethod
     def examples(cls) -> tuple[ReportNoisyMax, ...]:
+        return (cls(Sensitivity(1.0, "linf", "example"), 0.8),)
+
+
+@final
+@dataclass(frozen=True)
+class ExponentialMechanism(Mechanism[int]):
+    """Index of a large score, drawn with probability proportional to ``exp(epsilon score / (2 sensitivity))``.
+
+    Where scores move by at most the sensitivity, the log-ratio of two laws lies in an interval of length epsilon
+    (`BoundedRange`), so many uses compose as Gaussians do; `ReportNoisyMax` is better for a pure promise. Rounding of
+    scores and exponentials is that of `VertexSampling`, of which this is one draw; its range is enlarged for it.
+
+    Source: McSherry and Talwar 2007; Dong, Durfee and Rogers 2020.
+    """
+
+    sensitivity: Sensitivity  #: largest change of any one score, `"linf"`
+    epsilon: float  #: positive
+    name: ClassVar[str] = "exponential mechanism"
+    exact_bits = exact_as_reals
+
+    def __post_init__(self) -> None:
+        _validate.real("epsilon", self.epsilon, above=0.0)
+        check_norm(self.sensitivity, "linf")
+        _ = self.inner
+
+    @cached_property
+    def inner(self) -> VertexSampling:
+        """The draw on scores that are multiplied by `factor`, within the range epsilon after its enlargement."""
+        eta = _rounding.ratio_down(self.epsilon, 1 + 2.0**-16)
+        stated = Sensitivity(eta, "range", self.sensitivity.lemma)
+        found = VertexSampling(stated, 1, _rounding.product_up(eta, eta), 1)
+        if found.charged.largest > self.epsilon:
+            raise InvalidParameterError("epsilon", self.epsilon, "is too small for the grid of scores")
+        return found
+
+    @property
+    def factor(self) -> float:
+        """What scores are multiplied by."""
+        return _rounding.ratio_down(self.inner.sensitivity.value, 2 * _rounding.widen_up(self.sensitivity.value))
+
+    @property
+    def event(self) -> BoundedRange:
+        return BoundedRange(self.epsilon)
+
+    def _sample(self, value: FloatArray, source: BitSource) -> int:
+        if value.ndim != 1 or not len(value):
+            raise InvalidParameterError("value.shape", value.shape, "must be (candidates,), at least one")
+        scores = np.nan_to_num(value, nan=0.0) * self.factor
+        weights = soft_weights(self.inner.on_grid(scores))
+        return int(choice.draw(weights, 1, source.generator())[0])
+
+    @classmethod
+    def examples(cls) -> tuple[ExponentialMechanism, ...]:
         return (cls(Sensitivity(1.0, "linf", "example"), 0.8),)
 
 

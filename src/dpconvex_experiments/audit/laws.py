@@ -82,6 +82,16 @@ def _(mechanism: mechanisms.VertexSampling, value: FloatArray) -> FloatArray:
     return scores - np.logaddexp.reduce(scores)
 
 
+@finite_law.register
+def _(mechanism: mechanisms.ExponentialMechanism, value: FloatArray) -> FloatArray:
+    return finite_law(mechanism.inner, _clean(value) * mechanism.factor)
+
+
+@log_law.register
+def _(mechanism: mechanisms.ExponentialMechanism, value: FloatArray, outcome: int) -> float:
+    return float(finite_law(mechanism, value)[outcome])
+
+
 @log_law.register
 def _(mechanism: mechanisms.VertexSampling, value: FloatArray, outcome: Any) -> float:
     return float(finite_law(mechanism, value)[outcome].sum())

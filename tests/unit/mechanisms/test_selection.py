@@ -10,9 +10,10 @@ import pytest
 from scipy import integrate, stats
 
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
-from dpconvex.mechanisms import AboveThreshold, ReportNoisyMax
+from dpconvex.mechanisms import AboveThreshold, ExponentialMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.randomness import SeededSource, SystemSource, exact
+from dpconvex_experiments.audit.laws import finite_law
 
 SOURCES = pytest.mark.parametrize("source", [SeededSource(5), SystemSource()], ids=["seeded", "system"])
 ONE = Sensitivity(1.0, "absolute", "test")
@@ -47,6 +48,20 @@ def test_noisy_max_checks_public_facts_only() -> None:
         mechanism._sample(np.zeros(0), SeededSource(0))
     with pytest.raises(InvalidParameterError, match="norm"):
         ReportNoisyMax(ONE, 1.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.8, 5.0])
+def test_the_exponential_mechanism_has_losses_in_an_interval(epsilon) -> None:
+    """Scores that move against each other by the sensitivity: the interval has length epsilon, and no more."""
+    mechanism, base = ExponentialMechanism(Sensitivity(0.3, "linf", "test"), epsilon), np.array([0.1, -2.0, 1.0, 0.7])
+    moved = base + 0.3 * np.array([1.0, -1.0, -1.0, 1.0])
+    ratio = finite_law(mechanism, moved) - finite_law(mechanism, base)
+    assert 0.999 * epsilon < np.ptp(ratio) <= epsilon
+    assert mechanism.event.epsilon == epsilon
+    drawn = np.bincount([mechanism._sample(base, SeededSource(seed)) for seed in range(2000)], minlength=4) / 2000
+    assert np.abs(drawn - np.exp(finite_law(mechanism, base))).max() < 4 * 0.5 / 2000**0.5
+    with pytest.raises(InvalidParameterError, match="shape"):
+        mechanism._sample(np.zeros(0), SeededSource(0))
 
 
 @SOURCES

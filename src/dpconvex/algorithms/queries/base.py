@@ -75,6 +75,11 @@ class QueryReleasePlan(Plan):
     def expectation(self) -> float:
         """The largest error of a histogram that is typical: a guess (docs, Synthetic data), no bound."""
 
+    @property
+    def ranked(self) -> float:
+        """By which `auto` orders plans that are equally preferred: the expectation, or a trivial error."""
+        return min(self.predicted_error.trivial, self.expectation)
+
     @final
     @property
     def public(self) -> Mapping[str, Any]:
@@ -154,6 +159,24 @@ def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:
         what = f"must have at most {LARGEST} combinations of values for this algorithm, and most values are {widest}"
         remedy = "Use algorithm='noisy_tables' with order 1 or 2, fewer columns or fewer bins"
         raise InvalidParameterError("queries.cells", queries.cells, what, remedy)
+
+
+MOST = {"columns": 100, "values of all columns": 4_000, "cells of all tables": 5_000_000}
+
+
+def check_tables(queries: LinearQueries) -> None:
+    """Raise `InvalidParameterError` unless queries are tables of one or two columns, not too many."""
+    shape = queries.shape
+    if not queries.subsets or max(map(len, queries.subsets)) > 2:
+        what = "must be marginal tables of one or two columns for this algorithm"
+        raise InvalidParameterError("queries", queries.count, what, "Use order=2, or algorithm='query_noise'")
+    if max(shape) < 2:
+        raise InvalidParameterError("queries.shape", shape, "must have a column with two values or more", "")
+    widest = ", ".join(f"{axis} ({shape[axis]})" for axis in sorted(range(len(shape)), key=lambda i: -shape[i])[:3])
+    for name, size in zip(MOST, (len(shape), sum(shape), queries.count), strict=True):
+        if size > MOST[name]:
+            remedy = f"Use fewer columns or bins; most values have columns {widest}"
+            raise InvalidParameterError(name, size, f"must be at most {MOST[name]}", remedy)
 
 
 def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int, norm: str = "l2") -> Sensitivity:

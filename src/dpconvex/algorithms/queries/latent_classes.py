@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import AnyArray, FloatArray
-from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, systematic
+from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, systematic, within
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.queries import Zero
 
@@ -84,17 +84,7 @@ class LatentClasses(ReleasedModel):
     def _rounded(self, size: int, generator: np.random.Generator) -> AnyArray:
         """Round the classes' sizes, then in each class the counts of each column's values; mix columns in classes."""
         classes = systematic(self.weights, size, generator)
-        counts = np.bincount(classes, minlength=len(self.weights))
-        rank = np.arange(size) - (np.cumsum(counts) - counts)[classes]
-        found = np.empty((size, len(self.shape)), dtype=np.int64)
-        for column, shares in enumerate(self.levels):
-            start = generator.random(len(counts))
-            points = classes + np.minimum((rank + start[classes]) / counts[classes], 1 - 1e-9)
-            ends = np.arange(len(counts))[:, None] + np.cumsum(shares, axis=1)
-            ends[:, -1] = np.arange(len(counts)) + 1.0
-            values = np.searchsorted(ends.ravel(), points, side="right") - classes * shares.shape[1]
-            found[:, column] = np.clip(values, 0, shares.shape[1] - 1)[np.lexsort((generator.random(size), classes))]
-        return found
+        return np.stack([within(classes, shares, generator) for shares in self.levels], axis=1)
 
 
 @final

@@ -2,7 +2,7 @@
 
 import math
 
-from dpconvex.algorithms.queries import mwem, noisy_answers, noisy_tables, synthetic
+from dpconvex.algorithms.queries import mwem, noisy_answers, noisy_tables, noisy_tree, synthetic
 from dpconvex.algorithms.queries.base import QueryReleasePlan
 from dpconvex.algorithms.select import Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
@@ -12,6 +12,7 @@ from dpconvex.problems.queries import LinearQueries
 QUERY_METHODS = Registry(
     "queries",
     Method("noisy_tables", noisy_tables.plan),
+    Method("noisy_tree", noisy_tree.plan),
     Method("query_noise", noisy_answers.plan),
     Method("mwem", mwem.plan),
     Method("saddle_point", synthetic.plan, ("constants",)),
@@ -45,6 +46,5 @@ def plan_queries(
 def _rank(method: Method, plan: QueryReleasePlan) -> tuple[bool, bool, float]:
     # Bounds compare badly: the saddle point's is 3 to 5 times what it loses, MWEM has none, that of noisy answers
     # ignores the fit. Expectations fit measurements within a factor of 2 (docs, Synthetic data).
-    error = min(plan.predicted_error.trivial, plan.expectation)
     _ = plan.releases  # public constants that are no floats show up here
-    return not math.isfinite(error), not plan.preferred, error
+    return not math.isfinite(plan.expectation), not plan.preferred, plan.ranked

@@ -9,7 +9,10 @@ Intervals
 Known total (Gaussian)
     The cells of a table add up to n, so the mean residual is pure noise; without it the variance is
     ``(1 - 1/cells) sigma^2``. A one-way table is pooled with the row sums of the pairs that hold its column, weights
-    inverse to the variances. Neither is used for Laplace noise, whose sums are no Laplace variables.
+    inverse to the variances; but not with pairs that were chosen after it was seen, for its own noise had a part in the
+    choice: the interval of a table of one column is the same function of the same noise whatever is chosen. A chosen
+    pair's noise is drawn after the choice, so its interval holds given the choice. Nothing is pooled for Laplace noise,
+    whose sums are no Laplace variables.
 Private total
     Where the number n of records is private, shares are noisy counts over an estimate N of n, the mean of the tables'
     noisy sums with weights inverse to their variances. If ``|N - n| <= r`` and ``|Y - c| <= t``, each with probability
@@ -97,6 +100,8 @@ class ReleasedTables:
     noisy: tuple[FloatArray, ...]  #: shares, one axis a column; of any sign
     deviations: tuple[float, ...]  #: standard deviation of the noise of a share, for each table
     law: str  #: "laplace" or "gaussian"
+    #: How many of the last tables were chosen after the others were seen: what they say is not pooled with them.
+    chosen: int = 0
     total: ReleasedTotal | None = None  #: what noisy counts were divided by; None: by the public number of records
 
     def estimate(self, axes: tuple[int, ...]) -> tuple[FloatArray, float]:
@@ -109,7 +114,8 @@ class ReleasedTables:
         shares, noise = self.noisy[table], self.deviations[table]
         if self.law == "gaussian":
             total, weights = shares / noise**2, noise**-2
-            for subset, pair, deviation in zip(self.subsets, self.noisy, self.deviations, strict=True):
+            fixed = len(self.subsets) - self.chosen
+            for subset, pair, deviation in list(zip(self.subsets, self.noisy, self.deviations, strict=True))[:fixed]:
                 if len(subset) == 2 and len(key) == 1 and key[0] in subset:
                     other = subset.index(key[0]) ^ 1
                     weight = deviation**-2 / pair.shape[other]
@@ -195,3 +201,22 @@ def systematic(weights: FloatArray, size: int, generator: np.random.Generator) -
     points = (np.arange(size) + generator.random()) / size
     ends = np.cumsum(weights)
     return np.minimum(np.searchsorted(ends / ends[-1], points, side="right"), len(weights) - 1)
+
+
+def within(groups: AnyArray, shares: FloatArray, generator: np.random.Generator) -> AnyArray:
+    """Return a value for each record, int64 (size,), as often in its group as the group's shares say up to one.
+
+    `groups`: the group of each record, integers (size,); `shares`: a distribution a group, (groups, values). Which of a
+    group's records get a value is random, so columns that are drawn one after the other are independent in a group.
+    """
+    size, count = len(groups), len(shares)
+    mine = np.sort(groups, kind="stable")
+    counts = np.bincount(groups, minlength=count)
+    rank = np.arange(size) - (np.cumsum(counts) - counts)[mine]
+    points = mine + np.minimum((rank + generator.random(count)[mine]) / counts[mine], 1 - 1e-9)
+    ends = np.arange(count)[:, None] + np.cumsum(shares, axis=1)
+    ends[:, -1] = np.arange(count) + 1.0
+    values = np.searchsorted(ends.ravel(), points, side="right") - mine * shares.shape[1]
+    found = np.empty(size, dtype=np.int64)
+    found[np.lexsort((generator.random(size), groups))] = np.clip(values, 0, shares.shape[1] - 1)
+    return found

@@ -64,6 +64,14 @@ def _noisy_max(privacy: PrivacyParams, bound: float) -> Subject:
     return _use(mechanism, privacy, {"one against all": (np.zeros(4), ends), "turned": (ends, np.zeros(4))})
 
 
+def _exponential(privacy: PrivacyParams, bound: float) -> Subject:
+    """Scores that move against each other; an unlikely outcome has nearly the whole interval as its loss."""
+    mechanism = mechanisms.ExponentialMechanism(Sensitivity(bound, "linf", _LEMMA), privacy.epsilon)
+    behind = np.array([-6.0 * bound / privacy.epsilon, 0.0])
+    ahead = behind + bound * np.array([1.0, -1.0])
+    return _use(mechanism, privacy, {"one catches up": (behind, ahead), "falls back": (ahead, behind)})
+
+
 def _above(privacy: PrivacyParams, bound: float) -> Subject:
     mechanism = mechanisms.AboveThreshold(Sensitivity(bound, "absolute", _LEMMA), privacy.epsilon, 0.0)
     values = {}
@@ -142,6 +150,7 @@ TARGETS = (
             "mechanism/norm_noise": ("pure", _norm),
             "mechanism/bounded_laplace": ("approximate", _bounded),
             "mechanism/noisy_max": ("pure", _noisy_max),
+            "mechanism/exponential": ("pure", _exponential),
             "mechanism/above_threshold": ("pure", _above),
             "mechanism/median": ("pure", _median),
             "mechanism/joint_histogram": ("pure", _histogram),

@@ -10,7 +10,7 @@ from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
-from dpconvex.algorithms.queries import noisy_tables
+from dpconvex.algorithms.queries import noisy_tables, noisy_tree
 from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
@@ -149,18 +149,41 @@ def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring) -> Sub
         times = 1.0 if released.total is None else released.total.value  # it is released: counts, not shares
         return times * np.concatenate([noisy.ravel() for noisy in released.noisy])
 
+    pairs = _far_rows() if neighbors.fixes_size else _added_rows()
+    return Subject(Use(privacy, plan.algorithm, plan.releases, run), pairs)
+
+
+def _added_rows() -> dict[str, Pair]:
+    """Tables of 3 columns and few rows, 8 of which are declared, with a row more or less."""
+    found = {}
+    for n in (0, 1, 8):
+        for what, row in (("of first values", [0, 0, 0]), ("of last values", [1, 2, 1])):
+            rest = np.arange(3 * n).reshape(n, 3) % 2
+            found[f"record {what} added to {n}"] = (rest, np.vstack([rest, [row]]))
+            found[f"record {what} removed from {n + 1}"] = (np.vstack([rest, [row]]), rest)
+    return array_pairs(found)
+
+
+def _tree(privacy: PrivacyParams, bound: float) -> Subject:
+    """A pair is chosen among three of one size; what it is goes first."""
+    queries = Marginals.of_order((2, 2, 2), 2)
+    plan = noisy_tree.plan(queries, 8, privacy, pairs=1)
+
+    def run(codes: AnyArray, source: BitSource) -> AnyArray:
+        released = plan.release(queries.codes(codes), source, Ledger(privacy, plan.releases))
+        chosen = queries.subsets.index(released.subsets[-1])
+        return np.concatenate([[float(chosen)], *(noisy.ravel() for noisy in released.noisy)])
+
+    return Subject(Use(privacy, plan.algorithm, plan.releases, run), _far_rows())
+
+
+def _far_rows() -> dict[str, Pair]:
+    """Tables of 8 rows and 3 columns of which one differs."""
     found = {}
     for what, rest in (("alike", np.zeros((8, 3), int)), ("mixed", np.arange(24).reshape(8, 3) % 2)):
         for how, other in (("differs everywhere", [1, 2, 1]), ("differs in one column", [0, 1, 0])):
             found[f"others {what}, {how}"] = replaced(rest, 0, 0, other)
-    if not neighbors.fixes_size:
-        found = {}
-        for n in (0, 1, 8):  # 8 are declared
-            for what, row in (("of first values", [0, 0, 0]), ("of last values", [1, 2, 1])):
-                rest = np.arange(3 * n).reshape(n, 3) % 2
-                found[f"record {what} added to {n}"] = (rest, np.vstack([rest, [row]]))
-                found[f"record {what} removed from {n + 1}"] = (np.vstack([rest, [row]]), rest)
-    return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(found))
+    return array_pairs(found)
 
 
 @builder
@@ -180,6 +203,7 @@ def _evaluation(privacy: PrivacyParams, bound: float, classes: int, groups: int,
     return Subject(plan, pairs, lambda result: result.cells)
 
 
+_OF_TABLES = {"noisy_tables", "noisy_tree"}
 _BOTH = set(SADDLE_METHODS) & set(SPARSE_METHODS)
 
 TARGETS = targets(
@@ -190,11 +214,13 @@ TARGETS = targets(
         "variance_reduced_frank_wolfe/smooth": ("approximate", _smooth),
         "vertex_mirror_descent/pure": ("pure", _game("vertex_mirror_descent")),
         "frank_wolfe/pure": ("pure", _sparse("frank_wolfe")),
-        **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS if name != "noisy_tables"},
+        **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS if name not in _OF_TABLES},
         "queries/noisy_tables": ("approximate", _tables(Neighboring.REPLACE_ONE)),
         "queries/noisy_tables/pure": ("pure", _tables(Neighboring.REPLACE_ONE)),
         "queries/noisy_tables/added": ("approximate", _tables(Neighboring.ADD_OR_REMOVE_ONE)),
         "queries/noisy_tables/added_pure": ("pure", _tables(Neighboring.ADD_OR_REMOVE_ONE)),
+        "queries/noisy_tree": ("approximate", _tree),
+        "queries/noisy_tree/pure": ("pure", _tree),
         "queries/query_noise/pure": ("pure", _queries("query_noise")),
         "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
         "private_evaluation": ("pure", _evaluation(2, 1, False)),

@@ -12,6 +12,7 @@ import pytest
 from dpconvex.algorithms.queries import latent_classes, noisy_tables
 from dpconvex.algorithms.queries.base import fit_histogram, planned_steps
 from dpconvex.algorithms.queries.latent_classes import FitPlan, LatentClasses
+from dpconvex.algorithms.queries.registry import plan_queries
 from dpconvex.algorithms.queries.released_tables import Histogram
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import Mechanism
@@ -184,21 +185,33 @@ def test_fewer_tables_where_noise_would_hide_the_pairs() -> None:
     every = tuple(combinations(range(14), 2))
     queries = Marginals(ADULT, every, center=13)
     kinds = {
+        (10.0, 0.0): "all",
         (3.0, 0.0): "all",
-        (1.0, 0.0): "all",
-        (0.3, 0.0): "center",
+        (0.3, 0.0): "none",
         (0.1, 0.0): "none",
         (0.3, 1e-6): "all",
         (0.1, 1e-6): "all",
-        (0.03, 1e-6): "none",
+        (0.02, 1e-6): "none",
     }
     for (epsilon, delta), kind in kinds.items():
         plan = noisy_tables.plan(queries, 45_222, PrivacyParams(epsilon, delta))
         assert plan.relations == kind
         assert {len(subset) for subset in plan.subsets} == ({1} if kind == "none" else {1, 2})
-    assert noisy_tables.plan(Marginals(ADULT, every), 45_222, PrivacyParams(0.3)).relations == "none"
+    with_target = noisy_tables.plan(queries, 45_222, PrivacyParams(0.3), relations="center")
+    assert {subset for subset in with_target.subsets if len(subset) == 2} == {(axis, 13) for axis in range(13)}
     with pytest.raises(InvalidParameterError, match="center"):
         noisy_tables.plan(Marginals(ADULT, every), 45_222, PrivacyParams(0.3), relations="center")
+
+
+def test_the_choice_among_methods_follows_the_noise() -> None:
+    """Adult: a chosen forest between all pairs and columns alone; where nothing is chosen, the tables as before."""
+    queries = Marginals(ADULT, tuple(combinations(range(14), 2)), center=13)
+    chosen = {0.02: ("noisy_tables", 0), 0.3: ("noisy_tree", 0), 1.0: ("noisy_tree", 0), 10.0: ("noisy_tables", 0)}
+    for epsilon, (name, place) in chosen.items():
+        assert plan_queries(queries, 45_222, PrivacyParams(epsilon))[place].algorithm == name
+    for epsilon in (0.1, 1.0):
+        assert plan_queries(queries, 45_222, PrivacyParams(epsilon, 1e-6))[0].algorithm == "noisy_tables"
+    assert plan_queries(Marginals.of_order((4, 5), 1), 500, PrivacyParams(1.0))[0].algorithm == "noisy_tables"
 
 
 def dependent(n: int, shape: tuple[int, ...], seed: int) -> np.ndarray:

@@ -1,0 +1,276 @@
+r"""A few well chosen tables: every column, a target with every column, and a forest of pairs that is chosen privately.
+
+Where noise on all pairs of columns would hide them, fewer tables with less noise say more.
+
+Listing
+    1. Noise on the table of each column and, with a center of few values, on its table with each other column.
+    2. Score every other pair by half the l1 distance of its table to what step 1 makes of it (columns independent,
+       given the center), less what noise of the size to come would add. Take k pairs one by one, of those that join two
+       parts of the forest, by permute-and-flip (delta = 0) or the exponential mechanism. 3. Measure each with noise.
+    4. Fit a Markov tree to all measured tables (`markov_tree`): post-processing.
+Guarantee
+    Pure epsilon, or (epsilon, delta), for neighbors that replace one record.
+Lemmas
+    Tables as `noisy_tables`: 2 in l1, root of 2 in l2, of each table at once. Score: M, the model of step 1, is a
+    function of released numbers, so with it given ``|half ||T - n M||_1 - half ||T' - n M||_1| <= half ||T - T'||_1 <=
+    1``, and the bias is public. Adaptive uses of fixed mechanisms: pure epsilons add up; Gaussians, and the Gaussians
+    that cover draws of bounded range (`BoundedRange`), compose by their squares. Scales depend on the round alone,
+    never on which pair was taken, so the ledger is complete before records are read.
+Assumptions
+    The number k and all shares follow from public facts. No round is without candidates: k is at most the size of a
+    spanning forest of the graph of listed pairs, which is public, and any part of a forest can be completed to one.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from dpconvex import _rounding, _validate
+from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex.algorithms import PredictedError, check_relation, recorded
+from dpconvex.algorithms.queries import markov_tree, noisy_tables
+from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check_tables
+from dpconvex.algorithms.queries.markov_tree import cells_of
+from dpconvex.algorithms.queries.released_tables import ReleasedTables
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import ExponentialMechanism, Mechanism, Planned, ReportNoisyMax
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.problems.data.sources.rows import totals
+from dpconvex.problems.data.summation import Parts
+from dpconvex.problems.queries import LinearQueries
+from dpconvex.randomness import BitSource
+
+SCORE_LEMMA = "replacing a record moves half the l1 distance of a table to a released one by at most 1, plus rounding"
+CHOSEN, MEASURED = "next pair of the forest", "table of a chosen pair"
+
+
+@final
+@dataclass(frozen=True)
+class Tuning:
+    """Public rules, chosen on tables of the corpus's learning half (benchmarks/whole_tables.py --corpus)."""
+
+    most: float = 0.75  #: share of a spanning forest's pairs that are measured, at most
+    falling: float = 0.5  #: over R, the share where noise is larger
+    selection: float = 0.05  #: share of the budget for choosing
+    center: int = 6  #: values of a center whose tables are all measured, at most
+    center_noise: float = 0.01  #: noise of the columns' tables alone up to which they are
+    columns: tuple[float, float] = (0.8, 0.2)  #: share of the columns: this less so much a share of pairs
+    with_center: tuple[float, float] = (0.35, 0.3)  #: shares of the columns, and of the center's tables
+
+
+TUNING = Tuning()
+
+
+@final
+@dataclass(frozen=True)
+class NoisyTreePlan(QueryReleasePlan):
+    """Constants of one release."""
+
+    center: int | None  #: the column whose tables with all others are measured
+    pairs: int  #: k, chosen and measured besides
+    shares: tuple[float, float, float]  #: of the budget: columns, the center's tables, choosing; the rest: chosen pairs
+    law: str  #: of the noise: "laplace" or "gaussian"
+    mu: float  #: Gaussian budget; 0 for Laplace noise
+    alone: float  #: mean total variation that noise would add to tables of columns, were all spent on these
+    algorithm = "noisy_tree"
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    constants = "calibrated"
+    preferred = True
+    theorem = "Independent noise on tables, some of them chosen by bounded scores: the sum of their costs (Lemmas)."
+    noise_name = forwarded("law")
+
+    @cached_property
+    def fixed(self) -> tuple[tuple[tuple[int, ...], str, Mechanism[FloatArray], float], ...]:
+        """Tables that are measured whatever the data: columns, label in the ledger, noise, its deviation in a share."""
+        columns = [axis for axis, size in enumerate(self.queries.shape) if size > 1]
+        tables = [((axis,), self.shares[0]) for axis in columns]
+        if self.center is not None:
+            star = [(min(axis, self.center), max(axis, self.center)) for axis in columns if axis != self.center]
+            tables += [(pair, self.shares[1]) for pair in star]
+        keys = [(len(s), round(4 / 3 * math.log2(cells_of(self.queries.shape, s)))) for s, _ in tables]
+        totals_ = {order: math.fsum(2 ** (key / 4) for o, key in keys if o == order) for order, _ in keys}
+        found = []
+        for (subset, share), (order, key) in zip(tables, keys, strict=True):
+            noise, deviation = self._noise(share * 2 ** (key / 4) / totals_[order], subset)
+            found.append((subset, f"{order}-way tables, scale class {key}", noise, deviation))
+        return tuple(found)
+
+    def _noise(self, part: float, subset: tuple[int, ...]) -> tuple[Mechanism[FloatArray], float]:
+        size = cells_of(self.queries.shape, subset)
+        return noisy_tables.table_noise(self.law, self.privacy, self.mu, part, size, self.n)
+
+    @cached_property
+    def candidates(self) -> tuple[tuple[int, int], ...]:
+        """The pairs of which some are chosen: those that are asked for, of two columns with two values or more."""
+        shape = self.queries.shape
+        pairs = [(s[0], s[1]) for s in self.queries.subsets if len(s) == 2 and min(shape[s[0]], shape[s[1]]) > 1]
+        return tuple(pair for pair in pairs if self.center not in pair)
+
+    def measured(self, pair: tuple[int, ...]) -> tuple[Mechanism[FloatArray], float]:
+        """Noise of a chosen pair's table, of one scale for all pairs, and its deviation in a share."""
+        return self._noise((1 - sum(self.shares)) / self.pairs, pair)
+
+    @cached_property
+    def choice(self) -> Mechanism[int]:
+        """One of the k draws of a pair."""
+        cells = max(cells_of(self.queries.shape, pair) for pair in self.candidates)
+        off = (cells + 8) * 2.0**-50 * self.n  # of a computed score, on either data set
+        sensitivity = Sensitivity(_rounding.sum_up((1.0, 2 * off)), "linf", SCORE_LEMMA)
+        if self.law == "laplace":
+            return ReportNoisyMax(sensitivity, self.privacy.epsilon * self.shares[2] / self.pairs * (1 - 1e-12))
+        half = self.mu * math.sqrt(self.shares[2] / self.pairs) / 2
+        epsilon = 2 * float(log_ndtr(half) - log_ndtr(-half)) * (1 - 1e-6)  # its covering Gaussian has mu = 2 half
+        return ExponentialMechanism(sensitivity, epsilon)
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        found: dict[str, Planned] = {label: mechanism for _, label, mechanism, _ in self.fixed}
+        return found | ({CHOSEN: self.choice, MEASURED: self.measured(self.candidates[0])[0]} if self.pairs else {})
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        times = Counter({CHOSEN: self.pairs, MEASURED: self.pairs})
+        times.update(label for _, label, _, _ in self.fixed)
+        return tuple(replace(each, times=times[each.label]) for each in super().releases)
+
+    @cached_property
+    def raw(self) -> float:
+        """The mean total variation that noise alone adds to a chosen pair's table."""
+        ratio = math.sqrt(0.5 if self.law == "laplace" else 2 / math.pi) / 2
+        noise = [self.measured(pair)[1] * cells_of(self.queries.shape, pair) for pair in self.candidates]
+        return ratio * math.fsum(noise) / len(noise)
+
+    @property
+    def expected_variation(self) -> float:
+        """The mean total variation of two-way tables to expect: the order of magnitude on other tables, a guess."""
+        return noisy_tables.expected_variation(self.law, "tree", self.alone)
+
+    @property
+    def ranked(self) -> float:
+        """A tenth more than expected: it has to be better by that, for predictions from its records are worse."""
+        return 1.1 * self.expected_variation
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        """The largest noise of a cell, and a typical amount for what is not measured."""
+        noise, count = max(deviation for *_, deviation in self.fixed), 2 * self.queries.count
+        tail = math.log(count) / math.sqrt(2) if self.law == "laplace" else math.sqrt(2 * math.log(count))
+        what = "largest of the noise variables, and of tables that are not measured"
+        return PredictedError(noise * tail + noisy_tables.INDEPENDENT, 1.0, what, proved=False)
+
+    @property
+    def expectation(self) -> float:
+        return min(self.predicted_error.bound, noisy_tables.INDEPENDENT + max(each[-1] for each in self.fixed))
+
+    def describe(self) -> Mapping[str, Any]:
+        listed: dict[str, list[list[int]]] = {}
+        for subset, label, _, _ in self.fixed:
+            listed.setdefault(label, []).append(list(subset))
+        found = {"law": self.law, "center": self.center, "chosen_pairs": self.pairs, "measured": listed}
+        shares = dict(zip(("columns", "center", "choosing"), self.shares, strict=True))
+        return found | {"shares": shares, "expected_total_variation": self.expected_variation}
+
+    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
+        return self.fitted(self.release(records, source, ledger))
+
+    def release(self, codes: Any, source: BitSource, ledger: Ledger) -> ReleasedTables:
+        """Count, add noise, choose pairs and measure them; return the counts with noise, as shares."""
+        shape, known = self.queries.shape, [subset for subset, *_ in self.fixed]
+        subsets = (*known, *(self.candidates if self.pairs else ()))
+
+        def work(codes: AnyArray, _: AnyArray) -> Parts:
+            return noisy_tables.table_counts(self.queries.codes(codes), shape, subsets)
+
+        counted = dict(zip(subsets, totals(codes, codes, work), strict=True))
+
+        def measure(subset: tuple[int, ...], label: str, noise: Mechanism[FloatArray]) -> FloatArray:
+            sides = [shape[axis] for axis in subset]
+            return noise.release(counted[subset], label, source, ledger).reshape(sides) / self.n
+
+        noisy = [measure(subset, label, noise) for subset, label, noise, _ in self.fixed]
+        deviations = [deviation for *_, deviation in self.fixed]
+        found = ReleasedTables(shape, tuple(known), tuple(noisy), tuple(deviations), self.law)
+        scores, parts = self._scores(counted, found), {axis: axis for pair in self.candidates for axis in pair}
+        for _ in range(self.pairs):
+            open_ = [pair for pair in self.candidates if parts[pair[0]] != parts[pair[1]]]
+            values = np.array([scores[pair] for pair in open_])
+            pair = open_[self.choice.release(values, CHOSEN, source, ledger)]
+            noise, deviation = self.measured(pair)
+            noisy.append(measure(pair, MEASURED, noise))
+            known.append(pair)
+            deviations.append(deviation)
+            joined = parts[pair[1]]
+            parts = {axis: parts[pair[0]] if part == joined else part for axis, part in parts.items()}
+        return ReleasedTables(shape, tuple(known), tuple(noisy), tuple(deviations), self.law, self.pairs)
+
+    def _scores(
+        self, counted: Mapping[tuple[int, ...], AnyArray], released: ReleasedTables
+    ) -> dict[tuple[int, int], float]:
+        """Half the l1 distance to what columns make of a table, less what noise to come adds: moved by 1 (Lemma)."""
+        found, ratio = {}, math.sqrt(0.5 if self.law == "laplace" else 2 / math.pi)
+        with np.errstate(all="ignore"):
+            weights, joint = markov_tree.conditionals(released, self.center)
+            given = [part / np.maximum(weights, markov_tree.TINY)[:, None] for part in joint]
+            for i, j in self.candidates if self.pairs else ():
+                model = np.minimum(np.nan_to_num(given[i].T @ joint[j]), 1.0)
+                distance = np.abs(counted[i, j] - self.n * model.ravel()).sum() / 2
+                found[i, j] = float(distance) - model.size * self.n * self.measured((i, j))[1] * ratio / 4
+        return found
+
+    def fitted(self, tables: ReleasedTables) -> Answered:
+        """Return model and answers, functions of released numbers and public facts alone."""
+        model = markov_tree.fit(tables, self.center)
+        answers = [model.marginal(subset).ravel() for subset in self.queries.subsets]
+        return model, np.concatenate(answers), tables
+
+
+@recorded("noisy_tree")
+def plan(
+    queries: LinearQueries, n: int, privacy: PrivacyParams, *, pairs: int | None = None, center: bool | None = None
+) -> NoisyTreePlan:
+    """Plan noise on columns, on the center's tables, and on `pairs` chosen pairs; None: from the noise (`Tuning`).
+
+    `center` says whether the tables of ``queries.center`` are all measured; None: where it has few values and the noise
+    is not too large.
+    """
+    check_relation(privacy)
+    _validate.records("n", n)
+    check_tables(queries)
+    if queries.impossible:
+        remedy = "Use algorithm='noisy_tables', or leave it out"
+        raise InvalidParameterError("impossible", len(queries.impossible), "is not used by this algorithm", remedy)
+    every = noisy_tables.plan(queries, n, privacy, relations="all")
+    if center is None:
+        few = queries.center is not None and 1 < queries.shape[queries.center] <= TUNING.center
+        center = few and every.alone <= TUNING.center_noise
+    elif center and (queries.center is None or queries.shape[queries.center] < 2):
+        raise InvalidParameterError("center", center, "must be False: queries have no center of two values or more", "")
+    axis = queries.center if center else None
+    least = NoisyTreePlan(queries, n, privacy, axis, 0, (1.0, 0.0, 0.0), every.law, every.mu, every.alone)
+    most = _spanning(least.candidates)
+    if most < 1:
+        what = "must list two pairs of columns with two values or more, for a choice among them"
+        raise InvalidParameterError("queries", queries.count, what, "Use algorithm='noisy_tables'")
+    wanted = round(min(TUNING.most, TUNING.falling / every.raw) * most)
+    count = min(most, max(1, wanted if pairs is None else _validate.integer("pairs", pairs, at_least=1)))
+    columns, star = TUNING.columns[0] - TUNING.columns[1] * count / most, 0.0
+    if center:
+        columns, star = TUNING.with_center
+    return replace(least, pairs=count, shares=(columns, star, TUNING.selection))
+
+
+def _spanning(pairs: tuple[tuple[int, int], ...]) -> int:
+    """Return the number of edges of a spanning forest of the graph of pairs."""
+    parts = {axis: axis for pair in pairs for axis in pair}
+    size = 0
+    for i, j in pairs:
+        if parts[i] != parts[j]:
+            size, old, new = size + 1, parts[j], parts[i]
+            parts = {axis: new if part == old else part for axis, part in parts.items()}
+    return size
