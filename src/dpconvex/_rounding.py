@@ -33,16 +33,26 @@ def _quotient_up(top: int, bottom: int) -> float:
     return y if top * denominator <= numerator * bottom else math.nextafter(y, math.inf)
 
 
-def _exact(x: float) -> Fraction:
-    """Return `x` as a fraction; a NaN, left by an overflow before, is an `ArithmeticError` as an infinity is."""
+def _ratio(x: float) -> tuple[int, int]:
+    """Return `x` as a quotient; a NaN, left by an overflow before, is an `ArithmeticError` as an infinity is."""
     if math.isnan(x):
         raise FloatingPointError("a public constant is NaN")
-    return Fraction(x)
+    return (x if isinstance(x, float) else Fraction(x)).as_integer_ratio()
+
+
+def _exact(x: float) -> Fraction:
+    return Fraction(*_ratio(x))
 
 
 def sum_up(values: Iterable[float]) -> float:
     """Sum rounded up."""
-    return float_up(sum((_exact(v) for v in values), Fraction(0)))
+    top, bottom = 0, 1  # whole numbers: denominators are powers of two, and fractions would look for divisors
+    for value in values:
+        over, under = _ratio(value)
+        if under > bottom:
+            top, bottom = top * (under // bottom), under
+        top += over * (bottom // under)
+    return _quotient_up(top, bottom)
 
 
 def difference_down(a: float, b: float) -> float:
@@ -52,7 +62,11 @@ def difference_down(a: float, b: float) -> float:
 
 def product_up(*factors: float) -> float:
     """Product rounded up."""
-    return float_up(math.prod(map(_exact, factors), start=Fraction(1)))
+    top, bottom = 1, 1
+    for factor in factors:
+        over, under = _ratio(factor)
+        top, bottom = top * over, bottom * under
+    return _quotient_up(top, bottom)
 
 
 def product_down(*factors: float) -> float:
@@ -62,8 +76,8 @@ def product_down(*factors: float) -> float:
 
 def ratio_up(a: float, b: float) -> float:
     """``a / b`` rounded up, for positive `b`."""
-    over, under = _exact(a), _exact(b)  # divided in whole numbers: a quotient of fractions would look for divisors
-    return _quotient_up(over.numerator * under.denominator, over.denominator * under.numerator)
+    (a_top, a_bottom), (b_top, b_bottom) = _ratio(a), _ratio(b)
+    return _quotient_up(a_top * b_bottom, a_bottom * b_top)
 
 
 def ratio_down(a: float, b: float) -> float:

@@ -12,6 +12,14 @@ IntArray: TypeAlias = NDArray[np.int64]
 AnyArray: TypeAlias = NDArray[Any]
 
 
+def finite(values: Any, most: float = np.finfo(np.float64).max) -> FloatArray:
+    """Return a float64 copy clipped to ``[-most, most]``, NaN replaced by 0: as NumPy's functions do, in less time."""
+    out = np.array(values, dtype=np.float64)
+    np.minimum(np.maximum(out, -most, out=out), most, out=out)
+    np.copyto(out, 0.0, where=np.isnan(out))
+    return out
+
+
 class Status(StrEnum):
     """How a solver ended."""
 

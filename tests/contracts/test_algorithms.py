@@ -17,6 +17,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LOSSES, HingeLoss, HuberLoss, LogisticLoss, PiecewiseLinearLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Unit, verify
 from dpconvex.privacy.ledger import total_delta, total_epsilon
+from dpconvex.privacy.profiles import limited
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, RegularizedRisk
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 from dpconvex.sets import L2Ball
@@ -106,9 +107,9 @@ def test_a_plan_is_a_pure_function_of_public_facts(loss, delta, constants) -> No
             getattr(plan, "solver_radius", None),
         )
 
-    again = plans.__wrapped__(  # planned anew, not remembered
-        LinearModelProblem(loss, DOMAIN, N, 2.0), PrivacyParams(EPSILON, delta), "auto", Options(constants=constants)
-    )
+    problem, privacy = LinearModelProblem(loss, DOMAIN, N, 2.0), PrivacyParams(EPSILON, delta)
+    with limited(1e12):  # planned anew, not remembered (tests/conftest.py)
+        again = plans.__wrapped__(problem, privacy, "auto", Options(constants=constants))
     assert [facts(plan) for plan in again] == [facts(plan) for plan in offered(loss, delta, constants)]
     for plan in again:
         if plan.coefficient_deviation is not None:  # not known, for a plug-in

@@ -302,12 +302,12 @@ def test_genuine_certificates_pass_and_every_number_is_confirmed() -> None:
         assert result.unknown == result.unconfirmed == (), name
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.gate)])
-def test_any_changed_number_is_found(every: int) -> None:
+@pytest.mark.parametrize("third", [0, pytest.param(1, marks=pytest.mark.gate), pytest.param(2, marks=pytest.mark.gate)])
+def test_any_changed_number_is_found(third: int) -> None:
     for name in PLANS:
         fields, _ = genuine(name)
         stated = {key: fields[key] for key in ("target", "spent", "releases", "public")}
-        for path, value in list(numbers(stated))[::every]:
+        for path, value in list(numbers(stated))[third::3]:
             for other in (value + 1 if isinstance(value, int) else value * (1 + 1e-8) + 1e-300, 2 * value + 5):
                 forged = _with(fields, path, other)
                 assert not passes(forged), (name, dotted(path), value, other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dpconvex import PrivateLinearRegression, PrivateSearchCV
@@ -18,6 +19,7 @@ EXEMPT = {
 }
 
 
+@pytest.mark.thin  # the same checks as of the others, which meet all of them in quick runs (test_estimators.py)
 @parametrize_with_checks([SEARCH], expected_failed_checks=lambda _: EXEMPT, xfail_strict=True)
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     with warnings.catch_warnings():

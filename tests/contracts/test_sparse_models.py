@@ -63,6 +63,7 @@ def test_scikit_learn_checks_of_the_lasso(estimator: Any, check: Any) -> None:
         check(estimator)
 
 
+@pytest.mark.thin  # the same checks as of the others, which meet all of them in quick runs (test_estimators.py)
 @parametrize_with_checks(CHECKED[1:], expected_failed_checks=expected_failures, xfail_strict=True)
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     with warnings.catch_warnings():

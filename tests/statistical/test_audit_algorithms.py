@@ -104,8 +104,7 @@ CONFIGURATIONS = [
 QUICK = [  # kinds, bound, epsilon, and how many runs on each table are enough to catch the mutant
     (*CONFIGURATIONS[0], 100.0, 2.0, 1000),
     (*CONFIGURATIONS[1], 1.0, 2.0, 600),
-    pytest.param(*CONFIGURATIONS[4], 0.1, 2.0, 600, marks=pytest.mark.gate),  # exact losses are quick (test_audits.py)
-]
+]  # of objective perturbation exact losses are quick (test_audits.py)
 FAST = [  # every configuration, every bound and both epsilons once or more
     (*CONFIGURATIONS[0], 0.1, 0.5),
     (*CONFIGURATIONS[0], 100.0, 2.0),
@@ -145,8 +144,8 @@ def test_few_runs_keep_their_promise_and_catch_halved_noise(
 @pytest.mark.gate
 @pytest.mark.parametrize(("algorithm", "noise", "bound", "epsilon"), FAST)
 def test_runs_keep_their_promise_and_halved_noise_is_caught(algorithm, noise, bound, epsilon, monkeypatch) -> None:
-    """Each wrong with probability at most `ERROR`."""
-    honest, mutant = audit(algorithm, noise, bound, epsilon, 2000, monkeypatch, seed=1)
+    """Each wrong with probability at most `ERROR`; where epsilon is large, half the runs catch the mutant as well."""
+    honest, mutant = audit(algorithm, noise, bound, epsilon, 1000 if epsilon > 1 else 2000, monkeypatch, seed=1)
     assert 0 < honest <= epsilon
     assert mutant > epsilon
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, finite
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Planned, check_norm, exact_as_reals
 from dpconvex.privacy import Ledger, PureMechanism, Sensitivity, VertexDraws
@@ -95,7 +95,7 @@ class VertexSampling(Planned):
     def on_grid(self, scores: FloatArray) -> FloatArray:
         """Round to multiples of the step; NaN becomes 0, and magnitudes saturate where sums would cease to be exact."""
         largest = 2.0**51 * self.step
-        return np.rint(np.clip(np.nan_to_num(scores, nan=0.0), -largest, largest) / self.step) * self.step
+        return np.rint(finite(scores, largest) / self.step) * self.step
 
     def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> VertexSession:
         """Record the release of all draws, and return the session that makes them."""

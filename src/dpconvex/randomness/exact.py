@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import _rounding
-from dpconvex._types import FloatArray, IntArray
+from dpconvex._types import FloatArray, IntArray, finite
 from dpconvex.errors import InvalidParameterError
 from dpconvex.randomness.source import BitSource
 
@@ -52,7 +52,7 @@ def to_units(value: FloatArray, step: float) -> IntArray:
     """Nearest grid points as integers; beyond ``2**62`` steps they saturate, and NaN becomes 0."""
     # Neither value nor quotient overflows; clipping coordinates never increases an absolute norm's distance.
     largest = min(LIMIT * step, 1e300 * min(step, 1.0))
-    return np.rint(np.clip(np.nan_to_num(value, nan=0.0), -largest, largest) / step).astype(np.int64)
+    return np.rint(finite(value, largest) / step).astype(np.int64)
 
 
 def from_units(units: IntArray, step: float) -> FloatArray:

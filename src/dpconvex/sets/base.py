@@ -8,7 +8,7 @@ from typing import Self, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import FloatArray, finite
 from dpconvex.errors import InvalidParameterError
 
 quiet = np.errstate(over="ignore", invalid="ignore")
@@ -78,7 +78,7 @@ class ConvexSet(ABC):
     def _finite(self, name: str, w: FloatArray) -> FloatArray:
         """Return a finite float64 copy of `w` after a check of its shape (a public fact)."""
         self._check_shape(name, w)
-        return np.nan_to_num(np.asarray(w, dtype=np.float64))
+        return finite(w)
 
     @final
     def _check_shape(self, name: str, w: FloatArray) -> None:

@@ -209,8 +209,12 @@ def tapped(tap: Tap) -> Iterator[None]:
         fresh = summed(self, excesses, means, length, source)
         return tap.meet(self, (excesses, means, length), fresh)
 
-    hidden = UnsupportedEventError("noise inside an objective is not released: audit its density")
-    lost = UnsupportedEventError("runs that lose are not released: audit by counting")
+    def hidden(*_: Any, **__: Any) -> Any:
+        raise UnsupportedEventError("noise inside an objective is not released: audit its density")
+
+    def lost(*_: Any, **__: Any) -> Any:
+        raise UnsupportedEventError("runs that lose are not released: audit by counting")
+
     with (
         mock.patch.object(Mechanism, "release", released),
         mock.patch.object(VertexSession, "draw", drawn),
@@ -219,8 +223,8 @@ def tapped(tap: Tap) -> Iterator[None]:
         mock.patch.object(ThresholdSession, "query", queried),
         mock.patch.object(OneTest, "draw", guarded_draw),
         mock.patch.object(CohortMean, "noisy", cohorts),
-        mock.patch.object(ObjectiveNoise, "draw", side_effect=hidden),
-        mock.patch.object(BestOfRepeats, "release", side_effect=lost),
+        mock.patch.object(ObjectiveNoise, "draw", hidden),
+        mock.patch.object(BestOfRepeats, "release", lost),
     ):
         yield
 

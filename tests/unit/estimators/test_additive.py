@@ -80,6 +80,7 @@ def failures(estimator: Any) -> dict[str, str]:
     return {name: why for name, why in EXEMPT.items() if is_classifier(estimator) or "classifiers" not in name}
 
 
+@pytest.mark.thin  # the same checks as of the others, which meet all of them in quick runs (test_estimators.py)
 @parametrize_with_checks(INSTANCES[:1], expected_failed_checks=failures, xfail_strict=True)
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:

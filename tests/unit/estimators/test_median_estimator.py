@@ -26,6 +26,7 @@ EXEMPT = {
 SEEDED = PrivateGeometricMedian(epsilon=1e4, delta=1e-6, radius_bound=100.0, random_state=0)
 
 
+@pytest.mark.thin  # the same checks as of the others, which meet all of them in quick runs (test_estimators.py)
 @parametrize_with_checks([SEEDED], expected_failed_checks=lambda estimator: EXEMPT, xfail_strict=True)
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     with warnings.catch_warnings():

@@ -83,10 +83,11 @@ def chained_stages(
     if 2 * long < steps:
         return None
     square, excess = variance(steps), convexity * distance**2 / 2
-    counts = [least] * short + [long]
-    for N in counts:
-        excess = 4 * smoothness / (convexity * N * (N + 1)) * excess + 8 * square / (convexity * (N + 1))
-    return Descent(tuple(Stage(N, smoothness) for N in counts), convexity, excess)
+    for N, times in ((least, short), (long, 1)):
+        kept, added = 4 * smoothness / (convexity * N * (N + 1)), 8 * square / (convexity * (N + 1))
+        for _ in range(times):
+            excess = kept * excess + added
+    return Descent((Stage(least, smoothness),) * short + (Stage(long, smoothness),), convexity, excess)
 
 
 def balanced_stage(smoothness: float, convexity: float, distance: float, variance: Variance, steps: int) -> Descent:

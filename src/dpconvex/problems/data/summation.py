@@ -59,7 +59,9 @@ def vector_parts(rows: FloatArray, factors: FloatArray, size: float) -> AnyArray
     slopes = np.ascontiguousarray(factors.reshape(len(rows), math.prod(factors.shape[1:])))
     high, low = np.zeros((2, slopes.shape[1], rows.shape[1]))
     _loops.add_products(rows, slopes, *steps(size), high, low)
-    parts = np.stack([*_split(high, _COARSE * power_above(size)), low])
+    parts = np.empty((3, *high.shape))
+    parts[0], parts[1] = _split(high, _COARSE * power_above(size))
+    parts[2] = low
     return parts[:, 0] if factors.ndim == 1 else parts
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, attributes, forwarded
+from dpconvex._types import AnyArray, FloatArray, attributes, finite, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
@@ -325,9 +325,7 @@ def clamped(values: Any, bound: float) -> Any:
         values.data = clamped(values.data, bound)
         return values
     with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
-        out = np.array(values, dtype=np.float64, order="C")
-    np.nan_to_num(out, copy=False, nan=0.0)
-    return np.clip(out, -bound, bound, out=out)
+        return np.require(finite(values, bound), requirements="C")
 
 
 def sums_by(index: NDArray[np.int64], values: FloatArray, size: int) -> FloatArray:

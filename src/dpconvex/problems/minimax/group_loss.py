@@ -128,13 +128,13 @@ class WorstGroupLoss(base.SimplexSaddle):
         x = self.reach * self.slope * self._mean_factor
         return x, self.loss_bound * self._mean_factor / 2 if self.dy > 1 else 0.0
 
-    @property
+    @cached_property
     def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """``max(P^2 curvature, P A)``, of a group's loss and of its share, times the largest factor times share."""
         of_loss = self.reach**2 * self.loss.curvature_bound
         return self._mean_factor * max(of_loss, self.reach * self.slope if self.dy > 1 else 0.0)
 
-    @property
+    @cached_property
     def second_smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """``P^3`` times the third derivative, times the same factor; with groups at least ``P^2 curvature``."""
         third = self._mean_factor * self.reach**3 * self.third_derivative

@@ -193,7 +193,6 @@ def test_ray_gives_the_same_model(folder, same) -> None:
     pytest.importorskip("ray.data")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        for options in ({}, OPTIONS["tilt"]):
-            same(ray.data.read_parquet(str(folder)), **options)
+        same(ray.data.read_parquet(str(folder)))
     finally:
         ray.shutdown()
