@@ -1,0 +1,48 @@
+"""How often is the measured epsilon inside the adviser's range? From measurements that are stored.
+
+    python benchmarks/advice.py [--results benchmarks/results/held_out/ours.jsonl]
+
+A case is one table and epsilon of `make bench-held-out`: the goal is the excess that was measured there, in the mean of
+ten seeds, so the epsilon that reaches it is known. The range that `required_epsilon` gives holds it exactly if measured
+over expected excess lies between the outer two numbers of `estimators.advice.MEASURED`. These are quantiles over all
+cases; the coverage that is printed judges each table by the quantiles of the *other* tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+TAIL = 0.02
+STORED = Path(__file__).parent / "results" / "held_out" / "ours.jsonl"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=STORED)
+    cases: dict[tuple[str, float, float], list[dict]] = defaultdict(list)
+    for line in parser.parse_args().results.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if row["method"].startswith("dpconvex") and row.get("expected"):
+            cases[row["table"], row["delta"], row["epsilon"]].append(row)
+    tables, ratios = [], []
+    for (table, _, _), rows in cases.items():
+        measured = np.mean([row["excess"] for row in rows])
+        if measured > 0:  # else nothing is left to say at this number of records
+            tables.append(table)
+            ratios.append(np.log(measured / rows[0]["expected"]))
+    names, logs, inside = np.array(tables), np.array(ratios), 0
+    for table in set(tables):
+        low, high = np.quantile(logs[names != table], [TAIL, 1 - TAIL])
+        inside += int(((low <= logs) & (logs <= high) & (names == table)).sum())
+    quantiles = np.exp(np.quantile(logs, [TAIL, 0.5, 1 - TAIL]))
+    print(f"measured over expected excess: {', '.join(f'{each:.2f}' for each in quantiles)}")
+    print(f"measured epsilon inside the range: {inside} of {len(logs)} cases, {len(set(tables))} tables, each left out")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""The adviser: which epsilon, or how many records, a goal needs; from public facts, as ranges and never one number.
+
+What a plan expects to lose is a guess, so its inverse is one. The range comes from how far such guesses were off on
+public tables that had no part in making them (`MEASURED`). Nothing here can see data: there is no argument for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from sklearn.base import clone
+
+from dpconvex import _validate
+from dpconvex._html import panel
+from dpconvex.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from dpconvex.algorithms import LinearModelPlan
+    from dpconvex.estimators.base import PrivateLinearModel
+
+MEASURED = (0.28, 1.24, 36.7)
+"""Quantiles .02, .5 and .98 of measured over expected excess on 23 tables (benchmarks/advice.py)."""
+EPSILONS = tuple(10 ** (k / 6) for k in range(-12, 10))  # 0.01 to 31.6
+ROWS = tuple(round(10 ** (k / 3)) for k in range(6, 28))  # 100 to 1e9
+
+Planner = Callable[["PrivateLinearModel"], "Sequence[LinearModelPlan]"]
+
+
+@final
+@dataclass(frozen=True)
+class Forecast:
+    """What a fit is expected to lose over the best model: a typical amount, with the range seen on public tables."""
+
+    at: float  #: the epsilon, or the number of records or users
+    low: float
+    typical: float
+    high: float  #: at most what a constant answer loses, about
+    constant: float  #: what a constant answer loses, about
+    algorithm: str  #: of the chosen plan
+
+
+@final
+@dataclass(frozen=True)
+class Advice:
+    """A range of epsilons, or of numbers of records, with which a goal is expected to be reached: a guess."""
+
+    wanted: str  #: "epsilon" or "rows"
+    goal: float  #: largest excess, in units of the loss
+    low: float  #: reached here if the fit goes as well as the luckiest of 50; infinite: not up to `most`
+    typical: float  #: reached here as often as not
+    high: float  #: reached here but for the unluckiest of 50
+    most: float  #: the largest value that was looked at
+    curve: tuple[Forecast, ...]  #: what is expected at each value
+
+    def __str__(self) -> str:
+        typical, low, high = (self._shown(value) for value in (self.typical, self.low, self.high))
+        return f"{self.wanted} {typical} ({low} to {high}), for an excess loss of at most {self.goal:.3g}: a guess"
+
+    def _shown(self, value: float) -> str:
+        if math.isinf(value):
+            return f"above {self.most:,.3g}"
+        return f"{value:,.0f}" if self.wanted == "rows" else f"{value:.2g}"
+
+    def _repr_html_(self) -> str:
+        shown = {name: self._shown(getattr(self, name)) for name in ("typical", "low", "high")}
+        return panel(f"Needed {self.wanted}", {"goal": f"excess loss at most {self.goal:.3g}", **shown}, None)
+
+
+def forecast(plans: Sequence[LinearModelPlan], at: float) -> Forecast:
+    """Return what the first of some plans is expected to lose."""
+    plan = plans[0]
+    constant = plan.yardstick
+    low, typical, high = (min(plan.predicted_error.rank * factor, constant) for factor in MEASURED)
+    return Forecast(at, low, typical, high, constant, plan.algorithm)
+
+
+def required_epsilon(
+    estimator: PrivateLinearModel, n: int, n_features: int | None = None, *, goal: float | str, unit: str | None = None
+) -> Advice:
+    """Return the range of epsilons with which a model is expected to reach a goal. Sees no data.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A linear or additive model with its options; its epsilon does not matter, its delta does.
+    n : int
+        Number of records, or of users.
+    n_features : int, optional
+        Number of columns; not needed with a schema or a domain.
+    goal : float or str
+        Largest excess loss over the best model without privacy, in units of the loss (log-loss; for regressors half the
+        squared error on a target scaled to width 1), or a share of what a constant answer loses, as ``"10%"``.
+    unit : {"record", "user"}, optional
+        What is protected, as for ``estimator.plan``.
+
+    Returns
+    -------
+    Advice
+        Its ``low``, ``typical`` and ``high``; infinite where no epsilon up to 31.6 is enough.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the goal or a parameter is out of range.
+
+    Examples
+    --------
+    >>> from dpconvex import PrivateLogisticRegression, adult_schema, required_epsilon
+    >>> model = PrivateLogisticRegression(schema=adult_schema())
+    >>> advice = required_epsilon(model, 45_222, goal=0.02)
+    >>> advice.low < advice.typical < advice.high
+    True
+    """
+    return advise("epsilon", estimator, goal, lambda one: one.plan(n, n_features, unit=unit), EPSILONS)
+
+
+def required_rows(
+    estimator: PrivateLinearModel, n_features: int | None = None, *, goal: float | str, unit: str | None = None
+) -> Advice:
+    """Return the range of numbers of records, or users, with which a model is expected to reach a goal. Sees no data.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A linear or additive model with its options, epsilon and delta among them.
+    n_features : int, optional
+        As for `required_epsilon`.
+    goal : float or str
+        As for `required_epsilon`.
+    unit : {"record", "user"}, optional
+        What is protected, as for ``estimator.plan``.
+
+    Returns
+    -------
+    Advice
+        Infinite where no number up to 1e9 is enough.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the goal or a parameter is out of range.
+    """
+    found = [forecast(estimator.plan(n, n_features, unit=unit), n) for n in ROWS]
+    return _inverted("rows", goal, found)
+
+
+def advise(
+    wanted: str, estimator: PrivateLinearModel, goal: float | str, plans: Planner, epsilons: Sequence[float]
+) -> Advice:
+    """Return the advice on epsilon, for any way to make plans of an estimator with another epsilon."""
+    _checked(goal, 1.0)
+    return _inverted(wanted, goal, forecasts(estimator, plans, epsilons))
+
+
+def forecasts(estimator: PrivateLinearModel, plans: Planner, epsilons: Sequence[float]) -> list[Forecast]:
+    """Return what a model is expected to lose at some epsilons."""
+    found = []
+    for epsilon in epsilons:
+        one: Any = clone(estimator)
+        found.append(forecast(plans(one.set_params(epsilon=epsilon)), epsilon))
+    return found
+
+
+def _checked(goal: float | str, constant: float) -> float:
+    """Return the goal in units of the loss."""
+    if isinstance(goal, str):
+        try:
+            share = float(goal.removesuffix("%")) / (100 if goal.endswith("%") else 1)
+        except ValueError:
+            what = "must be an excess loss, as 0.01, or a share of what a constant answer loses, as 10%"
+            raise InvalidParameterError("goal", goal, what) from None
+        goal = share * (constant if goal.endswith("%") else 1)
+    return _validate.real("goal", goal, above=0.0)
+
+
+def _inverted(wanted: str, goal: float | str, curve: list[Forecast]) -> Advice:
+    wished = _checked(goal, max(each.constant for each in curve))
+    ends = [_first(curve, wished, name) for name in ("low", "typical", "high")]
+    return Advice(wanted, wished, *ends, curve[-1].at, tuple(curve))
+
+
+def _first(curve: list[Forecast], goal: float, name: str) -> float:
+    """Return the least value from which on the goal is met, between two values along a power law."""
+    met = [getattr(each, name) <= goal for each in curve]
+    if not met[-1]:
+        return math.inf
+    first = len(met) - met[::-1].index(False) if False in met else 0
+    if first == 0:
+        return curve[0].at
+    before, after = curve[first - 1], curve[first]
+    high, low = max(getattr(before, name), goal), max(getattr(after, name), 1e-300)
+    share = math.log(high / goal) / math.log(high / low) if high > low else 1.0
+    return before.at * (after.at / before.at) ** share
