@@ -102,6 +102,7 @@ def test_an_added_record_is_certified_and_a_relabelled_certificate_fails(table: 
         ({"rows": 2.5}, "rows"),
         ({"neighbors": "other", "rows": None}, "replace_one"),
         ({"neighbors": "replace_one"}, "Leave it out"),
+        ({"algorithm": "noisy_tree"}, "noisy tables"),
         ({"algorithm": "query_noise"}, "noisy tables"),
         ({"algorithm": "mwem"}, "noisy tables"),
         ({"algorithm": "saddle_point"}, "noisy tables"),
