@@ -442,6 +442,14 @@ MUTANTS = (
         (f"{NOISY}::test_every_table_is_in_the_ledger_and_scales_are_few",),
     ),
     Mutant(
+        "advice: one number in the place of a range",
+        "estimators/advice.py",
+        "MEASURED = (0.29, 1.25, 39.1)",
+        "MEASURED = (1.25, 1.25, 1.25)",
+        "",
+        ("tests/unit/estimators/test_advice.py::test_the_range_is_where_the_forecast_meets_the_goal",),
+    ),
+    Mutant(
         "noisy tree: the choice of pairs is charged once",
         TREE,
         "Counter({CHOSEN: self.pairs,",

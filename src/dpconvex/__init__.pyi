@@ -27,6 +27,7 @@ from .estimators import (
     PrivateSyntheticData as PrivateSyntheticData,
     PrivateWorstGroupClassifier as PrivateWorstGroupClassifier,
 )
+from .estimators.advice import Advice as Advice, required_epsilon as required_epsilon, required_rows as required_rows
 from .estimators.evaluation import (
     PrivateMetrics as PrivateMetrics,
     fit_and_evaluate as fit_and_evaluate,

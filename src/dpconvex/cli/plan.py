@@ -10,7 +10,7 @@ import typer
 
 from dpconvex import _validate
 from dpconvex.cli import _options
-from dpconvex.cli._output import budget_words, number, one_line_errors, print_json, print_table, print_text
+from dpconvex.cli._output import budget_words, number, one_line_errors, print_json, print_table, print_text, working
 from dpconvex.cli.shapes import print_planned
 from dpconvex.errors import InvalidParameterError
 
@@ -18,13 +18,25 @@ if TYPE_CHECKING:
     from dpconvex.algorithms import LinearModelPlan, Plan
     from dpconvex.algorithms.erm.heavy_tailed.registry import LeveledPlan
     from dpconvex.estimators import PrivateLinearModel
+    from dpconvex.estimators.advice import Advice, Forecast
+
+    Planner = Callable[[PrivateLinearModel, int], tuple[LinearModelPlan, ...]]
     from dpconvex.privacy import PrivacyParams
 
 
 @_options.describes_model
 @one_line_errors
 def plan(
-    epsilon: _options.Epsilon,
+    epsilon: Annotated[
+        str | None, typer.Option(help="Privacy budget, positive; or several: 0.1,1,3.", metavar="NUMBER,...")
+    ] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option(help="Largest excess loss, or share of a constant's, as 10%: which epsilon and rows it needs."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="File (.png, .svg, .pdf) for a picture of what is expected over epsilon.")
+    ] = None,
     rows: Annotated[int | None, typer.Option(help="Number of records.")] = None,
     users: Annotated[
         int | None, typer.Option(help="Number of users, in place of --rows: protects all rows of a user together.")
@@ -49,8 +61,22 @@ def plan(
         raise InvalidParameterError("feature_norm", feature_norm, "cannot be combined with --schema", "Leave one out")
     declared = None if schema is None else Schema.from_toml(schema)
     norm = None if schema is not None else 1.0 if feature_norm is None else feature_norm
-    estimator = _options.build(epsilon, options, schema=declared, feature_norm=norm)
+    epsilons = _epsilons(epsilon, goal)
+    estimator = _options.build(epsilons[0] if epsilons else 1.0, options, schema=declared, feature_norm=norm)
     n, unit = _counted(rows, users, estimator)
+    if goal is not None or picture is not None or len(epsilons) > 1:
+
+        def planned(one: PrivateLinearModel, n: int) -> tuple[LinearModelPlan, ...]:
+            return _plans(one, n, features, classes, unit)
+
+        with working("Planning for many budgets"):
+            asked, found, curve = _advice(estimator, epsilons, goal, planned, n)
+        if picture is not None:
+            with working("Drawing"):
+                dense = curve if len(curve) > 1 else advice_over_epsilon(estimator, planned, n)
+                draw_advice(picture, dense, found[0].goal if found else None)
+        show_advice(asked, found, f"{n:,} {unit}s", as_json=as_json)
+        return
     found = _plans(estimator, n, features, classes, unit)
     warn_if_hopeless(found[0])
     more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
@@ -59,7 +85,7 @@ def plan(
         counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}
         named = ("delta", "tilt", "adversarial_radius", "adversarial_norm", "risk")
         named += ("heavy_tailed", "failure", "surrogate", "constraint")
-        problem = {**counts, "epsilon": epsilon, **{name: options[name] for name in named}}
+        problem = {**counts, "epsilon": epsilons[0], **{name: options[name] for name in named}}
         extra = {name: rows for name, rows in (("shapes", shapes), ("scaling", more)) if rows}
         print_json({**problem, "plans": plan_rows(found), **extra})
         return
@@ -84,6 +110,96 @@ def plan(
         )
     if "private_level" in found[0].public:
         _print_level(cast("LeveledPlan", found[0]))
+
+
+def _epsilons(text: str | None, goal: str | None) -> list[float]:
+    """Return the epsilons that are asked for; none is needed beside a goal."""
+    if text is None and goal is None:
+        raise InvalidParameterError("epsilon", text, "must be given", "Give --epsilon, or a --goal to be told which")
+    try:
+        return [_validate.real("epsilon", float(each), above=0.0) for each in (text or "").split(",") if each.strip()]
+    except ValueError:
+        what = "must be a positive number, or several with commas between them, as 0.1,1,3"
+        raise InvalidParameterError("epsilon", text, what) from None
+
+
+def _advice(
+    estimator: PrivateLinearModel, epsilons: Sequence[float], goal: str | None, plans: Planner, n: int
+) -> tuple[list[Forecast], list[Advice], Sequence[Forecast]]:
+    """Return what is expected at the epsilons, what the goal needs, and a curve over epsilon where there is one."""
+    from dpconvex.estimators import advice
+
+    asked = advice.forecasts(estimator, lambda one: plans(one, n), sorted(epsilons))
+    if goal is None:
+        return asked, [], asked
+    wanted = float(goal) if _is_number(goal) else goal
+    found = [advice.advise(estimator, wanted, lambda one: plans(one, n))]
+    if len(epsilons) == 1:
+        found.append(advice.advise_rows(wanted, lambda count: plans(estimator, count)))
+    return asked, found, found[0].curve
+
+
+def show_advice(asked: Sequence[Forecast], found: Sequence[Advice], counted: str, *, as_json: bool) -> None:
+    """Print what is expected at some epsilons, and which epsilon and number of records a goal needs."""
+    if as_json:
+        needed = {each.wanted: {k: getattr(each, k) for k in ("goal", "low", "typical", "high")} for each in found}
+        print_json({"counted": counted, "expected": [vars(each) for each in asked], "needed": needed})
+        return
+    if asked:
+        print_table(
+            f"Excess loss to expect with {counted}",
+            ("epsilon", "typical", "range", "a constant", "algorithm"),
+            [
+                (f"{e.at:g}", number(e.typical), f"{number(e.low)}-{number(e.high)}", number(e.constant), e.algorithm)
+                for e in asked
+            ],
+            right=range(1, 4),
+        )
+    for each in found:
+        where = f"with {counted}" if each.wanted == "epsilon" else f"at epsilon {asked[0].at:g}"
+        print_text(f"Needed {where}: {each}.")
+    print_text(
+        "These are guesses from public facts: ranges hold nine of ten measured values on public tables that had no "
+        "part in making them. No data were read."
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def advice_over_epsilon(estimator: PrivateLinearModel, plans: Planner, n: int) -> Sequence[Forecast]:
+    """Return what is expected at many epsilons."""
+    from dpconvex.estimators import advice
+
+    return advice.forecasts(estimator, lambda one: plans(one, n), advice.EPSILONS)
+
+
+def draw_advice(path: Path, curve: Sequence[Forecast], goal: float | None) -> None:
+    """Write a picture of what is expected over epsilon, atomically."""
+    from dpconvex._files import write_atomically
+
+    _validate.installed("matplotlib")
+    from matplotlib.figure import Figure
+
+    _validate.choice("picture", path.suffix, (".png", ".svg", ".pdf"))
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    at = [each.at for each in curve]
+    axes.fill_between(
+        at, [e.low for e in curve], [e.high for e in curve], alpha=0.2, color="#0072b2", label="nine of ten tables"
+    )
+    axes.plot(at, [e.typical for e in curve], color="#0072b2", label="typical")
+    axes.plot(at, [e.constant for e in curve], ":", color="#555555", label="a constant answer, about")
+    if goal is not None:
+        axes.axhline(goal, color="#d55e00", label="goal")
+    axes.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="excess loss to expect: a guess")
+    axes.legend(fontsize=8)
+    write_atomically(path, lambda file: figure.savefig(file, format=path.suffix[1:]))
 
 
 LOSS_WORDS = {

@@ -59,7 +59,7 @@ class Tuning:
     falling: float = 0.5  #: over R, the share where noise is larger
     selection: float = 0.05  #: share of the budget for choosing
     center: int = 6  #: values of a center whose tables are all measured, at most
-    center_noise: float = 0.01  #: noise of the columns' tables alone up to which they are
+    center_noise: float = 0.015  #: noise of the columns' tables alone up to which they are
     columns: tuple[float, float] = (0.8, 0.2)  #: share of the columns: this less so much a share of pairs
     with_center: tuple[float, float] = (0.35, 0.3)  #: shares of the columns, and of the center's tables
 

@@ -1,0 +1,88 @@
+"""The adviser: ranges that invert what plans expect, from public facts; goals that are never reached; bad goals."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+import pytest
+
+from dpconvex import (
+    PrivateAdditiveClassifier,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    adult_schema,
+    required_epsilon,
+    required_rows,
+)
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators import advice
+
+MODEL = PrivateLogisticRegression(feature_norm=1.0)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_range_is_where_the_forecast_meets_the_goal(delta) -> None:
+    """What plans expect there, times the factors seen on public tables, is the goal (to the grid's straight lines)."""
+    model = PrivateLogisticRegression(feature_norm=1.0, delta=delta)
+    found = required_epsilon(model, 20_000, 10, goal=0.003)
+    assert 0 < found.low < found.typical < found.high < math.inf
+    for value, factor in zip((found.low, found.typical, found.high), advice.MEASURED, strict=True):
+        plan = model.set_params(epsilon=value).plan(20_000, 10)[0]
+        assert plan.predicted_error.expected * factor == pytest.approx(0.003, rel=0.1)
+
+
+def test_more_is_needed_for_less_loss_and_for_fewer_records() -> None:
+    easy, hard = (required_epsilon(MODEL, 20_000, 10, goal=goal) for goal in (0.01, 0.001))
+    assert easy.typical < hard.typical
+    few = required_epsilon(MODEL, 2_000, 10, goal=0.01)
+    assert easy.typical < few.typical
+    assert "guess" in str(few)
+    assert "epsilon" in few._repr_html_()
+
+
+def test_rows_and_epsilon_agree() -> None:
+    rows = required_rows(PrivateLogisticRegression(epsilon=1.0, feature_norm=1.0), 10, goal=0.003)
+    assert rows.low < rows.typical < rows.high
+    back = required_epsilon(MODEL, round(rows.typical), 10, goal=0.003)
+    assert back.typical == pytest.approx(1.0, rel=0.15)
+
+
+def test_shares_are_of_what_a_constant_loses() -> None:
+    share, loss = (required_epsilon(MODEL, 20_000, 10, goal=goal) for goal in ("5%", 0.05))
+    assert share.goal == pytest.approx(0.05 * max(each.constant for each in share.curve))
+    assert loss.goal == 0.05
+
+
+def test_goals_out_of_reach_are_called_so() -> None:
+    never = required_epsilon(MODEL, 100, 10, goal=1e-9)
+    assert never.low == never.high == math.inf
+    assert "above 31.6" in str(never)
+    always = required_epsilon(MODEL, 20_000, 10, goal="100%")
+    assert always.low == advice.EPSILONS[0]
+    assert "or less" in str(always)
+
+
+@pytest.mark.parametrize(
+    "model", [PrivateLinearRegression, pytest.param(PrivateAdditiveClassifier, marks=pytest.mark.gate)]
+)
+def test_every_linear_model_can_be_asked(model) -> None:
+    schema = adult_schema()
+    if model is PrivateLinearRegression:
+        estimator, features = model(feature_norm=1.0, target_bounds=(0, 1)), 5
+    else:
+        estimator, features = model(schema=schema), None
+    assert required_epsilon(estimator, 45_222, features, goal="50%").typical < math.inf
+
+
+@pytest.mark.parametrize("goal", [0, -1.0, math.nan, "ten", "-5%", "%"])
+def test_bad_goals_are_refused(goal) -> None:
+    with pytest.raises(InvalidParameterError, match="goal"):
+        required_epsilon(MODEL, 1000, 5, goal=goal)
+    with pytest.raises(InvalidParameterError, match="goal"):
+        required_rows(MODEL, 5, goal=goal)
+
+
+def test_no_data_can_be_handed_over() -> None:
+    for function in (required_epsilon, required_rows):
+        assert not {"X", "y", "data", "frame"} & set(inspect.signature(function).parameters)
