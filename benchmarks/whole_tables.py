@@ -116,7 +116,7 @@ def of_corpus(half: str, epsilons: list[float], deltas: list[float], seeds: int)
             plans = {kind: noisy_tables.plan(queries, n, privacy, relations=kind) for kind in ("all", "none")}
             plans["tree"] = noisy_tree.plan(queries, n, privacy)
             row = {"table": name, "n": n, "epsilon": epsilon, "delta": delta, "law": plans["all"].law}
-            row |= {"noise": plans["all"].alone, "raw": plans["all"].raw}
+            row |= {"noise": plans["all"].alone, "raw": plans["all"].raw, "center": plans["tree"].center is not None}
             row["chosen"] = min(plans, key=lambda kind: plans[kind].ranked)
             for kind, plan in plans.items() if 0.02 < row["raw"] < 4 else ():
                 runs = [plan.run(codes, SeededSource(seed)).answers for seed in range(seeds)]
@@ -150,13 +150,14 @@ def forecast(numbers: np.ndarray, row: dict) -> float:
 
 def judge(rows: list[dict], learning: bool) -> None:
     """Print what the choice loses: on the learning half with each table left out of the fit."""
-    kinds, caution = ("all", "none", "tree"), {"tree": 1.1}
+    kinds = ("all", "none", "tree")
     for law in ("laplace", "gaussian"):
         here, found = [row for row in rows if row["law"] == law], []
         for name in {row["table"] for row in here}:
             others = [row for row in here if row["table"] != name]
             numbers = {kind: fitted(kind, others) for kind in kinds} if learning else {}
             for row in (row for row in here if row["table"] == name):
+                caution = {"tree": 1.0 if row["center"] else 1.1}
                 guess = {kind: forecast(numbers[kind], row) * caution.get(kind, 1) for kind in numbers}
                 chosen = min(guess, key=guess.__getitem__) if learning else row["chosen"]
                 found.append((row[chosen] / row["none"], row[chosen] / min(row[kind] for kind in kinds), chosen))

@@ -153,8 +153,8 @@ class NoisyTreePlan(QueryReleasePlan):
 
     @property
     def ranked(self) -> float:
-        """A tenth more than expected: it has to be better by that, for predictions from its records are worse."""
-        return 1.1 * self.expected_variation
+        """Without a center a tenth more than expected: it has to be better by that, for it predicts a target worse."""
+        return self.expected_variation * (1.1 if self.center is None else 1.0)
 
     @property
     def predicted_error(self) -> PredictedError:
