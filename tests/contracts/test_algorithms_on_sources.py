@@ -272,13 +272,14 @@ def test_tasks_hold_no_source_of_noise_and_no_ledger() -> None:
     sent, run = [], EncodedTables.run
 
     def watched(self: Any, task: Any, *held: Any) -> Any:
-        sent.append({type(each).__module__ for each in reachable((vars(self).get("encode"), task))})
+        sent.append({type(each).__module__ for each in reachable((vars(self)["_encode"], task))})
         return run(self, task, *held)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EncodedTables, "run", watched)
         base = PrivateLogisticRegression(8.0, schema=OWN, random_state=SeededSource(5))
         PrivateSearchCV(base, {"coefficient_norm": [2.0, 6.0]}, method="composition").fit(Stream(table()))
+        PrivateLogisticRegression(8.0, schema=OWN, random_state=SeededSource(5)).fit(Stream(table()))
         for name in ("users, gradient", "mwem", "median"):
             ALGORITHMS[name](Stream(table()))
     assert len(sent) > 10
