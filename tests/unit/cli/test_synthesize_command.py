@@ -98,6 +98,15 @@ def test_plans_stand_in_the_order_of_what_they_expect(run: Any, public_files: Pa
     assert expected == sorted(expected)
 
 
+def test_a_chosen_forest_is_reported(run: Any, public_files: Path) -> None:
+    fit = ("synthesize", public_files / "train.csv", "--schema", public_files / "adult.toml", "--epsilon", 20)
+    result = run(*fit, "--delta", 0, "--algorithm", "noisy_tree", *CHOSEN)
+    assert result.exit_code == 0, result.stderr
+    page = Path("synthetic/report.html").read_text(encoding="utf-8")
+    assert "pairs were chosen privately" in page
+    assert run("verify", "synthetic").exit_code == 0
+
+
 def test_a_good_synthetic_plan_warns_of_nothing(run: Any, public_files: Path) -> None:
     plan = ("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1, *CHOSEN, "--rows", 5000)
     assert run(*plan).stderr == ""

@@ -65,11 +65,10 @@ def _noisy_max(privacy: PrivacyParams, bound: float) -> Subject:
 
 
 def _exponential(privacy: PrivacyParams, bound: float) -> Subject:
-    """Scores that move against each other; an unlikely outcome has nearly the whole interval as its loss."""
+    """Scores that move against each other; one outcome of forty has nearly the whole interval as its loss."""
     mechanism = mechanisms.ExponentialMechanism(Sensitivity(bound, "linf", _LEMMA), privacy.epsilon)
-    behind = np.array([-6.0 * bound / privacy.epsilon, 0.0])
-    ahead = behind + bound * np.array([1.0, -1.0])
-    return _use(mechanism, privacy, {"one catches up": (behind, ahead), "falls back": (ahead, behind)})
+    ends = np.append(bound, np.full(39, -bound))
+    return _use(mechanism, privacy, {"one against all": (np.zeros(40), ends), "turned": (ends, np.zeros(40))})
 
 
 def _above(privacy: PrivacyParams, bound: float) -> Subject:
