@@ -172,7 +172,8 @@ class NoisyTreePlan(QueryReleasePlan):
         listed: dict[str, list[list[int]]] = {}
         for subset, label, _, _ in self.fixed:
             listed.setdefault(label, []).append(list(subset))
-        found = {"law": self.law, "relations": "forest", "center": self.center, "chosen_pairs": self.pairs, "measured": listed}
+        found = {"law": self.law, "relations": "forest", "center": self.center, "chosen_pairs": self.pairs}
+        found |= {"measured": listed}
         shares = dict(zip(("columns", "center", "choosing"), self.shares, strict=True))
         return found | {"shares": shares, "expected_total_variation": self.expected_variation}
 
