@@ -23,13 +23,14 @@ print(needed)
 
 at = [each.at for each in needed.curve]
 figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
-band = axes.fill_between(at, [e.low for e in needed.curve], [e.high for e in needed.curve], alpha=0.25, color="#0072b2")
+axes.fill_between(at, [e.low for e in needed.curve], [e.high for e in needed.curve], alpha=0.25, color="#0072b2")
 axes.plot(at, [e.typical for e in needed.curve], color="#0072b2")
 axes.axhline(needed.goal, color="#d55e00")
 axes.annotate("goal", (at[0], needed.goal), xytext=(0, 4), textcoords="offset points", color="#d55e00")
 axes.annotate("typical", (at[12], needed.curve[12].typical), xytext=(6, 4), textcoords="offset points", color="#0072b2")
 axes.axvspan(needed.low, min(needed.high, at[-1]), color="#999999", alpha=0.2)
 axes.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="log-loss above the best model's", xlim=(at[0], at[-1]))
+axes.text(needed.low, 0.03, " needed: somewhere here", transform=axes.get_xaxis_transform())
 
 # %%
 # The other question: how many records does it take at the epsilon that was approved?
