@@ -307,6 +307,7 @@ MANY_CLASSES = ("britain_vote", "chile_vote", "poverty")
 TWO_CLASSES_OR_NUMBERS = tuple(name for name in RECIPES if name not in MANY_CLASSES)
 NAMES = tuple(sorted(RECIPES))
 LEARNING, HELD_OUT = NAMES[::2], NAMES[1::2]
+HALVES = {"learning": LEARNING, "held_out": HELD_OUT}
 
 
 def load(name: str) -> Table:
@@ -356,7 +357,7 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", DpconvexWarning)
     lines = []
-    for name in LEARNING if arguments.half == "learning" else HELD_OUT:
+    for name in HALVES[arguments.half]:
         if name in MANY_CLASSES:
             continue
         table = load(name)

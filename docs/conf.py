@@ -71,6 +71,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_memory": False,
     "min_reported_time": 5,
+    "reset_modules": ("matplotlib", "generated.figure_style"),
 }
 os.environ.setdefault("MPLBACKEND", "Agg")
 warnings.filterwarnings("ignore", message=".*Matplotlib is currently using agg.*")

@@ -437,6 +437,23 @@ GENERATED: dict[str, Callable[[], str]] = {
 """Markdown by name."""
 
 
+def figure_style(gallery_conf: object, file: object) -> None:
+    """Give every example the same figures: colors that all can tell apart, letters that a thumbnail keeps."""
+    import matplotlib as mpl
+
+    colors = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444"]
+    mpl.rcParams.update(
+        {
+            "font.size": 12,
+            "legend.fontsize": 10,
+            "legend.frameon": False,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.prop_cycle": mpl.cycler(color=colors),
+        }
+    )
+
+
 if __name__ == "__main__":
     for wanted in sys.argv[1:]:
         print(GENERATED[wanted]())

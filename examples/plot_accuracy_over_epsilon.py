@@ -39,7 +39,7 @@ bounds = [
     for epsilon in epsilons
 ]
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 left.errorbar(epsilons, scores.mean(1), scores.std(1), marker="o", capsize=3)
 left.axhline(np.mean(labels == schema.classes[0]), color="gray", linestyle="--", label="larger class only")
 left.set(xscale="log", xlabel="epsilon", ylabel="test accuracy", title="measured")

@@ -65,7 +65,7 @@ for epsilon in epsilons:
         seconds[epsilon, radius] = (time.perf_counter() - start) / 3
 
 attacks = np.linspace(0, 0.25, 26)
-figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.8), sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.8), sharey=True, layout="constrained")
 for axis, epsilon in zip(axes, (1.0, np.inf), strict=True):
     for radius in radii:
         curve = [np.mean([robust_accuracy(model, a) for model in models[epsilon, radius]]) for a in attacks]

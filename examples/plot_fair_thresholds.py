@@ -89,12 +89,12 @@ left.errorbar(epsilons, worst.mean(1), worst.std(1), fmt="o-", label="private, 2
 left.axhline(program.fun, color="C1", linestyle="--", label="exact, not private")
 left.axhline(table.max(1)[pairs.index((0, 0))], color="C2", linestyle=":", label="lend to everybody")
 left.set(xscale="log", xlabel="epsilon", ylabel="mean cost of the worse group")
-left.legend(fontsize=8)
+left.legend(fontsize=9)
 policy = V @ found[-1][0]
 for k, name in enumerate(["men", "women"]):
     right.bar(levels + 0.4 * k - 0.2, policy[17 * k : 17 * (k + 1)], width=0.4, label=name)
 right.set(xlabel="threshold (years of schooling, coded)", ylabel=f"probability, epsilon {epsilons[-1]:g}")
-right.legend(fontsize=8)
+right.legend(fontsize=9)
 plt.show()
 for epsilon, cost in zip(epsilons, worst.mean(1), strict=True):
     print(f"epsilon {epsilon:g}: worse group's cost {cost:.3f}, exact {program.fun:.3f}")

@@ -1,8 +1,8 @@
 """
-A private centre of locations
+A private center of locations
 =============================
 
-Where is the centre of a set of places on the globe, when whose places they are must stay secret and some of the
+Where is the center of a set of places on the globe, when whose places they are must stay secret and some of the
 records are wrong? A seventh of the records here carry a mistake that real tables are full of: coordinates of 0 degrees
 north, 0 degrees east, where geocoders send addresses that they do not know.
 
@@ -62,7 +62,7 @@ places = {"private median, epsilon 1": model.location_, "median": exact, "mean":
 for name, place in places.items():
     print(f"{name}: {kilometres(place, truth):.0f} km from the median of the records that are right")
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 4), layout="constrained")
 left.plot(east, north, ".", color="0.75", markersize=3)
 for (name, place), marker in zip(places.items(), "o+x", strict=True):
     there = in_degrees(place)
@@ -71,7 +71,7 @@ centre = in_degrees(truth)
 left.plot(centre[1], centre[0], "k.", label="median of the right records")
 left.annotate(f"{lost.sum()} lost records", (0, 0), (-8, -6), ha="right", arrowprops={"arrowstyle": "->"}, fontsize=8)
 left.set(xlabel="degrees east", ylabel="degrees north", title="Cities of Brazil, a seventh of them lost")
-left.legend(fontsize=8, loc="lower right")
+left.legend(fontsize=9, loc="lower right")
 
 # %%
 # What privacy costs

@@ -99,7 +99,7 @@ for name, method in methods.items():
     print(f"{name:>45}: " + ", ".join(f"{loss:.3f} at {e:g}" for loss, e in zip(losses, epsilons, strict=True)))
 axes.axhline(np.log(2), color="#444444", linewidth=1, linestyle=":")
 axes.set(xscale="log", xlabel="epsilon", ylabel="test log loss (dotted: coin flips)")
-axes.legend(fontsize=8)
+axes.legend(fontsize=9)
 plt.show()
 
 # %%

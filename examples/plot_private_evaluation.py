@@ -21,7 +21,7 @@ print(found.promise_)
 # The receiver operating characteristic, and how often people with a predicted probability really have a high income.
 # The bars hold both what chance and what the noise may do.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
 left.plot(*found.roc.T, marker="o", markersize=3)
 left.plot([0, 1], [0, 1], color="gray", linewidth=0.8)
 left.set(xlabel="false positives", ylabel="true positives", title=f"AUC {found['auc']}")

@@ -21,17 +21,17 @@ X = age[:, None]
 public = {"feature_bounds": (0, 100), "target_bounds": (0, 240), "random_state": 0}
 
 # %%
-# Left: mean, robust centre and upper decile, at epsilon 1. Right: how accuracy grows with the budget, five seeds each.
+# Left: mean, robust center and upper decile, at epsilon 1. Right: how accuracy grows with the budget, five seeds each.
 
 models = {
     "mean (least squares)": PrivateLinearRegression(1.0, **public),
-    "centre (pseudo-Huber)": PrivateHuberRegressor(1.0, **public),
+    "center (pseudo-Huber)": PrivateHuberRegressor(1.0, **public),
     "upper decile (quantile 0.9)": PrivateQuantileRegressor(1.0, quantile=0.9, **public),
 }
 grid = np.linspace(0, 100, 50)[:, None]
 epsilons = [0.01, 0.03, 0.1, 0.3, 1.0]
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 left.plot(age[:2000], minutes[:2000], ".", color="lightgray", markersize=2)
 for name, model in models.items():
     left.plot(grid[:, 0], model.fit(X, minutes).predict(grid), label=name)

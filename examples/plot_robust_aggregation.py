@@ -94,13 +94,13 @@ for share in shares:
     for name, answer in zip(errors, answers, strict=True):
         errors[name].append(np.linalg.norm(answer - right) / np.linalg.norm(right))
 
-figure, (first, second) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
+figure, (first, second) = plt.subplots(1, 2, figsize=(8.4, 3.8), layout="constrained")
 for (name, scores), style in zip(curves.items(), ("k--", "C0-", "C1-", "C2-"), strict=True):
     first.plot(range(1, rounds + 1), scores, style, marker="o", label=name)
 first.set(xlabel="round", ylabel="area under the ROC curve", title="a fifth of the users corrupted", ylim=(0, 1))
-first.legend(fontsize=8, loc="center right")
+first.legend(fontsize=9, loc="center right")
 for (name, values), style in zip(errors.items(), ("C2-", "C0-", "C1-"), strict=True):
     second.plot(100 * shares, values, style, marker="o", label=name)
 second.set(xlabel="corrupted users, %", ylabel="relative error of the update", title="one round")
-second.legend(fontsize=8)
+second.legend(fontsize=9)
 plt.show()

@@ -39,7 +39,7 @@ axes.hlines(labels, table.low, table.high, lw=6, color="C0", alpha=0.4, label="9
 axes.plot(table.shares, labels, "o", color="C0", label="model, released")
 axes.plot(truth, labels, "x", color="C1", label="data")
 axes.set(xlabel="share")
-axes.legend(fontsize=8)
+axes.legend(fontsize=9)
 
 # %%
 # Three columns at once
@@ -64,7 +64,7 @@ for k, sex in enumerate(cells.columns[places[1]].labels):
     axes.plot(ages, share_of_high(truth)[:, k], "x:", color=f"C{k}", label=f"{sex}, data")
 axes.set(xlabel="age", ylabel="share with more than 50,000 dollars")
 axes.tick_params(axis="x", rotation=30)
-axes.legend(fontsize=8)
+axes.legend(fontsize=9)
 
 # %%
 # Does the model fit?

@@ -60,7 +60,7 @@ with warnings.catch_warnings():  # of a tilted plan only a bound is known, which
     warnings.simplefilter("ignore", HopelessPlanWarning)
     plain = np.array([measure(1e6, tilt, 0, l2=1e-4) for tilt in tilts])
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 for column, name in enumerate(("rare class", "common class", "99th percentile")):
     axes[0].plot(tilts, private[:, column], marker="o", color=f"C{column}", label=name)
     axes[0].plot(tilts, plain[:, column], linestyle="--", color=f"C{column}")

@@ -41,13 +41,13 @@ counts = np.geomspace(100, 100_000, 7).astype(int)
 model = PrivateLogisticRegression(2.0, **facts)
 bounds = [model.plan(int(n), 3, unit="user")[0].predicted_error.bound for n in counts]
 
-fig, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+fig, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 width = 0.38
 for shift, fit, label in ((-width / 2, by_user, "users protected"), (width / 2, by_record, "rows protected")):
     axes[0].bar(np.arange(3) + shift, fit.coef_[0], width, label=label)
 axes[0].scatter(np.arange(3), [2.0, -1.0, 0.5], color="black", zorder=3, label="400 of the 401 users")
 axes[0].set(xticks=range(3), xticklabels=["a", "b", "c"], xlabel="feature", ylabel="coefficient")
-axes[0].legend(fontsize=8)
+axes[0].legend(fontsize=9)
 axes[1].loglog(counts, bounds, marker="o")
 axes[1].set(xlabel="users", ylabel="bound on the expected excess loss")
 plt.show()

@@ -47,5 +47,5 @@ for k, (name, model) in enumerate({"average loss": average, "worst group": worst
     axes.bar(np.arange(2) + 0.4 * k, accuracies(model), width=0.38, label=f"trained for the {name}")
 axes.set(xticks=np.arange(2) + 0.2, ylabel="accuracy on new people", ylim=(0.4, 1))
 axes.set_xticklabels(["majority, 80 %", "minority, 20 %"])
-axes.legend(fontsize=8, loc="lower left")
+axes.legend(fontsize=9, loc="lower left")
 plt.show()

@@ -3,7 +3,7 @@
 PYTHONPATH=benchmarks python -m side_by_side.prepare [--quick] [--tables adult ...]
 
 Tables of the corpus are prepared where they are named; ``--tables held_out`` stands for the half on which nothing was
-ever chosen, two classes or numbers.
+ever chosen, two classes or numbers, ``--tables learning`` for the other.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ SOURCES = {
     "fashion": fashion,
     **{name: partial(from_schema, make) for name, make in tables.REGRESSION_TABLES.items()},
 }
-HELD_OUT = [name for name in corpus.HELD_OUT if name not in corpus.MANY_CLASSES]
-CORPUS = {name: partial(from_schema, partial(corpus.load, name)) for name in HELD_OUT}
+CORPUS = {name: partial(from_schema, partial(corpus.load, name)) for name in corpus.TWO_CLASSES_OR_NUMBERS}
+HALVES = {half: [name for name in names if name in CORPUS] for half, names in corpus.HALVES.items()}
 
 
 def optimum(kind: str, X: np.ndarray, y: np.ndarray, domain: DataDomain) -> float:
@@ -109,7 +109,7 @@ def domain_of(blocks: list) -> DataDomain:
 
 def main() -> None:
     given = arguments("prepare", __doc__, [name for name in SOURCES if name != "fashion" or FASHION.exists()])
-    for name in HELD_OUT if given.tables == ["held_out"] else given.tables:
+    for name in HALVES.get(given.tables[0], given.tables):
         if not (given.data / name / "facts.json").exists():
             prepare(name, given.data / name)
     kept = {path.parent.name: json.loads(path.read_text()) for path in sorted(given.data.glob("*/facts.json"))}
