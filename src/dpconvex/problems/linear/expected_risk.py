@@ -242,6 +242,13 @@ def squared_reach(block: Block) -> float:
     return 4 * (block.size if block.norm == "l2" else 1) / block.bound**2
 
 
+def squared_length(block: Block) -> float:
+    """Mean squared length of the block's part of ordinary records."""
+    if block.norm == "linf":
+        return block.size * block.bound**2 * math.fsum(ORDINARY.moments[block.values])
+    return block.bound**2 * (1.0 if block.categorical else ORDINARY.ball_squared_length)
+
+
 def reach_share(domain: DataDomain, norm: BlockNorm) -> float:
     """Return the share that the blocks bounded in that norm have in the square of the comparator norm."""
     among = sum(squared_reach(block) for block in domain.blocks if block.norm == norm)

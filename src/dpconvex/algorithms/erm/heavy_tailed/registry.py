@@ -45,6 +45,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
 from dpconvex.problems import CustomProblem, LinearModelProblem, UserGroups
 from dpconvex.problems.base import Problem
+from dpconvex.problems.linear.expected_risk import squared_length
 from dpconvex.randomness import BitSource
 from dpconvex.sets import Box, ConvexSet
 
@@ -150,7 +151,9 @@ def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str =
     if constants == "paper" or (math.isinf(loss.slope_bound) and loss.cut(SMALLEST) is None):
         return "heavy_tailed"
     unit = problem.domain.intercept
-    typical = math.sqrt(math.fsum(min(b.bound, unit) ** 2 for b in problem.domain.all_blocks if b.categorical))
+    # Columns within the constant's size are as long as ordinary ones are; of wider ones only the bound is known.
+    blocks = [b for b in problem.domain.all_blocks if b.categorical or b.bound <= unit]
+    typical = math.sqrt(math.fsum(squared_length(b) * min(1.0, unit / b.bound) ** 2 for b in blocks))
     widest = max(NARROW, WIDEST * math.sqrt(problem.n * privacy.epsilon / problem.dim))
     return "clipped_residuals" if problem.domain.l2 <= widest * typical else "heavy_tailed"
 

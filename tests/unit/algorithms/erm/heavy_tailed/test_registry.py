@@ -201,6 +201,8 @@ def test_a_known_bound_needs_no_level(method: str) -> None:
             10,
             "clipped_residuals",
         ),
+        (DataDomain.box(200, 0.5).with_intercept(1.0), 10, "clipped_residuals"),  # as long as its columns make it
+        (DataDomain.box(200, 5.0).with_intercept(1.0), 10, "heavy_tailed"),
         (DataDomain.l2_ball(2, 1.0), 10**6, "heavy_tailed"),  # nothing tells how long a typical record is
     ],
 )
