@@ -88,7 +88,8 @@ bench-held-out: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on the half of 
 	$(BENCH) $(BIN)/python -m side_by_side.prepare --tables held_out --data build/bench/held_out --results benchmarks/results/held_out
 	$(BENCH) $(BIN)/python -m side_by_side.ours --data build/bench/held_out --results benchmarks/results/held_out
 	$(BENCH) $(VENV)-peers/bin/python -m side_by_side.peers --data build/bench/held_out --results benchmarks/results/held_out \
-	  --methods diffprivlib "diffprivlib tuned" "boosted AdaSSP tuned" "noisy descent tuned" "Opacus tuned"
+	  --methods diffprivlib "diffprivlib tuned" "boosted AdaSSP tuned" "double-noise Newton tuned" "noisy descent tuned" \
+	  "Opacus tuned"
 	$(BENCH) $(BIN)/python -m side_by_side.report --results benchmarks/results/held_out --figures build/bench/held_out
 
 mutants: $(VENV)/.dev  ## plant privacy bugs in a copy and see which test, audit or check catches each (an hour; MUTANTS_ARGS=--quick: tests)

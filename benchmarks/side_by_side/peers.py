@@ -1,4 +1,4 @@
-"""The peers: diffprivlib (pure epsilon), Opacus, noisy gradient descent and boosted AdaSSP (delta > 0).
+"""The peers: diffprivlib (pure epsilon); Opacus, noisy gradient descent, Newton and boosted AdaSSP (delta > 0).
 
     PYTHONPATH=benchmarks python -m side_by_side.peers [--quick] [--tables adult ...] [--methods opacus ...]
 
@@ -182,6 +182,30 @@ def boosted_adassp(data: Data, job: Job) -> Fit:
     return Fit(w[None, :-1], w[-1:])
 
 
+@one_by_one
+def double_noise_newton(data: Data, job: Job) -> Fit:
+    """Newton steps with noise on the gradient and on the step (Ganesh et al. 2023, Algorithm 3, eigenvalues "add").
+
+    For one replaced record, R the longest row, mu^2 adding up over the steps: the mean gradient moves by 2 R / n; a
+    record adds at most R^2 / (4 n) to the Hessian, in one direction, so with `least` on its diagonal the step of a
+    released gradient g moves by at most twice ``|g| h / (least (least + h))``, h that number.
+    """
+    n, R, setting = data.facts["n"], radius(data), job.setting
+    rng, mu = np.random.default_rng(job.seed), gaussian_mu(job.epsilon, job.delta) / np.sqrt(setting["steps"])
+    X = np.column_stack([data.X, np.ones(n)])
+    h, w = R**2 / (4 * n), np.zeros(X.shape[1])
+    least = setting["least"] * R**2 / 4
+    gradient_noise = 2 * R / n / (mu * np.sqrt(setting["share"]))
+    for _ in range(setting["steps"]):
+        p = 1 / (1 + np.exp(-np.clip(X @ w, -50, 50)))
+        g = X.T @ (p - data.y) / n + rng.normal(0, gradient_noise, len(w))
+        hessian = (X * (p * (1 - p))[:, None]).T @ X / n
+        moved = 2 * np.linalg.norm(g) * h / (least * (least + h))
+        step_noise = moved / (mu * np.sqrt(1 - setting["share"]))
+        w = w - np.linalg.solve(hessian + least * np.eye(len(w)), g) + rng.normal(0, step_noise, len(w))
+    return Fit(w[None, :-1], w[-1:])
+
+
 # Opacus
 
 
@@ -261,6 +285,12 @@ def descents(facts: Facts) -> list[Setting]:
     return [{"clip": clip, "move": move, "steps": count} for clip, move, count in product(clips, moves, steps)]
 
 
+def newtons(facts: Facts) -> list[Setting]:
+    """`least` in units of the largest curvature."""
+    grid = product((3, 5, 10, 20), (1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (0.5, 0.8))
+    return [{"steps": steps, "least": least, "share": share} for steps, least, share in grid]
+
+
 def rounds(facts: Facts) -> list[Setting]:
     """Clips in units of a target that lies in [-1/2, 1/2]; one round without clipping is AdaSSP."""
     return [{"clip": clip, "rounds": count} for clip, count in product((0.02, 0.1, 0.5), (1, 3, 10, 100))]
@@ -288,6 +318,7 @@ METHODS = (
     TUNED_OPACUS,
     Method("Opacus as shipped", "approximate", ALL, opacus_shipped, like=TUNED_OPACUS),
     Method("boosted AdaSSP tuned", "approximate", REGRESSION, boosted_adassp, rounds),
+    Method("double-noise Newton tuned", "approximate", ("binary",), double_noise_newton, newtons),
     Method("noisy descent tuned", "approximate", ALL, noisy_descent, descents, batches=equally_long),
 )
 

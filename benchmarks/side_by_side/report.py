@@ -35,7 +35,8 @@ class Track:
 TRACKS = (
     Track("pure", "dpconvex", ("diffprivlib", "diffprivlib tuned"), ("diffprivlib as shipped",), 0.5, 0.8),
     Track(
-        "approximate", "dpconvex, delta > 0", ("noisy descent tuned", "Opacus tuned", "boosted AdaSSP tuned"),
+        "approximate", "dpconvex, delta > 0",
+        ("noisy descent tuned", "Opacus tuned", "boosted AdaSSP tuned", "double-noise Newton tuned"),
         ("Opacus", "Opacus as shipped"), 0.9, 0.6,
     ),
 )  # fmt: skip
