@@ -1505,10 +1505,21 @@ MUTANTS = (
     Mutant(
         "users of noisy tables: planned for the number of records",
         "estimators/synthetic.py",
-        "public = users.n_users",
-        "public = users.n_records",
+        "public, unit = users.n_users",
+        "public, unit = users.n_records",
         "",
         ("tests/unit/estimators/test_synthetic_estimator.py::test_whose_rows_they_are_never_speaks",),
+    ),
+    Mutant(
+        "users of noisy tables: every portion gets the weights of the first",
+        "problems/data/sources/rows.py",
+        "own[i:j]",
+        "own[: j - i]",
+        "",
+        (
+            "tests/unit/estimators/test_synthetic_estimator.py::"
+            "test_portion_by_portion_users_are_protected_and_added_records_are_not",
+        ),
     ),
 )
 

@@ -96,9 +96,6 @@ def synthesize(
         engine = engine_for(table, engine, address, memory, budget)
         if engine != "memory" and not size_is_public:
             raise InvalidParameterError("engine", engine, "must be 'memory' for these neighbors", "Use --engine memory")
-        if engine != "memory" and declared.user is not None:
-            remedy = "Use --engine memory, or leave the user column out"
-            raise InvalidParameterError("user_column", declared.user, "is for tables in memory", remedy)
         paid = pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
         with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as records:
             estimator.fit(records)

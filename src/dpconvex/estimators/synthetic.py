@@ -19,8 +19,8 @@ from dpconvex.data import Schema
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import same_length, user_labels
-from dpconvex.estimators._streams import refuse_with_portions
+from dpconvex.estimators._features import user_labels
+from dpconvex.estimators._streams import open_users
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
 from dpconvex.privacy import Neighboring, PrivacyParams, Unit
 from dpconvex.problems import UserGroups
@@ -205,7 +205,8 @@ class PrivateSyntheticData(PrivateEstimator):
         """
         source = source_from(self.random_state)
         cells = self._cells()
-        table = open_source(X, cells.names)
+        schema, user = cast(Schema, self.schema), self._user if groups is None else None
+        table = open_source(X, cells.names if user is None else (*cells.names, user))
 
         def encode(portion: Any) -> tuple[AnyArray, AnyArray]:
             found = cells.encode(portion)
@@ -214,20 +215,19 @@ class PrivateSyntheticData(PrivateEstimator):
         if table is not None and not self._relation().fixes_size:
             what = "is for tables in memory"
             raise InvalidParameterError("neighbors", self.neighbors, what, "Read the table into a frame")
-        if table is not None:
-            refuse_with_portions(groups=self._user if groups is None else groups)
-        elif groups is None and self._user is not None:
-            groups = cast(Schema, self.schema).user_labels(X)
-        labels = None if groups is None else user_labels(groups)
         records: Any = cells.encode(X) if table is None else table.encoded(encode, len(cells.columns))
         public = len(records) if self._relation().fixes_size else None
         if public == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
         users, unit = None, Unit.RECORD
-        if labels is not None:
-            same_length(records, labels, "groups")
-            users, unit = UserGroups.of(labels), Unit.USER
-            public = users.n_users
+        if table is not None:
+            users = open_users(schema, table, groups)
+        elif groups is not None or user is not None:
+            users = UserGroups.of(user_labels(schema.user_labels(X) if groups is None else groups))
+        if users is not None:
+            if users.n_records != len(records):
+                raise InvalidDataError("X and groups must have one length: one label a record")
+            public, unit = users.n_users, Unit.USER
         self.plan_ = self._plans(public, unit, sums=table is not None)[0]
         paid = begin(self.plan_, type(self).__name__, cells.names, self.plan_.n, source)
         with _progress.shown(type(self).__name__, self.verbose):

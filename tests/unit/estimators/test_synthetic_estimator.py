@@ -19,6 +19,7 @@ from dpconvex import CategoricalColumn, NumericColumn, PrivateSyntheticData, Sch
 from dpconvex.data import ClassTarget, open_files
 from dpconvex.errors import BudgetExceededError, DpconvexWarning, InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.privacy.certificate import digest
+from dpconvex.problems.data.sources.arrow import MEMORY
 
 SCHEMA = Schema(
     (NumericColumn("age", 0, 100), CategoricalColumn("colour", ("red", "green"), other=True)),
@@ -117,14 +118,21 @@ def test_what_cannot_protect_an_added_record_is_refused(table: pa.Table, paramet
         added(**parameters).fit(table)
 
 
-def test_tables_that_are_read_portion_by_portion_are_refused(table: pa.Table, tmp_path: Path) -> None:
+def test_portion_by_portion_users_are_protected_and_added_records_are_not(table: pa.Table, tmp_path: Path) -> None:
     pacsv.write_csv(table, tmp_path / "table.csv")
     rows = open_files(tmp_path / "table.csv", SCHEMA)
     with pytest.raises(InvalidParameterError, match="in memory"):
         added().fit(rows)
-    for refused in (lambda: model().fit(rows, groups=OWNERS), lambda: model(schema=OWNED).fit(rows)):
-        with pytest.raises(InvalidParameterError, match=r"groups=.*portion by portion"):
-            refused()
+    pacsv.write_csv(table.append_column("who", pa.array(OWNERS)), tmp_path / "owned.csv")
+    read = model(schema=OWNED).fit(open_files(tmp_path / "owned.csv", OWNED))
+    token = MEMORY.set(150_000)
+    try:
+        portions = model(schema=OWNED).fit(open_files(tmp_path / "owned.csv", OWNED))
+    finally:
+        MEMORY.reset(token)
+    for one in (read, portions, model().fit(rows, groups=OWNERS)):
+        np.testing.assert_array_equal(one.histogram_, model().fit(table, groups=OWNERS).histogram_)
+        assert one.plan_.recipe == model().plan(len(set(OWNERS)), unit="user")[0].recipe
 
 
 OWNED = replace(SCHEMA, user="who")
@@ -147,6 +155,15 @@ def test_users_are_protected_and_share_their_weight(table: pa.Table, algorithm: 
     assert np.abs(more.marginal("ill") - [0.75, 0.25]).max() < 0.03
     found = more.marginal("ill", interval=0.999)
     assert found.low[1] < 0.25 < found.high[1]
+
+
+def test_users_of_one_row_each_are_as_records(table: pa.Table) -> None:
+    """The same noise on the same tables, whatever the users are called; only the promise is another."""
+    order = np.random.default_rng(1).permutation(N)
+    found = [model().fit(table), model().fit(table, groups=order), model().fit(table, groups=order.astype(str))]
+    for fitted in found[1:]:
+        np.testing.assert_array_equal(fitted.histogram_, found[0].histogram_)
+    assert [str(each.plan_.privacy.unit) for each in found] == ["record", "user", "user"]
 
 
 def test_a_schema_that_names_users_protects_them(table: pa.Table) -> None:

@@ -129,7 +129,7 @@ class QueryReleasePlan(Plan):
         rows = self.n if groups is None else groups.n_records
         if not self.privacy.neighboring.fixes_size:
             read = self._any_number(records)
-        elif groups or not (self.only_sums and isinstance(records, EncodedRows) and len(records) == rows):
+        elif not (self.only_sums and isinstance(records, EncodedRows) and len(records) == rows):
             cells, columns = np.asarray(records), len(self.queries.shape)
             if cells.shape not in ((rows,), (rows, columns)) or cells.dtype.kind not in "iu":
                 size = "one for each of groups" if groups else rows  # of users' records, their number is private

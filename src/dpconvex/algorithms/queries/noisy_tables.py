@@ -212,10 +212,10 @@ class NoisyTablesPlan(QueryReleasePlan):
         noisy, shape = [], self.queries.shape
         sides = [[shape[axis] for axis in subset] for subset in self.subsets]
 
-        def work(codes: AnyArray, _: AnyArray) -> Parts:
-            return table_counts(self.queries.codes(codes), shape, self.subsets, weights)
+        def work(codes: AnyArray, _: AnyArray, own: FloatArray | None = None) -> Parts:
+            return table_counts(self.queries.codes(codes), shape, self.subsets, own)
 
-        counted = totals(codes, codes, work)
+        counted = totals(codes, codes, work, weights)
         for size, (label, mechanism, _), counts in zip(sides, self.noises, counted, strict=True):
             noisy.append(mechanism.release(counts, label, source, ledger).reshape(size))
         deviations = [deviation * self.n for _, _, deviation in self.noises]

@@ -188,10 +188,10 @@ class NoisyTreePlan(QueryReleasePlan):
         shape, known = self.queries.shape, [subset for subset, *_ in self.fixed]
         subsets = (*known, *(self.candidates if self.pairs else ()))
 
-        def work(codes: AnyArray, _: AnyArray) -> Parts:
-            return noisy_tables.table_counts(self.queries.codes(codes), shape, subsets, weights)
+        def work(codes: AnyArray, _: AnyArray, own: FloatArray | None = None) -> Parts:
+            return noisy_tables.table_counts(self.queries.codes(codes), shape, subsets, own)
 
-        counted = dict(zip(subsets, totals(codes, codes, work), strict=True))
+        counted = dict(zip(subsets, totals(codes, codes, work, weights), strict=True))
 
         def measure(subset: tuple[int, ...], label: str, noise: Mechanism[FloatArray]) -> FloatArray:
             sides = [shape[axis] for axis in subset]

@@ -313,16 +313,26 @@ def test_the_fit_is_a_function_of_released_tables() -> None:
 
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("together", [False, True])
-def test_intervals_hold_as_often_as_they_say(delta, together) -> None:
-    """120 releases of 6 tables at level 0.8, within 5 deviations; the cells of a table at once more often."""
+@pytest.mark.parametrize("unit", Unit)
+def test_intervals_hold_as_often_as_they_say(delta, together, unit) -> None:
+    """120 releases of 6 tables at level 0.8, within 5 deviations; the cells of a table at once more often.
+
+    Those of users are for the means over users of the shares of their own records.
+    """
     shape, n = (2, 3, 4), 400
-    codes, queries = dependent(n, shape, 0), Marginals.of_order(shape, 2)
-    plan = noisy_tables.plan(queries, n, PrivacyParams(1.0, delta), relations="all")
-    tables = {subset: Marginals(shape, (subset,)) for subset in plan.subsets}
-    truth = {s: (q.record_sums(codes) / n).reshape([shape[a] for a in s]) for s, q in tables.items()}
+    labels = np.arange(n) if unit == Unit.RECORD else np.random.default_rng(1).geometric(0.01, n)
+    groups = UserGroups.of(labels)
+    codes, queries, n = dependent(n, shape, 0), Marginals.of_order(shape, 2), groups.n_users
+    plan = noisy_tables.plan(queries, n, PrivacyParams(1.0, delta, unit=unit), relations="all")
+    weights = None if unit == Unit.RECORD else exact_weights(groups)
+    own = [codes[labels == label] for label in np.unique(labels)]
+    truth = {}
+    for s in plan.subsets:
+        mean = np.mean([Marginals(shape, (s,)).record_sums(rows) / len(rows) for rows in own], axis=0)
+        truth[s] = mean.reshape([shape[a] for a in s])
     held = {1: [], 2: []}
     for seed in range(120):
-        found = plan.release(codes, SeededSource(seed), Ledger(plan.privacy, plan.releases))
+        found = plan.release(codes, SeededSource(seed), Ledger(plan.privacy, plan.releases), weights)
         for subset, shares in truth.items():
             table = found.interval(subset, shares, 0.8, together)
             inside = (table.low <= shares) & (shares <= table.high)
