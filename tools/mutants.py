@@ -56,6 +56,7 @@ class Mutant:
 OUTPUT = "algorithms/erm/output_perturbation"
 BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
 TABLES, NOISY = "algorithms/queries/noisy_tables.py", "tests/unit/algorithms/queries/test_noisy_tables.py"
+USERS_OF = "problems/data/users.py"
 TREE, TREES = "algorithms/queries/noisy_tree.py", "tests/unit/algorithms/queries/test_noisy_tree.py"
 BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
@@ -1458,6 +1459,67 @@ MUTANTS = (
         "off = 0.0",
         "",
         (f"{NOISY}::test_the_interval_of_a_large_share_allows_for_the_estimated_number",),
+    ),
+    Mutant(
+        "users of noisy tables: every record counts 1",
+        USERS_OF,
+        "np.floor(unit / groups.sizes) / unit",
+        "np.ones(groups.n_users)",
+        "queries/noisy_tables/users_pure",
+        (f"{NOISY}::test_a_replaced_user_costs_what_is_charged_and_no_more",),
+    ),
+    Mutant(
+        "users of noisy tables: weights in units that the sensitivity does not know",
+        USERS_OF,
+        "np.floor(unit / groups.sizes) / unit",
+        "np.floor(840 / groups.sizes)",
+        "queries/noisy_tables/users",
+        (f"{NOISY}::test_a_replaced_user_costs_what_is_charged_and_no_more",),
+    ),
+    Mutant(
+        "users of noisy tables: weights rounded up",
+        USERS_OF,
+        "np.floor(unit / groups.sizes) / unit",
+        "np.ceil(unit / groups.sizes) / unit",
+        "",
+        (f"{NOISY}::test_a_replaced_user_costs_what_is_charged_and_no_more",),
+    ),
+    Mutant(
+        "users of noisy tables: one record each, the first after a shuffle of all rows from one seeded stream",
+        USERS_OF,
+        "return groups.spread(np.floor(unit / groups.sizes) / unit)",
+        "owner, shuffled = groups.spread(np.arange(unit * 0, groups.n_users)), np.random.default_rng(0).permutation; "
+        "first = np.lexsort((shuffled(groups.n_records), owner))[groups.starts[:-1]]; "
+        "return np.bincount(first, minlength=groups.n_records).astype(np.float64)",
+        "queries/noisy_tables/users_pure",
+        (f"{NOISY}::test_a_replaced_user_costs_what_is_charged_and_no_more",),
+    ),
+    Mutant(
+        "users of noisy tables: the sensitivity says nothing of users",
+        TABLES,
+        "Sensitivity(moved, norm, lemma, privacy.neighboring, privacy.unit)",
+        "Sensitivity(moved, norm, lemma, privacy.neighboring)",
+        "queries/noisy_tables/users_pure",
+        (f"{NOISY}::test_a_replaced_user_costs_what_is_charged_and_no_more",),
+    ),
+    Mutant(
+        "users of noisy tables: planned for the number of records",
+        "estimators/synthetic.py",
+        "public, unit = users.n_users",
+        "public, unit = users.n_records",
+        "",
+        ("tests/unit/estimators/test_synthetic_estimator.py::test_whose_rows_they_are_never_speaks",),
+    ),
+    Mutant(
+        "users of noisy tables: every portion gets the weights of the first",
+        "problems/data/sources/rows.py",
+        "own[i:j]",
+        "own[: j - i]",
+        "",
+        (
+            "tests/unit/estimators/test_synthetic_estimator.py::"
+            "test_portion_by_portion_users_are_protected_and_added_records_are_not",
+        ),
     ),
 )
 

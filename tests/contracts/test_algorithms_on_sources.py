@@ -142,6 +142,8 @@ ALGORITHMS = {
         PrivateWorstGroupClassifier, schema=CLASSES, group_column="town", algorithm="gaussian_mirror_descent", **DELTA
     ),
     "marginals": model(PrivateSyntheticData, "histogram_", schema=CLASSES, **DELTA),
+    "marginals of users": model(PrivateSyntheticData, "histogram_", schema=OWN, **DELTA),
+    "chosen pairs of users": model(PrivateSyntheticData, "histogram_", schema=OWN, algorithm="noisy_tree", **DELTA),
     "mwem": model(PrivateSyntheticData, "histogram_", schema=CLASSES, algorithm="mwem", **DELTA),
     "saddle point": model(PrivateSyntheticData, "histogram_", schema=CLASSES, algorithm="saddle_point", delta=0.0),
     "median": median,

@@ -54,6 +54,7 @@ TIGHT = {
     "vertex_mirror_descent": 0.25,
     "vertex_mirror_descent/pure": 0.5,
     "queries/saddle_point/pure": 0.75,
+    "queries/noisy_tables/users": 0.9,
     "private_evaluation": 0.99,
     "private_evaluation/classes": 0.99,
     "private_evaluation/numbers": 0.99,

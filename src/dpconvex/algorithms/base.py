@@ -398,9 +398,10 @@ def check_relation(
         what = "must be " + " or ".join(repr(str(each)) for each in neighbors) + " for this algorithm"
         remedy = "Only noisy tables of synthetic data, of order 1 or 2, protect added or removed records"
         raise InvalidParameterError("neighboring", str(privacy.neighboring), what, remedy)
-    if privacy.unit != Unit.RECORD and not users:
+    if privacy.unit != Unit.RECORD and not (users and privacy.neighboring.fixes_size):
+        what = f"must be 'record' for this algorithm{'' if privacy.neighboring.fixes_size else ' and these neighbors'}"
         remedy = "Use a method for users, or protect single records: no groups, no user column"
-        raise InvalidParameterError("unit", str(privacy.unit), "must be 'record' for this algorithm", remedy)
+        raise InvalidParameterError("unit", str(privacy.unit), what, remedy)
 
 
 def require_delta(privacy: PrivacyParams, purpose: str = "Gaussian noise") -> None:

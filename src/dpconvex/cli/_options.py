@@ -302,6 +302,11 @@ def fit_schema(path: Path, target: str | None, user: str | None) -> Schema:
         raise SchemaError("the schema declares no target. Add [target] with name and classes, or with lower and upper")
     if target is not None:
         schema = replace(schema, target=replace(schema.target, name=target))  # pyright: ignore[reportArgumentType]
+    return with_user(schema, user)
+
+
+def with_user(schema: Schema, user: str | None) -> Schema:
+    """Return the schema with another user column, if one is given, that is none of its other columns."""
     if user is None:
         return schema
     if user in replace(schema, user=None).column_names():

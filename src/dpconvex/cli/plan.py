@@ -380,7 +380,8 @@ def show_plans(
 ) -> None:
     """Print plans a line each, the chosen one marked, for a `promise` or their own; with `facts` as JSON."""
     if facts is not None:
-        print_facts(rows, promise or plans[0].privacy, map(facts, plans))
+        counted = "users" if plans[0].privacy.unit == "user" else "rows"
+        print_facts(rows, promise or plans[0].privacy, map(facts, plans), counted)
         return
     guessed = any(plan.expectation is not None for plan in plans)
     cells = [

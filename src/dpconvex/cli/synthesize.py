@@ -44,6 +44,7 @@ def synthesize(
         int | None, typer.Option(help="Number of synthetic records. Default: that of the private ones, or --rows.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for table, certificate and report.")] = Path("synthetic"),
+    user_column: _options.UserColumn = None,
     rows: _options.Rows = None,
     neighbors: _options.Neighbors = "replace_one",
     seed: _options.Seed = None,
@@ -56,7 +57,8 @@ def synthesize(
 ) -> None:
     """Release synthetic records whose marginal tables are near those of a private table.
 
-    With --rows instead of a file: show the plans; no data are read. Added or removed records need --rows always.
+    With --rows (users, with --user-column) instead of a file: show the plans; no data are read. Added or removed
+    records need --rows always.
     """
     import pyarrow.csv as pacsv
 
@@ -66,6 +68,7 @@ def synthesize(
 
     declared = Schema.from_toml(schema)
     declared.require_confirmed(str(schema))
+    declared = _options.with_user(declared, user_column)
     size_is_public = neighbors == "replace_one"  # the estimator refuses other names
     estimator = PrivateSyntheticData(
         epsilon,
@@ -152,7 +155,7 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
     first = plans[0]
     privacy = first.privacy
     show_plans(
-        f"Plans for {first.n:,} records, {first.queries.count:,} marginal cells over {first.queries.cells:,} "
+        f"Plans for {first.n:,} {privacy.unit}s, {first.queries.count:,} marginal cells over {first.queries.cells:,} "
         f"combinations, {_output.budget_words(privacy)}",
         plans,
         "* chosen. expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, final, overload
+from typing import TYPE_CHECKING, Any, Self, cast, final, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -19,9 +19,11 @@ from dpconvex.data import Schema
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import records_only
+from dpconvex.estimators._features import user_labels
+from dpconvex.estimators._streams import open_users
 from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
-from dpconvex.privacy import Neighboring, PrivacyParams
+from dpconvex.privacy import Neighboring, PrivacyParams, Unit
+from dpconvex.problems import UserGroups
 from dpconvex.problems.data.sources.cluster import open_source
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
@@ -42,8 +44,8 @@ class PrivateSyntheticData(PrivateEstimator):
     more columns keep one histogram over all combinations of values, of which there may be 2^27 at most.
 
     Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
-    replace one record, with a public number of records, or for those that add or remove one, with a private number;
-    nothing else depends on the data.
+    replace one record, with a public number of records, or all records of one user (`groups`), with a public number of
+    users, or for those that add or remove one record, with a private number; nothing else depends on the data.
 
     Parameters
     ----------
@@ -146,28 +148,39 @@ class PrivateSyntheticData(PrivateEstimator):
     answers_: FloatArray = field(init=False)
     plan_: QueryReleasePlan = field(init=False)
 
-    def plan(self, n: int | None = None) -> tuple[QueryReleasePlan, ...]:
+    def plan(self, n: int | None = None, *, unit: str | None = None) -> tuple[QueryReleasePlan, ...]:
         """Return all plans for `n` records, or else for `rows`, the smallest predicted error first. Sees no data.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of records, or of users.
+        unit : {"record", "user"}, optional
+            What is protected: a row, or all rows of a user. Default: users if the schema names their column.
 
         Raises
         ------
         InvalidParameterError
             If a parameter is missing or out of range.
         """
-        return self._plans(n)
+        usual = Unit.RECORD if self._user is None else Unit.USER
+        return self._plans(n, Unit(_validate.choice("unit", usual if unit is None else unit, tuple(Unit))))
 
-    def _plans(self, n: int | None, sums: bool = False) -> tuple[QueryReleasePlan, ...]:
+    def _plans(self, n: int | None, unit: Unit, sums: bool = False) -> tuple[QueryReleasePlan, ...]:
         relation = self._relation()
+        if unit == Unit.USER and not relation.fixes_size:
+            remedy = "Leave it out, or protect single records: no groups, no user column"
+            raise InvalidParameterError("neighbors", self.neighbors, "must be 'replace_one' for users", remedy)
         if relation.fixes_size and self.rows is not None:
             what = "is for neighbors='add_or_remove_one': here the number of records is that of the data"
             raise InvalidParameterError("rows", self.rows, what, "Leave it out")
         if n is None:
             name, given = ("n", n) if relation.fixes_size else ("rows", self.rows)
             n = _validate.integer(name, given, at_least=1, remedy="Say about how many records there are, from no data")
-        privacy = PrivacyParams(self.epsilon, self.delta, relation)
+        privacy = PrivacyParams(self.epsilon, self.delta, relation, unit)
         return plan_queries(self._queries(), n, privacy, self.algorithm, constants=self.constants, sums=sums)
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Release a distribution whose marginals are near those of a table.
 
         Parameters
@@ -178,6 +191,10 @@ class PrivateSyntheticData(PrivateEstimator):
             schema), missing and unlisted labels as the level ``(other)``, or else as the first category.
         y : None
             Ignored.
+        groups : array of shape (n,), optional
+            Whose row it is. Then all rows of a user are protected together, by noisy tables of one or two columns:
+            tables are means over users of the shares of their own rows, and the number of users counts as public.
+            Default: the schema's user column, if it names one.
 
         Raises
         ------
@@ -188,7 +205,8 @@ class PrivateSyntheticData(PrivateEstimator):
         """
         source = source_from(self.random_state)
         cells = self._cells()
-        table = open_source(X, cells.names)
+        schema, user = cast(Schema, self.schema), self._user if groups is None else None
+        table = open_source(X, cells.names if user is None else (*cells.names, user))
 
         def encode(portion: Any) -> tuple[AnyArray, AnyArray]:
             found = cells.encode(portion)
@@ -201,10 +219,19 @@ class PrivateSyntheticData(PrivateEstimator):
         public = len(records) if self._relation().fixes_size else None
         if public == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
-        self.plan_ = self._plans(public, sums=table is not None)[0]
+        users, unit = None, Unit.RECORD
+        if table is not None:
+            users = open_users(schema, table, groups)
+        elif groups is not None or user is not None:
+            users = UserGroups.of(user_labels(schema.user_labels(X) if groups is None else groups))
+        if users is not None:
+            if users.n_records != len(records):
+                raise InvalidDataError("X and groups must have one length: one label a record")
+            public, unit = users.n_users, Unit.USER
+        self.plan_ = self._plans(public, unit, sums=table is not None)[0]
         paid = begin(self.plan_, type(self).__name__, cells.names, self.plan_.n, source)
         with _progress.shown(type(self).__name__, self.verbose):
-            result = self.plan_.run(records, source)
+            result = self.plan_.run(records, source, users)
         self.cells_, self.queries_ = cells, self._queries()
         self.model_, self.tables_, self.answers_ = result.model, result.tables, result.answers
         self.certificate_, self.n_features_in_ = paid.named(result.certificate), len(cells.columns)
@@ -219,7 +246,8 @@ class PrivateSyntheticData(PrivateEstimator):
         Parameters
         ----------
         size : int, optional
-            Number of records. Default: as many as the data had, or `rows` where that is private.
+            Number of records. Default: as many as the data had records, or users where these are protected, or `rows`
+            where their number is private.
         random_state : int, optional
             Seed of the draws.
 
@@ -250,7 +278,8 @@ class PrivateSyntheticData(PrivateEstimator):
             Names of columns; their combinations may be 2^27 at most.
         interval : float, optional
             Level of intervals for the *data's* shares, as 0.95: they come from the noisy table alone and hold whatever
-            the model does. One or two columns whose table was measured (`tables_`).
+            the model does. One or two columns whose table was measured (`tables_`). With users they are for the mean
+            over users of their own shares.
         together : bool
             Whether all intervals of the table hold at once with that probability, or each by itself.
 
@@ -301,6 +330,11 @@ class PrivateSyntheticData(PrivateEstimator):
         shares = [self.model_.marginal(subset).ravel() for subset in self.queries_.subsets]
         return -float(np.abs(truth - np.concatenate(shares)).max())
 
+    @property
+    def _user(self) -> str | None:
+        """The schema's column of users, where there is a schema that names one."""
+        return getattr(self.schema, "user", None)
+
     def _relation(self) -> Neighboring:
         return Neighboring(_validate.choice("neighbors", self.neighbors, tuple(map(str, Neighboring))))
 
@@ -319,7 +353,6 @@ class PrivateSyntheticData(PrivateEstimator):
         if not isinstance(self.schema, Schema):
             remedy = "Use Schema.from_toml(path); `dpconvex schema draft` makes a first draft"
             raise InvalidParameterError("schema", self.schema, "must be a dpconvex.Schema", remedy)
-        records_only(self.schema)
         return TableCells.of_schema(self.schema, self.columns, self.bins)
 
     def __sklearn_tags__(self) -> Any:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
 
@@ -41,6 +42,29 @@ def test_a_private_run_verifies(run: Any, public_files: Path) -> None:
     assert printed["files"] == [f"elsewhere/{name}" for name in ("synthetic.csv", "certificate.json", "report.html")]
     assert printed["plan"]["public"]["cells"] == 12
     assert run("verify", "elsewhere").exit_code == 0
+
+
+def test_all_rows_of_a_user_are_protected_together(run: Any, public_files: Path) -> None:
+    """The schema's user column or the option; plans are for a number of users."""
+    schema, table = (public_files / "adult.toml").read_text(), pacsv.read_csv(public_files / "train.csv")
+    Path("owned.toml").write_text(f'user = "who"\n{schema}')
+    who = pa.array([f"person {k % 90}" for k in range(len(table))])
+    pacsv.write_csv(table.append_column("who", who), "owned.csv")
+    given = ("--schema", public_files / "adult.toml", "--epsilon", 2, *CHOSEN, "--user-column", "who", "--json")
+    result = run("synthesize", "owned.csv", *given)
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert printed["certificate"]["target"]["unit"] == "user"
+    assert printed["plan"]["public"]["n"] == 90 == pacsv.read_csv("synthetic/synthetic.csv").num_rows
+    assert "90 users" in Path("synthetic/report.html").read_text()
+    assert run("verify", "synthetic").exit_code == 0
+    owned = ("synthesize", "--schema", "owned.toml", "--epsilon", 2, *CHOSEN, "--rows", 90)
+    assert "90 users" in run(*owned).stdout
+    assert json.loads(run(*owned, "--json").stdout)["users"] == 90
+    assert run("synthesize", "owned.csv", *given, "--engine", "local", "--force").exit_code == 0
+    assert run("verify", "synthetic").exit_code == 0
+    assert "user_column" in run("synthesize", "owned.csv", *given[:-2], "age", "--force").stderr
+    assert run(*owned, "--algorithm", "mwem").exit_code == 2
 
 
 def test_added_records_are_asked_for_with_a_declared_number(run: Any, public_files: Path) -> None:

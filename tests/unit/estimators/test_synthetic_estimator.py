@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from dpconvex import CategoricalColumn, NumericColumn, PrivateSyntheticData, Sch
 from dpconvex.data import ClassTarget, open_files
 from dpconvex.errors import BudgetExceededError, DpconvexWarning, InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.privacy.certificate import digest
+from dpconvex.problems.data.sources.arrow import MEMORY
 
 SCHEMA = Schema(
     (NumericColumn("age", 0, 100), CategoricalColumn("colour", ("red", "green"), other=True)),
@@ -116,10 +118,102 @@ def test_what_cannot_protect_an_added_record_is_refused(table: pa.Table, paramet
         added(**parameters).fit(table)
 
 
-def test_tables_that_are_read_portion_by_portion_are_refused(table: pa.Table, tmp_path: Path) -> None:
+def test_portion_by_portion_users_are_protected_and_added_records_are_not(table: pa.Table, tmp_path: Path) -> None:
     pacsv.write_csv(table, tmp_path / "table.csv")
+    rows = open_files(tmp_path / "table.csv", SCHEMA)
     with pytest.raises(InvalidParameterError, match="in memory"):
-        added().fit(open_files(tmp_path / "table.csv", SCHEMA))
+        added().fit(rows)
+    pacsv.write_csv(table.append_column("who", pa.array(OWNERS)), tmp_path / "owned.csv")
+    read = model(schema=OWNED).fit(open_files(tmp_path / "owned.csv", OWNED))
+    token = MEMORY.set(150_000)
+    try:
+        portions = model(schema=OWNED).fit(open_files(tmp_path / "owned.csv", OWNED))
+    finally:
+        MEMORY.reset(token)
+    for one in (read, portions, model().fit(rows, groups=OWNERS)):
+        np.testing.assert_array_equal(one.histogram_, model().fit(table, groups=OWNERS).histogram_)
+        assert one.plan_.recipe == model().plan(len(set(OWNERS)), unit="user")[0].recipe
+
+
+OWNED = replace(SCHEMA, user="who")
+OWNERS = np.random.default_rng(0).integers(0, 5000, N)
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "noisy_tables", "noisy_tree"])
+def test_users_are_protected_and_share_their_weight(table: pa.Table, algorithm: str) -> None:
+    """One user has half of the rows, all of one kind: it moves nothing, and the number of users is public alone."""
+    users = len(set(OWNERS))
+    fitted = model(algorithm=algorithm, epsilon=5.0, random_state=None).fit(table, groups=OWNERS)
+    target = fitted.certificate_.target
+    assert (target.unit, fitted.certificate_.public["n"], fitted.plan_.n) == ("user", users, users)
+    assert verify(fitted.certificate_.to_json()).passed
+    assert len(fitted.sample()) == users
+    half = pa.table({"age": [99.0] * N, "colour": ["red"] * N, "ill": ["yes"] * N})
+    more = model(algorithm=algorithm, epsilon=5.0).fit(
+        pa.concat_tables([table, half]), groups=np.concatenate([OWNERS, np.zeros(N)])
+    )
+    assert np.abs(more.marginal("ill") - [0.75, 0.25]).max() < 0.03
+    found = more.marginal("ill", interval=0.999)
+    assert found.low[1] < 0.25 < found.high[1]
+
+
+def test_users_of_one_row_each_are_as_records(table: pa.Table) -> None:
+    """The same noise on the same tables, whatever the users are called; only the promise is another."""
+    order = np.random.default_rng(1).permutation(N)
+    found = [model().fit(table), model().fit(table, groups=order), model().fit(table, groups=order.astype(str))]
+    for fitted in found[1:]:
+        np.testing.assert_array_equal(fitted.histogram_, found[0].histogram_)
+    assert [str(each.plan_.privacy.unit) for each in found] == ["record", "user", "user"]
+
+
+def test_a_schema_that_names_users_protects_them(table: pa.Table) -> None:
+    owned = model(schema=OWNED)
+    by_column = owned.fit(table.append_column("who", pa.array(OWNERS)))
+    np.testing.assert_array_equal(by_column.histogram_, model().fit(table, groups=OWNERS).histogram_)
+    assert by_column.plan_.recipe == owned.plan(by_column.plan_.n)[0].recipe
+    assert {str(plan.privacy.unit) for plan in model().plan(100, unit="user")} == {"user"}
+    assert owned.plan(100, unit="record")[0].privacy.unit == "record"
+    with pytest.raises(SchemaError, match="who"):
+        owned.fit(table)
+    with pytest.raises(InvalidParameterError, match="unit"):
+        owned.plan(100, unit="row")
+    with pytest.raises(InvalidDataError, match="groups"):
+        model().fit(table, groups=OWNERS[1:])
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        *({"algorithm": name, "delta": 1e-6} for name in ("query_noise", "mwem", "saddle_point")),
+        {"order": 3},
+        {"neighbors": "add_or_remove_one", "rows": 300},
+    ],
+    ids=str,
+)
+def test_what_cannot_protect_users_is_refused(table: pa.Table, parameters: dict) -> None:
+    with pytest.raises(InvalidParameterError, match=r"unit='user'.*record|order=2|replace_one' for users") as refused:
+        model(**parameters).fit(table, groups=OWNERS)
+    assert str(N) not in str(refused.value)
+
+
+def test_whose_rows_they_are_never_speaks(table: pa.Table) -> None:
+    """Rows of one user or of all, missing labels, and users of one or thousands of rows: one certificate, no word."""
+    few, n = table.slice(0, 3000), 3
+    owners = {
+        "even": np.arange(3000) % n,
+        "one has nearly all": np.minimum(np.arange(3000), n - 1),
+        "nobody": np.where(np.arange(3000) < 2998, np.nan, np.arange(3000.0)),
+        "texts": np.array([None, "a", "b"], dtype=object)[np.arange(3000) % n],
+    }
+    found = []
+    for groups in owners.values():
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            fitted = model().fit(few, groups=groups)
+        shapes = [part.shape for part in fitted.tables_.noisy], len(fitted.sample())
+        found.append((len(heard), fitted.certificate_.to_dict(), shapes, sorted(vars(fitted)), fitted.plan_.recipe))
+    assert all(each[1:] == found[0][1:] for each in found)
+    assert [each[0] for each in found[1:]] == [found[1][0]] * 3
 
 
 def test_a_budget_is_for_one_relation(table: pa.Table) -> None:

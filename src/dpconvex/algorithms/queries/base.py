@@ -22,8 +22,9 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import Plan, check_relation
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel, ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity
+from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity, Unit
 from dpconvex.problems.data.sources.rows import EncodedRows, totals
+from dpconvex.problems.data.users import UserGroups, exact_weights
 from dpconvex.problems.queries import LARGEST, LinearQueries
 from dpconvex.randomness import BitSource
 
@@ -62,7 +63,7 @@ class QueryReleasePlan(Plan):
     """Public constants of one way to answer queries about n records."""
 
     queries: LinearQueries
-    n: int  #: of the records; for neighbors of other sizes a declared number, from which the true one may differ
+    n: int  #: of the records or users; for neighbors of other sizes a declared number, the true one may differ
     privacy: PrivacyParams
     theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
     preferred: ClassVar[bool] = False  #: for what it answers: `auto` takes it where it applies
@@ -93,10 +94,11 @@ class QueryReleasePlan(Plan):
         """JSON-ready constants of the method."""
 
     @abstractmethod
-    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
+    def _run(self, records: Any, weights: FloatArray | None, source: BitSource, ledger: Ledger) -> Answered:
         """Run the paper's listing; return model, answers and released tables.
 
         Records are cells (n,) inside the domain, for plans that need `only_sums` as given: they clip what they sum.
+        `weights` say how much each record counts, for plans that protect users: at most 1 for all of a user's.
         """
 
     @final
@@ -112,25 +114,33 @@ class QueryReleasePlan(Plan):
         return totals(records, records, lambda cells, _: (queries.record_sums(queries.clip_records(cells)),))[0]
 
     @final
-    def run(self, records: AnyArray | EncodedRows, source: BitSource) -> QueryResult:
+    def run(self, records: AnyArray | EncodedRows, source: BitSource, groups: UserGroups | None = None) -> QueryResult:
         """Run the planned method on the cell of each record, integers (n,), or on its values, integers (n, columns).
 
         What lies outside the domain counts as cell or value 0. Plans that need `only_sums` also take rows whose
         features are values. Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
         Where neighbors differ in size, any number of records is taken, none too, and nothing that leaves tells it.
+        `groups` says whose record it is, for plans that protect users and no others; n counts users then.
         """
         read: Any = records
+        if (groups is not None) != (self.privacy.unit == Unit.USER) or (groups and groups.n_users != self.n):
+            whose = "no groups" if groups is None else f"groups of {groups.n_users} users"
+            raise InvalidDataError(f"{whose} are given, and the plan is for n={self.n} {self.privacy.unit}s")
+        rows = self.n if groups is None else groups.n_records
         if not self.privacy.neighboring.fixes_size:
             read = self._any_number(records)
-        elif not (self.only_sums and isinstance(records, EncodedRows) and len(records) == self.n):
+        elif not (self.only_sums and isinstance(records, EncodedRows) and len(records) == rows):
             cells, columns = np.asarray(records), len(self.queries.shape)
-            if cells.shape not in ((self.n,), (self.n, columns)) or cells.dtype.kind not in "iu":
-                what = f"records have shape {cells.shape} and dtype {cells.dtype}: integers of shape ({self.n},)"
-                raise InvalidDataError(f"{what} are planned, or ({self.n}, {columns})")
+            if cells.shape not in ((rows,), (rows, columns)) or cells.dtype.kind not in "iu":
+                size = "one for each of groups" if groups else rows  # of users' records, their number is private
+                what = f"records have shape {cells.shape}" if groups is None else f"records have {cells.ndim} axes"
+                what += f" and dtype {cells.dtype}: integers of shape ({size},)"
+                raise InvalidDataError(f"{what} are planned, or ({size}, {columns})")
             read = cells if self.only_sums else self.queries.clip_records(cells)
         ledger = Ledger(self.privacy, self.releases)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
-            model, answers, tables = self._run(read, source, ledger)
+            weights = None if groups is None else exact_weights(groups)
+            model, answers, tables = self._run(read, weights, source, ledger)
         return QueryResult(model, answers, tables, self.certificate(source), self)
 
     def _any_number(self, records: AnyArray | EncodedRows) -> AnyArray:

@@ -109,7 +109,7 @@ class MwemPlan(base.QueryReleasePlan):
         constants = {"rounds": self.rounds, "selection_share": SELECTION_SHARE, "sigma": self.sigma}
         return {**constants, "score_scale": self.scale, "fit_steps": FIT_STEPS}
 
-    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> base.Answered:
+    def _run(self, records: Any, weights: FloatArray | None, source: BitSource, ledger: Ledger) -> base.Answered:
         queries = self.queries
         session = self.selection.start(SELECTED, source, ledger)
         truth = self.record_sums(records) / self.n

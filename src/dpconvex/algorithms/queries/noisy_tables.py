@@ -5,7 +5,8 @@ Listing
     table fixed from public facts; fit latent classes (`latent_classes`), or a histogram where it is small and the noise
     too. Counting is the only step that reads records; nothing is chosen after them.
 Guarantee
-    Pure epsilon, or (epsilon, delta), for neighbors that replace one record, or add or remove one (`DISTANCES`).
+    Pure epsilon, or (epsilon, delta), for neighbors that replace one record or all records of one user, or add or
+    remove one record (`DISTANCES`).
 Lemma
     A replaced record moves one unit between two cells of each table, of all tables at once if it differs everywhere: 2
     in l1, root of 2 in l2. So Laplace scales ``b_A`` cost ``sum 2/b_A``, and deviations ``sigma_A`` one Gaussian of
@@ -14,6 +15,13 @@ Lemma
     1/sigma_A^2``, attained by every record, in both directions. Counts are integers, on the grid, for any number n of
     records. Then n is private: shares are noisy counts over `ReleasedTotal`, a function of the noisy counts, and all
     else is planned for a declared number.
+Users
+    Each of a user's m records counts ``1/m`` in every table, rounded down to a public power of two: the user's table t
+    is a function of that user's records alone, with no coins and no place among the others, not negative, of sum at
+    most 1. Replaced by t' of any number of records: ``||t - t'||_1 <= ||t||_1 + ||t'||_1 <= 2``, and as no entry is
+    negative ``||t - t'||_2^2 <= ||t||_2^2 + ||t'||_2^2 <= 2``, in all tables at once: the Lemma's constants. Sums are
+    exact whatever their order (`users.exact_weights`): a float sum that rounds would let one user move others' parts.
+    n counts users; shares are means over users of the shares of their own records.
 Allocation
     A share h of the budget (of mu^2) for the one-way tables; inside both kinds in proportion to the cube root of the
     cells, rounded to powers of ``2^(1/4)`` so that few scales, hence few entries of the ledger, exist.
@@ -44,7 +52,7 @@ from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedTable
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, Planned
 from dpconvex.mechanisms.gaussian import INFLATION
-from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.data.sources.rows import totals
 from dpconvex.problems.data.summation import Parts
@@ -53,6 +61,7 @@ from dpconvex.randomness import BitSource
 
 LEMMA = "replacing a record moves one unit between two cells of the table: 2 in l1, the root of 2 in l2"
 ADDED_LEMMA = "adding or removing a record moves one cell of the table by 1: 1 in l1 and in l2"
+USER_LEMMA = "a user's records weigh at most 1 together in the table, so replacing all of them moves it as one record"
 DISTANCES = {
     Neighboring.REPLACE_ONE: {"l1": (2.0, LEMMA), "l2": (_rounding.widen_up(math.sqrt(2.0)), LEMMA)},
     Neighboring.ADD_OR_REMOVE_ONE: {"l1": (1.0, ADDED_LEMMA), "l2": (1.0, ADDED_LEMMA)},
@@ -193,18 +202,20 @@ class NoisyTablesPlan(QueryReleasePlan):
         found |= {"raw_total_variation": self.raw, "expected_total_variation": self.expected_variation}
         return found | ({"histogram_steps": self.steps} if self.steps else {"latent_classes": vars(self.fitting)})
 
-    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
-        return self.fitted(self.release(records, source, ledger))
+    def _run(self, records: Any, weights: FloatArray | None, source: BitSource, ledger: Ledger) -> Answered:
+        return self.fitted(self.release(records, source, ledger, weights))
 
-    def release(self, codes: Any, source: BitSource, ledger: Ledger) -> ReleasedTables:
+    def release(
+        self, codes: Any, source: BitSource, ledger: Ledger, weights: FloatArray | None = None
+    ) -> ReleasedTables:
         """Count every table of records (n, columns), and return the counts with noise, as shares."""
         noisy, shape = [], self.queries.shape
         sides = [[shape[axis] for axis in subset] for subset in self.subsets]
 
-        def work(codes: AnyArray, _: AnyArray) -> Parts:
-            return table_counts(self.queries.codes(codes), shape, self.subsets)
+        def work(codes: AnyArray, _: AnyArray, own: FloatArray | None = None) -> Parts:
+            return table_counts(self.queries.codes(codes), shape, self.subsets, own)
 
-        counted = totals(codes, codes, work)
+        counted = totals(codes, codes, work, weights)
         for size, (label, mechanism, _), counts in zip(sides, self.noises, counted, strict=True):
             noisy.append(mechanism.release(counts, label, source, ledger).reshape(size))
         deviations = [deviation * self.n for _, _, deviation in self.noises]
@@ -235,7 +246,8 @@ def table_noise(
     part *= 1 - 1e-12
     norm = "l1" if law == "laplace" else "l2"
     moved, lemma = DISTANCES[privacy.neighboring][norm]
-    sensitivity = Sensitivity(moved, norm, lemma, privacy.neighboring)
+    lemma = USER_LEMMA if privacy.unit == Unit.USER else lemma
+    sensitivity = Sensitivity(moved, norm, lemma, privacy.neighboring, privacy.unit)
     if law == "laplace":
         laplace = LaplaceMechanism.calibrate(sensitivity, privacy.epsilon * part, size)
         return laplace, math.sqrt(2) * laplace.scale / n
@@ -251,12 +263,12 @@ def raw_alone(law: str, privacy: PrivacyParams, mu: float, sizes: list[int], n: 
     return ratio * math.fsum(noise) / len(noise)
 
 
-def table_counts(codes: AnyArray, shape: tuple[int, ...], subsets: Tables) -> Parts:
-    """Return the counts of every table, of the values of all columns (n, columns)."""
+def table_counts(codes: AnyArray, shape: tuple[int, ...], subsets: Tables, weights: FloatArray | None = None) -> Parts:
+    """Return the counts of every table, of the values of all columns (n, columns); or sums of records' weights (n,)."""
     columns, sides = codes.T, ([shape[axis] for axis in subset] for subset in subsets)
     pairs = zip(subsets, sides, strict=True)  # one table's cells in memory at a time
     cells = ((np.ravel_multi_index([columns[axis] for axis in s], size), math.prod(size)) for s, size in pairs)
-    return tuple(np.bincount(each, minlength=count) for each, count in cells)
+    return tuple(np.bincount(each, weights, count) for each, count in cells)
 
 
 @recorded("noisy_tables")
@@ -266,7 +278,7 @@ def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, relations: s
     `relations` says which pairs: ``"all"`` that the queries list, those with the column ``queries.center``, or
     ``"none"``; ``"auto"`` goes from the first to the last until the noise is small enough (`MOST_RAW`).
     """
-    check_relation(privacy, neighbors=NoisyTablesPlan.neighbors)
+    check_relation(privacy, users=True, neighbors=NoisyTablesPlan.neighbors)
     _validate.records("n", n)
     shape = queries.shape
     check_tables(queries)

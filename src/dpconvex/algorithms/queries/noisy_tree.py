@@ -9,13 +9,13 @@ Listing
        parts of the forest, by permute-and-flip (delta = 0) or the exponential mechanism. 3. Measure each with noise.
     4. Fit a Markov tree to all measured tables (`markov_tree`): post-processing.
 Guarantee
-    Pure epsilon, or (epsilon, delta), for neighbors that replace one record.
+    Pure epsilon, or (epsilon, delta), for neighbors that replace one record, or all records of one user.
 Lemmas
-    Tables as `noisy_tables`: 2 in l1, root of 2 in l2, of each table at once. Score: M, the model of step 1, is a
-    function of released numbers, so with it given ``|half ||T - n M||_1 - half ||T' - n M||_1| <= half ||T - T'||_1 <=
-    1``, and the bias is public. Adaptive uses of fixed mechanisms: pure epsilons add up; Gaussians, and the Gaussians
-    that cover draws of bounded range (`BoundedRange`), compose by their squares. Scales depend on the round alone,
-    never on which pair was taken, so the ledger is complete before records are read.
+    Tables as `noisy_tables`, users too: 2 in l1, root of 2 in l2, of each table at once. Score: M, the model of step 1,
+    is a function of released numbers, so with it given ``|half ||T - n M||_1 - half ||T' - n M||_1| <= half ||T -
+    T'||_1 <= 1``, and the bias is public. Adaptive uses of fixed mechanisms: pure epsilons add up; Gaussians, and the
+    Gaussians that cover draws of bounded range (`BoundedRange`), compose by their squares. Scales depend on the round
+    alone, never on which pair was taken, so the ledger is complete before records are read.
 Assumptions
     The number k and all shares follow from public facts. No round is without candidates: k is at most the size of a
     spanning forest of the graph of listed pairs, which is public, and any part of a forest can be completed to one.
@@ -33,7 +33,7 @@ from scipy.special import log_ndtr
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import AnyArray, FloatArray, forwarded
-from dpconvex.algorithms import PredictedError, check_relation, recorded
+from dpconvex.algorithms import PredictedError, check_relation, in_units, recorded
 from dpconvex.algorithms.queries import markov_tree, noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check_tables
 from dpconvex.algorithms.queries.markov_tree import cells_of
@@ -121,7 +121,8 @@ class NoisyTreePlan(QueryReleasePlan):
         """One of the k draws of a pair."""
         cells = max(cells_of(self.queries.shape, pair) for pair in self.candidates)
         off = (cells + 8) * 2.0**-50 * self.n  # of a computed score, on either data set
-        sensitivity = Sensitivity(_rounding.sum_up((1.0, 2 * off)), "linf", SCORE_LEMMA)
+        value, lemma = _rounding.sum_up((1.0, 2 * off)), in_units(SCORE_LEMMA, self.privacy)
+        sensitivity = Sensitivity(value, "linf", lemma, unit=self.privacy.unit)
         if self.law == "laplace":
             return ReportNoisyMax(sensitivity, self.privacy.epsilon * self.shares[2] / self.pairs * (1 - 1e-12))
         half = self.mu * math.sqrt(self.shares[2] / self.pairs) / 2
@@ -177,18 +178,20 @@ class NoisyTreePlan(QueryReleasePlan):
         shares = dict(zip(("columns", "center", "choosing"), self.shares, strict=True))
         return found | {"shares": shares, "expected_total_variation": self.expected_variation}
 
-    def _run(self, records: Any, source: BitSource, ledger: Ledger) -> Answered:
-        return self.fitted(self.release(records, source, ledger))
+    def _run(self, records: Any, weights: FloatArray | None, source: BitSource, ledger: Ledger) -> Answered:
+        return self.fitted(self.release(records, source, ledger, weights))
 
-    def release(self, codes: Any, source: BitSource, ledger: Ledger) -> ReleasedTables:
+    def release(
+        self, codes: Any, source: BitSource, ledger: Ledger, weights: FloatArray | None = None
+    ) -> ReleasedTables:
         """Count, add noise, choose pairs and measure them; return the counts with noise, as shares."""
         shape, known = self.queries.shape, [subset for subset, *_ in self.fixed]
         subsets = (*known, *(self.candidates if self.pairs else ()))
 
-        def work(codes: AnyArray, _: AnyArray) -> Parts:
-            return noisy_tables.table_counts(self.queries.codes(codes), shape, subsets)
+        def work(codes: AnyArray, _: AnyArray, own: FloatArray | None = None) -> Parts:
+            return noisy_tables.table_counts(self.queries.codes(codes), shape, subsets, own)
 
-        counted = dict(zip(subsets, totals(codes, codes, work), strict=True))
+        counted = dict(zip(subsets, totals(codes, codes, work, weights), strict=True))
 
         def measure(subset: tuple[int, ...], label: str, noise: Mechanism[FloatArray]) -> FloatArray:
             sides = [shape[axis] for axis in subset]
@@ -240,7 +243,7 @@ def plan(
     `center` says whether the tables of ``queries.center`` are all measured; None: where it has few values and the noise
     is not too large.
     """
-    check_relation(privacy)
+    check_relation(privacy, users=True)
     _validate.records("n", n)
     check_tables(queries)
     if queries.impossible:

@@ -7,12 +7,12 @@ Intervals
     was fitted: ``t = sigma z`` for Gaussian noise, ``t = b log(c/alpha)`` for Laplace noise (c cells together; on the
     grid of the mechanism the tail is below ``exp(-t/b)`` once t is a step longer).
 Known total (Gaussian)
-    The cells of a table add up to n, so the mean residual is pure noise; without it the variance is
-    ``(1 - 1/cells) sigma^2``. A one-way table is pooled with the row sums of the pairs that hold its column, weights
-    inverse to the variances; but not with pairs that were chosen after it was seen, for its own noise had a part in the
-    choice: the interval of a table of one column is the same function of the same noise whatever is chosen. A chosen
-    pair's noise is drawn after the choice, so its interval holds given the choice. Nothing is pooled for Laplace noise,
-    whose sums are no Laplace variables.
+    The cells of a table add up to n, or nearly (`users.exact_weights`), so the mean residual is pure noise; without it
+    the variance is ``(1 - 1/cells) sigma^2``. A one-way table is pooled with the row sums of the pairs that hold its
+    column, weights inverse to the variances; but not with pairs that were chosen after it was seen, for its own noise
+    had a part in the choice: the interval of a table of one column is the same function of the same noise whatever is
+    chosen. A chosen pair's noise is drawn after the choice, so its interval holds given the choice. Nothing is pooled
+    for Laplace noise, whose sums are no Laplace variables.
 Private total
     Where the number n of records is private, shares are noisy counts over an estimate N of n, the mean of the tables'
     noisy sums with weights inverse to their variances. If ``|N - n| <= r`` and ``|Y - c| <= t``, each with probability

@@ -121,6 +121,16 @@ def record_weights(groups: UserGroups, share: float = 1.0) -> FloatArray:
     return groups.spread(down if share == 1 else np.nextafter(share * down, 0.0))
 
 
+def exact_weights(groups: UserGroups) -> FloatArray:
+    """Return ``1/m_u`` rounded down to a power of two that n_users alone sets, (n_records,).
+
+    Those of a user add up to at most 1, and sums of them over any records, in any order, are exact in floats. A user's
+    weight is less than 1 by at most its number of records times that power, ``2^-32`` for up to a million users.
+    """
+    unit = 2.0 ** min(32, 52 - groups.n_users.bit_length())
+    return groups.spread(np.floor(unit / groups.sizes) / unit)
+
+
 def pick_users(groups: UserGroups, users: Positions) -> tuple[Positions, UserGroups]:
     """Return the places of some users' records (each user once), user after user, and the users as groups of those."""
     firsts, sizes = groups.starts[:-1][users], groups.sizes[users]

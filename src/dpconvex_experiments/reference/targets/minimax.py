@@ -1,7 +1,7 @@
 """What is audited of saddle points, games, l1 geometry, answered queries, synthetic data, private evaluation."""
 
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from dpconvex.algorithms.queries.registry import QUERY_METHODS
 from dpconvex.algorithms.select import Options
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit
 from dpconvex.problems import MatrixGame, PolytopeSaddle, SimplexPoint, UserGroups
+from dpconvex.problems.data.users import exact_weights
 from dpconvex.problems.minimax.base import SaddleSection
 from dpconvex.problems.queries import DenseQueries, Marginals
-from dpconvex.randomness import BitSource
 from dpconvex_experiments.audit.neighbors import FAR, Pair, array_pairs, replaced
 from dpconvex_experiments.audit.target import Subject, Use, builder, smallest, targets
 from dpconvex_experiments.reference.objectives import QuadraticGame
@@ -140,17 +140,40 @@ def _queries(privacy: PrivacyParams, bound: float, name: str) -> Subject:
 
 @builder
 def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring) -> Subject:
-    """All tables of three columns; neighbors that differ in every column. What follows the release is public."""
+    """All tables of three columns; neighbors that differ in every column, users in the number of records as well.
+
+    What follows the release is public.
+    """
     privacy, queries = replace(privacy, neighboring=neighbors), Marginals.of_order((2, 3, 2), 2)
     plan = noisy_tables.plan(queries, 8, privacy, relations="all")
 
-    def run(codes: AnyArray, source: BitSource) -> AnyArray:
-        released = plan.release(queries.codes(codes), source, Ledger(privacy, plan.releases))
+    def run(codes: AnyArray, *given: Any) -> AnyArray:
+        weights = exact_weights(given[1]) if privacy.unit == Unit.USER else None
+        released = plan.release(queries.codes(codes), given[-1], Ledger(privacy, plan.releases), weights)
         times = 1.0 if released.total is None else released.total.value  # it is released: counts, not shares
         return times * np.concatenate([noisy.ravel() for noisy in released.noisy])
 
-    pairs = _far_rows() if neighbors.fixes_size else _added_rows()
+    pairs = _users() if privacy.unit == Unit.USER else _far_rows() if neighbors.fixes_size else _added_rows()
     return Subject(Use(privacy, plan.algorithm, plan.releases, run), pairs)
+
+
+def _users() -> dict[str, Pair]:
+    """Records of 8 users of whom the last has others, more or fewer, perhaps under what was the first label."""
+    labels = (1, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7, 7, 7)
+    found, rest = {}, [(label, [k % 2, k % 3, k // 2 % 2]) for k, label in enumerate(labels)]
+
+    def data(label: int, records: list[list[int]]) -> tuple[object, ...]:
+        rows = [*((label, record) for record in records), *rest]
+        return np.array([record for _, record in rows]), None, UserGroups.of(np.array([name for name, _ in rows]))
+
+    for what, other in (
+        ("one far record", [[1, 2, 1]]),
+        ("five far records", [[1, 2, 1]] * 5),
+        ("two", [[0, 2, 0]] * 2),
+    ):
+        found[f"one record, {what}"] = Pair(data(9, [[0, 0, 0]]), data(9, other))
+        found[f"three records, {what} under another label"] = Pair(data(0, [[0, 0, 0]] * 3), data(9, other))
+    return found
 
 
 def _added_rows() -> dict[str, Pair]:
@@ -169,12 +192,14 @@ def _tree(privacy: PrivacyParams, bound: float) -> Subject:
     queries = Marginals.of_order((2, 2, 2), 2)
     plan = noisy_tree.plan(queries, 8, privacy, pairs=1)
 
-    def run(codes: AnyArray, source: BitSource) -> AnyArray:
-        released = plan.release(queries.codes(codes), source, Ledger(privacy, plan.releases))
+    def run(codes: AnyArray, *given: Any) -> AnyArray:
+        weights = exact_weights(given[1]) if privacy.unit == Unit.USER else None
+        released = plan.release(queries.codes(codes), given[-1], Ledger(privacy, plan.releases), weights)
         chosen = queries.subsets.index(released.subsets[-1])
         return np.concatenate([[float(chosen)], *(noisy.ravel() for noisy in released.noisy)])
 
-    return Subject(Use(privacy, plan.algorithm, plan.releases, run), _far_rows())
+    pairs = _users() if privacy.unit == Unit.USER else _far_rows()
+    return Subject(Use(privacy, plan.algorithm, plan.releases, run), pairs)
 
 
 def _far_rows() -> dict[str, Pair]:
@@ -231,6 +256,9 @@ TARGETS = targets(
 ) + targets(
     Unit.USER,
     {
+        "queries/noisy_tables/users": ("approximate", _tables(Neighboring.REPLACE_ONE)),
+        "queries/noisy_tables/users_pure": ("pure", _tables(Neighboring.REPLACE_ONE)),
+        "queries/noisy_tree/users": ("pure", _tree),
         "private_evaluation/users": ("pure", _evaluation(2, 1, True)),
         "private_evaluation/numbers_of_users": ("pure", _evaluation(0, 3, True)),
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import combinations, combinations_with_replacement, product
 from math import pi
 from unittest import mock
 
@@ -16,8 +16,10 @@ from dpconvex.algorithms.queries.registry import plan_queries
 from dpconvex.algorithms.queries.released_tables import Histogram
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import Mechanism
-from dpconvex.privacy import Ledger, Neighboring, PrivacyParams
+from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit
 from dpconvex.privacy.ledger import fits, total_epsilon
+from dpconvex.problems import UserGroups
+from dpconvex.problems.data.users import exact_weights
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.shared import largest_error
@@ -26,7 +28,7 @@ ADULT = (16, 8, 16, 16, 7, 14, 6, 5, 2, 16, 16, 16, 41, 2)
 SMALL = Marginals.of_order((2, 3, 2), 2)
 
 
-def counted(plan, codes) -> list[np.ndarray]:
+def counted(plan, codes, weights=None) -> list[np.ndarray]:
     """What reaches the mechanisms."""
     values = []
 
@@ -35,7 +37,7 @@ def counted(plan, codes) -> list[np.ndarray]:
         return values[-1]
 
     with mock.patch.object(Mechanism, "release", release):
-        plan.release(codes, SeededSource(0), Ledger(plan.privacy, plan.releases))
+        plan.release(codes, SeededSource(0), Ledger(plan.privacy, plan.releases), weights)
     return values
 
 
@@ -56,6 +58,65 @@ def test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more(delta) ->
         worst = max(worst, float(cost))
     budget = 3.0 if plan.law == "laplace" else plan.mu
     assert 0.99999 * budget < worst <= budget
+
+
+FEW = Marginals.of_order((2, 3), 2)
+USERS = [rows for m in (1, 2, 3) for rows in combinations_with_replacement(list(product(range(2), range(3))), m)]
+OTHERS = [list(product(range(2), range(3)))[:m] for m in (6, 5, 4, 1, 6)]
+
+
+def of_users(plan, users) -> np.ndarray:
+    """What reaches the mechanisms of users' records, each user labelled, in an order that mixes them."""
+    labelled = [(str(name), row) for name, rows in users for row in rows]
+    mixed = [labelled[i] for i in np.random.default_rng(len(labelled)).permutation(len(labelled))]
+    groups = UserGroups.of(np.array([name for name, _ in mixed]))
+    weights = exact_weights(groups)
+    assert all(weights[np.array([n for n, _ in mixed]) == name].sum() <= 1 for name, _ in mixed)
+    return np.concatenate(counted(plan, np.array([row for _, row in mixed]), weights))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(3.0, 0.0), (0.5, 0.2)])
+def test_a_replaced_user_costs_what_is_charged_and_no_more(epsilon, delta) -> None:
+    """All users of up to three records for all others of up to three, under any label: 2 and the root of 2."""
+    plan = noisy_tables.plan(FEW, 6, PrivacyParams(epsilon, delta, unit=Unit.USER), relations="all")
+    assert plan.law == ("gaussian" if delta else "laplace")
+    assert fits(plan.releases, plan.privacy)
+    scales = np.concatenate([np.full(each.dim, each.sigma if delta else each.scale) for _, each, _ in plan.noises])
+    ends = np.cumsum([each.dim for _, each, _ in plan.noises])[:-1]
+    rest = list(zip("bcdef", OTHERS, strict=True))
+    # The replaced user is the first or the last in the order of labels.
+    moved = np.array([of_users(plan, [(name, rows), *rest]) for name in "az" for rows in USERS])
+    worst = 0.0
+    for one in moved:
+        steps = moved - one
+        for table in np.split(steps, ends, axis=1):
+            assert np.abs(table).sum(axis=1).max() <= 2
+            assert (table**2).sum(axis=1).max() <= 2
+        cost = np.sqrt(((steps / scales) ** 2).sum(axis=1)) if delta else np.abs(steps / scales).sum(axis=1)
+        worst = max(worst, float(cost.max()))
+    assert 0.99999 * (plan.mu or epsilon) < worst <= (plan.mu or epsilon)
+
+
+def test_users_count_the_same_and_share_it_among_their_records() -> None:
+    """Five users, one with all other records: the tables are means of the users' own, and their order is nothing."""
+    rng, n = np.random.default_rng(0), 5000
+    codes = rng.integers(0, (2, 3, 2), (n, 3))
+    labels = np.where(np.arange(n) % 7 < 6, 0, rng.integers(0, 5, n))
+    plan = noisy_tables.plan(SMALL, 5, PrivacyParams(1.0, unit=Unit.USER), relations="all")
+    order = rng.permutation(n)
+    found = [counted(plan, codes[rows], exact_weights(UserGroups.of(labels[rows]))) for rows in (np.arange(n), order)]
+    for subset, one, other in zip(plan.subsets, *found, strict=True):
+        np.testing.assert_array_equal(one, other)
+        shares = [Marginals(SMALL.shape, (subset,)).record_sums(codes[labels == u]) for u in range(5)]
+        np.testing.assert_allclose(one, sum(share / share.sum() for share in shares), atol=1e-5)
+    with pytest.raises(InvalidDataError, match="5 users"):
+        plan.run(codes, SeededSource(0))
+    with pytest.raises(InvalidDataError, match="5 users"):
+        plan.run(codes, SeededSource(0), UserGroups.of(np.arange(n)))
+    with pytest.raises(InvalidDataError, match="one for each of groups") as refused:
+        plan.run(codes[1:], SeededSource(0), UserGroups.of(labels))
+    assert str(n - 1) not in str(refused.value)
+    assert plan.run(codes, SeededSource(0), UserGroups.of(labels)).certificate.target.unit == "user"
 
 
 def added(delta: float, epsilon: float = 3.0) -> PrivacyParams:
@@ -252,16 +313,26 @@ def test_the_fit_is_a_function_of_released_tables() -> None:
 
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("together", [False, True])
-def test_intervals_hold_as_often_as_they_say(delta, together) -> None:
-    """120 releases of 6 tables at level 0.8, within 5 deviations; the cells of a table at once more often."""
+@pytest.mark.parametrize("unit", Unit)
+def test_intervals_hold_as_often_as_they_say(delta, together, unit) -> None:
+    """120 releases of 6 tables at level 0.8, within 5 deviations; the cells of a table at once more often.
+
+    Those of users are for the means over users of the shares of their own records.
+    """
     shape, n = (2, 3, 4), 400
-    codes, queries = dependent(n, shape, 0), Marginals.of_order(shape, 2)
-    plan = noisy_tables.plan(queries, n, PrivacyParams(1.0, delta), relations="all")
-    tables = {subset: Marginals(shape, (subset,)) for subset in plan.subsets}
-    truth = {s: (q.record_sums(codes) / n).reshape([shape[a] for a in s]) for s, q in tables.items()}
+    labels = np.arange(n) if unit == Unit.RECORD else np.random.default_rng(1).geometric(0.01, n)
+    groups = UserGroups.of(labels)
+    codes, queries, n = dependent(n, shape, 0), Marginals.of_order(shape, 2), groups.n_users
+    plan = noisy_tables.plan(queries, n, PrivacyParams(1.0, delta, unit=unit), relations="all")
+    weights = None if unit == Unit.RECORD else exact_weights(groups)
+    own = [codes[labels == label] for label in np.unique(labels)]
+    truth = {}
+    for s in plan.subsets:
+        mean = np.mean([Marginals(shape, (s,)).record_sums(rows) / len(rows) for rows in own], axis=0)
+        truth[s] = mean.reshape([shape[a] for a in s])
     held = {1: [], 2: []}
     for seed in range(120):
-        found = plan.release(codes, SeededSource(seed), Ledger(plan.privacy, plan.releases))
+        found = plan.release(codes, SeededSource(seed), Ledger(plan.privacy, plan.releases), weights)
         for subset, shares in truth.items():
             table = found.interval(subset, shares, 0.8, together)
             inside = (table.low <= shares) & (shares <= table.high)

@@ -11,8 +11,10 @@ import pytest
 from dpconvex.algorithms.queries import noisy_tables, noisy_tree
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import ExponentialMechanism, Mechanism, ReportNoisyMax
-from dpconvex.privacy import Ledger, PrivacyParams
+from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.privacy.ledger import fits, total_epsilon
+from dpconvex.problems import UserGroups
+from dpconvex.problems.data.users import exact_weights
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import SeededSource
 
@@ -23,7 +25,7 @@ BOTH = pytest.mark.parametrize("delta", [0.0, 0.01])
 CENTER = pytest.mark.parametrize("center", [True, False])
 
 
-def seen(plan, codes, answers: int) -> list[tuple[Mechanism, np.ndarray]]:
+def seen(plan, codes, answers: int, weights=None) -> list[tuple[Mechanism, np.ndarray]]:
     """What reaches the mechanisms, where the released numbers are the same whatever the data are."""
     values, rng = [], np.random.default_rng(answers)
 
@@ -34,8 +36,22 @@ def seen(plan, codes, answers: int) -> list[tuple[Mechanism, np.ndarray]]:
         return rng.uniform(0, 4, len(values[-1][1]))
 
     with mock.patch.object(Mechanism, "release", release):
-        plan.release(codes, SeededSource(0), Ledger(plan.privacy, plan.releases))
+        plan.release(codes, SeededSource(0), Ledger(plan.privacy, plan.releases), weights)
     return values
+
+
+def cost_and_move(plan, first, second) -> tuple[float, float]:
+    """What two sequences of values cost, and how far scores are apart."""
+    cost, moved, gaussian = 0.0, 0.0, plan.law == "gaussian"
+    for (mechanism, mine), (_, its) in zip(first, second, strict=True):
+        if isinstance(mechanism, ReportNoisyMax | ExponentialMechanism):
+            moved = max(moved, float(np.abs(mine - its).max()))
+            cost += plan.choice.event.mu**2 if gaussian else mechanism.epsilon
+        elif gaussian:
+            cost += float((mine - its) @ (mine - its)) / mechanism.sigma**2
+        else:
+            cost += float(np.abs(mine - its).sum()) / mechanism.scale
+    return (cost**0.5 if gaussian else cost), moved
 
 
 @BOTH
@@ -43,26 +59,35 @@ def seen(plan, codes, answers: int) -> list[tuple[Mechanism, np.ndarray]]:
 def test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more(delta, center) -> None:
     """Pairs of records of a small domain, equal releases: tables attain what is charged, scores move by at most 1."""
     plan = noisy_tree.plan(QUERIES, 6, PrivacyParams(3.0, delta), pairs=2, center=center)
-    gaussian = plan.law == "gaussian"
-    assert gaussian == bool(delta)
+    assert (plan.law == "gaussian") == bool(delta)
     rest = np.random.default_rng(0).integers(0, 2, (5, 4)).tolist()
     worst, moved = 0.0, 0.0
     records = list(product(*map(range, SHAPE)))
     for first, second in ((records[0], records[-1]), *zip(records[::3], records[1::3], strict=True)):
-        cost = 0.0
-        pairs = zip(seen(plan, np.array([first, *rest]), 1), seen(plan, np.array([second, *rest]), 1), strict=True)
-        for (mechanism, mine), (_, its) in pairs:
-            if isinstance(mechanism, ReportNoisyMax | ExponentialMechanism):
-                moved = max(moved, float(np.abs(mine - its).max()))
-                cost += plan.choice.event.mu**2 if gaussian else mechanism.epsilon
-            elif gaussian:
-                cost += float((mine - its) @ (mine - its)) / mechanism.sigma**2
-            else:
-                cost += float(np.abs(mine - its).sum()) / mechanism.scale
-        worst = max(worst, cost**0.5 if gaussian else cost)
+        found = cost_and_move(plan, *(seen(plan, np.array([row, *rest]), 1) for row in (first, second)))
+        worst, moved = max(worst, found[0]), max(moved, found[1])
     assert 0.9 < moved <= plan.choice.sensitivity.value < 1.0001
-    budget = plan.mu if gaussian else 3.0
-    assert 0.9999 * budget < worst <= budget
+    assert 0.9999 * (plan.mu or 3.0) < worst <= (plan.mu or 3.0)
+
+
+@BOTH
+@CENTER
+def test_a_replaced_user_costs_what_is_charged_and_no_more(delta, center) -> None:
+    """Users of one to four records, the replaced one under another label: as records, which share a weight of 1."""
+    plan = noisy_tree.plan(QUERIES, 4, PrivacyParams(3.0, delta, unit=Unit.USER), pairs=2, center=center)
+    assert fits(plan.releases, plan.privacy)
+    rng, worst, moved = np.random.default_rng(0), 0.0, 0.0
+    others, labels = rng.integers(0, 2, (6, 4)), ["b", "b", "c", "d", "d", "d"]
+    users = [np.tile(row, (k % 4 + 1, 1)) for k, row in enumerate(product(*map(range, SHAPE)))]
+    found, users = [], [*users, *rng.integers(0, SHAPE, (4, 3, 4))]
+    for k, mine in enumerate(users):
+        groups = UserGroups.of(np.array(["az"[k // 2 % 2]] * len(mine) + labels))
+        found.append(seen(plan, np.vstack([mine, others]), 1, exact_weights(groups)))
+    for first, second in combinations(found, 2):
+        cost, move = cost_and_move(plan, first, second)
+        worst, moved = max(worst, cost), max(moved, move)
+    assert 0.9 < moved <= plan.choice.sensitivity.value < 1.0001
+    assert 0.9999 * (plan.mu or 3.0) < worst <= (plan.mu or 3.0)
 
 
 @BOTH

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, strategies as st
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import HingeLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.problems import DataDomain, LinearModelProblem, Records, RegularizedRisk, UserGroups
-from dpconvex.problems.data.users import pick_users, record_weights
+from dpconvex.problems.data.users import exact_weights, pick_users, record_weights
 from dpconvex.solvers import (
     DualCoordinateAscent,
     Katyusha,
@@ -103,6 +104,19 @@ def test_a_users_weights_add_up_to_at_most_one(sizes: list[int]) -> None:
         assert (weights[groups.starts[user] : groups.starts[user + 1]] == one).all()
         exact = Fraction(1, size)
         assert exact * (1 - Fraction(1, 2**50)) <= Fraction(float(one)) <= exact
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=5))
+def test_exact_weights_add_up_exactly_in_any_order(sizes: list[int]) -> None:
+    """Those of a user to at most 1, and nearly 1; sums of all of them are floats."""
+    groups = UserGroups(np.cumsum([0, *sizes]))
+    weights = exact_weights(groups)
+    for first, stop in pairwise(groups.starts.tolist()):
+        total = (stop - first) * Fraction(weights[first])
+        assert 1 - Fraction(stop - first, 2**32) <= total <= 1
+    assert float(weights.sum()) == sum(map(Fraction, weights[groups.starts[:-1]] * sizes))
+    many = exact_weights(UserGroups(3 * np.arange(2**21 + 1)))
+    assert sum(map(Fraction, set(many))) * 3 * 2**21 == many.sum() < 2**21
 
 
 def test_all_users_count_the_same() -> None:

@@ -230,11 +230,18 @@ def mapped(
     return change(X), targets(y)
 
 
-def totals(X: AnyArray | EncodedRows, y: AnyArray | EncodedRows, work: Callable[[Any, Any], Parts]) -> Parts:
-    """Return the sum of `work` of features and targets over portions; arrays are one."""
-    if isinstance(X, EncodedRows):
+def totals(
+    X: AnyArray | EncodedRows, y: AnyArray | EncodedRows, work: Callable[..., Parts], own: AnyArray | None = None
+) -> Parts:
+    """Return the sum of `work` of features and targets, and what rows have of their `own`, over portions.
+
+    Arrays are one portion.
+    """
+    if not isinstance(X, EncodedRows):
+        return work(X, y) if own is None else work(X, y, own)
+    if own is None:
         return reduce(_threads.add, X.run(lambda portion, *_: work(*portion)))
-    return work(X, y)
+    return reduce(_threads.add, X.run(lambda portion, _, held: work(*portion, held), lambda i, j: own[i:j]))
 
 
 def picked(X: AnyArray | EncodedRows, index: AnyArray) -> FloatArray:
