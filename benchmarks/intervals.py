@@ -6,7 +6,7 @@
 Prints one line a cell: coefficients that are finite in at least half of the runs; worst, median and best coverage of a
 coefficient, infinite intervals counting as covering; worst among finite intervals; median and largest of the widths
 over the oracle's: the true curvature, all of epsilon for the fit, no ridge. ``--bound`` and ``--share`` try other
-values of what `Tuning` fixes, ``--missing 0.1`` empties cells of categories.
+values of what `Tuning` fixes, ``--missing 0.1`` empties cells of categories, ``--delta 1e-6`` takes Gaussian noise.
 
 S1: logistic, four uniform columns and a rare binary one. S2: logistic, categories of 3 and 5 levels (rarest 2 %) and
 two columns with correlation .9. A6: Adult income on six columns. HU: pseudo-Huber loss of Adult hours. S5: S2's
@@ -27,6 +27,7 @@ from dpconvex import CategoricalColumn, NumericColumn, PrivateHuberRegressor, Pr
 from dpconvex.algorithms import curvature
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.inference import pivot
+from dpconvex.privacy.profiles import largest_mu
 
 POPULATION = 400_000  #: Records of which the true parameter is computed.
 CELLS = (
@@ -138,7 +139,7 @@ def emptied(table: pa.Table, schema: Schema, share: float, rng: np.random.Genera
     return table
 
 
-def measured(cell: str, runs: int, missing: float) -> dict[str, float]:
+def measured(cell: str, runs: int, missing: float, delta: float) -> dict[str, float]:
     name, n, epsilon = cell.split(":")
     rng, n = np.random.default_rng(1), int(n)
     population = NAMES[name](rng)
@@ -146,7 +147,7 @@ def measured(cell: str, runs: int, missing: float) -> dict[str, float]:
         population = replace(population, table=emptied(population.table, population.schema, missing, rng))
     covered, finite, widths, oracle, share = [], [], [], None, 0.0
     for run in range(runs):
-        model = population.kind(float(epsilon), schema=population.schema, inference=True, random_state=run)
+        model = population.kind(float(epsilon), delta=delta, schema=population.schema, inference=True, random_state=run)
         model.fit(population.sample(n, np.random.default_rng(10_000 + run)))
         plan = model._known()[1]
         if oracle is None:
@@ -161,7 +162,10 @@ def measured(cell: str, runs: int, missing: float) -> dict[str, float]:
             start = model._start(plan) / model.output_scale
             target = model.output_scale * (contrasts @ theta + start * (np.arange(len(contrasts)) == 0))
             inverse = np.linalg.inv(H)
-            noise = given.linear * (1 - share) ** 2 / n**2 + V / n
+            event, whole = plan.then.noise.event, (1 - share) ** 2
+            if delta:  # the plain Gaussian mechanism: what curvature costs is no oracle's
+                whole = (2 * event.gradient_bound / event.sigma / largest_mu(float(epsilon), delta)) ** 2
+            noise = given.linear * whole / n**2 + V / n
             c = contrasts @ given.factor
             sd = np.sqrt(np.einsum("ij,jk,ik->i", c, inverse @ noise @ inverse, c))
             oracle = 2 * 1.96 * model.output_scale * sd
@@ -197,6 +201,7 @@ def main() -> None:
     parser.add_argument("--missing", type=float, default=0.0, help="share of categorical cells that are empty")
     parser.add_argument("--bound", type=float, help="coefficient bound to try")
     parser.add_argument("--share", type=float, nargs="*", help="shares of epsilon to try")
+    parser.add_argument("--delta", type=float, default=0.0, help="Gaussian noise with this delta")
     given = parser.parse_args()
     if given.bound:
         pivot.TUNING = replace(pivot.TUNING, coefficient_bound=given.bound)
@@ -204,7 +209,7 @@ def main() -> None:
         curvature.TUNING = replace(curvature.TUNING, shares=tuple(given.share))
     for cell in given.cells:
         began = time.perf_counter()
-        found = measured(cell, given.runs, given.missing)
+        found = measured(cell, given.runs, given.missing, given.delta)
         print(
             cell,
             *(f"{key} {value:.3g}" for key, value in found.items()),

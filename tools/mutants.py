@@ -72,6 +72,7 @@ RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 REFERENCE = "../dpconvex_experiments/reference"
 BENDS, BENT = "algorithms/curvature.py", "tests/unit/algorithms/test_curvature.py"
+CURVED = "tests/unit/privacy/events/test_curved_objective.py"
 PIVOT, PIVOTS = "inference/pivot.py", "tests/unit/inference/test_intervals.py"
 INTERVALS = "inference/intervals.py"
 INFORMED, LOOK = (f"algorithms/erm/gradient_descent/{name}.py" for name in ("informed", "look"))
@@ -1231,8 +1232,8 @@ MUTANTS = (
     Mutant(
         "curvature: sensitivity for one record instead of a difference of two",
         BENDS,
-        "_rounding.product_up(2.0, norm.record_bound(domain), rounding)",
-        "_rounding.product_up(1.0, norm.record_bound(domain), rounding)",
+        "_rounding.product_up(2.0, length, rounding)",
+        "_rounding.product_up(1.0, length, rounding)",
         "objective_perturbation_with_curvature",
         (BENT, "-k", "half_of_it_would_not"),
     ),
@@ -1253,12 +1254,44 @@ MUTANTS = (
         (BENT, "-k", "at_the_released_point"),
     ),
     Mutant(
-        "curvature: a Gaussian promise is planned as if composed inside the objective's event",
-        BENDS,
-        "if not privacy.pure or noise in GAUSSIANS:",
-        "if noise == 'never':",
+        "curvature: a Gaussian curvature beside the Gaussian objective, as if squares of two prices added up",
+        "privacy/events/objective.py",
+        "shift = math.hypot(mu, self.rho, self.curvature_mu)",
+        "shift = math.hypot(mu, self.rho, self.curvature_mu * (mu * self.sigma > 1.5 * self.gradient_bound))",
         "",
-        (BENT, "-k", "not_proved_is_refused"),
+        (CURVED, "-k", "chooses_the_slopes"),
+    ),
+    Mutant(
+        "curvature: the vertex at which no slope differs is left without the shift of the curvature",
+        "privacy/events/objective.py",
+        "shift = math.hypot(mu, self.rho, self.curvature_mu)",
+        "shift = math.hypot(mu, self.rho, self.curvature_mu * (mu > 0))",
+        "",
+        (CURVED, "-k", "written_down_again"),
+    ),
+    Mutant(
+        "curvature: the tangent is moved, its value without slope is not",
+        "privacy/events/objective.py",
+        "_rounding.widen_up(value - t * slope) + slack",
+        "_rounding.widen_up(value) + slack",
+        "",
+        (CURVED, "-k", "lines_lie_above"),
+    ),
+    Mutant(
+        "curvature: a Gaussian block's length is that of two levels, whatever its columns are",
+        BENDS,
+        "(math.sqrt(0.5) * UP if np.isin(at, levels).all() else 1.0)",
+        "math.sqrt(0.5) * UP",
+        "",
+        (BENT, "-k", "no_pair_of_records"),
+    ),
+    Mutant(
+        "curvature: more of it is released than the minimizer's event says",
+        "mechanisms/objective_noise.py",
+        "if Fraction(one.sensitivity) > Fraction(mu) * Fraction(one.sigma):",
+        "if one.sensitivity < 0:",
+        "",
+        ("tests/unit/mechanisms/test_objective_noise.py", "-k", "curvature_noise"),
     ),
     Mutant(
         "curvature: both stages are given the whole epsilon",

@@ -180,6 +180,9 @@ PLANS: dict[str, Callable[[], Any]] = {
     "objective with curvature": lambda: curvature.plan(
         linear(domain=DataDomain((Block(3, "simplex", 1.0), Block(2, "linf", 0.5)), 1.0)), PURE, robust=True
     ),
+    "objective with Gaussian curvature": lambda: curvature.plan(
+        linear(domain=DataDomain((Block(3, "simplex", 1.0), Block(2, "linf", 0.5)), 1.0)), MIXED
+    ),
     "objective pure": lambda: plans(linear(), PURE, "objective_perturbation")[0],
     "objective gaussian": lambda: plans(linear(SoftmaxLoss(3)), MIXED, "objective_perturbation", GAUSSIAN)[0],
     "objective capped": lambda: plans(linear(LogisticLoss(0.7)), PURE, "objective_perturbation")[0],

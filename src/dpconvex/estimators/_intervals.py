@@ -1,7 +1,7 @@
 """Intervals and tests of linear models that are fitted with ``inference=True``: everything here is post-processing."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -27,7 +27,7 @@ inference : bool, "model" or "robust", default=False
     Also release what intervals are made of: `summary`, `conf_int`, `bse_`, `pvalues_`, `cov_params` and
     `predict_interval` then cost nothing more. One certificate and one epsilon, of which the plan gives a part to a
     noisy curvature. True: ``"model"`` for logistic regression (the scatter of gradients follows from the curvature),
-    ``"robust"`` for regressions (it is released too). Pure epsilon, records, declared ranges, no weights; at most 40
+    ``"robust"`` for regressions (it is released too). Records, declared ranges, no weights; at most 40
     encoded columns. Docs: "Intervals".
 """
 MOST_PLANNING = 12e6  #: Computing, about microseconds, of a plan that is made again.
@@ -76,7 +76,7 @@ class WithIntervals(PrivateLinearModel):
     def plans_at(self, epsilon: float) -> Any:
         if not self._infers():
             return super().plans_at(epsilon)
-        return (cast(InferencePlan, self.plan_).at(PrivacyParams(epsilon)),)
+        return (cast(InferencePlan, self.plan_).at(replace(self.plan_.privacy, epsilon=epsilon)),)
 
     def _weights(self, X: Any, sample_weight: Any) -> FloatArray | None:
         if sample_weight is not None and self._infers():
@@ -126,9 +126,10 @@ class WithIntervals(PrivateLinearModel):
         names, rows = self._contrasts(reference)
         (intervals, plan), found = self._known(), self._estimates(rows, level, np.arange(len(rows)) == 0, joint)
         meant = MEANING[plan.problem.loss.name].format(**CAPPED | dict(plan.problem.loss.facts))
+        delta = f", delta {plan.privacy.delta:g}" * (not plan.privacy.pure)
         notes = (
             f"Estimates are corrected for the ridge; coef_, which predicts, is not. {plan.problem.n} records, epsilon "
-            f"{plan.privacy.epsilon:g}, {plan.share:.0%} of it for the curvature.",
+            f"{plan.privacy.epsilon:g}{delta}, {plan.share:.0%} of it for the curvature.",
             "Coverage is for many records drawn independently; nothing is promised of it for few.",
             *[f"The bound {TUNING.coefficient_bound:g} on what is not resolved was active."] * intervals.bound_active,
         )

@@ -8,6 +8,7 @@ the real ``b``, as the theorems want it. What is released is that point with a s
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, final
 
 import numpy as np
@@ -17,7 +18,7 @@ from dpconvex._types import FloatArray
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.geometry import FactoredNoise, IndependentNormals, NoiseLaw
 from dpconvex.mechanisms.base import Planned, check_norm, exact_as_reals
-from dpconvex.mechanisms.gaussian import add_gaussian
+from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.privacy import GaussianObjectivePerturbation, Ledger, PureObjectivePerturbation, Sensitivity
 from dpconvex.problems import Factor
 from dpconvex.randomness import BitSource, exact, real
@@ -81,6 +82,7 @@ class GaussianObjectiveNoise(ObjectiveNoise):
     event: GaussianObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
     sensitivity: Sensitivity  #: of the summed gradients: `"l2"` in units of the standard deviations
     factor: Factor | None = None  #: coordinates of the term, which is ``F^T b`` with b independent; None: b itself
+    curvature: GaussianMechanism | None = None  #: of a curvature at the released parameters, inside the same event
     name: ClassVar[str] = "objective perturbation, Gaussian"
 
     def __post_init__(self) -> None:
@@ -90,6 +92,10 @@ class GaussianObjectiveNoise(ObjectiveNoise):
             raise InvalidParameterError("standard_deviations", deviations, "must be a vector of positive numbers")
         deviations.setflags(write=False)
         object.__setattr__(self, "standard_deviations", deviations)
+        if self.curvature is not None:
+            one, mu = self.curvature.event, self.event.curvature_mu
+            if Fraction(one.sensitivity) > Fraction(mu) * Fraction(one.sigma):
+                raise InvalidParameterError("curvature_mu", mu, "must cover that noise", "Plan them together")
 
     def exact_bits(self, source: BitSource) -> bool:
         """Whether the output noise, the only one whose bits are released, is exact."""
@@ -121,11 +127,24 @@ class GaussianObjectiveNoise(ObjectiveNoise):
         integers), so ``rho`` stays true.
         """
         _validate.real("standard_deviation", standard_deviation, above=0.0)
-        if self.planned(label, block) not in ledger.recorded:
-            raise BudgetExceededError(f"release {label!r}: draw() must record it before its output noise")
+        self._check_recorded(label, ledger, block)
         if self.event.rho <= 0:
             raise InvalidParameterError("rho", self.event.rho, "must be > 0 for output noise", "Plan a solver radius")
         radius = self.event.rho * standard_deviation / 2
         # A coarse grid, since the radius may be tiny: 62 bits of steps must span the coefficients.
         step = exact.spacing(2**10 * radius, standard_deviation, math.sqrt(minimizer.size) * (1 + 1e-12))
         return add_gaussian(minimizer, _rounding.product_up(standard_deviation, 1 + 2**-10), step, source)
+
+    def add_curvature_noise(self, value: FloatArray, label: str, source: BitSource, ledger: Ledger) -> FloatArray:
+        """Release a sum over records, a function of them and of the *released* parameters, that the event contains.
+
+        A sum at the point where the solver stopped is not covered: given what was released, it depends on all records.
+        """
+        self._check_recorded(label, ledger, None)
+        if self.curvature is None:
+            raise InvalidParameterError("curvature", None, "must be planned for a release of it", "Plan its mechanism")
+        return self.curvature._sample(value, source)
+
+    def _check_recorded(self, label: str, ledger: Ledger, block: str | None) -> None:
+        if self.planned(label, block) not in ledger.recorded:
+            raise BudgetExceededError(f"release {label!r}: draw() must record it before its output noise")

@@ -23,6 +23,7 @@ from dpconvex import (
 from dpconvex.data import ClassTarget, NumericTarget, UnrangedColumn, open_files
 from dpconvex.errors import InvalidDataError, InvalidParameterError, NotPaidForError
 from dpconvex.estimators.persistence import save_model
+from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import SystemSource
 from dpconvex.verification import verify
 
@@ -141,7 +142,6 @@ def test_a_table_that_is_read_portion_by_portion_gives_the_same_bits(
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("delta", {"delta": 1e-6}),
         ("tilt", {"tilt": 0.1}),
         ("adversarial_radius", {"adversarial_radius": 0.1}),
         ("algorithm", {"algorithm": "output_perturbation"}),
@@ -181,6 +181,18 @@ def test_domains_with_simplices_and_searches_are_refused(fitted: PrivateLogistic
         assert not hasattr(plain, ask)
     with pytest.raises(NotPaidForError, match="inference=True"):
         plain.conf_int()
+
+
+@pytest.mark.parametrize("model", [PrivateLinearRegression, PrivateHuberRegressor])
+def test_with_delta_intervals_come_from_one_gaussian_event(model: Any) -> None:
+    given = {"delta": 1e-6, "inference": True, "random_state": 1}
+    for found in (logistic(delta=1e-6).fit(TABLE), model(3.0, schema=AMOUNTS, **given).fit(TABLE)):
+        assert "delta 1e-06" in str(found.summary())
+        (release,) = found.certificate_.releases
+        assert release.event.kind == "gaussian_objective_perturbation_with_curvature"
+        assert "(3.4t)" in found.certificate_.explain()
+        assert np.isfinite(found.conf_int()).all()
+        assert found.plans_at(1.0)[0].privacy == PrivacyParams(1.0, 1e-6)
 
 
 def test_content_changes_neither_plan_nor_messages() -> None:

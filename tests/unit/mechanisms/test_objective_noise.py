@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm
-from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise
+from dpconvex.mechanisms import GaussianMechanism, GaussianObjectiveNoise, NormObjectiveNoise
 from dpconvex.privacy import (
     GaussianObjectivePerturbation,
     Ledger,
@@ -15,6 +17,7 @@ from dpconvex.privacy import (
     PureObjectivePerturbation,
     Sensitivity,
 )
+from dpconvex.privacy.events.objective import CurvedObjectivePerturbation
 from dpconvex.randomness import SeededSource, SystemSource, real
 
 PURE = PureObjectivePerturbation(2.0, 4.0, 0.01, "determinant", 0.25)
@@ -66,6 +69,27 @@ def test_output_noise_belongs_to_the_same_release(source) -> None:
     assert (released - w).std() == pytest.approx(1e-3, rel=0.06)  # 6 standard errors
     assert len(ledger.recorded) == 1
     assert noise.exact_bits(source) == source.exact
+
+
+def test_curvature_noise_belongs_to_the_same_release_and_is_covered_by_its_price() -> None:
+    event = CurvedObjectivePerturbation(1.0, 5.0, 0.02, 0.01, "one_sided", 0.25, 0.3)
+    mechanism = GaussianMechanism.of_mu(Sensitivity(2.0, "l2", "test"), event.curvature_mu, 6000)
+    noise = GaussianObjectiveNoise(np.ones(3), event, Sensitivity(2.0, "l2", "test"), curvature=mechanism)
+    ledger, value = ledger_for(noise), np.full(6000, 7.0)
+    with pytest.raises(BudgetExceededError, match="draw"):
+        noise.add_curvature_noise(value, "w", SeededSource(1), ledger)
+    noise.draw(1, "w", SeededSource(1), ledger)
+    released = noise.add_curvature_noise(value, "w", SeededSource(1), ledger)
+    assert (released - value).std() == pytest.approx(2 / 0.3, rel=0.06)
+    assert len(ledger.recorded) == 1
+    smaller = GaussianMechanism.of_mu(mechanism.sensitivity, 0.31, 6000)
+    for priced in (event, GAUSS):
+        with pytest.raises(InvalidParameterError, match="curvature_mu"):
+            replace(noise, event=priced, curvature=smaller)
+    plain, ledger = gaussian(np.ones(3)), ledger_for(gaussian(np.ones(3)))
+    plain.draw(1, "w", SeededSource(1), ledger)
+    with pytest.raises(InvalidParameterError, match="curvature"):
+        plain.add_curvature_noise(value, "w", SeededSource(1), ledger)
 
 
 def test_output_noise_charges_for_its_grid(monkeypatch) -> None:

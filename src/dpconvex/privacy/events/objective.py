@@ -28,6 +28,7 @@ from dpconvex.privacy.profiles import gaussian_delta
 
 PURE_RULES = ("determinant", "free", "logistic")
 GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax")
+TANGENT_RULES = ("one_sided_sc", "two_sided_sc", "logistic")  #: Curvature costs a concave function of the slope.
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,22 @@ def logistic_line(cap: float, tau: float) -> tuple[float, float]:
     return top, _rounding.widen_up(top + fall) + _rounding.SLACK * abs(fall)  # they may cancel
 
 
+def tangent_line(rule: str, curvature: float, tau: float, tangent: float = 1.0) -> tuple[float, float]:
+    """Values at the largest slope A and at 0 of a line above what curvature costs at slopes between, rounded up.
+
+    That cost, ``h(a) = log(1 + tau a (1 - a))`` (`curvature` is A), or with SC ``log(1 + q tau (1 - a))`` (`curvature`
+    is q, A = 1), is concave: every tangent will do. This one touches it at `tangent` times A.
+    """
+    if tangent == 1.0:
+        return logistic_line(curvature, tau) if rule == "logistic" else (0.0, _rounding.widen_up(curvature * tau))
+    cap, rate = (curvature, tau) if rule == "logistic" else (1.0, curvature * tau)
+    t = tangent * cap
+    bend, growth = (t * (1 - t), 1 - 2 * t) if rule == "logistic" else (1 - t, -1.0)
+    value, slope = math.log1p(rate * bend), rate * growth / (1 + rate * bend)
+    slack = _rounding.SLACK * (1 + value + abs(slope))  # terms may cancel
+    return _rounding.widen_up(value + (cap - t) * slope) + slack, _rounding.widen_up(value - t * slope) + slack
+
+
 def _check_cap(rule: str, curvature: float) -> None:
     if rule == "logistic":
         _validate.real("curvature", curvature, above=0.0, at_most=1.0)
@@ -129,6 +146,8 @@ class GaussianObjectivePerturbation(Event):
     rule: str
     # The bound `c`, or `q` for the `_sc` rules, or the largest slope for logistic, or the number of classes for softmax
     curvature: float
+    curvature_mu: ClassVar[float] = 0.0
+    tangent: ClassVar[float] = 1.0
     kind: ClassVar[str] = "gaussian_objective_perturbation"
 
     def __post_init__(self) -> None:
@@ -146,28 +165,49 @@ class GaussianObjectivePerturbation(Event):
     def delta(self, epsilon: float) -> float:
         """Formulas (3.1) to (3.4): a union bound over the vertices of the gradient-difference polytope."""
         mu = _rounding.ratio_up(self.gradient_bound, self.sigma)
-        vertices = _vertices(self.rule, self.curvature, self.tau, epsilon)
+        vertices = _vertices(self.rule, self.curvature, self.tau, epsilon, self.tangent)
         return min(1.0, sum(count * self._profile(e, length * mu) for count, e, length in vertices))
 
     def _profile(self, epsilon: float, mu: float) -> float:
-        return 1.0 if epsilon < 0 else gaussian_delta(epsilon, math.hypot(mu, self.rho) * (1 + 1e-15))
+        shift = math.hypot(mu, self.rho, self.curvature_mu) * (1 + 1e-15)
+        return 1.0 if epsilon < 0 else gaussian_delta(epsilon, shift)
+
+
+@dataclass(frozen=True)
+class CurvedObjectivePerturbation(GaussianObjectivePerturbation):
+    """The same and, at the parameters that it released, a sum over records with Gaussian noise: formula (3.4t).
+
+    *Every* vertex reads the shift of that sum as well, those where slopes do not differ included.
+    """
+
+    #: Largest change of the sum over the standard deviation of its noise
+    curvature_mu: float  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
+    #: Where the line of `tangent_line` touches, in units of the largest slope; 1 for rules without
+    tangent: float  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
+    kind: ClassVar[str] = "gaussian_objective_perturbation_with_curvature"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.positive(self, "curvature_mu")
+        _validate.real("tangent", self.tangent, above=0.0, at_most=1.0)
+        if self.tangent != 1.0 and self.rule not in TANGENT_RULES:
+            raise InvalidParameterError("tangent", self.tangent, f"must be 1 for rule={self.rule!r}", "It has no line")
 
 
 @lru_cache(maxsize=256)  # a calibration asks for one place at many deviations
-def _vertices(rule: str, curvature: float, tau: float, epsilon: float) -> tuple[tuple[float, float, float], ...]:
+def _vertices(
+    rule: str, curvature: float, tau: float, epsilon: float, tangent: float
+) -> tuple[tuple[float, float, float], ...]:
     """Multiplicity, remaining epsilon and length (in units of the gradient bound) of every kind of vertex."""
     if rule == "softmax":
         k = curvature
         left = epsilon - determinant_cost(1 - 1 / k, round(k) - 1, tau)
         kinds = [(k - 1, math.sqrt(8)), ((k - 1) * (k - 2), math.sqrt(6)), (2 * (k - 1), math.sqrt(2)), (1, 0.0)]
         return tuple((count, left, length * (1 + 1e-15)) for count, length in kinds if count > 0)
-    if rule.endswith("_sc"):
-        left = epsilon - _rounding.widen_up(curvature * tau)
-        if rule == "one_sided_sc":
-            return ((1, epsilon, 2.0), (1, epsilon, 1.0), (1, left, 1.0), (1, left, 0.0))
-        return ((2, epsilon, 2.0), (2, epsilon, math.sqrt(2)), (2, left, 1.0), (2, left, 0.0))
-    if rule == "logistic":
-        at_cap, at_zero = (epsilon - cost for cost in logistic_line(curvature, tau))
+    if rule in TANGENT_RULES:
+        at_cap, at_zero = (epsilon - cost for cost in tangent_line(rule, curvature, tau, tangent))
+        if rule == "two_sided_sc":
+            return ((2, at_cap, 2.0), (2, at_cap, math.sqrt(2)), (2, at_zero, 1.0), (2, at_zero, 0.0))
         return ((1, at_cap, 2.0), (1, at_cap, 1.0), (1, at_zero, 1.0), (1, at_zero, 0.0))
     left = epsilon - determinant_cost(curvature, 1, tau)
     if rule == "one_sided":

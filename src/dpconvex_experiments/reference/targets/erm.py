@@ -277,6 +277,7 @@ TARGETS = (
             "objective_perturbation/capped_gaussian": ("approximate", _objective("gaussian", LogisticLoss(CAP))),
             "objective_perturbation/gaussian": ("approximate", _objective("gaussian", SmoothedHingeLoss(0.5))),
             "objective_perturbation_with_curvature": ("pure", _curvature),
+            "objective_perturbation_with_curvature/gaussian": ("approximate", _curvature),
             "exponential_mechanism": ("pure", _grid),
             "exponential_mechanism/localised": ("pure", _localized),
             "noisy_gradient": ("approximate", _noisy(4, proved=True)),

@@ -26,7 +26,7 @@ from dpconvex.algorithms.erm.objective_perturbation.plan import (
 )
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import CurvatureLaw
-from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, NormObjectiveNoise
+from dpconvex.mechanisms import GaussianMechanism, GaussianObjectiveNoise, NormNoiseMechanism, NormObjectiveNoise
 from dpconvex.privacy import PrivacyParams, PureObjectivePerturbation, Sensitivity
 from dpconvex.problems import DataDomain, Factor, LinearModelProblem
 from dpconvex.solvers import default_solver
@@ -74,7 +74,7 @@ def plan(
     kinds = [kind for kind in options[1:] if noise in ("auto", kind)]
     plans = [_pure(problem, privacy, kind, l2) for kind in kinds if kind not in GAUSSIANS]
     if not privacy.pure and not problem.grouped:
-        plans += [_gaussian(problem, privacy, kind, l2) for kind in kinds if kind in GAUSSIANS]
+        plans += [gaussian(problem, privacy, kind, l2) for kind in kinds if kind in GAUSSIANS]
     found = tuple(p for p in plans if p is not None)
     if not found:
         raise InvalidParameterError("l2", l2, "is too small for this epsilon", "Leave l2 out, or raise it")
@@ -170,10 +170,15 @@ def _pure_split(
     return _built(problem, privacy, lam, gamma, energy, output, l2 is not None, deviations=deviations, **law)
 
 
-def _gaussian(
-    problem: LinearModelProblem, privacy: PrivacyParams, kind: str, l2: float | None
+def gaussian(
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    kind: str,
+    l2: float | None,
+    share: float = 0.0,
+    curvature: Callable[[float], GaussianMechanism] | None = None,
 ) -> ObjectivePerturbationPlan | None:
-    """Return the plan of Theorem 4 with (3.3): both noises in one event."""
+    """Return the plan of Theorem 4 with (3.3): noises in one event, a third of a `share` of the square as (3.4t)."""
     loss, copies, epsilon, delta = problem.loss, problem.loss.n_outputs, privacy.epsilon, privacy.delta
     if copies > 1 and loss.curvature_law != CurvatureLaw.SOFTMAX:
         return None
@@ -190,16 +195,21 @@ def _gaussian(
         lam, exact = rules.gaussian_regularization(problem, gradient_bound, tiled, epsilon, delta)
     else:
         lam, tau, rule = l2, problem.tau(l2), rules.gaussian_rule(loss)
+        if share and loss.curvature_law == CurvatureLaw.LOGISTIC:
+            rule = "logistic", loss.slope_bound  # without a cap the same as (1.2) at its own tangent, less elsewhere
         if max(rules.curvature_charge(loss, tau)) >= 0.999 * epsilon:  # curvature alone uses the budget up
             return None
-        exact = rules.calibrate_gaussian(gradient_bound, 0.0, tau, *rule, epsilon, delta)
+        exact = rules.calibrate_gaussian(gradient_bound, 0.0, tau, *rule, epsilon, delta, share)
     rho = rules.OUTPUT_RATIO * gradient_bound / exact.sigma
-    event = rules.calibrate_gaussian(gradient_bound, rho, exact.tau, exact.rule, exact.curvature, epsilon, delta)
+    event = rules.calibrate_gaussian(gradient_bound, rho, exact.tau, exact.rule, exact.curvature, epsilon, delta, share)
     energy = copies * float(deviations @ deviations) * event.sigma**2
     gamma = gradient_tolerance(problem, lam, energy, 4 * problem.dim / rho**2)
     deviation = _rounding.ratio_up(2 * gamma, lam * rho * (1 - 1e-15))
     lemma = "distance between two records' gradients in units of the noise (Theorem 4)"
-    noise = GaussianObjectiveNoise(base, event, Sensitivity(event.claimed_sensitivity, "l2", lemma), problem.factor)
+    seen = None if curvature is None else curvature(event.curvature_mu)
+    lemma += "" if seen is None else f"; beside it a curvature: {seen.sensitivity.lemma}"
+    moved = Sensitivity(event.claimed_sensitivity, "l2", lemma)
+    noise = GaussianObjectiveNoise(base, event, moved, problem.factor, seen)
     law = {"noise_name": kind, "noise": noise, "copies": copies}
     output, tiled = JointGaussianOutput(noise, deviation), event.sigma * np.tile(deviations, copies)
     return _built(problem, privacy, lam, gamma, energy, output, l2 is not None, deviations=tiled, **law)

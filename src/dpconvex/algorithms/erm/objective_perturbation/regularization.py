@@ -17,6 +17,7 @@ from dpconvex._types import FloatArray
 from dpconvex.algorithms.erm.objective_perturbation.plan import LONGEST, output_part
 from dpconvex.losses import CurvatureLaw, LinearModelLoss
 from dpconvex.privacy import GaussianObjectivePerturbation
+from dpconvex.privacy.events import objective as events
 from dpconvex.privacy.events.objective import determinant_cost, logistic_epsilon, logistic_line
 from dpconvex.privacy.profiles import smallest
 from dpconvex.problems import LinearModelProblem
@@ -26,6 +27,7 @@ OUTPUT_RATIO = 0.05
 """Of Gaussian noise: rho in units of ``A X_2 / sigma``. The output noise then takes an eighth of a percent of sigma."""
 POINTS = 40  #: Regularizations of the grid on which the best one is looked for.
 SLOPES = np.linspace(0.0, 1.0, 129)  #: Shares of the largest slope at which estimates look for the costliest.
+TANGENTS = tuple(k / 50 for k in range(50, 0, -1))  #: Tried where a curvature is released, too; 1 is formula (3.4).
 LARGEST = 20.0  #: An epsilon from which on `tau` may not grow further: what it gains is below what doubles resolve.
 
 
@@ -200,14 +202,34 @@ def curvature_charge(loss: LinearModelLoss, tau: float) -> tuple[float, float]:
 
 
 def calibrate_gaussian(
-    gradient_bound: float, rho: float, tau: float, rule: str, curvature: float, epsilon: float, delta: float
+    gradient_bound: float,
+    rho: float,
+    tau: float,
+    rule: str,
+    curvature: float,
+    epsilon: float,
+    delta: float,
+    share: float = 0.0,
 ) -> GaussianObjectivePerturbation:
-    """Return the event of the smallest sigma whose profile, evaluated there, is at most `delta` at `epsilon`."""
+    """Return the event of the smallest sigma whose profile, evaluated there, is at most `delta` at `epsilon`.
 
-    def event(sigma: float) -> GaussianObjectivePerturbation:
-        return GaussianObjectivePerturbation(gradient_bound, sigma, rho, tau, rule, curvature)
+    With a `share` of the squared shift for a curvature, the tangent is the one of the smallest delta near that sigma.
+    """
 
-    return event(smallest(lambda sigma: event(sigma).delta(epsilon) <= delta, gradient_bound / epsilon))
+    def event(sigma: float, tangent: float = 1.0) -> GaussianObjectivePerturbation:
+        given = gradient_bound, sigma, rho, tau, rule, curvature
+        if share == 0.0:
+            return GaussianObjectivePerturbation(*given)
+        mu = 2 * gradient_bound / sigma * math.sqrt(share / (1 - share))
+        return events.CurvedObjectivePerturbation(*given, mu, tangent)
+
+    best = event(smallest(lambda sigma: event(sigma).delta(epsilon) <= delta, gradient_bound / epsilon))
+    for _ in range(
+        2 if share and rule in events.TANGENT_RULES else 0
+    ):  # every tangent is a bound: this is about noise alone
+        t = min(TANGENTS, key=lambda tangent: event(best.sigma, tangent).delta(epsilon))
+        best = event(smallest(lambda sigma, t=t: event(sigma, t).delta(epsilon) <= delta, best.sigma), t)
+    return best
 
 
 def least_error(
