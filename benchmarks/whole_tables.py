@@ -69,7 +69,10 @@ def variations(queries: Marginals, truth: np.ndarray, answers: np.ndarray) -> tu
 
 
 def auc(schema, train, test) -> float:
-    model = LogisticRegression(C=10.0, max_iter=300).fit(schema.encode(train), schema.encode_target(train))
+    labels = schema.encode_target(train)
+    if len(np.unique(labels)) < 2:
+        return 0.5  # nothing of the rarer class was drawn
+    model = LogisticRegression(C=10.0, max_iter=300).fit(schema.encode(train), labels)
     return float(roc_auc_score(schema.encode_target(test), model.predict_proba(schema.encode(test))[:, 1]))
 
 

@@ -459,3 +459,14 @@ def test_a_fit_ends_at_its_public_limit_and_starts_apart() -> None:
     model = latent_classes.fit(tables, FitPlan(8, 2, 40, False, False))
     assert len(model.weights) <= 16
     assert len(np.unique(model.levels[0].round(6), axis=0)) > 1
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("n", [10, 1_000])
+def test_where_noise_hides_all_pairs_none_is_measured(delta, n) -> None:
+    """Both expectations are then near 1, the largest there is, and still have an order."""
+    queries = Marginals.of_order((8,) * 40, 2)
+    (first, *_) = plan_queries(queries, n, PrivacyParams(0.1, delta))
+    every = noisy_tables.plan(queries, n, PrivacyParams(0.1, delta), relations="all")
+    assert first.public["relations"] == "none"
+    assert first.ranked < every.ranked < 1
