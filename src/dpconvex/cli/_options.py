@@ -46,6 +46,9 @@ SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); 
 Target = Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")]
 Inference = Annotated[bool, typer.Option("--inference", help="Intervals as well; logistic, linear, huber.")]
 Rows = Annotated[int | None, typer.Option(help="Plan only, for this number of records.")]
+Users = Annotated[
+    int | None, typer.Option(help="Number of users, in place of --rows: protects all rows of a user together.")
+]
 Neighbors = Annotated[
     str,
     typer.Option(
@@ -263,12 +266,12 @@ def model_kind(model: str | None, schema: Schema | None) -> tuple[str, type[Priv
     return _validate.choice("model", model, kinds), kinds[model]
 
 
-def planned_rows(table: Path | None, rows: int | None) -> int:
-    """Return how many records to plan for: ``--rows`` where there is no table, or else a number of no consequence."""
-    if (table is None) == (rows is None):
-        what = "must be given where there is no table" if rows is None else "is for a plan without data"
-        raise InvalidParameterError("rows", rows, what, "Give either a table, or --rows for a plan")
-    return 10_000 if rows is None else _validate.integer("rows", rows, at_least=1)
+def planned_rows(table: Path | None, count: int | None, name: str = "rows") -> int:
+    """Return how many to plan for: ``--rows`` or so where there is no table, or else a number of no consequence."""
+    if (table is None) == (count is None):
+        what = "must be given where there is no table" if count is None else "is for a plan without data"
+        raise InvalidParameterError(name, count, what, f"Give either a table, or --{name} for a plan")
+    return 10_000 if count is None else _validate.integer(name, count, at_least=1)
 
 
 def moment_order(text: str) -> str | float | tuple[float, float]:

@@ -38,9 +38,7 @@ def plan(
         Path | None, typer.Option(help="File (.png, .svg, .pdf) for a picture of what is expected over epsilon.")
     ] = None,
     rows: Annotated[int | None, typer.Option(help="Number of records.")] = None,
-    users: Annotated[
-        int | None, typer.Option(help="Number of users, in place of --rows: protects all rows of a user together.")
-    ] = None,
+    users: _options.Users = None,
     features: Annotated[int | None, typer.Option(help="Number of columns, if there is no schema.")] = None,
     schema: Annotated[Path | None, typer.Option(help="Schema file (TOML).")] = None,
     feature_norm: Annotated[

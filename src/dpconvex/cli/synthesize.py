@@ -46,6 +46,7 @@ def synthesize(
     out: Annotated[Path, typer.Option(help="Folder for table, certificate and report.")] = Path("synthetic"),
     user_column: _options.UserColumn = None,
     rows: _options.Rows = None,
+    users: _options.Users = None,
     neighbors: _options.Neighbors = "replace_one",
     seed: _options.Seed = None,
     budget: _options.Budget = None,
@@ -57,8 +58,8 @@ def synthesize(
 ) -> None:
     """Release synthetic records whose marginal tables are near those of a private table.
 
-    With --rows (users, with --user-column) instead of a file: show the plans; no data are read. Added or removed
-    records need --rows always.
+    With --rows, or --users where a column says whose row it is, instead of a file: show the plans; no data are read.
+    Added or removed records need --rows always.
     """
     import pyarrow.csv as pacsv
 
@@ -69,6 +70,10 @@ def synthesize(
     declared = Schema.from_toml(schema)
     declared.require_confirmed(str(schema))
     declared = _options.with_user(declared, user_column)
+    name, count, other = ("rows", rows, users) if declared.user is None else ("users", users, rows)
+    if other is not None:
+        what = "must be the number of users" if users is None else "must be the number of rows: no column says whose"
+        raise InvalidParameterError(name, count, what, "Give --users with a user column, and --rows without")
     size_is_public = neighbors == "replace_one"  # the estimator refuses other names
     estimator = PrivateSyntheticData(
         epsilon,
@@ -84,7 +89,7 @@ def synthesize(
         rows=None if size_is_public else rows,
         random_state=seed,
     )
-    planned = _options.planned_rows(table, rows) if size_is_public else None
+    planned = _options.planned_rows(table, count, name) if size_is_public else None
     plans = estimator.plan(planned)  # refuses unusable parameters before anything is read
     if table is None:
         warn_if_hopeless(plans[0])

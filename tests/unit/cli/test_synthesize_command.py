@@ -58,7 +58,7 @@ def test_all_rows_of_a_user_are_protected_together(run: Any, public_files: Path)
     assert printed["plan"]["public"]["n"] == 90 == pacsv.read_csv("synthetic/synthetic.csv").num_rows
     assert "90 users" in Path("synthetic/report.html").read_text()
     assert run("verify", "synthetic").exit_code == 0
-    owned = ("synthesize", "--schema", "owned.toml", "--epsilon", 2, *CHOSEN, "--rows", 90)
+    owned = ("synthesize", "--schema", "owned.toml", "--epsilon", 2, *CHOSEN, "--users", 90)
     assert "90 users" in run(*owned).stdout
     assert json.loads(run(*owned, "--json").stdout)["users"] == 90
     assert run("synthesize", "owned.csv", *given, "--engine", "local", "--force").exit_code == 0
