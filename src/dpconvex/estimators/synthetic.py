@@ -241,7 +241,8 @@ class PrivateSyntheticData(PrivateEstimator):
         """Draw synthetic records from the released distribution; costs no privacy.
 
         Counts are rounded together (`ReleasedModel.sample`), not drawn one by one: the records' tables are as near the
-        model's as their number allows.
+        model's as their number allows. Several samples share the noise of one release, so rules that combine imputed
+        tables give intervals that do not hold for them (docs, Synthetic data); `marginal` has such that do.
 
         Parameters
         ----------
