@@ -96,6 +96,7 @@ class GaussianObjectiveNoise(ObjectiveNoise):
             one, mu = self.curvature.event, self.event.curvature_mu
             if Fraction(one.sensitivity) > Fraction(mu) * Fraction(one.sigma):
                 raise InvalidParameterError("curvature_mu", mu, "must cover that noise", "Plan them together")
+            object.__setattr__(self, "name", f"{self.name}, with a curvature at it")  # one entry names both releases
 
     def exact_bits(self, source: BitSource) -> bool:
         """Whether the output noise, the only one whose bits are released, is exact."""
