@@ -45,9 +45,7 @@ axes.bar(places, wrong, bottom=right, color="#D55E00")
 axes.text(places[-1] - 0.35, right[-1] / 2, "telling", color="white", fontsize=13)
 axes.text(places[1] - 0.3, right[1] + wrong[1] / 2 - 0.2, "others", color="white", fontsize=13)
 for place, height, score in zip(places, right + wrong, accuracy, strict=True):
-    axes.annotate(
-        f"{score:.0%}", (place, height), (0, 4), textcoords="offset points", ha="center"
-    )
+    axes.annotate(f"{score:.0%}", (place, height), (0, 4), textcoords="offset points", ha="center")
 axes.set(
     xticks=places, xticklabels=epsilons, xlabel="epsilon", ylabel="words in the model", ylim=(0, max(right + wrong) + 3)
 )
