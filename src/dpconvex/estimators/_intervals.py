@@ -18,7 +18,7 @@ from dpconvex.estimators._features import pieces
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.inference.intervals import Estimates, Intervals, Summary
 from dpconvex.inference.pivot import TUNING
-from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import limited
 from dpconvex.problems import LinearModelProblem
 
@@ -27,8 +27,8 @@ inference : bool, "model" or "robust", default=False
     Also release what intervals are made of: `summary`, `conf_int`, `bse_`, `pvalues_`, `cov_params` and
     `predict_interval` then cost nothing more. One certificate and one epsilon, of which the plan gives a part to a
     noisy curvature. True: ``"model"`` for logistic regression (the scatter of gradients follows from the curvature),
-    ``"robust"`` for regressions (it is released too). Records, declared ranges, no weights; at most 40
-    encoded columns. Docs: "Intervals".
+    ``"robust"`` for regressions (it is released too), and with ``groups``, where users are what is drawn. Declared
+    ranges, no weights; at most 40 encoded columns. Docs: "Intervals".
 """
 MOST_PLANNING = 12e6  #: Computing, about microseconds, of a plan that is made again.
 KINDS = (False, True, "model", "robust")
@@ -95,7 +95,7 @@ class WithIntervals(PrivateLinearModel):
         facts: dict[str, Any] = {"weight_cap": self._cap}
         facts |= {name: given[name] for name in NOT_OFFERED if name in given and given[name] != usual[name]}
         facts |= {} if self.algorithm in ("auto", "objective_perturbation") else {"algorithm": self.algorithm}
-        facts |= {"unit": "user"} if privacy.unit == Unit.USER else {}
+        facts |= {"inference": "model"} if problem.grouped and self.inference == "model" else {}
         facts |= {"ranges": PRIVATE} if self._open(self._feature_map(problem.domain.n_features)) else {}
         if self.domain is not None and any(block.norm == "simplex" for block in self.domain.blocks):
             facts["domain"] = "simplex"  # its records need not be levels; those of a schema are
@@ -127,10 +127,12 @@ class WithIntervals(PrivateLinearModel):
         (intervals, plan), found = self._known(), self._estimates(rows, level, np.arange(len(rows)) == 0, joint)
         meant = MEANING[plan.problem.loss.name].format(**CAPPED | dict(plan.problem.loss.facts))
         delta = f", delta {plan.privacy.delta:g}" * (not plan.privacy.pure)
+        units, share = f"{plan.privacy.unit}s", f"{plan.share:.0%} of it for the curvature"
         notes = (
-            f"Estimates are corrected for the ridge; coef_, which predicts, is not. {plan.problem.n} records, epsilon "
-            f"{plan.privacy.epsilon:g}{delta}, {plan.share:.0%} of it for the curvature.",
-            "Coverage is for many records drawn independently; nothing is promised of it for few.",
+            f"Estimates are corrected for the ridge; coef_, which predicts, is not. {plan.problem.n} {units}, epsilon "
+            f"{plan.privacy.epsilon:g}{delta}, {share}.",
+            f"Coverage is for many {units} drawn independently; nothing is promised of it for few.",
+            *["All users count the same; a user's loss is the mean of its records'."] * plan.problem.grouped,
             *[f"The bound {TUNING.coefficient_bound:g} on what is not resolved was active."] * intervals.bound_active,
         )
         return Summary(f"{type(self).__name__}: {meant}", names, found, level, notes)

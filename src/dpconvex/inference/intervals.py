@@ -48,9 +48,9 @@ class Intervals:
         s0, bend = given.half_widths[-1], float(self._repaired.matrix[-1, -1])
         ratio = s0**2 * given.dispersion / bend if bend > 0 else np.inf
         self._scores = float(np.clip(ratio, *TUNING.dispersion)) * H
-        if given.scores is not None and given.score_deviations is not None:
-            seen = F.T @ np.tensordot(given.scores, given.patterns, 1) @ F
-            own = np.einsum("ik,fij,jl->fkl", F, given.patterns, F, optimize=True)
+        if len(given.scores):
+            seen = F.T @ np.tensordot(given.scores, given.score_patterns, 1) @ F
+            own = np.einsum("ik,fij,jl->fkl", F, given.score_patterns, F, optimize=True)
             self._scores = robust(seen, self._scores, H, own, given.score_deviations)
         ridge = H + given.l2 * np.eye(len(H))
         center = given.linear / n**2 + self._scores / n + given.output**2 * ridge @ ridge

@@ -57,8 +57,9 @@ class Released:
     patterns: FloatArray  #: (D, d, d)
     levels: tuple[list[int], ...]  #: Columns of one-hot blocks
     half_widths: FloatArray  #: (d,): largest magnitudes of the columns
-    scores: FloatArray | None = None  #: (D,), noisy mean entries of the second moments of gradients
-    score_deviations: FloatArray | None = None  #: (D,), standard deviations of the noise in them
+    scores: FloatArray  #: (S,), noisy mean entries of the second moments of gradients; S = 0 without any
+    score_deviations: FloatArray  #: (S,), standard deviations of the noise in them
+    score_patterns: FloatArray  #: (S, d, d)
 
     @cached_property
     def v(self) -> FloatArray:

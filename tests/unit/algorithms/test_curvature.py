@@ -14,7 +14,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import HingeLoss, HuberLoss, LogisticLoss, PseudoHuberLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import Block, DataDomain, LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import Records
 from dpconvex.randomness import SeededSource
@@ -22,6 +22,7 @@ from dpconvex.verification import verify
 
 NUMBERS = DataDomain((Block(3, "linf", 0.5),), 1.0)
 MIXED = DataDomain((Block(3, "simplex", 1.0, "a"), Block(2, "linf", 0.5), Block(4, "simplex", 1.0, "b")), 2.0)
+USERS = PrivacyParams(1.0, unit=Unit.USER)
 LOSSES = (LogisticLoss(), LogisticLoss(0.7), SquaredLoss(0.5, prediction_bound=0.5), HuberLoss(0.2, 0.5))
 
 
@@ -70,6 +71,58 @@ def test_no_pair_of_records_moves_a_block_further_than_its_bound_and_some_pair_a
     for found in (reached, far):  # in l1, and in l2 for Gaussian noise
         assert (found <= 1).all()
         assert (found > 0.999).all()
+
+
+@pytest.mark.parametrize("domain", [NUMBERS, MIXED], ids=["numbers", "mixed"])
+def test_no_pair_of_users_moves_second_moments_further_than_the_bound_and_some_pair_as_far(domain: DataDomain) -> None:
+    """Lemma 3 block by block: mean gradients of one to three records, with slopes of either sign."""
+    rng, layout = np.random.default_rng(0), curvature.layout_of(domain, True)
+    plan = curvature.plan(LinearModelProblem(LogisticLoss(0.7), domain, 9, 1.0, records_per_user=2), USERS)
+    slopes = 0.7 * rng.choice([-1.0, -0.5, 0.0, 1.0], (3, 3000))
+    rows = [np.column_stack([extreme(domain, rng, 3000), np.full(3000, domain.intercept)]) for _ in slopes]
+    each = [row * slope[:, None] for row, slope in zip(rows, slopes, strict=True)]
+    users = np.concatenate([each[0], (each[0] + each[1]) / 2, sum(each) / 3])
+    halves = [half for half, _ in layout.blocks]
+    found = plan._products(users.copy()) * plan._score_bounds  # the exact products, as nothing is cut
+    np.testing.assert_allclose(found, users[:, layout.places[0]] * users[:, layout.places[1]], rtol=1e-9, atol=1e-12)
+    moved = np.abs(found - found[rng.permutation(len(found))])
+    parts = np.split(moved, np.cumsum([size for _, size in layout.blocks])[:-1], axis=1)
+    reached = [float(part.sum(1).max() / (2 * 0.49 * half)) for part, half in zip(parts, halves, strict=True)]
+    assert max(reached) <= 1
+    assert min(reached) > 0.999
+    bends = [entries(domain, row[None, :-1], np.array([0.25]), 0.25) for row in rows[0][:400]]
+    ends = np.hstack([bends, found[:400]])
+    longest = max(float(plan.second.norm(one - other)) for one, other in zip(ends, ends[::-1], strict=True))
+    assert 0.75 * plan.second.sensitivity.value < longest <= plan.second.sensitivity.value
+    whole = np.tensordot(found, layout.patterns, 1)  # they fill in the whole matrix
+    np.testing.assert_allclose(whole, users[:, :, None] * users[:, None], atol=1e-12)
+    far = np.full((1, len(users[0])), 1e9)
+    assert np.abs(plan._products(far)).max() <= 2  # whatever a slope comes out as
+
+
+def test_records_of_a_user_share_its_weight_in_all_that_is_released(monkeypatch: Any) -> None:
+    values, (X, y) = [], data(MIXED)
+    labels = np.sort(np.random.default_rng(5).integers(0, 400, len(X)))
+    groups = UserGroups.of(labels)
+    sample = NormNoiseMechanism._sample
+    monkeypatch.setattr(
+        NormNoiseMechanism, "_sample", lambda self, value, source: values.append(value) or sample(self, value, source)
+    )
+    problem = LinearModelProblem(LogisticLoss(), MIXED, groups.n_users, 2.0, records_per_user=5)
+    plan = curvature.plan(problem, replace(USERS, epsilon=2.0, delta=1e-6))  # its delta is not needed
+    result = plan.run(X, y, SeededSource(1), groups)
+    rows, loss = np.column_stack([X, np.full(len(X), 2.0)]), LogisticLoss()
+    share = groups.spread(1 / groups.sizes)
+    z = rows @ result.point
+    bends = entries(MIXED, X, share * loss.hessian_weights(z, y), 0.25)
+    own = np.add.reduceat(rows * (share * loss.derivative(z, y))[:, None], groups.starts[:-1])
+    moments = (own.T @ own)[*plan.score_layout.places]
+    np.testing.assert_allclose(values[1], np.concatenate([bends, moments]), rtol=2e-5, atol=2e-4)
+    assert all(release.sensitivity.unit == Unit.USER for release in plan.releases)
+    again = recipes.again(result.certificate.planner)
+    assert again.noisy == result.plan.noisy
+    given = result.plan.released(result.point)
+    np.testing.assert_allclose(given.dispersion, given.scores[-1] / MIXED.intercept**2)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
@@ -221,7 +274,7 @@ def test_the_ridge_is_half_the_floor_and_the_share_is_chosen_for_the_size() -> N
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("delta", {"noise": "gaussian"}),
+        ("noise", {"noise": "gaussian"}),
         ("unit", {"privacy": PrivacyParams(1.0, unit=Unit.USER)}),
         ("features", {"domain": DataDomain.l2_ball(3, 1.0).with_intercept()}),
         ("features", {"domain": DataDomain((Block(2, "l1", 0.5),), 1.0)}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def test_a_table_that_is_read_portion_by_portion_gives_the_same_bits(
         ("weight_cap", {"weight_cap": 2.0}),
         ("weight_cap", {"schema": Schema(COLUMNS, CLASSES.target, weight="w", weight_cap=3.0)}),
         ("ranges", {"schema": Schema((UnrangedColumn("x"), *COLUMNS[1:]), CLASSES.target)}),
-        ("unit", {"schema": Schema(COLUMNS, CLASSES.target, user="who")}),
+        ("inference", {"schema": Schema(COLUMNS, CLASSES.target, user="who"), "inference": "model"}),
         ("problem", {"schema": Schema(COLUMNS, ClassTarget("y", ("no", "yes", "maybe")))}),
         ("problem", {"fit_intercept": False}),
         ("features", {"schema": None, "feature_norm": 1.0}),
@@ -174,8 +175,8 @@ def test_domains_with_simplices_and_searches_are_refused(fitted: PrivateLogistic
         PrivateSearchCV(logistic(), {"l2": [0.1, 1.0]}).plan(1000)
     with pytest.raises(InvalidParameterError, match=r"^sample_weight='ndarray': cannot"):
         logistic().fit(TABLE, sample_weight=np.ones(N))
-    with pytest.raises(InvalidParameterError, match=r"^unit='user'"):
-        logistic().fit(TABLE, groups=np.arange(N))
+    with pytest.raises(InvalidParameterError, match=r"^inference='model'"):
+        logistic(inference="model").fit(TABLE, groups=np.arange(N))
     plain = logistic(inference=False).fit(TABLE)
     for ask in ("bse_", "pvalues_"):
         assert not hasattr(plain, ask)
@@ -193,6 +194,21 @@ def test_with_delta_intervals_come_from_one_gaussian_event(model: Any) -> None:
         assert "(3.4t)" in found.certificate_.explain()
         assert np.isfinite(found.conf_int()).all()
         assert found.plans_at(1.0)[0].privacy == PrivacyParams(1.0, 1e-6)
+
+
+def test_users_have_intervals_from_memory_and_from_files_with_the_same_bits(tmp_path: Path) -> None:
+    """Every record twice, and once more under other users: what users say is what their records say."""
+    labels = np.arange(N) // 3
+    found = logistic(epsilon=5.0).fit(TABLE, groups=labels)
+    assert np.isfinite(found.conf_int()).all()
+    assert f"{labels[-1] + 1} users" in str(found.summary())
+    twice = TABLE.take(pa.array(np.repeat(np.arange(N), 2)))
+    again = logistic(epsilon=5.0).fit(twice, groups=np.repeat(labels, 2))
+    np.testing.assert_allclose(again.conf_int(), found.conf_int(), atol=0.01)  # quantiles are simulated
+    pq.write_table(TABLE.append_column("who", pa.array(labels)), tmp_path / "t.parquet", row_group_size=7000)
+    schema = replace(CLASSES, user="who")
+    streamed = logistic(epsilon=5.0, schema=schema).fit(open_files(tmp_path, schema))
+    np.testing.assert_array_equal(streamed.conf_int(), found.conf_int())
 
 
 def test_content_changes_neither_plan_nor_messages() -> None:

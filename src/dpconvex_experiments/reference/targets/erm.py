@@ -110,9 +110,10 @@ def _objective(
 
 def _curvature(privacy: PrivacyParams, bound: float) -> Subject:
     """Minimizer and curvature together: a record of curvature 0 or the largest, at parameters near 0."""
-    problem = LinearModelProblem(LogisticLoss(), DataDomain((Block(1, "linf", bound),), bound), N, 1.0 / bound)
+    domain, records = DataDomain((Block(1, "linf", bound),), bound), 2 if privacy.unit == Unit.USER else None
+    problem = LinearModelProblem(LogisticLoss(), domain, N, 1.0 / bound, records_per_user=records)
     plan = curvature.plan(problem, privacy, robust=True)
-    return Subject(plan, record_pairs(problem), lambda found: np.append(found.point, found.plan.noisy))
+    return Subject(plan, linear_subject(plan).pairs, lambda found: np.append(found.point, found.plan.noisy))
 
 
 def _grid(privacy: PrivacyParams, bound: float) -> Subject:
@@ -305,6 +306,7 @@ TARGETS = (
         {
             "output_perturbation/users": ("pure", _output("l2", HingeLoss())),
             "objective_perturbation/users": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
+            "objective_perturbation_with_curvature/users": ("pure", _curvature),
             "noisy_gradient/users": ("approximate", _noisy(4, proved=True)),
             "sufficient_statistics/users": ("approximate", _statistics(sufficient_statistics.plan)),
             "informed_gradient": ("approximate", _informed),

@@ -64,11 +64,7 @@ def plan(
         raise InvalidParameterError(
             "loss", problem.loss.name, "must be smooth with a bounded slope", "Use algorithm='output_perturbation'"
         )
-    if noise in GAUSSIANS and privacy.pure:
-        raise InvalidParameterError("noise", noise, "needs delta > 0", "Give delta, or use a pure noise")
-    if noise in GAUSSIANS and problem.grouped:
-        what = "is not proved for users: a user's gradient is no multiple of one feature vector"
-        raise InvalidParameterError("noise", noise, what, "Use algorithm='output_perturbation' or a pure noise")
+    check_noise(problem, privacy, noise)
     if problem.factor is None or problem.factor.domain != problem.domain:  # or those of another plan's problem
         problem = replace(problem, factor=coordinates(problem.domain, plain=l2 is not None))
     kinds = [kind for kind in options[1:] if noise in ("auto", kind)]
@@ -79,6 +75,15 @@ def plan(
     if not found:
         raise InvalidParameterError("l2", l2, "is too small for this epsilon", "Leave l2 out, or raise it")
     return found
+
+
+def check_noise(problem: LinearModelProblem, privacy: PrivacyParams, noise: str) -> None:
+    """Raise `InvalidParameterError` where Gaussian noise is asked for and not proved."""
+    if noise in GAUSSIANS and privacy.pure:
+        raise InvalidParameterError("noise", noise, "needs delta > 0", "Give delta, or use a pure noise")
+    if noise in GAUSSIANS and problem.grouped:
+        what = "is not proved for users: a user's gradient is no multiple of one feature vector"
+        raise InvalidParameterError("noise", noise, what, "Use algorithm='output_perturbation' or a pure noise")
 
 
 def _pure(
