@@ -11,22 +11,7 @@ from dpconvex.data.targets import ClassTarget, NumericTarget
 from dpconvex.data.unranged import UnrangedColumn, UnrangedTarget
 
 __all__ = [
-    "CategoricalColumn",
-    "ClassTarget",
-    "NumericColumn",
-    "NumericTarget",
-    "Schema",
-    "TableCells",
-    "UnrangedColumn",
-    "UnrangedTarget",
-    "adult_schema",
-    "check_table",
-    "draft_schema",
-    "load_adult",
-    "load_cities",
-    "look_at",
-    "open_files",
-    "read_header",
-    "read_table",
-    "write_atomically",
-]
+    "CategoricalColumn", "ClassTarget", "NumericColumn", "NumericTarget", "Schema", "TableCells", "UnrangedColumn",
+    "UnrangedTarget", "adult_schema", "check_table", "draft_schema", "load_adult", "load_cities", "look_at",
+    "open_files", "read_header", "read_table", "write_atomically",
+]  # fmt: skip

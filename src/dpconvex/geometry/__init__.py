@@ -5,13 +5,6 @@ from dpconvex.geometry.laws import FactoredNoise, IndependentNormals, NoiseLaw, 
 from dpconvex.geometry.norms import GroupedNorm, L2Norm, NoiseNorm
 
 __all__ = [
-    "FactoredNoise",
-    "GroupedNorm",
-    "IndependentNormals",
-    "L2Norm",
-    "NoiseLaw",
-    "NoiseNorm",
-    "StandardNormals",
-    "centered_lengths",
-    "gaussian_block_weights",
-]
+    "FactoredNoise", "GroupedNorm", "IndependentNormals", "L2Norm", "NoiseLaw", "NoiseNorm", "StandardNormals",
+    "centered_lengths", "gaussian_block_weights",
+]  # fmt: skip

@@ -36,25 +36,8 @@ LOSSES: tuple[type[LinearModelLoss], ...] = (
 """Every loss of the library."""
 
 __all__ = [
-    "LOSSES",
-    "AbsoluteLoss",
-    "CurvatureLaw",
-    "HingeLoss",
-    "HuberLoss",
-    "LinearModelLoss",
-    "LogCoshLoss",
-    "LogisticLoss",
-    "LossConstants",
-    "PiecewiseLinearLoss",
-    "PinballLoss",
-    "PseudoHuberLoss",
-    "SmoothLoss",
-    "SmoothedAbsoluteLoss",
-    "SmoothedHingeLoss",
-    "SmoothedPinballLoss",
-    "SoftmaxLoss",
-    "SquaredLoss",
-    "TruncatedLosses",
-    "WeightedLoss",
-    "truncate",
-]
+    "LOSSES", "AbsoluteLoss", "CurvatureLaw", "HingeLoss", "HuberLoss", "LinearModelLoss", "LogCoshLoss",
+    "LogisticLoss", "LossConstants", "PiecewiseLinearLoss", "PinballLoss", "PseudoHuberLoss", "SmoothLoss",
+    "SmoothedAbsoluteLoss", "SmoothedHingeLoss", "SmoothedPinballLoss", "SoftmaxLoss", "SquaredLoss",
+    "TruncatedLosses", "WeightedLoss", "truncate",
+]  # fmt: skip

@@ -24,16 +24,6 @@ SETS: tuple[type[ConvexSet], ...] = (
 """Every set of the library."""
 
 __all__ = [
-    "SETS",
-    "BallSection",
-    "Box",
-    "ConvexSet",
-    "Ellipsoid",
-    "L1Ball",
-    "L2Ball",
-    "Polytope",
-    "SecondOrderCones",
-    "Section",
-    "Simplex",
-    "WholeSpace",
-]
+    "SETS", "BallSection", "Box", "ConvexSet", "Ellipsoid", "L1Ball", "L2Ball", "Polytope", "SecondOrderCones",
+    "Section", "Simplex", "WholeSpace",
+]  # fmt: skip
