@@ -12,7 +12,8 @@ S1: logistic, four uniform columns and a rare binary one. S2: logistic, categori
 two columns with correlation .9. A6: Adult income on six columns. HU: pseudo-Huber loss of Adult hours. S5: S2's
 columns, t errors of 4 degrees, pseudo-Huber. U1: S1's columns, users of 1 to 30 records whose log-odds have an effect
 of their own. UW: log wages of women over years (4,711, resampled) on age, schooling, experience and tenure, users,
-pseudo-Huber. In U1 and UW n counts users.
+pseudo-Huber. In U1 and UW n counts users. AD: an additive logistic model of three uniform columns, one of them bent, at
+4 knots; values at knots against one of them. AA: one of Adult's age, education and hours.
 """
 
 from __future__ import annotations
@@ -20,12 +21,20 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dpconvex import CategoricalColumn, NumericColumn, PrivateHuberRegressor, PrivateLogisticRegression, Schema
+from dpconvex import (
+    CategoricalColumn,
+    NumericColumn,
+    PrivateAdditiveClassifier,
+    PrivateHuberRegressor,
+    PrivateLogisticRegression,
+    Schema,
+)
 from dpconvex.algorithms import curvature
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.inference import pivot
@@ -35,6 +44,7 @@ POPULATION = 400_000  #: Records of which the true parameter is computed.
 CELLS = (
     *(f"S1:{cell}" for cell in ("5000:1", "20000:.3", "20000:1", "20000:3", "45000:1")),
     *(f"{name}:{cell}" for name in ("S2", "S5") for cell in ("5000:1", "20000:.3", "20000:1", "20000:3", "45000:1")),
+    *(f"{name}:{cell}" for name in ("AD", "AA") for cell in ("20000:3", "45000:1", "45000:3")),
     *(f"{name}:{cell}" for name in ("U1", "UW") for cell in ("5000:3", "20000:1", "20000:3")),
     *(f"{name}:{cell}" for name in ("A6", "HU") for cell in ("20000:1", "20000:3", "45000:1", "45000:3")),
 )
@@ -145,13 +155,28 @@ def uw(rng: np.random.Generator) -> Population:
     return Population(schema, PrivateHuberRegressor, table, np.append(firsts, len(frame)))
 
 
-NAMES = {"S1": s1, "S2": s2, "A6": a6, "HU": hu, "S5": s5, "U1": u1, "UW": uw}
+SHAPES = partial(PrivateAdditiveClassifier, knots=4, missing="none")
+
+
+def ad(rng: np.random.Generator) -> Population:
+    x = rng.random((POPULATION, 3))
+    z = 3 * np.abs(x[:, 0] - 0.5) + 2 * x[:, 1] - 1.5
+    y = np.where(rng.random(POPULATION) < 1 / (1 + np.exp(-z)), "yes", "no")
+    table = pa.table({f"x{k}": x[:, k] for k in range(3)} | {"y": y})
+    return Population(Schema(tuple(numbers(3)), ClassTarget("y", ("no", "yes"))), SHAPES, table)
+
+
+def aa(rng: np.random.Generator) -> Population:
+    return adult(("age", "education-num", "hours-per-week"), None, SHAPES)
+
+
+NAMES = {"S1": s1, "S2": s2, "A6": a6, "HU": hu, "S5": s5, "U1": u1, "UW": uw, "AD": ad, "AA": aa}
 
 
 def truth(model: Any, population: Population) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the population's parameter (d,), its curvature and its scores (p, p), without privacy."""
     plan, features = model._known()[1], model._fitted_map()
-    X = features.encode(population.table)
+    X = features.expand(features.encode(population.table))
     y = model._targets_of(population.table, None).astype(np.float64)
     rows = np.column_stack([X, np.full(len(X), plan.problem.domain.intercept)])
     F, loss = np.asarray(plan.then.problem.factor.matrix.todense()), plan.problem.loss
@@ -192,9 +217,10 @@ def measured(cell: str, runs: int, missing: float, delta: float) -> dict[str, fl
         if oracle is None:
             theta, H, V = truth(model, population)
             reference: dict[str, str] = {}
-            names = model.schema.feature_names
+            names = model._coefficient_names(theta.size - 1)
             for column, places in plan.layout.categories.items():  # the most frequent level: the same in all runs
-                rows = model._fitted_map().encode(population.table)[:, places]
+                features = model._fitted_map()
+                rows = features.expand(features.encode(population.table))[:, places]
                 reference[column] = names[places[int(rows.sum(0).argmax())]].partition("=")[2]
             share, given = plan.share, plan.released(theta)
             contrasts = model._contrasts(reference)[1]

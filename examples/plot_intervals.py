@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow as pa
 
-from dpconvex import CategoricalColumn, NumericColumn, PrivateLogisticRegression, Schema
+from dpconvex import CategoricalColumn, NumericColumn, PrivateAdditiveClassifier, PrivateLogisticRegression, Schema
 from dpconvex.data import ClassTarget
 
 # %%
@@ -52,5 +52,21 @@ axes.plot(range(5), truth, "kx", label="truth")
 axes.axhline(0, color="gray", linewidth=0.8)
 axes.set(xticks=range(5), ylabel="log-odds", title="95 % intervals", ylim=(-2.8, 3.2))
 axes.set_xticklabels(["age\n(80 years)", "days\n(30 days)", "surgery", "maternity", "burns"])
+axes.legend()
+plt.show()
+
+# %%
+# Shapes have intervals, too: of how much more a value is than that of the knot which is seen most. The bent line of an
+# additive model with five knots, of the same patients' days.
+
+bent = np.where(rng.random(n) < 1 / (1 + np.exp(1.5 - np.abs(days - 15) / 5)), "yes", "no")
+model = PrivateAdditiveClassifier(1.0, schema=schema, inference=True, knots=5, missing="none", random_state=0)
+shape = next(each for each in model.fit(table.set_column(3, "back", [bent])).shapes_ if each.name == "days")
+figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
+axes.fill_between(shape.vertices, *shape.interval, color="C0", alpha=0.25, label="95 % interval")
+axes.plot(shape.vertices, shape.values, "o-", color="C0", label="released")
+line = np.abs(np.array(shape.vertices) - 15) / 5
+axes.plot(shape.vertices, line + (shape.values - line)[np.ptp(shape.interval, axis=0).argmin()], "kx", label="truth")
+axes.set(xlabel="days", ylabel="log-odds", title="A shape with error bars")
 axes.legend()
 plt.show()

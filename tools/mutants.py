@@ -71,6 +71,7 @@ HISTOGRAM = "tests/unit/mechanisms/test_joint_histogram.py"
 RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 REFERENCE = "../dpconvex_experiments/reference"
+MOMENTS = "problems/linear/second_moments.py"
 BENDS, BENT = "algorithms/curvature.py", "tests/unit/algorithms/test_curvature.py"
 CURVED = "tests/unit/privacy/events/test_curved_objective.py"
 PIVOT, PIVOTS = "inference/pivot.py", "tests/unit/inference/test_intervals.py"
@@ -1215,7 +1216,7 @@ MUTANTS = (
     ),
     Mutant(
         "curvature: a number's square counts as half of its bound",
-        BENDS,
+        MOMENTS,
         "(0.5 if a is b and len(a) == 1 else 1.0)",
         "(0.25 if a is b and len(a) == 1 else 1.0)",
         "",
@@ -1223,7 +1224,7 @@ MUTANTS = (
     ),
     Mutant(
         "curvature: a level counts as a number in [0, 1]",
-        BENDS,
+        MOMENTS,
         "return UP, np.repeat([*k, own], 2)",
         "return UP / 2, np.repeat([*k, own], 2)",
         "",
@@ -1239,7 +1240,7 @@ MUTANTS = (
     ),
     Mutant(
         "curvature: cells without a level are left out of the layout",
-        BENDS,
+        MOMENTS,
         "patterns[d][np.ix_(k, k)] = (1 - np.eye(d)) / (d * (d - 1))",
         "patterns[d][np.ix_(k, k)] = 0.0",
         "",
@@ -1279,7 +1280,7 @@ MUTANTS = (
     ),
     Mutant(
         "curvature: a Gaussian block's length is that of two levels, whatever its columns are",
-        BENDS,
+        MOMENTS,
         "(math.sqrt(0.5) * UP if np.isin(at, levels).all() else 1.0)",
         "math.sqrt(0.5) * UP",
         "",
@@ -1310,6 +1311,22 @@ MUTANTS = (
         (BENT, "-k", "half_of_it_would_not"),
     ),
     Mutant(
+        "curvature of shapes: products of vertices count half",
+        MOMENTS,
+        "return UP, places, patterns",
+        "return UP / 2, places, patterns",
+        "",
+        (BENT, "-k", "products_of_vertices"),
+    ),
+    Mutant(
+        "curvature of shapes: missing cells that stand in the middle of all knots are read as neighbors alone",
+        MOMENTS,
+        "if not knots.own or i == j or",
+        "if i == j or",
+        "",
+        (BENT, "-k", "products_of_vertices"),
+    ),
+    Mutant(
         "curvature of users: every record counts 1",
         BENDS,
         "weights = None if groups is None else record_weights(groups)",
@@ -1319,7 +1336,7 @@ MUTANTS = (
     ),
     Mutant(
         "curvature of users: a mean gradient's levels count half, as if one of them stood in it",
-        BENDS,
+        MOMENTS,
         "(0.5 if a is b and len(a) == 1 else 1.0)",
         "(0.5 if a is b else 1.0)",
         "",

@@ -16,6 +16,8 @@ Sensitivity
     - ``c s_a s_b`` for the products of two columns or categories bounded by ``s_a, s_b`` (1 for a category);
     - ``c`` for the levels of a category: ``phi'' (p_1^2, .., p_d^2, 1 - |p|^2)`` is ``phi''`` times a point of a
       simplex for *every* p, so the last entry, which sees cells without a level, is private too;
+    - ``c`` for products of the weights p of a shape's vertices, ``phi'' p_k p_l`` with ``k <= l``: they are at least 0
+      and add up to at most ``phi''``. With a vertex for missing cells only neighbors overlap, and no others are read;
     - ``c s^2 / 2`` for the square of a number, which lies in ``[0, c s^2]``, and ``A^2 / 2`` for a squared slope.
 
     A level with itself has no other entries, and with the constant it has the same numbers: no noise is spent there.
@@ -39,7 +41,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from itertools import combinations_with_replacement, product
 from typing import Any, ClassVar, cast, final
 
 import numpy as np
@@ -60,12 +61,13 @@ from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import RowBlock
 from dpconvex.problems.data.users import mean_of_users, record_weights
+from dpconvex.problems.linear.second_moments import UP, Layout, largest, layout_of, moments
+from dpconvex.problems.linear.shapes import Pair
 from dpconvex.randomness import BitSource
 
 CURVATURE = "curvature at the released parameters"  #: What is released, in ledgers and certificates.
 LEMMA = "a replaced record moves each block by at most twice its half-width (docs, Intervals, Lemma 2)"
 USERS = "a replaced user moves each block by at most twice its half-width (docs, Intervals, Lemma 3)"
-UP = 1 + 1e-12  #: For the rounding of what one record adds.
 MOST_COLUMNS = 40  #: Beyond them the noise of so many products leaves next to no finite interval at any usual budget.
 
 
@@ -84,99 +86,9 @@ class Tuning:
     logistic: float = 0.11  #: Mean curvature of logistic losses to plan for; of other losses `other` times the largest
     other: float = 0.7
     ratio: float = 0.05  #: Mean squared slope over mean curvature to plan for, but for logistic losses, where it is 1
-    mean: float = 1 / 3  #: Of a numeric column, in units of its bound
-    deviation: float = 1 / 6  #: What other columns leave of it; larger ones leave collinear columns unresolved
 
 
 TUNING = Tuning()
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """Which entries of the curvature of columns, categories and a constant (last) are released, D of them."""
-
-    widths: FloatArray  #: (d,): largest magnitude of each column
-    categories: Mapping[str, list[int]]  #: Columns of each category
-    blocks: tuple[tuple[float, int], ...]  #: Half of what a replaced record moves one by, for c = 1, and its size
-    lengths: tuple[float, ...]  #: The same half in l2
-    places: AnyArray  #: (2, D): which products of columns are summed; beyond them stands what `extended` adds
-    patterns: FloatArray  #: (D, d, d): what each entry fills in the curvature matrix
-    planned: FloatArray  #: (d, d): second moments to plan for: independent columns, levels equally frequent
-
-    def extended(self, block: RowBlock) -> FloatArray:
-        """Return the records (m, d + categories): after the constant ``sqrt(1 - |p|^2)`` of each category."""
-        from dpconvex.problems.data import _loops
-
-        rows, added = block.dense(), np.empty((len(self.categories), len(block.features)))
-        for k, out in zip(self.categories.values(), added, strict=True):
-            _loops.lengths(np.ascontiguousarray(rows[:, k]), False, out)
-        return np.hstack([rows, np.sqrt(np.maximum(0.0, 1.0 - added)).T])
-
-
-@lru_cache(maxsize=64)
-def layout_of(domain: DataDomain, users: bool = False) -> Layout:
-    """Return what is released for a domain with a constant whose blocks are numbers and simplices.
-
-    `users`: for second moments of vectors of which blocks are bounded in l1, those of users: of every pair of columns.
-    """
-    d, s0, parts, widths = domain.dim, domain.intercept, list[list[int]](), list[float]()
-    categories, found = dict[str, list[int]](), list[tuple[float, AnyArray, FloatArray]]()
-    for block in domain.all_blocks:
-        columns = [*range(len(widths), len(widths) + block.size)]
-        widths += [block.bound] * block.size
-        parts += [columns] if block.norm == "simplex" else [[k] for k in columns]
-        categories |= {block.name: columns} if block.norm == "simplex" else {}
-    for a, b in combinations_with_replacement(parts, 2):
-        if a is b and len(a) > 1 and not users:
-            place = [*categories.values()].index(a)  # the first one says how often the constant stands
-            found.append(_levels(domain, a, d + place, constant=place == 0))
-        elif users or not (categories and b == [d - 1] and (a is b or len(a) > 1)):
-            pairs = np.array([*(combinations_with_replacement(a, 2) if a is b else product(a, b))])
-            patterns, each = np.zeros((len(pairs), d, d)), np.arange(len(pairs))
-            patterns[each, *pairs.T] = patterns[each, *pairs.T[::-1]] = 1.0
-            most = widths[a[0]] * widths[b[0]] * UP
-            found.append((most * (0.5 if a is b and len(a) == 1 else 1.0), pairs, patterns))
-    mean, planned = np.full(d, s0), np.zeros((d, d))
-    for k in parts[:-1]:
-        mean[k] = 1 / len(k) if len(k) > 1 else TUNING.mean * widths[k[0]]
-        own = (np.eye(len(k)) - 1 / len(k)) / len(k) if len(k) > 1 else (TUNING.deviation * widths[k[0]]) ** 2
-        planned[np.ix_(k, k)] = own
-    blocks, (_, places, patterns) = tuple((half, len(at)) for half, at, _ in found), zip(*found, strict=True)
-    every = np.concatenate(places).T, np.concatenate(patterns)
-    levels = [*(k for each in categories.values() for k in each), *range(d, d + len(categories))]
-    lengths = tuple(half * (math.sqrt(0.5) * UP if np.isin(at, levels).all() else 1.0) for half, at, _ in found)
-    return Layout(np.array(widths), categories, blocks, lengths, *every, planned + np.outer(mean, mean))
-
-
-def _levels(domain: DataDomain, k: list[int], own: int, constant: bool) -> tuple[float, AnyArray, FloatArray]:
-    """Return the levels, and last the cells without one: their second moments are ``1/d^2`` everywhere."""
-    patterns, d = np.zeros((len(k) + 1, domain.dim, domain.dim)), len(k)
-    patterns[np.arange(d), k, k] = 1.0
-    patterns[d][np.ix_(k, k)] = (1 - np.eye(d)) / (d * (d - 1))
-    patterns[:, k, -1] = patterns[:, -1, k] = domain.intercept * np.vstack([np.eye(d), np.full(d, 1 / d)])
-    if constant:
-        patterns[:, -1, -1] = domain.intercept**2
-    return UP, np.repeat([*k, own], 2).reshape(-1, 2), patterns
-
-
-def moments(
-    layout: Layout, block: RowBlock, weights: FloatArray, most: float, share: FloatArray | float = 1.0
-) -> AnyArray:
-    """Return the parts of the second moments of `extended` records times weights (m,) in [0, most], exact sums.
-
-    `share` (m,) is a record's part of its user. What a record adds depends on it and on these two alone: entries are
-    rounded towards zero, one by one.
-    """
-    size, step = _largest(layout, most), summation.PANEL_ROWS
-    roots, total = np.sqrt(np.clip(np.nan_to_num(weights), 0.0, most) * share), np.zeros(())
-    for rows in (slice(k, k + step) for k in range(0, len(roots), step)):
-        total = total + summation.gram_parts(layout.extended(block.part(rows)), roots[rows], size, np.trunc)
-    return total
-
-
-def _largest(layout: Layout, most: float) -> float:
-    return math.sqrt(most) * max(1.0, float(layout.widths.max()))
 
 
 @final
@@ -205,12 +117,12 @@ class InferencePlan(TwoStagePlan):
     @property
     def layout(self) -> Layout:
         """Which entries are released."""
-        return layout_of(self.problem.domain)
+        return layout_of(self.problem.domain, self.problem.shapes)
 
     @property
     def score_layout(self) -> Layout:
         """Which entries of the second moments of gradients are released, if any."""
-        return layout_of(self.problem.domain, self.problem.grouped)
+        return layout_of(self.problem.domain, self.problem.shapes, self.problem.grouped)
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
@@ -256,7 +168,7 @@ class InferencePlan(TwoStagePlan):
             )
             return tuple(moments(layout, block, each, most, share) for each, most in zip(seen, bounds, strict=False))
 
-        sizes = (_largest(layout, most) for most in bounds)
+        sizes = (largest(layout, most) for most in bounds)
         bends, *slopes = map(summation.gram, weighed.total(work), sizes)
         last = problem.domain.dim - 1
         if groups is None:
@@ -346,7 +258,10 @@ def plan(
             f"must have a smooth loss, one output, a constant and at most {MOST_COLUMNS} encoded columns for inference"
         )
         raise InvalidParameterError("problem", f"{domain.dim} columns", what, remedy)
-    problem = replace(problem, factor=coordinates(domain, plain=l2 is not None))
+    if problem.shapes is None:
+        problem = replace(problem, factor=coordinates(domain, plain=l2 is not None))
+    elif any(isinstance(each, Pair) for each in problem.shapes.vertices):
+        raise InvalidParameterError("interactions", "pairs", "cannot be given with inference", "Leave them out")
     pure, robust = privacy.pure or problem.grouped, robust or problem.grouped
     usual = "grouped" if pure else "weighted_gaussian"
     kind, noise = usual if noise == "auto" else noise, noise if pure or noise != "auto" else usual
@@ -414,8 +329,9 @@ def _entries(problem: LinearModelProblem, robust: bool, in_l2: bool = False) -> 
     A norm only: squares are no points of the domain, differences of two are of twice it.
     """
     c, square = problem.loss.curvature_bound, problem.loss.slope_bound**2
-    kinds = [(layout_of(problem.domain), c, 1.0)]
-    kinds += [(layout_of(problem.domain, problem.grouped), square, TUNING.scores * (c / square) ** 2)] * robust
+    facts = problem.domain, problem.shapes
+    kinds = [(layout_of(*facts), c, 1.0)]
+    kinds += [(layout_of(*facts, problem.grouped), square, TUNING.scores * (c / square) ** 2)] * robust
     blocks, costs = list[Block](), list[float]()
     for layout, most, factor in kinds:
         own = np.append(layout.planned.diagonal(), [1 / len(k) for k in layout.categories.values()])

@@ -44,7 +44,7 @@ PrivateTable = Annotated[
 ]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
 Target = Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")]
-Inference = Annotated[bool, typer.Option("--inference", help="Intervals as well; logistic, linear, huber.")]
+Inference = Annotated[bool, typer.Option("--inference", help="Intervals as well; logistic, linear, huber, additive.")]
 Rows = Annotated[int | None, typer.Option(help="Plan only, for this number of records.")]
 Users = Annotated[
     int | None, typer.Option(help="Number of users, in place of --rows: protects all rows of a user together.")

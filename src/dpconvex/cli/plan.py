@@ -51,7 +51,7 @@ def plan(
     """List every valid plan with its noise and expected loss. Sees no data."""
     from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.data import Schema
-    from dpconvex.estimators.additive import shape_facts
+    from dpconvex.estimators._shapes import shape_facts
 
     if (features is None) == (schema is None):
         raise InvalidParameterError("features", features, "either --features or --schema must be given, not both", "")

@@ -34,10 +34,14 @@ def shapes(
             row["level"] if row["knot"] is None else number(row["knot"], 6),
             number(row["value"], 3),
             number(row["deviation"], 2),
+            *[f"{row['lower']:.3g} to {row['upper']:.3g}"] * bool(fitted.inference),
         )
         for row in fitted.shape_table().to_pylist()
     ]
-    print_table("Shapes", ("column", "at", "value", "deviation"), rows, right=(2, 3))
+    names = ("column", "at", "value", "deviation", *["95 %"] * bool(fitted.inference))
+    print_table("Shapes", names, rows, right=(2, 3, 4))
+    if fitted.inference:
+        print_text("95 %: intervals of values less that of the vertex which is seen most.")
     print_text(f"deviation: planned, of the noise alone. Values add up to {fitted.effect}, with the intercept.")
 
 
@@ -107,7 +111,7 @@ def print_planned(facts: list[dict[str, Any]]) -> None:
 
 def shapes_figure(estimator: Any, style: Any, colors: tuple[str, str, str, str]) -> Any:
     """Return one figure of all shapes on one scale, those first that are hardly noise; None for other models."""
-    # Bands are two planned deviations to either side; what is shorter is gray. Nothing of the records is in it.
+    # Bands are two planned deviations to either side, or intervals where they were paid for; what is shorter is gray.
     from dpconvex.estimators import AdditiveModel
 
     if not isinstance(estimator, AdditiveModel):
@@ -124,7 +128,8 @@ def shapes_figure(estimator: Any, style: Any, colors: tuple[str, str, str, str])
             axes.set_axis_off()
         for axes, shape in zip(grid.ravel(), found, strict=False):
             for values, deviation in zip(np.atleast_2d(shape.values), np.atleast_2d(shape.deviation), strict=True):
-                _draw(axes, shape, values, 2 * np.nan_to_num(deviation), colors)
+                around = values + 2 * np.nan_to_num(deviation) * np.array([[-1], [1]])
+                _draw(axes, shape, values, around if shape.interval is None else shape.interval, colors)
             axes.axhline(0, color=colors[3], linewidth=0.8, zorder=0)
             axes.set_title(shape.name[:40], fontsize=9.5, loc="left")
             axes.grid(False)
@@ -136,15 +141,17 @@ def _draw(axes: Any, shape: Any, values: Any, band: Any, colors: tuple[str, ...]
 
     ink, gray, wash, _ = colors
     at = np.array([vertex for vertex in shape.vertices if isinstance(vertex, float)])
-    m, sure = len(at), np.abs(values) > band
+    band = np.where(np.isfinite(band), band, np.nan)
+    known = np.zeros(1) if shape.interval is None else values[np.nanargmin(np.ptp(band, axis=0))]
+    m, sure = len(at), (band[0] > known) | (band[1] < known)
     if not m:
         at = np.arange(len(values))
-        axes.vlines(at, values - band, values + band, color=wash, linewidth=6)
+        axes.vlines(at, *band, color=wash, linewidth=6)
         axes.scatter(at, values, s=12, c=np.where(sure, ink, gray), zorder=3)
         axes.set_xticks(at, [str(level)[:10] for level in shape.vertices], rotation=90, fontsize=6)
         return
-    values, band = values[:m], band[:m]
-    axes.fill_between(at, values - band, values + band, color=wash, linewidth=0)
+    values, band = values[:m], band[:, :m]
+    axes.fill_between(at, *band, color=wash, linewidth=0)
     axes.plot(at, values, color=gray, linewidth=1)
     axes.plot(at, np.where(sure[:m], values, np.nan), color=ink, linewidth=2)
     axes.ticklabel_format(axis="x", useOffset=False)

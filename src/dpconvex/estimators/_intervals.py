@@ -14,7 +14,7 @@ from dpconvex.algorithms.curvature import InferencePlan
 from dpconvex.algorithms.select import Options
 from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidParameterError, NotPaidForError
-from dpconvex.estimators._features import pieces
+from dpconvex.estimators._features import FeatureMap, pieces
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.inference.intervals import Estimates, Intervals, Summary
 from dpconvex.inference.pivot import TUNING
@@ -28,7 +28,7 @@ inference : bool, "model" or "robust", default=False
     `predict_interval` then cost nothing more. One certificate and one epsilon, of which the plan gives a part to a
     noisy curvature. True: ``"model"`` for logistic regression (the scatter of gradients follows from the curvature),
     ``"robust"`` for regressions (it is released too), and with ``groups``, where users are what is drawn. Declared
-    ranges, no weights; at most 40 encoded columns. Docs: "Intervals".
+    ranges, no weights; at most 40 encoded columns or vertices. Docs: "Intervals".
 """
 MOST_PLANNING = 12e6  #: Computing, about microseconds, of a plan that is made again.
 KINDS = (False, True, "model", "robust")
@@ -41,7 +41,10 @@ NOT_OFFERED = [
     "heavy_tailed",
     "failure",
     "constraint",
+    "interactions",
+    "monotone",
 ]
+UNPROVED = "cannot be given with inference: no interval is proved, or measured, for it"
 CAPPED = {"slope_cap": 1.0, "residual_cap": 1.0}
 MEANING = {
     "logistic": "log-odds of the best logistic approximation, slopes capped at {slope_cap:g}; not assumed to be true",
@@ -73,6 +76,11 @@ class WithIntervals(PrivateLinearModel):
             return self._for_inference(problem, privacy, options).privacy
         return super()._check(problem, privacy, options)
 
+    def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
+        if self._infers() and self._open(features):
+            raise InvalidParameterError("ranges", PRIVATE, UNPROVED, "Declare them, or set inference=False")
+        return super()._rest(features, privacy, n)
+
     def plans_at(self, epsilon: float) -> Any:
         if not self._infers():
             return super().plans_at(epsilon)
@@ -96,13 +104,12 @@ class WithIntervals(PrivateLinearModel):
         facts |= {name: given[name] for name in NOT_OFFERED if name in given and given[name] != usual[name]}
         facts |= {} if self.algorithm in ("auto", "objective_perturbation") else {"algorithm": self.algorithm}
         facts |= {"inference": "model"} if problem.grouped and self.inference == "model" else {}
-        facts |= {"ranges": PRIVATE} if self._open(self._feature_map(problem.domain.n_features)) else {}
+        facts |= {} if problem.loss.name in {*MEANING, "softmax"} else {"loss": problem.loss.name}
         if self.domain is not None and any(block.norm == "simplex" for block in self.domain.blocks):
             facts["domain"] = "simplex"  # its records need not be levels; those of a schema are
         for name, value in facts.items():
             if value is not None:
-                what = "cannot be given with inference: no interval is proved, or measured, for it"
-                raise InvalidParameterError(name, value, what, "Leave it out, or set inference=False")
+                raise InvalidParameterError(name, value, UNPROVED, "Leave it out, or set inference=False")
         return curvature.plan(problem, privacy, robust=self._robust, l2=options.l2, noise=options.noise)
 
     @property
@@ -155,14 +162,11 @@ class WithIntervals(PrivateLinearModel):
         """
         if len(parts := pieces(self.schema, X)) > 1:
             return np.concatenate([self.predict_interval(part, level) for part in parts])
-        features, encoded = self._encoded(X, reset=False)
+        features, (_, encoded) = self._fitted_map(), self._encoded(X, reset=False)
         constant = np.full((encoded.shape[0], 1), self._known()[1].problem.domain.intercept)
-        found = self._estimates(np.hstack([features.domain.clip(encoded), constant]), level, np.ones(len(constant)))
+        rows = features.domain.clip(features.expand(encoded))
+        found = self._estimates(np.hstack([rows, constant]), level, np.ones(len(constant)))
         return self._linked(np.column_stack([found.lower, found.upper]))
-
-    def _linked(self, ends: FloatArray) -> FloatArray:
-        """Return bands of predictions from those of linear predictions."""
-        return ends
 
     def _known(self) -> tuple[Intervals, InferencePlan]:
         """Return what the released numbers say, and the plan; made once, of certificate and coefficients alone."""
@@ -197,8 +201,7 @@ class WithIntervals(PrivateLinearModel):
         d, given = plan.problem.domain.n_features, dict(reference or {})
         coef, constant = self._fitted_map().decode(np.eye(d), np.zeros(d))  # linear in the encoded coefficients
         rows, first = np.hstack([coef.T, np.zeros((d, 1))]), np.append(constant, plan.problem.domain.intercept)
-        names: Any = vars(self).get("feature_names_in_", [f"x{k}" for k in range(d)])
-        names, left = [*(names if self.schema is None else self.schema.feature_names)], list[int]()
+        names, left = self._coefficient_names(d), list[int]()
         for name, columns in plan.layout.categories.items():
             levels = [names[k].partition("=")[2] for k in columns]
             asked = given.pop(name, levels[intervals.most_seen(columns)])
@@ -211,6 +214,10 @@ class WithIntervals(PrivateLinearModel):
         for name in given:
             raise InvalidParameterError("reference", name, "must name columns of three or more levels", "")
         return ("(intercept)", *np.delete(names, left)), np.vstack([first, np.delete(rows, left, axis=0)])
+
+    def _coefficient_names(self, d: int) -> list[str]:
+        names: Any = vars(self).get("feature_names_in_", [f"x{k}" for k in range(d)])
+        return [*(names if self.schema is None else self.schema.feature_names)]
 
 
 def summary_of(model: PrivateLinearModel) -> Summary | None:

@@ -31,6 +31,31 @@ PAIR_KNOTS, PAIR_LEVELS, PAIR_SHARE = 4, 8, 0.25
 
 @final
 @dataclass(frozen=True, eq=False)
+class Shape:
+    """What one column, or a pair, adds to the score of a record: a value at each vertex."""
+
+    name: str
+    kind: str  #: "numeric": values at knots, straight lines between them; "categories" or "pair": at levels
+    vertices: tuple[float | str, ...]  #: Knots in the column's own unit, increasing; levels; "(missing)"
+    values: FloatArray  #: (size,), or (n_outputs, size) for more than two classes; they sum to 0 before `monotone`
+    deviation: FloatArray  #: What noise alone makes of it, planned from public facts; of the same shape
+    #: With ``inference``: (2, size), 95 % intervals of the values less that of the vertex with the largest released
+    #: curvature, around that one's value
+    interval: FloatArray | None = None
+
+    @property
+    def reach(self) -> float:
+        """Largest less smallest value, less two deviations each: what is hardly noise."""
+        return float(np.max(np.ptp(self.values, axis=-1)) - 4 * np.mean(self.deviation))
+
+    @property
+    def ends(self) -> list[Any]:
+        """Lower and upper end for each vertex; None where no interval was paid for."""
+        return [(None, None)] * len(self.vertices) if self.interval is None else self.interval.T.tolist()
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class ShapeColumn:
     """One block: its vertices, and the weights of each record on them."""
 
@@ -327,3 +352,25 @@ def checked_pairs(pairs: Any, columns: Sequence[AbstractColumn]) -> tuple[tuple[
         if f"{a}:{b}" in named:
             raise InvalidParameterError("interactions", (a, b), f"has the name of a column, '{a}:{b}'", "Rename it")
     return found
+
+
+def shape_facts(plan: Any) -> list[dict[str, Any]]:
+    """Return for each column of a plan its vertices, degrees of freedom and the mean planned deviation of its noise."""
+    blocks, problem = plan.problem.domain.blocks, plan.problem
+    sizes = [block.size for block in blocks]
+    straight = problem.shapes is None  # of them no single directions are expected
+    freedom = [max(1, size - 1) for size in sizes] if straight else problem.typical.degrees_of_freedom(plan.l2)
+    means = [float(part.mean()) for part in np.split(planned_deviations(plan), np.cumsum(sizes))[: len(blocks)]]
+    return [
+        {"column": block.name, "vertices": max(2, block.size), "degrees_of_freedom": float(f), "deviation": mean}
+        for block, f, mean in zip(blocks, freedom, means, strict=False)
+    ]
+
+
+def planned_deviations(plan: Any) -> FloatArray:
+    """Return the planned deviation of the noise in every value or coefficient."""
+    problem, guess = plan.problem, plan.coefficient_deviation
+    if problem.shapes is not None:
+        own = getattr(plan, "then", plan)
+        return problem.typical.value_deviations(own.l2, own.deviations / problem.n, own.output.deviation)
+    return np.full(problem.domain.dim * problem.loss.n_outputs, np.nan) if guess is None else guess

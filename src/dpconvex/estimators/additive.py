@@ -11,6 +11,7 @@ Assumptions
     Ranges, levels, knots and which columns have a value of their own for missing cells are public.
 """
 
+import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -22,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex import _validate
 from dpconvex._types import FloatArray
 from dpconvex.algorithms import LinearModelPlan
+from dpconvex.algorithms.curvature import MOST_COLUMNS
 from dpconvex.algorithms.erm.registry import expected_of_first, plans
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericColumn, UnrangedColumn
@@ -29,8 +31,9 @@ from dpconvex.data.columns import MOST_KNOTS
 from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, bounds_of, checked_schema, require_one
-from dpconvex.estimators._shapes import ShapeMap, checked_pairs
-from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
+from dpconvex.estimators._intervals import INFERENCE, WithIntervals
+from dpconvex.estimators._shapes import Shape, ShapeMap, checked_pairs, planned_deviations, shape_facts
+from dpconvex.estimators.base import RELEASED, with_shared
 from dpconvex.estimators.classifiers import LogisticModel
 from dpconvex.estimators.regressors import CAPS, DEFAULT_SMOOTHING, DEFAULT_WIDTH, PrivateLinearRegressor
 from dpconvex.losses import HuberLoss, LinearModelLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
@@ -46,25 +49,8 @@ Chosen on the learning tables of the corpus (`benchmarks/additive_guess.py strai
 SHAPES = "objective_perturbation"  #: The algorithm of shapes; straight lines may have any.
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """What one column, or a pair, adds to the score of a record: a value at each vertex."""
-
-    name: str
-    kind: str  #: "numeric": values at knots, straight lines between them; "categories" or "pair": at levels
-    vertices: tuple[float | str, ...]  #: Knots in the column's own unit, increasing; levels; "(missing)"
-    values: FloatArray  #: (size,), or (n_outputs, size) for more than two classes; they sum to 0 before `monotone`
-    deviation: FloatArray  #: What noise alone makes of it, planned from public facts; of the same shape
-
-    @property
-    def reach(self) -> float:
-        """Largest less smallest value, less two deviations each: what is hardly noise."""
-        return float(np.max(np.ptp(self.values, axis=-1)) - 4 * np.mean(self.deviation))
-
-
 @dataclass(eq=False, repr=False)
-class AdditiveModel(PrivateLinearModel):
+class AdditiveModel(WithIntervals):
     """A private additive model. Parameters are documented with the final classes."""
 
     _: KW_ONLY
@@ -149,6 +135,8 @@ class AdditiveModel(PrivateLinearModel):
         shapes = cast(ShapeMap, features)
         if self.monotone and loss.n_outputs > 1:
             raise InvalidParameterError("monotone", self.monotone, "is for one score", "Leave it out")
+        if self._infers():
+            return self._for_intervals(shapes, n, loss, unit)
         quick = copy(self)
         quick.noise = "grouped" if self.noise == "auto" else self.noise  # other laws differ little, less with knots
         found = [super(AdditiveModel, quick)._plans(each, n, loss, unit) for each in self._maps(shapes)]
@@ -162,6 +150,19 @@ class AdditiveModel(PrivateLinearModel):
         typical, expected = best[0].problem.typical, best[0].predicted_error.expected
         bent = typical is None or expected is None or expected < LEARNED * typical.at_zero
         return best if bent else super()._plans(shapes.straight, n, loss, unit)
+
+    def _for_intervals(
+        self, shapes: ShapeMap, n: int, loss: LinearModelLoss, unit: Unit
+    ) -> tuple[LinearModelPlan, ...]:
+        """Return the plan of the smallest expected error among those whose standard errors are expected to be finite.
+
+        The fewest knots where none are; more than intervals can be made of are not tried.
+        """
+        fewest, *more = self._maps(shapes)
+        maps = [fewest, *(each for each in more if each.domain.n_features < MOST_COLUMNS)]
+        found: list[Any] = [super(AdditiveModel, self)._plans(each, n, loss, unit) for each in maps]
+        known = [each for each in found if math.isfinite(each[0].expected_deviation)]
+        return min(known or found[:1], key=expected_of_first)
 
     def _choices(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
@@ -177,6 +178,8 @@ class AdditiveModel(PrivateLinearModel):
         return found.straight if straight else found
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
+        if self._infers():
+            return super().plans_at(epsilon)
         features = self._feature_map(self.n_features_in_).at(getattr(self.plan_, "knots", 2))
         whole = replace(self.plan_.privacy, epsilon=epsilon)
         return self._planned(features, self.plan_.problem, whole, self.plan_.algorithm)
@@ -188,7 +191,7 @@ class AdditiveModel(PrivateLinearModel):
 
         super()._learned()
         shapes, values = self._fitted_map(), self.coef_.copy()
-        deviation = _deviations(self.plan_)
+        deviation = planned_deviations(self.plan_)
         if self.plan_.problem.shapes is None:
             coefs = deviation.reshape(len(values), -1)[:, : shapes.straight.domain.n_features]
             deviation = np.abs(shapes.straight.decode(coefs, np.zeros(len(values)))[0])
@@ -208,11 +211,23 @@ class AdditiveModel(PrivateLinearModel):
         """The released shapes, one a column or pair, in the order of the columns."""
         check_is_fitted(self)
         values, deviation = self.encoded_coef_, self.shape_deviation_
-        row = 0 if len(values) == 1 else slice(None)
+        row, bands = 0 if len(values) == 1 else slice(None), self._bands() if self.inference else None
+        facts = (((each.name, each.kind, each.vertices), at) for each, at in self._fitted_map().slices)
         return [
-            Shape(block.name, block.kind, block.vertices, values[row, where], deviation[row, where])
-            for block, where in self._fitted_map().slices
+            Shape(*own, values[row, at], deviation[row, at], None if bands is None else bands[:, at])
+            for own, at in facts
         ]
+
+    def _bands(self) -> FloatArray:
+        """Return the intervals of the values, (2, d), each block's around the value of the vertex that is seen most."""
+        intervals, plan = self._known()
+        d = plan.problem.domain.n_features
+        rows, base = np.eye(d, d + 1), np.arange(d)
+        for columns in plan.layout.categories.values():
+            base[columns] = columns[intervals.most_seen(columns)]
+        found = self._estimates(rows - rows[base], 0.95, 0.0)
+        ends = np.where(base == np.arange(d), 0.0, np.array([found.lower, found.upper]))
+        return self.encoded_coef_[0, base] + ends
 
     @property
     def degrees_of_freedom_(self) -> dict[str, float]:
@@ -252,49 +267,38 @@ class AdditiveModel(PrivateLinearModel):
     def shape_table(self) -> Any:
         """Return the shapes as a table (pyarrow, which narwhals, pandas and polars read).
 
-        Columns: ``column``, ``output``, ``knot`` (of numeric columns), ``level`` (of others), ``value``, ``deviation``.
+        Columns: ``column``, ``output``, ``knot`` (of numeric columns), ``level`` (of others), ``value``, ``deviation``,
+        and ``lower`` and ``upper``, the ends of `Shape.interval` where it was paid for.
         """
         import pyarrow as pa
 
         rows = [
-            (shape.name, output, *((None, at) if isinstance(at, str) else (float(at), None)), float(value), float(band))
+            (
+                shape.name,
+                output,
+                *((None, at) if isinstance(at, str) else (float(at), None)),
+                *map(float, numbers),
+                *ends,
+            )
             for shape in self.shapes_
             for output, each in enumerate(zip(np.atleast_2d(shape.values), np.atleast_2d(shape.deviation), strict=True))
-            for at, value, band in zip(shape.vertices, *each, strict=True)
+            for at, *numbers, ends in zip(shape.vertices, *each, shape.ends, strict=True)
         ]
         types = {"column": pa.string(), "output": pa.int64(), "knot": pa.float64(), "level": pa.string()}
-        types |= {"value": pa.float64(), "deviation": pa.float64()}
+        types |= dict.fromkeys(("value", "deviation", "lower", "upper"), pa.float64())
         return pa.table(
             [pa.array(*each) for each in zip(zip(*rows, strict=True), types.values(), strict=True)], [*types]
         )
+
+    def _coefficient_names(self, d: int) -> list[str]:
+        at = [(block, vertex) for block, _ in self._fitted_map().slices for vertex in block.vertices]
+        return [f"{block.name}={each if isinstance(each, str) else format(each, '.6g')}" for block, each in at]
 
     def _terms(self) -> list[dict[str, Any]]:
         return [
             {"name": block.name, "values": self.encoded_coef_[:, where].tolist(), **block.rule}
             for block, where in self._fitted_map().slices
         ]
-
-
-def shape_facts(plan: Any) -> list[dict[str, Any]]:
-    """Return for each column of a plan its vertices, degrees of freedom and the mean planned deviation of its noise."""
-    blocks, problem = plan.problem.domain.blocks, plan.problem
-    sizes = [block.size for block in blocks]
-    straight = problem.shapes is None  # of them no single directions are expected
-    freedom = [max(1, size - 1) for size in sizes] if straight else problem.typical.degrees_of_freedom(plan.l2)
-    means = [float(part.mean()) for part in np.split(_deviations(plan), np.cumsum(sizes))[: len(blocks)]]
-    return [
-        {"column": block.name, "vertices": max(2, block.size), "degrees_of_freedom": float(f), "deviation": mean}
-        for block, f, mean in zip(blocks, freedom, means, strict=False)
-    ]
-
-
-def _deviations(plan: Any) -> FloatArray:
-    """Return the planned deviation of the noise in every value or coefficient."""
-    problem, guess = plan.problem, plan.coefficient_deviation
-    if problem.shapes is not None:
-        own = getattr(plan, "then", plan)
-        return problem.typical.value_deviations(own.l2, own.deviations / problem.n, own.output.deviation)
-    return np.full(problem.domain.dim * problem.loss.n_outputs, np.nan) if guess is None else guess
 
 
 PARAMETERS = """
@@ -333,7 +337,9 @@ coef_ : array
     Values of all shapes, one after the other.
 {released}
 """
-ADDITIVE = {"parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}  #: Descriptions that both share.
+PARAMETERS += INFERENCE.strip()
+#: Descriptions that both share.
+ADDITIVE = {"parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}
 
 
 @final

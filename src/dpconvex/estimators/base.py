@@ -337,6 +337,10 @@ class PrivateLinearModel(FittedModel, Exported):
         whole, features = replace(self.plan_.privacy, epsilon=epsilon), self._feature_map(self.n_features_in_)
         return self._planned(features, problem, whole, "auto", Options(target=self.risk))
 
+    def _linked(self, ends: FloatArray) -> FloatArray:
+        """Return bands of predictions from those of linear predictions."""
+        return ends
+
     def _least_expected(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
     ) -> tuple[LinearModelPlan, ...]:

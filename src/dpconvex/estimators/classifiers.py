@@ -182,6 +182,9 @@ class LogisticModel(ProbabilisticClassifier):
         link = _validate.choice("probabilities", self.probabilities, PROBABILITIES)
         return scores if link == "sigmoid" or scores.ndim == 2 else LogisticLoss(self.slope_cap_).log_odds(scores)
 
+    def _linked(self, ends: FloatArray) -> FloatArray:
+        return expit(LogisticLoss(self.slope_cap_).log_odds(ends) if self.probabilities == "calibrated" else ends)
+
     def _learned(self) -> None:
         self.slope_cap_ = self.plan_.problem.loss.facts.get("slope_cap", 1.0)
 
@@ -358,10 +361,6 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
     """
 
     kind: ClassVar[str] = "logistic"
-
-    def _linked(self, ends: FloatArray) -> FloatArray:
-        odds = LogisticLoss(self.slope_cap_).log_odds(ends) if self.probabilities == "calibrated" else ends
-        return expit(odds)
 
 
 @final

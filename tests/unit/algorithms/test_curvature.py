@@ -17,6 +17,8 @@ from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import Records
+from dpconvex.problems.linear import second_moments
+from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels
 from dpconvex.randomness import SeededSource
 from dpconvex.verification import verify
 
@@ -26,11 +28,11 @@ USERS = PrivacyParams(1.0, unit=Unit.USER)
 LOSSES = (LogisticLoss(), LogisticLoss(0.7), SquaredLoss(0.5, prediction_bound=0.5), HuberLoss(0.2, 0.5))
 
 
-def entries(domain: DataDomain, rows: np.ndarray, weights: np.ndarray, most: float) -> np.ndarray:
+def entries(domain: DataDomain, rows: np.ndarray, weights: np.ndarray, most: float, shapes: Any = None) -> np.ndarray:
     """What is released of records, without noise, by the code of a run."""
-    layout, (block,) = curvature.layout_of(domain), Records.clipped(rows, domain).blocks()
-    parts = curvature.moments(layout, block, weights, most)
-    return summation.gram(parts, curvature._largest(layout, most))[*layout.places]
+    layout, (block,) = second_moments.layout_of(domain, shapes), Records.clipped(rows, domain).blocks()
+    parts = second_moments.moments(layout, block, weights, most)
+    return summation.gram(parts, second_moments.largest(layout, most))[*layout.places]
 
 
 def extreme(domain: DataDomain, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -49,13 +51,42 @@ def extreme(domain: DataDomain, rng: np.random.Generator, count: int) -> np.ndar
     return np.hstack(parts)
 
 
+SHAPES = ExpectedShapes((Knots((0.0, 0.3, 0.7, 1.0), own=True), Knots((0.0, 0.5, 1.0)), Levels(3)), 1.5)
+CURVES = DataDomain(tuple(Block(k.size, "simplex", 1.0, f"s{i}") for i, k in enumerate(SHAPES.vertices)), 1.5)
+
+
+def hats(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Weights on the vertices of shapes, cells missing here and there."""
+    found = []
+    for vertices in SHAPES.vertices[:2]:
+        cells = rng.choice([0.0, 0.3, 0.5, 1.0, 0.62, math.nan], count)
+        found.append(np.zeros((count, vertices.size)))
+        vertices.write(cells, found[-1])
+    return np.hstack([*found, np.eye(3)[rng.integers(0, 3, count)]])
+
+
+def test_products_of_vertices_fill_in_the_matrix_and_move_no_further_than_their_bound() -> None:
+    """Shapes: bands where missing cells have a vertex, all products where they stand in the middle."""
+    rng, layout, weights = np.random.default_rng(0), second_moments.layout_of(CURVES, SHAPES), np.array([0.25])
+    rows = hats(rng, 1500)
+    found = np.array([entries(CURVES, row[None], weights, 0.25, SHAPES) for row in rows])
+    whole, features = np.tensordot(found, layout.patterns, 1), np.column_stack([rows, np.full(1500, 1.5)])
+    np.testing.assert_allclose(whole, 0.25 * features[:, :, None] * features[:, None], atol=2e-5)
+    sizes = [size for _, size in layout.blocks]
+    assert 4 + 3 + 1 in sizes  # knots, overlaps, missing
+    moved = np.abs(found - found[rng.permutation(1500)])
+    for part, (half, _) in zip(np.split(moved, np.cumsum(sizes)[:-1], axis=1), layout.blocks, strict=True):
+        assert 0.99 < part.sum(1).max() / (2 * 0.25 * half) <= 1
+    np.testing.assert_allclose(layout.planned, layout.planned.T)
+
+
 @pytest.mark.parametrize("domain", [NUMBERS, MIXED], ids=["numbers", "mixed"])
 @pytest.mark.parametrize("most", [0.25, 1.0, 0.07])
 def test_no_pair_of_records_moves_a_block_further_than_its_bound_and_some_pair_as_far(
     domain: DataDomain, most: float
 ) -> None:
     """Lemma 2 block by block, for any weights of two records within their bound."""
-    rng, layout = np.random.default_rng(0), curvature.layout_of(domain)
+    rng, layout = np.random.default_rng(0), second_moments.layout_of(domain)
     one, other = (extreme(domain, rng, 1500) for _ in range(2))
     weights = rng.choice([0.0, 0.3, 1.0, 1.0, 1.5], (2, 1500)) * most
     cuts = np.cumsum([size for _, size in layout.blocks])[:-1]
@@ -76,7 +107,7 @@ def test_no_pair_of_records_moves_a_block_further_than_its_bound_and_some_pair_a
 @pytest.mark.parametrize("domain", [NUMBERS, MIXED], ids=["numbers", "mixed"])
 def test_no_pair_of_users_moves_second_moments_further_than_the_bound_and_some_pair_as_far(domain: DataDomain) -> None:
     """Lemma 3 block by block: mean gradients of one to three records, with slopes of either sign."""
-    rng, layout = np.random.default_rng(0), curvature.layout_of(domain, True)
+    rng, layout = np.random.default_rng(0), second_moments.layout_of(domain, None, True)
     plan = curvature.plan(LinearModelProblem(LogisticLoss(0.7), domain, 9, 1.0, records_per_user=2), USERS)
     slopes = 0.7 * rng.choice([-1.0, -0.5, 0.0, 1.0], (3, 3000))
     rows = [np.column_stack([extreme(domain, rng, 3000), np.full(3000, domain.intercept)]) for _ in slopes]
@@ -156,7 +187,7 @@ def test_entries_fill_in_the_whole_matrix_with_a_tenth_of_the_cells_missing() ->
     X = np.hstack([np.eye(3)[rng.integers(0, 3, n)], rng.uniform(-0.5, 0.5, (n, 2)), np.eye(4)[rng.integers(0, 4, n)]])
     X[: n // 10, :3], X[n // 20 : n // 5, 5:] = 1 / 3, 1 / 4
     weights = rng.uniform(0, 0.25, n)
-    rows, layout = np.column_stack([X, np.full(n, 2.0)]), curvature.layout_of(MIXED)
+    rows, layout = np.column_stack([X, np.full(n, 2.0)]), second_moments.layout_of(MIXED)
     found = np.tensordot(entries(MIXED, X, weights, 0.25), layout.patterns, 1)
     np.testing.assert_allclose(found, (rows * weights[:, None]).T @ rows, rtol=1e-5, atol=1e-3)  # of the grid
     np.testing.assert_allclose(found, found.T)

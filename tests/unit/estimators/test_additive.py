@@ -180,7 +180,8 @@ def test_portions_of_a_file_give_the_same_shapes(fitted: Any, tmp_path: Any) -> 
 
 def test_table_of_shapes(fitted: Any) -> None:
     table = fitted.shape_table().to_pandas()
-    assert list(table.columns) == ["column", "output", "knot", "level", "value", "deviation"]
+    assert list(table.columns) == ["column", "output", "knot", "level", "value", "deviation", "lower", "upper"]
+    assert table["lower"].isna().all()  # of intervals, which were not paid for
     assert len(table) == sum(len(shape.vertices) for shape in fitted.shapes_)
     assert (table.knot.isna() != table.level.isna()).all()
 

@@ -10,10 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.base import clone
 
 from dpconvex import (
     CategoricalColumn,
     NumericColumn,
+    PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateHuberRegressor,
     PrivateLinearRegression,
     PrivateLogisticRegression,
@@ -209,6 +212,46 @@ def test_users_have_intervals_from_memory_and_from_files_with_the_same_bits(tmp_
     schema = replace(CLASSES, user="who")
     streamed = logistic(epsilon=5.0, schema=schema).fit(open_files(tmp_path, schema))
     np.testing.assert_array_equal(streamed.conf_int(), found.conf_int())
+
+
+@pytest.mark.parametrize("missing", ["own", "none"])
+def test_shapes_have_intervals_of_their_values(missing: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, (60_000, 2))
+    y = rng.random(len(X)) < 1 / (1 + np.exp(1 - 3 * np.abs(X[:, 0])))
+    given = {"feature_bounds": (-1, 1), "inference": True, "knots": 3, "missing": missing, "random_state": 2}
+    model = PrivateAdditiveClassifier(3.0, **given).fit(X, y)
+    save_model(model, tmp_path / "m.skops")
+    loaded: Any = load_model(tmp_path / "m.skops")
+    table = model.shape_table().to_pylist()
+    assert table == loaded.shape_table().to_pylist()
+    first = [row for row in table if row["column"] == "feature 0"]
+    base = next(row["value"] for row in first if row["lower"] == row["upper"])
+    apart = [(row["lower"] - base, row["upper"] - base) for row in first if row["lower"] != row["upper"]]
+    known = [each for each in apart if np.isfinite(each).all()]
+    assert len(known) == 2
+    assert all(0.9 < abs(low + high) / 2 < 3.5 or abs(low + high) < 0.4 for low, high in known)
+    assert len(apart) - len(known) == (missing == "own")  # no cell is missing
+    assert any("feature 0=1 (against" in name or "feature 0=1" in name for name in model.summary().names)
+    bands = model.predict_interval(X[:50])
+    middle = model.predict_proba(X[:50])[:, 1]
+    assert np.mean((bands[:, 0] < middle) & (middle < bands[:, 1])) > 0.6
+    assert np.ptp(bands, axis=1).max() < 0.15
+    assert model.plans_at(1.0)[0].privacy.epsilon == 1.0
+
+
+def test_knots_are_as_many_as_intervals_can_be_had_for() -> None:
+    given = {"feature_bounds": (-1, 1), "inference": True}
+    few, many = (PrivateAdditiveClassifier(1.0, **given).plan(n, 3)[0] for n in (2_000, 2_000_000))
+    assert few.problem.domain.dim < many.problem.domain.dim <= 40
+    regressor = PrivateAdditiveRegressor(1.0, target_bounds=(0, 1), **given)
+    assert regressor.plan(50_000, 2)[0].robust
+    for name, more in {"loss": {"loss": "quantile"}, "monotone": {"monotone": {"feature 0": "increasing"}}}.items():
+        with pytest.raises(InvalidParameterError) as refused:
+            clone(regressor).set_params(**more).plan(5000, 2)
+        assert refused.value.name == name
+    with pytest.raises(InvalidParameterError, match=r"^interactions="):
+        clone(regressor).set_params(interactions=[("feature 0", "feature 1")]).plan(5000, 2)
 
 
 def test_content_changes_neither_plan_nor_messages() -> None:

@@ -1,0 +1,132 @@
+"""Which entries of a weighted second moment of records are released, and their sums.
+
+Half of what a replaced record or user moves a block of entries by is proved in the docs, Intervals, Lemmas 2 and 3;
+`dpconvex.algorithms.curvature`, which releases them, states it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations_with_replacement, product
+from typing import final
+
+import numpy as np
+
+from dpconvex._types import AnyArray, FloatArray
+from dpconvex.problems.data import summation
+from dpconvex.problems.data.domain import DataDomain
+from dpconvex.problems.data.records import RowBlock
+from dpconvex.problems.linear.shapes import ExpectedShapes, Knots
+
+UP = 1 + 1e-12  #: For the rounding of what one record adds.
+MEAN = 1 / 3  #: To plan for of a numeric column, in units of its bound.
+DEVIATION = 1 / 6  #: What other columns leave of it to plan for; larger ones leave collinear columns unresolved.
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which entries of the curvature of columns, categories and a constant (last) are released, D of them."""
+
+    widths: FloatArray  #: (d,): largest magnitude of each column
+    categories: Mapping[str, list[int]]  #: Columns of each category
+    blocks: tuple[tuple[float, int], ...]  #: Half of what a replaced record moves one by, for c = 1, and its size
+    lengths: tuple[float, ...]  #: The same half in l2
+    places: AnyArray  #: (2, D): which products of columns are summed; beyond them stands what `extended` adds
+    patterns: FloatArray  #: (D, d, d): what each entry fills in the curvature matrix
+    planned: FloatArray  #: (d, d): second moments to plan for: independent columns, levels equally frequent
+
+    def extended(self, block: RowBlock) -> FloatArray:
+        """Return the records (m, d + categories): after the constant ``sqrt(1 - |p|^2)`` of each category."""
+        from dpconvex.problems.data import _loops
+
+        rows, added = block.dense(), np.empty((len(self.categories), len(block.features)))
+        for k, out in zip(self.categories.values(), added, strict=True):
+            _loops.lengths(np.ascontiguousarray(rows[:, k]), False, out)
+        return np.hstack([rows, np.sqrt(np.maximum(0.0, 1.0 - added)).T])
+
+
+@lru_cache(maxsize=64)
+def layout_of(domain: DataDomain, shapes: ExpectedShapes | None = None, users: bool = False) -> Layout:
+    """Return what is released for a domain with a constant whose blocks are numbers and simplices.
+
+    `shapes` says which simplices are those of a number's knots. `users`: for second moments of vectors of which blocks
+    are bounded in l1, those of users: of every pair of columns.
+    """
+    d, s0, parts, widths = domain.dim, domain.intercept, list[list[int]](), list[float]()
+    starts = np.cumsum([0, *(block.size for block in domain.blocks)]).tolist()
+    vertices = {} if shapes is None else dict(zip(starts, shapes.vertices, strict=False))  # by first column
+    categories, found = dict[str, list[int]](), list[tuple[float, AnyArray, FloatArray]]()
+    for block in domain.all_blocks:
+        columns = [*range(len(widths), len(widths) + block.size)]
+        widths += [block.bound] * block.size
+        parts += [columns] if block.norm == "simplex" else [[k] for k in columns]
+        categories |= {block.name: columns} if block.norm == "simplex" else {}
+    for a, b in combinations_with_replacement(parts, 2):
+        if a is b and len(a) > 1 and not users:
+            place = [*categories.values()].index(a)  # the first one says how often the constant stands
+            knots = vertices.get(a[0])
+            own = _hats(domain, a, knots) if isinstance(knots, Knots) else _levels(domain, a, d + place)
+            own[2][:, -1, -1] *= place == 0
+            found.append(own)
+        elif users or not (categories and b == [d - 1] and (a is b or len(a) > 1)):
+            pairs = np.array([*(combinations_with_replacement(a, 2) if a is b else product(a, b))])
+            patterns, each = np.zeros((len(pairs), d, d)), np.arange(len(pairs))
+            patterns[each, *pairs.T] = patterns[each, *pairs.T[::-1]] = 1.0
+            most = widths[a[0]] * widths[b[0]] * UP
+            found.append((most * (0.5 if a is b and len(a) == 1 else 1.0), pairs, patterns))
+    mean, planned = np.full(d, s0), np.zeros((d, d))
+    for k in parts[:-1]:
+        mass = vertices[k[0]].prior.mass if vertices else np.eye(len(k)) / len(k)
+        mean[k] = mass.sum(1) if len(k) > 1 else MEAN * widths[k[0]]
+        own = mass - np.outer(mean[k], mean[k]) if len(k) > 1 else (DEVIATION * widths[k[0]]) ** 2
+        planned[np.ix_(k, k)] = own
+    blocks, (_, places, patterns) = tuple((half, len(at)) for half, at, _ in found), zip(*found, strict=True)
+    every = np.concatenate(places).T, np.concatenate(patterns)
+    levels = [*(k for each in categories.values() for k in each), *range(d, d + len(categories))]
+    lengths = tuple(half * (math.sqrt(0.5) * UP if np.isin(at, levels).all() else 1.0) for half, at, _ in found)
+    return Layout(np.array(widths), categories, blocks, lengths, *every, planned + np.outer(mean, mean))
+
+
+def _hats(domain: DataDomain, k: list[int], knots: Knots) -> tuple[float, AnyArray, FloatArray]:
+    """Return the products of a shape's vertices; with the constant stand their sums, as weights add up to 1."""
+    last = len(knots.places)
+    every = combinations_with_replacement(range(len(k)), 2)
+    pairs = np.array([(i, j) for i, j in every if not knots.own or i == j or (j == i + 1 and j < last)])
+    patterns, places = np.zeros((len(pairs), domain.dim, domain.dim)), np.array(k)[pairs]
+    for (i, j), pattern in zip(places, patterns, strict=True):
+        pattern[i, j] = pattern[j, i] = 1.0
+        pattern[[i, j], -1] = pattern[-1, [i, j]] = domain.intercept
+    patterns[:, -1, -1] = domain.intercept**2 * (1 + (pairs[:, 0] < pairs[:, 1]))
+    return UP, places, patterns
+
+
+def _levels(domain: DataDomain, k: list[int], own: int) -> tuple[float, AnyArray, FloatArray]:
+    """Return the levels, and last the cells without one: their second moments are ``1/d^2`` everywhere."""
+    patterns, d = np.zeros((len(k) + 1, domain.dim, domain.dim)), len(k)
+    patterns[np.arange(d), k, k] = 1.0
+    patterns[d][np.ix_(k, k)] = (1 - np.eye(d)) / (d * (d - 1))
+    patterns[:, k, -1] = patterns[:, -1, k] = domain.intercept * np.vstack([np.eye(d), np.full(d, 1 / d)])
+    patterns[:, -1, -1] = domain.intercept**2
+    return UP, np.repeat([*k, own], 2).reshape(-1, 2), patterns
+
+
+def moments(
+    layout: Layout, block: RowBlock, weights: FloatArray, most: float, share: FloatArray | float = 1.0
+) -> AnyArray:
+    """Return the parts of the second moments of `extended` records times weights (m,) in [0, most], exact sums.
+
+    `share` (m,) is a record's part of its user. What a record adds depends on it and on these two alone: entries are
+    rounded towards zero, one by one.
+    """
+    size, step = largest(layout, most), summation.PANEL_ROWS
+    roots, total = np.sqrt(np.clip(np.nan_to_num(weights), 0.0, most) * share), np.zeros(())
+    for rows in (slice(k, k + step) for k in range(0, len(roots), step)):
+        total = total + summation.gram_parts(layout.extended(block.part(rows)), roots[rows], size, np.trunc)
+    return total
+
+
+def largest(layout: Layout, most: float) -> float:
+    """Return the largest entry of a record times the root of a weight of at most `most`."""
+    return math.sqrt(most) * max(1.0, float(layout.widths.max()))
