@@ -5,8 +5,10 @@
 
 Prints one line a cell: coefficients that are finite in at least half of the runs; worst, median and best coverage of a
 coefficient, infinite intervals counting as covering; worst among finite intervals; median and largest of the widths
-over the oracle's: the true curvature, all of epsilon for the fit, no ridge. ``--bound`` and ``--share`` try other
-values of what `Tuning` fixes, ``--missing 0.1`` empties cells of categories, ``--delta 1e-6`` takes Gaussian noise.
+over the oracle's: the true curvature, all of epsilon for the fit, no ridge; share of the curvature; half-widths over
+what the plan expects, of which `estimators.advice.WIDTHS` are quantiles over all cells. ``--bound`` and ``--share`` try
+other values of what `Tuning` fixes, ``--missing 0.1`` empties cells of categories, ``--delta 1e-6`` takes Gaussian
+noise.
 
 S1: logistic, four uniform columns and a rare binary one. S2: logistic, categories of 3 and 5 levels (rarest 2 %) and
 two columns with correlation .9. A6: Adult income on six columns. HU: pseudo-Huber loss of Adult hours. S5: S2's
@@ -208,7 +210,7 @@ def measured(cell: str, runs: int, missing: float, delta: float) -> dict[str, fl
     population = NAMES[name](rng)
     if missing:
         population = replace(population, table=emptied(population.table, population.schema, missing, rng))
-    covered, finite, widths, oracle, share = [], [], [], None, 0.0
+    covered, finite, widths, ratios, oracle, share = [], [], [], [], None, 0.0
     for run in range(runs):
         model = population.kind(float(epsilon), delta=delta, schema=population.schema, inference=True, random_state=run)
         table, groups = population.sample(n, np.random.default_rng(10_000 + run))
@@ -235,6 +237,11 @@ def measured(cell: str, runs: int, missing: float, delta: float) -> dict[str, fl
             sd = np.sqrt(np.einsum("ij,jk,ik->i", c, inverse @ noise @ inverse, c))
             oracle = 2 * 1.96 * model.output_scale * sd
         ends = model.conf_int(reference=reference)
+        half, planned = (
+            plan.half_widths(plan.released(np.zeros(len(theta))), model._known()[0].spread),
+            plan.expected_intervals,
+        )
+        ratios.append(half[0] / planned[0])
         covered.append((ends[:, 0] <= target) & (target <= ends[:, 1]))
         finite.append(np.isfinite(ends).all(1))
         widths.append(np.where(finite[-1], ends[:, 1] - ends[:, 0], np.nan) / oracle)
@@ -256,6 +263,7 @@ def measured(cell: str, runs: int, missing: float, delta: float) -> dict[str, fl
         "width": np.median(typical),
         "widest": np.max(typical),
         "share": share,
+        "over_planned": np.median(ratios),
     }
 
 

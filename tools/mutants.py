@@ -1359,10 +1359,10 @@ MUTANTS = (
         (BENT, "-k", "no_pair_of_users"),
     ),
     Mutant(
-        "intervals: robust variances below the model's where noise hides them",
+        "intervals: robust variances are not lifted where noise hides them",
         PIVOT,
-        "np.where(hidden, np.einsum",
-        "np.where(hidden & False, np.einsum",
+        "seen + TUNING.lifted * noise",
+        "seen",
         "",
         (PIVOTS, "-k", "robust_variances"),
     ),

@@ -53,7 +53,7 @@ from dpconvex.algorithms.erm.objective_perturbation.planner import GAUSSIANS, ch
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, gaussian_block_weights
-from dpconvex.inference.pivot import Released, spread
+from dpconvex.inference.pivot import Released, Spread, spread
 from dpconvex.losses import CurvatureLaw
 from dpconvex.mechanisms import GaussianMechanism, GaussianObjectiveNoise, NormNoiseMechanism, Planned
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity, Unit
@@ -61,10 +61,11 @@ from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import RowBlock
 from dpconvex.problems.data.users import mean_of_users, record_weights
-from dpconvex.problems.linear.second_moments import UP, Layout, largest, layout_of, moments
+from dpconvex.problems.linear.second_moments import DEVIATION, UP, Layout, largest, layout_of, moments
 from dpconvex.problems.linear.shapes import Pair
 from dpconvex.randomness import BitSource
 
+TYPICAL = 1 / 9  #: Variance of a number to expect, in units of its squared bound; shares are chosen for a smaller one.
 CURVATURE = "curvature at the released parameters"  #: What is released, in ledgers and certificates.
 LEMMA = "a replaced record moves each block by at most twice its half-width (docs, Intervals, Lemma 2)"
 USERS = "a replaced user moves each block by at most twice its half-width (docs, Intervals, Lemma 3)"
@@ -219,16 +220,43 @@ class InferencePlan(TwoStagePlan):
         noise = (self.units * self.second.simulate(size, generator))[:, : len(self.layout.patterns)]
         return self.then.noise.simulate(1, size, generator), noise / self.problem.n
 
-    @cached_property
-    def expected_deviation(self) -> float:
-        """Mean standard error of the coordinates if the table is as planned; infinite where nothing would be known."""
+    def _planned(self, more: float = 0.0) -> tuple[Released, Spread]:
+        """Return what is released and known of a planned table, with so much `more` variance of numbers."""
         loss, given = self.problem.loss, self.released(np.ones(self.problem.domain.dim))
         logistic, F = loss.curvature_law == CurvatureLaw.LOGISTIC, given.factor
         weight, ratio = (TUNING.logistic, 1.0) if logistic else (TUNING.other * loss.curvature_bound, TUNING.ratio)
-        H = weight * F.T @ self.layout.planned @ F
+        numbers = [block.norm != "simplex" for block in self.problem.domain.blocks]
+        each = np.append(np.repeat(numbers, [block.size for block in self.problem.domain.blocks]), False)
+        H = weight * F.T @ (self.layout.planned + np.diag(more * each * np.square(self.layout.widths))) @ F
         center, v = given.linear / given.n**2 + ratio * H / given.n, 1 / np.linalg.norm(F, axis=0)
-        found = spread(H, center, F, v, self.l2, given.patterns, given.deviations)
+        return given, spread(H, center, F, v, self.l2, given.patterns, given.deviations)
+
+    @cached_property
+    def expected_deviation(self) -> float:
+        """Mean standard error of the coordinates if the table is as planned; infinite where nothing would be known."""
+        found = self._planned()[1]
         return float(np.sqrt(found.covariance.diagonal()).mean()) if found.converged else math.inf
+
+    @cached_property
+    def expected_intervals(self) -> tuple[float, int, int]:
+        """Median half-width of 95 % intervals over columns' ranges, to expect; how many are finite; of how many."""
+        return self.half_widths(*self._planned(TYPICAL - DEVIATION**2))
+
+    def half_widths(self, given: Released, found: Spread) -> tuple[float, int, int]:
+        """Return the median half-width of the encoded coefficients that are known, their number, and that of all."""
+        c, F = given.factor[:-1], given.factor
+        entries = np.einsum("ik,fij,jl->fkl", F, given.patterns, F, optimize=True)
+        seen = found.visible(c, entries, given.deviations)
+        wide = [1.0 if block.norm == "simplex" else 2 * block.bound for block in self.problem.domain.blocks]
+        each = 1.96 * np.repeat(wide, [block.size for block in self.problem.domain.blocks])
+        half = each * np.sqrt(np.einsum("ij,jk,ik->i", c, found.covariance, c))
+        return (float(np.median(half[seen])) if seen.any() else math.inf), int(seen.sum()), len(c)
+
+    @property
+    def note(self) -> str:
+        half, finite, of = self.expected_intervals
+        known = f"intervals +-{half:.2g}" if finite else "no finite interval"
+        return ", ".join([*filter(None, [super().note]), known + f", {finite} of {of} finite" * (0 < finite < of)])
 
 
 @algorithms.recorded("objective_perturbation_with_curvature")

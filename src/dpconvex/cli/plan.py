@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -32,7 +33,10 @@ def plan(
     ] = None,
     goal: Annotated[
         str | None,
-        typer.Option(help="Largest excess loss, or share of a constant's, as 10%: which epsilon and rows it needs."),
+        typer.Option(
+            help="Largest excess loss, or share of a constant's, as 10%; auc=-0.005, accuracy=-0.01, halfwidth=0.2, "
+            "evaluate:auc=0.02: which epsilon and rows it needs."
+        ),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option(help="File (.png, .svg, .pdf) for a picture of what is expected over epsilon.")
@@ -72,7 +76,7 @@ def plan(
         if picture is not None:
             with working("Drawing"):
                 dense = curve if len(curve) > 1 else advice_over_epsilon(estimator, planned, n)
-                draw_advice(picture, dense, found[0].goal if found else None)
+                draw_advice(picture, dense, found[0] if found else None)
         show_advice(asked, found, f"{n:,} {unit}s", as_json=as_json)
         return
     found = _plans(estimator, n, features, classes, unit)
@@ -127,10 +131,11 @@ def _advice(
     """Return what is expected at the epsilons, what the goal needs, and a curve over epsilon where there is one."""
     from dpconvex.estimators import advice
 
-    asked = advice.forecasts(estimator, lambda one: plans(one, n), sorted(epsilons))
-    if goal is None:
+    wanted = goal if goal is None or not _is_number(goal) else float(goal)
+    measure = "excess" if wanted is None else advice.measure_of(wanted)
+    asked = advice.forecasts(estimator, lambda one: plans(one, n), sorted(epsilons), measure)
+    if wanted is None:
         return asked, [], asked
-    wanted = float(goal) if _is_number(goal) else goal
     found = [advice.advise(estimator, wanted, lambda one: plans(one, n))]
     if len(epsilons) == 1:
         found.append(advice.advise_rows(wanted, lambda count: plans(estimator, count)))
@@ -140,15 +145,16 @@ def _advice(
 def show_advice(asked: Sequence[Forecast], found: Sequence[Advice], counted: str, *, as_json: bool) -> None:
     """Print what is expected at some epsilons, and which epsilon and number of records a goal needs."""
     if as_json:
-        needed = {each.wanted: {k: getattr(each, k) for k in ("goal", "low", "typical", "high")} for each in found}
+        facts = ("measure", "goal", "low", "typical", "high")
+        needed = {each.wanted: {k: getattr(each, k) for k in facts} for each in found}
         print_json({"counted": counted, "expected": [vars(each) for each in asked], "needed": needed})
         return
     if asked:
         print_table(
-            f"Excess loss to expect with {counted}",
+            f"To expect with {counted}: {found[0].limits if found else 'an excess loss'}",
             ("epsilon", "typical", "range", "a constant", "algorithm"),
             [
-                (f"{e.at:g}", number(e.typical), f"{number(e.low)}-{number(e.high)}", number(e.constant), e.algorithm)
+                (f"{e.at:g}", number(e.typical), f"{number(e.low)}-{number(e.high)}", _or_none(e.constant), e.algorithm)
                 for e in asked
             ],
             right=range(1, 4),
@@ -160,6 +166,10 @@ def show_advice(asked: Sequence[Forecast], found: Sequence[Advice], counted: str
         "These are guesses from public facts: ranges hold nine of ten measured values on public tables that had no "
         "part in making them. No data were read."
     )
+
+
+def _or_none(value: float) -> str:
+    return number(value) if math.isfinite(value) else "-"
 
 
 def _is_number(text: str) -> bool:
@@ -177,7 +187,7 @@ def advice_over_epsilon(estimator: PrivateLinearModel, plans: Planner, n: int) -
     return advice.forecasts(estimator, lambda one: plans(one, n), advice.EPSILONS)
 
 
-def draw_advice(path: Path, curve: Sequence[Forecast], goal: float | None) -> None:
+def draw_advice(path: Path, curve: Sequence[Forecast], advice: Advice | None) -> None:
     """Write a picture of what is expected over epsilon, atomically."""
     from dpconvex._files import write_atomically
 
@@ -192,10 +202,12 @@ def draw_advice(path: Path, curve: Sequence[Forecast], goal: float | None) -> No
         at, [e.low for e in curve], [e.high for e in curve], alpha=0.2, color="#0072b2", label="nine of ten tables"
     )
     axes.plot(at, [e.typical for e in curve], color="#0072b2", label="typical")
-    axes.plot(at, [e.constant for e in curve], ":", color="#555555", label="a constant answer, about")
-    if goal is not None:
-        axes.axhline(goal, color="#d55e00", label="goal")
-    axes.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="excess loss to expect: a guess")
+    if math.isfinite(curve[0].constant):
+        axes.plot(at, [e.constant for e in curve], ":", color="#555555", label="a constant answer, about")
+    if advice is not None:
+        axes.axhline(advice.goal, color="#d55e00", label="goal")
+    what = "an excess loss" if advice is None else advice.limits
+    axes.set(xscale="log", yscale="log", xlabel="epsilon", ylabel=f"{what}, to expect: a guess")
     axes.legend(fontsize=8)
     write_atomically(path, lambda file: figure.savefig(file, format=path.suffix[1:]))
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from sklearn.base import clone
 
 from dpconvex import _validate
 from dpconvex._html import panel
+from dpconvex.algorithms.queries import evaluation
 from dpconvex.errors import InvalidParameterError
+from dpconvex.privacy import PrivacyParams
 
 if TYPE_CHECKING:
     from dpconvex.algorithms import LinearModelPlan
@@ -25,6 +28,12 @@ MEASURED = (0.29, 1.25, 39.1)
 """Quantiles .02, .5 and .98 of measured over expected excess on 23 tables (benchmarks/advice.py)."""
 EPSILONS = tuple(10 ** (k / 6) for k in range(-12, 10))  # 0.01 to 31.6
 ROWS = tuple(round(10 ** (k / 3)) for k in range(6, 28))  # 100 to 1e9
+
+WIDTHS = (0.3, 1.0, 7.0)
+"""Quantiles .05, .5 and .95 of measured over expected half-widths in 38 cells (benchmarks/intervals.py)."""
+HELD_OUT = 0.2  #: Share of the records that evaluations are planned for.
+#: Deviation of the noise in a metric over that in a share of records (docs, Private evaluation); of a record's own part
+SCORED = {"accuracy": (1.0, 0.5), "rate": (1.0, 0.5), "auc": (1.5, 0.5), "log_loss": (2.4, 1.0)}
 
 Planner = Callable[["PrivateLinearModel"], "Sequence[LinearModelPlan]"]
 
@@ -38,7 +47,7 @@ class Forecast:
     low: float
     typical: float
     high: float  #: at most what a constant answer loses, about
-    constant: float  #: what a constant answer loses, about
+    constant: float  #: what a constant answer loses, about; infinite where that means nothing
     algorithm: str  #: of the chosen plan
 
 
@@ -48,16 +57,22 @@ class Advice:
     """A range of epsilons, or of numbers of records, with which a goal is expected to be reached: a guess."""
 
     wanted: str  #: "epsilon" or "rows"
-    goal: float  #: largest excess, in units of the loss
+    goal: float  #: largest excess, in units of the loss, or what else `measure` says
     low: float  #: reached here if the fit goes as well as the luckiest of 50; infinite: not up to `most`
     typical: float  #: reached here as often as not
     high: float  #: reached here but for the unluckiest of 50
     most: float  #: the largest value that was looked at
     curve: tuple[Forecast, ...]  #: what is expected at each value
+    measure: str = "excess"  #: what the goal limits, a name in `MEASURES`
+
+    @property
+    def limits(self) -> str:
+        """What the goal limits, in words."""
+        return MEASURES[self.measure][0]
 
     def __str__(self) -> str:
         typical, low, high = (self._shown(value) for value in (self.typical, self.low, self.high))
-        return f"{self.wanted} {typical} ({low} to {high}), for an excess loss of at most {self.goal:.3g}: a guess"
+        return f"{self.wanted} {typical} ({low} to {high}), for {self.limits} of at most {self.goal:.3g}: a guess"
 
     def _shown(self, value: float) -> str:
         if math.isinf(value):
@@ -68,15 +83,54 @@ class Advice:
     def _repr_html_(self) -> str:
         shown = {name: self._shown(getattr(self, name)) for name in ("typical", "low", "high")}
         share = min(1.0, self.typical / self.most)
-        return panel(f"Needed {self.wanted}", {"goal": f"excess loss at most {self.goal:.3g}", **shown}, share)
+        return panel(f"Needed {self.wanted}", {"goal": f"{self.limits} of at most {self.goal:.3g}", **shown}, share)
 
 
-def forecast(plans: Sequence[LinearModelPlan], at: float) -> Forecast:
-    """Return what the first of some plans is expected to lose."""
-    plan = plans[0]
-    constant = plan.yardstick
-    low, typical, high = (min(plan.predicted_error.rank * factor, constant) for factor in MEASURED)
-    return Forecast(at, low, typical, high, constant, plan.algorithm)
+def forecast(plans: Sequence[LinearModelPlan], at: float, measure: str = "excess") -> Forecast:
+    """Return what is expected of the first of some plans."""
+    return Forecast(at, *MEASURES[measure][1](plans[0]), plans[0].algorithm)
+
+
+Expected = tuple[float, float, float, float]
+"""Low, typical and high value, and that of a constant answer."""
+
+
+def _excess(plan: LinearModelPlan) -> Expected:
+    low, typical, high = (min(plan.predicted_error.rank * factor, plan.yardstick) for factor in MEASURED)
+    return low, typical, high, plan.yardstick
+
+
+def _share_of_excess(factor: float, plan: LinearModelPlan) -> Expected:
+    if plan.problem.loss.task != "classification" or plan.problem.loss.n_outputs > 1:
+        raise InvalidParameterError("goal", "auc or accuracy", "is for classifiers of two classes", "Give an excess")
+    low, typical, high, constant = (min(0.5, factor * each) for each in _excess(plan))
+    return low, typical, high, constant
+
+
+def _half_width(plan: Any) -> Expected:
+    if not hasattr(plan, "expected_intervals"):
+        raise InvalidParameterError("goal", "halfwidth", "needs a model with intervals", "Set inference=True")
+    half = plan.expected_intervals[0] if plan.expected_intervals[1] else math.inf
+    low, typical, high = (half * factor for factor in WIDTHS)
+    return low, typical, high, math.inf
+
+
+def _evaluation(metric: str, plan: LinearModelPlan) -> Expected:
+    n, (noise, sampling) = max(1, round(HELD_OUT * plan.problem.n)), SCORED[metric]
+    test: Any = evaluation.plan(n, PrivacyParams(plan.privacy.epsilon, unit=plan.privacy.unit))
+    own = noise * math.sqrt(4 * test.bins) / (n * plan.privacy.epsilon)
+    low, typical, high = (1.96 * math.hypot(own, share * sampling / math.sqrt(n)) for share in (0.0, 0.7, 1.0))
+    return low, typical, high, math.inf
+
+
+MEASURES: dict[str, tuple[str, Callable[[Any], Expected]]] = {
+    "excess": ("an excess loss", _excess),
+    "auc": ("a loss of AUC", partial(_share_of_excess, 0.7)),
+    "accuracy": ("a loss of accuracy", partial(_share_of_excess, 0.65)),
+    "halfwidth": ("a half-width of intervals", _half_width),
+    **{f"evaluate:{name}": (f"a half-width of an evaluation's {name}", partial(_evaluation, name)) for name in SCORED},
+}
+"""What a goal may limit: in words, and what is expected of it. AUC and accuracy follow the excess log-loss (docs)."""
 
 
 def required_epsilon(
@@ -94,7 +148,10 @@ def required_epsilon(
         Number of columns; not needed with a schema or a domain.
     goal : float or str
         Largest excess loss over the best model without privacy, in units of the loss (log-loss; for regressors half the
-        squared error on a target scaled to width 1), or a share of what a constant answer loses, as ``"10%"``.
+        squared error on a target scaled to width 1), or a share of what a constant answer loses, as ``"10%"``. Or what
+        else is limited, as ``"auc=-0.005"``: a loss of ``auc`` or ``accuracy`` (two classes), ``halfwidth`` of a 95 %
+        interval over a column's range (``inference=True``), or that of ``evaluate:auc``, ``evaluate:accuracy``,
+        ``evaluate:rate`` or ``evaluate:log_loss`` in a private evaluation of a fifth of the records.
     unit : {"record", "user"}, optional
         What is protected, as for ``estimator.plan``.
 
@@ -150,41 +207,52 @@ def required_rows(
 
 def advise(estimator: PrivateLinearModel, goal: float | str, plans: Planner) -> Advice:
     """Return the advice on epsilon, for any way to make plans of an estimator with another epsilon."""
-    _checked(goal, 1.0)
-    return _inverted("epsilon", goal, forecasts(estimator, plans, EPSILONS))
+    measure = measure_of(goal)
+    return _inverted("epsilon", goal, forecasts(estimator, plans, EPSILONS, measure), measure)
 
 
 def advise_rows(goal: float | str, plans: Callable[[int], Sequence[LinearModelPlan]]) -> Advice:
     """Return the advice on rows, for any way to make plans for a number of them."""
-    _checked(goal, 1.0)
-    return _inverted("rows", goal, [forecast(plans(n), n) for n in ROWS])
+    measure = measure_of(goal)
+    return _inverted("rows", goal, [forecast(plans(n), n, measure) for n in ROWS], measure)
 
 
-def forecasts(estimator: PrivateLinearModel, plans: Planner, epsilons: Sequence[float]) -> list[Forecast]:
-    """Return what a model is expected to lose at some epsilons."""
+def forecasts(
+    estimator: PrivateLinearModel, plans: Planner, epsilons: Sequence[float], measure: str = "excess"
+) -> list[Forecast]:
+    """Return what is expected of a model at some epsilons."""
     found = []
     for epsilon in epsilons:
         one: Any = clone(estimator)
-        found.append(forecast(plans(one.set_params(epsilon=epsilon)), epsilon))
+        found.append(forecast(plans(one.set_params(epsilon=epsilon)), epsilon, measure))
     return found
 
 
-def _checked(goal: float | str, constant: float) -> float:
-    """Return the goal in units of the loss."""
+def measure_of(goal: float | str) -> str:
+    """Return what a goal limits; raise `InvalidParameterError` for a goal that is none."""
+    named = goal.partition("=")[0] if isinstance(goal, str) and "=" in goal else "excess"
+    _checked(goal, _validate.choice("goal", named, tuple(MEASURES), "As in 'auc=-0.005'"), 1.0)
+    return named
+
+
+def _checked(goal: float | str, measure: str, constant: float) -> float:
+    """Return the goal in units of what it limits."""
     if isinstance(goal, str):
+        text = goal.rpartition("=")[2]
         try:
-            share = float(goal.removesuffix("%")) / (100 if goal.endswith("%") else 1)
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:
             what = "must be an excess loss, as 0.01, or a share of what a constant answer loses, as 10%"
-            raise InvalidParameterError("goal", goal, what) from None
-        goal = share * (constant if goal.endswith("%") else 1)
+            raise InvalidParameterError("goal", goal, what, "Or as auc=-0.005, halfwidth=0.2") from None
+        goal = abs(share) if measure in ("auc", "accuracy") else share  # a loss may be written as a change
+        goal *= constant if text.endswith("%") else 1
     return _validate.real("goal", goal, above=0.0)
 
 
-def _inverted(wanted: str, goal: float | str, curve: list[Forecast]) -> Advice:
-    wished = _checked(goal, max(each.constant for each in curve))
+def _inverted(wanted: str, goal: float | str, curve: list[Forecast], measure: str) -> Advice:
+    wished = _checked(goal, measure, max(each.constant for each in curve))
     low, typical, high = (_first(curve, wished, name) for name in ("low", "typical", "high"))
-    return Advice(wanted, wished, low, typical, high, curve[-1].at, tuple(curve))
+    return Advice(wanted, wished, low, typical, high, curve[-1].at, tuple(curve), measure)
 
 
 def _first(curve: list[Forecast], goal: float, name: str) -> float:

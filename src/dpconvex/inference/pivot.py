@@ -34,7 +34,8 @@ class Tuning:
     steps: int = 60  #: Of the fixed point for the covariance
     diverged: float = 1e4  #: Growth of its trace from which on nothing is known
     dispersion: tuple[float, float] = (1e-4, 4.0)  #: Between which the ratio of score to curvature is kept
-    trusted: float = 0.25  #: Largest noise of a robust variance, relative to it; beyond, it is not below the model's
+    trusted: float = 0.25  #: Largest noise of a robust variance, relative to it; beyond, it is lifted
+    lifted: float = 0.5  #: By at most so many standard deviations of its noise, and not above the model's
 
 
 TUNING = Tuning()
@@ -131,16 +132,18 @@ def noise_along(g: FloatArray, B: FloatArray, deviations: FloatArray) -> FloatAr
 
 
 def robust(scores: FloatArray, model: FloatArray, H: FloatArray, B: FloatArray, deviations: FloatArray) -> FloatArray:
-    """Return the noisy second moments of gradients (p, p); in directions that noise hides, not below the `model`.
+    """Return the noisy second moments of gradients (p, p), lifted towards the `model` in directions that noise hides.
 
-    Noise errs to either side, and variances that come out too small cost more coverage than others gain.
+    Noise errs to either side, and variances that come out too small cost more coverage than others gain. The model may
+    be far too large, though (heavy tails, users): a share of the noise is added at most.
     """
     values, vectors = np.linalg.eigh(H)
     root, inverse = (vectors * np.power(values, power) @ vectors.T for power in (0.5, -0.5))
     values, vectors = np.linalg.eigh(_symmetric(inverse @ scores @ inverse))
     directions = inverse @ vectors
-    hidden = noise_along(directions, B, deviations) > TUNING.trusted * values
-    values = np.maximum(values, np.where(hidden, np.einsum("km,kl,lm->m", directions, model, directions), 0.0))
+    noise, seen = noise_along(directions, B, deviations), np.maximum(values, 0.0)
+    least = np.minimum(np.einsum("km,kl,lm->m", directions, model, directions), seen + TUNING.lifted * noise)
+    values = np.maximum(values, np.where(noise > TUNING.trusted * values, least, 0.0))
     return _symmetric(root @ (vectors * values) @ vectors.T @ root)
 
 

@@ -86,3 +86,39 @@ def test_bad_goals_are_refused(goal) -> None:
 def test_no_data_can_be_handed_over() -> None:
     for function in (required_epsilon, required_rows):
         assert not {"X", "y", "data", "frame"} & set(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize(
+    "goal", ["auc=-0.005", "accuracy=.01", "excess=.01", "evaluate:auc=0.03", "evaluate:rate=0.03"]
+)
+def test_goals_may_be_of_other_things_than_the_loss(goal: str) -> None:
+    found = required_epsilon(MODEL, 20_000, 10, goal=goal)
+    assert found.measure == goal.partition("=")[0]
+    assert found.low < found.typical < found.high < math.inf
+    assert found.limits in str(found)
+    rows = required_rows(PrivateLogisticRegression(epsilon=1.0, feature_norm=1.0), 10, goal=goal)
+    assert rows.low < rows.typical <= rows.high
+
+
+def test_a_loss_of_auc_follows_the_excess_and_evaluations_the_number_of_records() -> None:
+    loss = required_epsilon(MODEL, 20_000, 10, goal=0.01)
+    assert required_epsilon(MODEL, 20_000, 10, goal="auc=0.007").typical == pytest.approx(loss.typical)
+    half = advice.forecast(MODEL.plan(50_000, 10), 1.0, "evaluate:auc")  # of 10,000 held out
+    assert half.low == pytest.approx(1.96 * 1.5 * math.sqrt(48) / 1e4)
+    assert half.high < half.low + 1.96 * 0.5 / 100
+
+
+def test_half_widths_are_planned_where_intervals_are_paid_for() -> None:
+    model = PrivateLogisticRegression(feature_bounds=([0] * 3, [1] * 3), inference=True)
+    found = required_epsilon(model, 50_000, 3, goal="halfwidth=0.3")
+    assert found.low < found.typical < found.high
+    plan = model.set_params(epsilon=found.typical).plan(50_000, 3)[0]
+    assert plan.expected_intervals[0] == pytest.approx(0.3, rel=0.1)
+    assert "intervals +-0." in plan.note
+    assert "no finite interval" in model.plan(100, 3)[0].note
+    with pytest.raises(InvalidParameterError, match="inference=True"):
+        required_epsilon(MODEL, 20_000, 10, goal="halfwidth=0.3")
+    with pytest.raises(InvalidParameterError, match="two classes"):
+        required_epsilon(PrivateLinearRegression(feature_norm=1.0, target_bounds=(0, 1)), 900, 10, goal="auc=0.1")
+    with pytest.raises(InvalidParameterError, match="goal='width'"):
+        required_epsilon(MODEL, 20_000, 10, goal="width=0.3")

@@ -151,11 +151,13 @@ def test_weak_directions_are_lifted_to_about_their_noise() -> None:
     assert lifted[1, 1] == pytest.approx(0.3)
 
 
-def test_robust_variances_are_not_below_the_models_where_noise_hides_them() -> None:
-    """In a direction that noise hides the larger of the two, elsewhere what was released, above the model or below."""
+def test_robust_variances_are_lifted_towards_the_models_where_noise_hides_them() -> None:
+    """By half the noise, and not above the model; elsewhere what was released, above the model or below."""
     H, patterns = np.diag([1.0, 4.0, 9.0]), np.array([np.diag(row) for row in np.eye(3)])
     model, released = 0.5 * H, np.diag([0.1, 0.4, 30.0])
     found = pivot.robust(released, model, H, patterns, np.array([0.1, 0.05, 1.0]))
-    assert np.diag(found) == pytest.approx([0.5, 0.4, 30.0])
+    assert np.diag(found) == pytest.approx([0.15, 0.4, 30.0])
+    near = pivot.robust(released, 0.12 * H, H, patterns, np.array([0.1, 0.05, 1.0]))
+    assert np.diag(near) == pytest.approx([0.12, 0.4, 30.0])
     negative = pivot.robust(np.diag([-1.0, 0.4, 30.0]), model, H, patterns, np.array([0.1, 0.05, 1.0]))
-    assert np.linalg.eigvalsh(negative).min() >= 0.39
+    assert np.linalg.eigvalsh(negative).min() == pytest.approx(0.05)
