@@ -1,7 +1,9 @@
 """Coverage and width of private intervals: simulations S1 to S5 of the docs, Intervals.
 
     python benchmarks/intervals.py --runs 200 --cells S1:20000:1 S2:20000:1 A6:45000:1     # minutes
-    python benchmarks/intervals.py --runs 800                                              # all cells, a night
+    python benchmarks/intervals.py --runs 800 --out benchmarks/results/intervals.jsonl     # all cells, a night
+    git clone https://github.com/MaxGhenis/dp-statsmodels
+    PYTHONPATH=dp-statsmodels python benchmarks/intervals.py --runs 200 --peer 5000:1      # its Logit on S1
 
 Prints one line a cell: coefficients that are finite in at least half of the runs; worst, median and best coverage of a
 coefficient, infinite intervals counting as covering; worst among finite intervals; median and largest of the widths
@@ -21,9 +23,11 @@ pseudo-Huber. In U1 and UW n counts users. AD: an additive logistic model of thr
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -267,6 +271,35 @@ def measured(cell: str, runs: int, missing: float, delta: float) -> dict[str, fl
     }
 
 
+def peer(n: int, epsilon: float, delta: float, runs: int) -> dict[str, float]:
+    """S1 by dp-statsmodels, as it comes: its standard errors are of a single record and read off the data."""
+    from dp_statsmodels.models.logit import DPLogit
+
+    rng = np.random.default_rng(1)
+    population = s1(rng)
+    table = population.table
+    X = np.column_stack([*(table[f"x{k}"].to_numpy() for k in range(4)), np.array(table["rare"].to_pylist()) == "yes"])
+    y, rows = (np.array(table["y"].to_pylist()) == "yes").astype(float), np.column_stack([np.ones(len(X)), X])
+    theta = np.zeros(6)
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-rows @ theta))
+        H = (rows * (p * (1 - p))[:, None]).T @ rows
+        theta += np.linalg.solve(H, rows.T @ (y - p))
+    sampling = 2 * 1.96 * np.sqrt(np.diag(np.linalg.inv(H)) * len(X) / n)  # of the fit without privacy
+    covered, widths, errors = [], [], []
+    for run in range(runs):
+        np.random.seed(run)  # noqa: NPY002 - the peer draws from the global state
+        at = np.random.default_rng(10_000 + run).integers(0, len(X), n)
+        found = DPLogit(epsilon, delta, bounds_X=(0.0, 1.0)).fit(y[at], X[at])
+        ends = found.conf_int()
+        covered.append((ends[:, 0] <= theta) & (theta <= ends[:, 1]))
+        widths.append(np.ptp(ends, axis=1) / sampling)
+        errors.append(np.abs(found.params - theta))
+    rate, error = np.mean(covered, axis=0)[1:], np.median(errors, axis=0)[1:]
+    shown = {"worst": rate.min(), "best": rate.max(), "width_over_sampling": np.median(widths)}
+    return shown | {"median_error": float(np.median(error)), "stated": float(np.median(found.bse[1:]))}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
@@ -275,7 +308,15 @@ def main() -> None:
     parser.add_argument("--bound", type=float, help="coefficient bound to try")
     parser.add_argument("--share", type=float, nargs="*", help="shares of epsilon to try")
     parser.add_argument("--delta", type=float, default=0.0, help="Gaussian noise with this delta")
+    parser.add_argument("--peer", nargs="*", help="run dp-statsmodels, if importable, on S1 cells: n:epsilon")
+    parser.add_argument("--out", type=Path, help="file to which a JSON line a cell is added")
     given = parser.parse_args()
+    for cell in given.peer or ():
+        n, epsilon = cell.split(":")
+        found = peer(int(n), float(epsilon), given.delta or 1e-6, given.runs)
+        print("dp-statsmodels S1", cell, *(f"{key} {value:.3g}" for key, value in found.items()), flush=True)
+    if given.peer:
+        return
     if given.bound:
         pivot.TUNING = replace(pivot.TUNING, coefficient_bound=given.bound)
     if given.share:
@@ -289,6 +330,10 @@ def main() -> None:
             f"{time.perf_counter() - began:.0f} s",
             flush=True,
         )
+        if given.out:
+            row = {"cell": cell, "delta": given.delta, "runs": given.runs} | {k: float(v) for k, v in found.items()}
+            with given.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

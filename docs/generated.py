@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import math
 import re
 import sys
@@ -160,7 +161,6 @@ def places() -> dict[str, tuple[float, float, float, float]]:
 
 def picture() -> str:
     """Markdown that holds the drawing."""
-    import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
@@ -210,6 +210,13 @@ def picture() -> str:
     box(0.5, -1.0, 0.48, 0.24, "#eeeeee")
     modules = ", ".join(sorted(name for name, where in single_modules().items() if where == GROUND))
     text(0.5, -1.0, f"{GROUND}: {modules}", sources(GROUND), "; every room imports them")
+
+    return drawn(figure)
+
+
+def drawn(figure: Any) -> str:
+    """Markdown that holds a figure as a drawing that grows with the page."""
+    import matplotlib as mpl
 
     file = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "house"}):
@@ -426,7 +433,70 @@ def _measured(measure: Any, found: Mapping[str, Any] | None) -> str:
     return f"`{measure.experiment}`{form}, {measure.check}: {numbers or 'not recorded'} (theory: {measure.theory})"
 
 
+# --- intervals: what `benchmarks/intervals.py --out` has measured -----------------------------------------------------
+
+CELLS = {
+    "S1": "S1: logistic, 5 columns",
+    "S2": "S2: logistic, rare levels, a collinear pair, 12 columns",
+    "A6": "A6: Adult income, 17 columns, levels down to .07 %",
+    "HU": "HU: pseudo-Huber, Adult hours, 9 columns",
+    "S5": "S5: pseudo-Huber, S2's columns, heavy tails",
+    "AD": "AD: additive logistic, 3 columns at 4 knots",
+    "AA": "AA: additive logistic, Adult income, 3 columns at 4 knots",
+    "U1": "U1: logistic, users with an effect of their own",
+    "UW": "UW: pseudo-Huber, wages of women over years, users",
+}
+
+
+def measured_intervals() -> list[dict[str, Any]]:
+    """Rows of the file in the order of the tables, sizes and budgets."""
+    lines = (ROOT / "benchmarks" / "results" / "intervals.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    for row in rows:
+        name, n, epsilon = row["cell"].split(":")
+        row |= {"table": name, "n": int(n), "epsilon": float(epsilon)}
+    return sorted(rows, key=lambda row: ([*CELLS].index(row["table"]), row["delta"], row["n"], row["epsilon"]))
+
+
+def interval_table() -> str:
+    """Markdown of all cells."""
+    shown = []
+    for row in measured_intervals():
+        rates = ", ".join(f"{row[key]:.3f}".lstrip("0") for key in ("worst", "median", "best", "worst_finite"))
+        width = f"{row['width']:.2f} ({row['widest']:.2f})" if row["finite"] else "-"
+        cell = f"{row['n']:,}, {row['epsilon']:g}" + ", 1e-6" * bool(row["delta"])
+        finite = f"{row['finite']:.0f} of {row['of']:.0f}"
+        shown.append((CELLS[row["table"]], cell, finite, rates if row["finite"] else "all infinite", width))
+    return table(("table", "n, ε, δ", "finite", "coverage: worst, median, best; worst given finite", "width"), shown)
+
+
+def interval_picture() -> str:
+    """Markdown that holds the widths over n epsilon."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.2), layout="constrained")
+    axes, colors = figure.subplots(), dict(zip(CELLS, mpl.colormaps["tab10"].colors, strict=False))
+    for row in measured_intervals():
+        if row["finite"]:
+            face = "none" if row["delta"] else colors[row["table"]]
+            axes.plot(row["n"] * row["epsilon"], row["width"], "o", mec=colors[row["table"]], mfc=face)
+    for name, color in colors.items():
+        axes.plot([], [], "o", color=color, label=name)
+    axes.plot([], [], "o", color="gray", mfc="none", label="δ = 1e-6")
+    for level in (1.25, 1.4):
+        axes.axhline(level, color="gray", linewidth=0.8, linestyle=":")
+    axes.set(xscale="log", yscale="log", xlabel="n ε", ylabel="width over the oracle's")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_yticks([1, 1.25, 1.4, 2, 3, 5, 8], minor=False)
+    axes.minorticks_off()
+    axes.legend(ncols=2, fontsize=8)
+    return drawn(figure)
+
+
 GENERATED: dict[str, Callable[[], str]] = {
+    "interval_table": interval_table,
+    "interval_picture": interval_picture,
     "picture": picture,
     "rooms": rooms,
     "crossings": crossings,
