@@ -29,7 +29,7 @@ def evaluate(
         ),
     ] = None,
     user_column: _options.UserColumn = None,
-    out: Annotated[Path, typer.Option(help="Folder for metrics.json and certificate.json.")] = Path("evaluation"),
+    out: Annotated[Path, typer.Option(help="Folder for the metrics, a page and the certificate.")] = Path("evaluation"),
     seed: _options.Seed = None,
     budget: _options.Budget = None,
     force: _options.ForceOwn = False,
@@ -39,6 +39,7 @@ def evaluate(
 
     The test records must not be those of the fit, or else both prices add up: see --holdout of `fit`.
     """
+    from dpconvex.cli.report import evaluation_content
     from dpconvex.data import CategoricalColumn, read_table
     from dpconvex.estimators.evaluation import levels_of, private_metrics
     from dpconvex.estimators.persistence import load_model
@@ -63,6 +64,8 @@ def evaluate(
             records = read_table(table, read)
             found = private_metrics(estimator, records, epsilon=epsilon, by=levels or None, random_state=seed)
         found = write_metrics(found, folder, _output.CERTIFICATE, paid)
+        page = {"evaluated": evaluation_content(found), "certificate": found.certificate_, "number": _output.number}
+        _output.write_page(folder / _output.REPORT, "evaluation.html.j2", **page)
     if as_json:
         files = [str(out / name) for name in (_output.METRICS, _output.CERTIFICATE)]
         _output.print_json({"files": files, **found.to_dict(), "certificate": found.certificate_.to_dict()})
@@ -70,7 +73,7 @@ def evaluate(
     print_metrics(found, "private test records")
     if paid is not None:
         _output.print_text(f"\nPaid from {paid.text()}")
-    _output.print_released(found.certificate_, out, _output.METRICS, _output.CERTIFICATE)
+    _output.print_released(found.certificate_, out, _output.METRICS, _output.CERTIFICATE, _output.REPORT)
 
 
 def write_metrics(found: PrivateMetrics, folder: Path, certificate: str, paid: Paid | None = None) -> PrivateMetrics:

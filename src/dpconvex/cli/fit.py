@@ -144,7 +144,7 @@ def fit(
         metrics = None if held_out is None else measure(estimator, held_out)
         if found is not None:
             write_metrics(found, folder, _output.EVALUATED)
-        write_outputs(estimator, folder, Origin(table.name, purpose, paid))
+        write_outputs(estimator, folder, Origin(table.name, purpose, paid, found))
     planned = estimator.plan(estimator.plan_.problem.n)
     plans, intervals = (estimator.plan_, *planned[1:]), summary_of(estimator)  # first what ran
     if as_json:

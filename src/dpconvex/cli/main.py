@@ -76,7 +76,7 @@ def _root(
 
 
 models = (plan.plan, fit.fit, fit_sparse.fit_sparse, search.search, fit.predict, evaluate.evaluate, shapes.shapes)
-releases = (shapes.export, median.median, game.game, synthesize.synthesize)
+releases = (shapes.intervals, shapes.export, median.median, game.game, synthesize.synthesize)
 for command in (*models, *releases, verify.verify, verify.sign, commands.audit, commands.demo, commands.reproduce):
     app.command()(command)
 app.add_typer(schema.app, name="schema")

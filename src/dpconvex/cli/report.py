@@ -21,7 +21,6 @@ from dpconvex.cli.schema import public_range
 from dpconvex.cli.shapes import shapes_figure
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from dpconvex._types import FloatArray
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from dpconvex.cli.budget import Paid
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateLinearModel
+    from dpconvex.estimators.evaluation import PrivateMetrics
     from dpconvex.privacy import PrivacyCertificate, Release
     from dpconvex.privacy.budget import Account
 
@@ -53,6 +53,7 @@ class Origin:
     data: str = ""
     purpose: str = ""
     paid: Paid | None = None
+    evaluated: PrivateMetrics | None = None  #: Of private records that were held out
     date: str = field(default_factory=lambda: datetime.now(UTC).date().isoformat())
 
 
@@ -107,6 +108,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "loss_figure": _loss_figure(estimator),
         "measured": measured,
         "intervals": summary_of(estimator),
+        "evaluated": None if origin.evaluated is None else evaluation_content(origin.evaluated),
         "not_checked": NOT_CHECKED,
     }
 
@@ -374,15 +376,34 @@ def _style(salt: str) -> Any:
     return {**_STYLE, "svg.hashsalt": salt}
 
 
-def new_axes(salt: str, height: float) -> tuple[Figure, Axes]:
-    """Return an empty figure of the page's width and its axes."""
+def evaluation_content(found: PrivateMetrics) -> dict[str, Any]:
+    """Return what a page shows of an evaluation: metrics with intervals, ROC and calibration, all released."""
+    figure, (roc, bins) = new_axes("evaluation", 2.9, 2)
+    for axes, title in ((roc, "ROC"), (bins, "calibration")):
+        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=TRIVIAL_DASH)
+        axes.set(title=title, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    roc.plot(*found.roc.T, "o-", color=ACCENT, markersize=4)
+    roc.set(xlabel="false positive rate", ylabel="true positive rate")
+    mean, right, low, high = found.calibration[:, :4].T
+    bins.vlines(mean, low, high, color=SECOND, linewidth=5, alpha=0.5)
+    bins.plot(mean, right, "o", color=ACCENT, markersize=4)
+    bins.set(xlabel="predicted probability", ylabel="share that was right")
+    drawn = svg_text(figure, "evaluation") if len(found.roc) or len(found.calibration) else ""
+    rows = [(name, each) for name, each in found.items()]
+    rows += [(f"{name}, {label}", each) for label, part in found.groups.items() for name, each in part.items()]
+    privacy, unit = found.plan_.privacy, f"{found.plan_.privacy.unit}s"
+    return {"rows": rows, "figure": drawn, "n": found.plan_.n, "unit": unit, "epsilon": privacy.epsilon}
+
+
+def new_axes(salt: str, height: float, count: int = 1) -> tuple[Figure, Any]:
+    """Return an empty figure of the page's width and its axes, or several beside each other."""
     _validate.installed("matplotlib")
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_style(salt)):
         figure = Figure(figsize=(5.4, height), layout="constrained")  # inches; the page scales it to its column
-        return figure, figure.subplots()
+        return figure, figure.subplots(1, count)
 
 
 def svg_text(figure: Figure, salt: str) -> str:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dpconvex.cli._output import METRICS, MODEL, number, one_line_errors, print_table, print_text
+from dpconvex.cli._options import Json
+from dpconvex.cli._output import METRICS, MODEL, number, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 
@@ -43,6 +44,27 @@ def shapes(
     if fitted.inference:
         print_text("95 %: intervals of values less that of the vertex which is seen most.")
     print_text(f"deviation: planned, of the noise alone. Values add up to {fitted.effect}, with the intercept.")
+
+
+@one_line_errors
+def intervals(
+    model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
+    level: Annotated[float, typer.Option(help="Coverage of each interval.")] = 0.95,
+    joint: Annotated[bool, typer.Option("--joint", help="All finite intervals hold at once.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print intervals and tests of the coefficients of a model fitted with --inference. Costs no privacy."""
+    from dpconvex.estimators import WithIntervals
+    from dpconvex.estimators.persistence import load_model
+
+    fitted = load_model(model / MODEL if model.is_dir() else model)
+    if not isinstance(fitted, WithIntervals):
+        raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}, which has no intervals")
+    found = fitted.summary(level, joint=joint)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_text(str(found))
 
 
 FORMATS = ("card", "json", "onnx", "sklearn", "sql")

@@ -33,17 +33,9 @@ inference : bool, "model" or "robust", default=False
 MOST_PLANNING = 12e6  #: Computing, about microseconds, of a plan that is made again.
 KINDS = (False, True, "model", "robust")
 NOT_OFFERED = [
-    "tilt",
-    "adversarial_radius",
-    "constants",
-    "risk",
-    "class_weight",
-    "heavy_tailed",
-    "failure",
-    "constraint",
-    "interactions",
-    "monotone",
-]
+    "tilt", "adversarial_radius", "constants", "risk", "class_weight", "heavy_tailed", "failure", "constraint",
+    "interactions", "monotone",
+]  # fmt: skip
 UNPROVED = "cannot be given with inference: no interval is proved, or measured, for it"
 CAPPED = {"slope_cap": 1.0, "residual_cap": 1.0}
 MEANING = {

@@ -19,20 +19,9 @@ from dpconvex.losses.truncated import TruncatedLosses, truncate
 from dpconvex.losses.weighted import WeightedLoss
 
 LOSSES: tuple[type[LinearModelLoss], ...] = (
-    LogisticLoss,
-    SoftmaxLoss,
-    SquaredLoss,
-    HuberLoss,
-    PseudoHuberLoss,
-    LogCoshLoss,
-    HingeLoss,
-    SmoothedHingeLoss,
-    AbsoluteLoss,
-    SmoothedAbsoluteLoss,
-    PinballLoss,
-    SmoothedPinballLoss,
-    WeightedLoss,
-)
+    LogisticLoss, SoftmaxLoss, SquaredLoss, HuberLoss, PseudoHuberLoss, LogCoshLoss, HingeLoss, SmoothedHingeLoss,
+    AbsoluteLoss, SmoothedAbsoluteLoss, PinballLoss, SmoothedPinballLoss, WeightedLoss,
+)  # fmt: skip
 """Every loss of the library."""
 
 __all__ = [

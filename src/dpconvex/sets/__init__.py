@@ -10,17 +10,8 @@ from dpconvex.sets.polytope import Polytope
 from dpconvex.sets.sections import BallSection, SecondOrderCones, Section
 
 SETS: tuple[type[ConvexSet], ...] = (
-    WholeSpace,
-    L2Ball,
-    L1Ball,
-    Box,
-    Simplex,
-    SecondOrderCones,
-    Ellipsoid,
-    BallSection,
-    Section,
-    Polytope,
-)
+    WholeSpace, L2Ball, L1Ball, Box, Simplex, SecondOrderCones, Ellipsoid, BallSection, Section, Polytope,
+)  # fmt: skip
 """Every set of the library."""
 
 __all__ = [

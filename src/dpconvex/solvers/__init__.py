@@ -24,20 +24,10 @@ from dpconvex.solvers.subgradient import CuttingPlane, Subgradient
 from dpconvex.solvers.weiszfeld import GeometricMedianSolution, geometric_median
 
 SOLVERS: tuple[type[Solver], ...] = (
-    NewtonCholesky,
-    BallNewton,
-    LBFGS,
-    AcceleratedGradient,
-    Subgradient,
-    DualCoordinateAscent,
-    SmoothedAcceleratedGradient,
-    SmoothedNewton,
-    StochasticSubgradient,
-    Katyusha,
-    ExtraGradient,
-    CuttingPlane,
+    NewtonCholesky, BallNewton, LBFGS, AcceleratedGradient, Subgradient, DualCoordinateAscent,
+    SmoothedAcceleratedGradient, SmoothedNewton, StochasticSubgradient, Katyusha, ExtraGradient, CuttingPlane,
     Guaranteed,
-)
+)  # fmt: skip
 """Every solver of the library."""
 
 NAMED_SOLVERS: dict[str, type[Solver]] = {

@@ -320,6 +320,12 @@ def test_inference_prints_intervals_and_keeps_them_with_the_model(run: Any, publ
     model: Any = load_model(tmp_path / "m" / "model.skops")
     assert str(model.summary()).splitlines()[2] in (tmp_path / "m" / "report.html").read_text().replace("&gt;", ">")
     assert verify(tmp_path / "m").passed
+    wide = json.loads(run("intervals", "m", "--level", 0.99, "--joint", "--json").stdout)["rows"]["age"]
+    found = dict(zip(model.summary().names, model.conf_int(), strict=True))["age"]
+    assert wide["lower"] < found[0] < found[1] < wide["upper"]
+    assert "[0.005" in run("intervals", "m", "--level", 0.99).stdout
+    assert run("fit", public_files / "train.csv", "--schema", toml, "--epsilon", 3, "--out", "k").exit_code == 0
+    assert "Fit with inference=True" in run("intervals", "k").stderr
 
 
 def test_inference_is_in_the_json_and_refused_where_it_is_not_offered(

@@ -36,12 +36,18 @@ def test_a_hold_out_and_a_later_evaluation_are_charged_and_verified(place) -> No
     assert run("verify", place / "model").exit_code == 0
     assert run("verify", place / "model" / "evaluation.certificate.json").exit_code == 0
     assert json.loads((place / "model" / "metrics.json").read_text())["metrics"]["accuracy"][0] > 0.5
+    report = (place / "model" / "report.html").read_text(encoding="utf-8")
+    assert "How good it is, on private records" in report
+    assert ">calibration</text>" in report
     later = ("evaluate", place / "model", place / "adult.csv", "--budget", place / "budget", "--out", place / "later")
     result = run(*later, "--epsilon", 0.2, "--by", "sex", "--json")
     found = json.loads(result.stdout)
     assert set(found["groups"]) == {"sex=Female", "sex=Male", "(not listed)"}
     assert float(Budget(place / "budget").account().left[0]) == pytest.approx(0)
     assert run("verify", place / "later").exit_code == 0
+    page = (place / "later" / "report.html").read_text(encoding="utf-8")
+    assert "auc, sex=Male" in page
+    assert ">ROC</text>" in page
     refused = run(*later, "--epsilon", 0.1, "--force")
     assert refused.exit_code == 2
     assert "0 left" in refused.stderr
