@@ -69,6 +69,7 @@ ROBUST = "tests/statistical/test_robust_mean_privacy.py"
 SHAPED = "tests/unit/estimators/test_additive.py"
 HISTOGRAM = "tests/unit/mechanisms/test_joint_histogram.py"
 RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
+TYPICAL = "tests/unit/algorithms/erm/two_stage/test_typical_user.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 REFERENCE = "../dpconvex_experiments/reference"
 MOMENTS = "problems/linear/second_moments.py"
@@ -1171,6 +1172,30 @@ MUTANTS = (
         "return np.where(np.isnan(values), MISSING,",
         "",
         (f"{RANGES}::test_changing_a_record_changes_every_column_by_two_at_most",),
+    ),
+    Mutant(
+        "typical user: the method spends all of epsilon",
+        "algorithms/erm/two_stage/typical_user.py",
+        "rest = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, first.epsilon))",
+        "rest = privacy",
+        "",
+        (f"{TYPICAL}::test_the_budget_is_split_before_the_run",),
+    ),
+    Mutant(
+        "typical user: read off what was counted, not off what was released",
+        "algorithms/erm/two_stage/typical_user.py",
+        "self.informed(self.read_off(noisy))",
+        "self.informed(self.read_off(counts))",
+        "",
+        (f"{TYPICAL}::test_only_released_counts_are_read",),
+    ),
+    Mutant(
+        "typical user: a user counts once for every record",
+        "algorithms/erm/two_stage/typical_user.py",
+        "counts = np.bincount(cells, minlength=len(TYPICAL)).astype(np.float64)",
+        "counts = np.bincount(cells, groups.sizes, len(TYPICAL))",
+        "",
+        (f"{TYPICAL}::test_a_replaced_user_moves_the_counts_by_two_at_most",),
     ),
     Mutant(
         "joint histogram: half the sensitivity",

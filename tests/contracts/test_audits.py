@@ -143,6 +143,7 @@ HALVED = [
     "output_perturbation",
     "output_perturbation/gaussian",
     "output_perturbation/users",
+    "typical_user",
     "exponential_mechanism",
     "heavy_tailed",
     "clipped_gradient",

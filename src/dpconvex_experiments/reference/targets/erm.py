@@ -23,7 +23,7 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, custom, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.sufficient_statistics import plan_adaptive_ridge
-from dpconvex.algorithms.erm.two_stage import centering, constant, projection
+from dpconvex.algorithms.erm.two_stage import centering, constant, projection, typical_user
 from dpconvex.algorithms.search import run as search
 from dpconvex.algorithms.select import Options
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
@@ -174,6 +174,12 @@ def _constant(privacy: PrivacyParams, bound: float) -> Subject:
     return _then_released(constant.plan, problem, privacy, Options(l2=RIDGE * bound**2, noise="l2"))
 
 
+def _typical(privacy: PrivacyParams, bound: float) -> Subject:
+    """Numbers of records counted, then a method whose release has a known law."""
+    problem = linear_problem(HingeLoss(), bound, records=2)
+    return _then_released(typical_user.plan, problem, privacy, Options(l2=RIDGE * bound**2, noise="l2"))
+
+
 @builder
 def _heavy(privacy: PrivacyParams, bound: float, loss: LinearModelLoss, n: int = N) -> Subject:
     return linear_subject(heavy_tailed.plan(linear_problem(loss, bound, n), privacy, Moments(2.0, bound)))
@@ -311,6 +317,7 @@ TARGETS = (
             "sufficient_statistics/users": ("approximate", _statistics(sufficient_statistics.plan)),
             "informed_gradient": ("approximate", _informed),
             "phased_sgd": ("approximate", _phased("plain")),
+            "typical_user": ("pure", _typical),
             "accelerated_user": ("approximate", _accelerated("clipped")),
             "accelerated_user/tested": ("approximate", _accelerated("tested")),
             "accelerated_user/sampled": ("approximate", _accelerated("tested", sample=60)),

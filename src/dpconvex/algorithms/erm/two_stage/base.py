@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, cast
 from dpconvex._types import FloatArray, forwarded
 from dpconvex.algorithms import LinearModelPlan, PrivateResult, continued
 from dpconvex.mechanisms import Planned
-from dpconvex.privacy import PrivacyParams, Release
+from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.problems import LinearModelProblem
 from dpconvex.randomness import BitSource
 
@@ -35,6 +35,9 @@ class TwoStagePlan(LinearModelPlan):
     assumptions = forwarded("then", "assumptions")
     adaptive = forwarded("then", "adaptive")  # unless the plan itself makes `then` from what was released
     course = forwarded("then", "course")
+
+    def __post_init__(self) -> None:
+        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
 
     @property
     def releases(self) -> tuple[Release, ...]:

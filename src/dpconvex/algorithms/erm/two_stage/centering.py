@@ -91,9 +91,6 @@ class CenteredPlan(TwoStagePlan):
     algorithm: ClassVar[str] = "recentring"
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
 
-    def __post_init__(self) -> None:
-        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
-
     @cached_property
     def numeric(self) -> NDArray[np.int64]:
         """Positions of the numeric columns: those bounded one by one."""

@@ -72,9 +72,6 @@ class RangedPlan(TwoStagePlan):
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
 
-    def __post_init__(self) -> None:
-        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
-
     @property
     def found(self) -> tuple[NumberRange, ...]:
         """The ranges that were found and released, of the columns, then of the target; empty before a run."""
