@@ -69,6 +69,7 @@ ROBUST = "tests/statistical/test_robust_mean_privacy.py"
 SHAPED = "tests/unit/estimators/test_additive.py"
 HISTOGRAM = "tests/unit/mechanisms/test_joint_histogram.py"
 RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
+CENTERING = "tests/unit/algorithms/erm/two_stage/test_centering.py"
 TYPICAL = "tests/unit/algorithms/erm/two_stage/test_typical_user.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 REFERENCE = "../dpconvex_experiments/reference"
@@ -1172,6 +1173,22 @@ MUTANTS = (
         "return np.where(np.isnan(values), MISSING,",
         "",
         (f"{RANGES}::test_changing_a_record_changes_every_column_by_two_at_most",),
+    ),
+    Mutant(
+        "recentring: a user's records are added up, not averaged",
+        "algorithms/erm/two_stage/centering.py",
+        "return int((np.add.reduceat(values[order], groups.starts[:-1]) // groups.sizes).sum())",
+        "return int(values.sum() // max(1, len(values) // groups.n_users))",
+        "",
+        (f"{CENTERING}::test_a_replaced_user_moves_mean_and_shares_as_one_record_would",),
+    ),
+    Mutant(
+        "recentring: users' records are taken in the order of the table",
+        "algorithms/erm/two_stage/centering.py",
+        "np.add.reduceat(values[order], groups",
+        "np.add.reduceat(values, groups",
+        "",
+        (f"{CENTERING}::test_a_replaced_user_moves_mean_and_shares_as_one_record_would",),
     ),
     Mutant(
         "typical user: the method spends all of epsilon",

@@ -208,6 +208,7 @@ PLANS: dict[str, Callable[[], Any]] = {
     "random projection": lambda: plans(linear(domain=DataDomain.l2_ball(8, 1.0)), PURE, "random_projection")[0],
     "constant": lambda: plans(linear(), MIXED, "constant")[0],
     "recentring": lambda: plans(linear(n=4_000), MIXED, "recentring")[0],
+    "recentring users": lambda: plans(linear(n=4_000, users=True), FOR_USERS, "recentring")[0],
     "ranges": ranged,
     "ranges after": found_ranges,
     "typical user": typical,

@@ -151,10 +151,11 @@ def _statistics(privacy: PrivacyParams, bound: float, planner: Callable[..., Lin
 
 
 def _recentred(privacy: PrivacyParams, bound: float) -> Subject:
-    """So many records that the length is counted well enough; a method whose release has a known law."""
+    """So many units that the length is counted well enough; a method whose release has a known law."""
     n = math.ceil(1.01 * centering.TUNING.miscount / (max(centering.TUNING.length_shares) * privacy.epsilon))
     domain = DataDomain((Block(1, "linf", bound),), bound)
-    problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound)
+    records = 2 if privacy.unit == Unit.USER else None
+    problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound, records_per_user=records)
     return _then_released(centering.plan, problem, privacy, Options(l2=RIDGE * bound**2))
 
 
@@ -318,6 +319,7 @@ TARGETS = (
             "informed_gradient": ("approximate", _informed),
             "phased_sgd": ("approximate", _phased("plain")),
             "typical_user": ("pure", _typical),
+            "recentring/users": ("pure", _recentred),
             "accelerated_user": ("approximate", _accelerated("clipped")),
             "accelerated_user/tested": ("approximate", _accelerated("tested")),
             "accelerated_user/sampled": ("approximate", _accelerated("tested", sample=60)),
