@@ -38,7 +38,7 @@ from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms import NormNoiseMechanism, Planned, ReportNoisyMax
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.sources.rows import mapped, totals
 from dpconvex.problems.linear.expected_risk import ORDINARY, reach_share, squared_reach
@@ -96,6 +96,10 @@ class CenteredPlan(TwoStagePlan):
     moved: bool = True
     algorithm: ClassVar[str] = "recentring"
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    presumed = (
+        "the method's constants depend on the data through the released centre and length only",
+        "it is planned from them; every record is moved and shortened by them alone",
+    )
 
     @property
     def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -127,7 +131,9 @@ class CenteredPlan(TwoStagePlan):
     def predicted_error(self) -> algorithms.PredictedError:
         """The method's, for the length of `then`: before a run an estimate, since no length is sure."""
         given = self.then.predicted_error
-        gain = 1 - (1 - TUNING.adapts) * reach_share(self.problem.domain, "linf") if self.center is None else 1.0
+        gain = 1.0
+        if self.center is None and not self.problem.grouped:  # users have methods that see lengths themselves
+            gain -= (1 - TUNING.adapts) * reach_share(self.problem.domain, "linf")
         expected = None if given.expected is None else gain * given.expected
         source = f"{given.source}; an estimate for the planned length"
         return replace(given, expected=expected, source=source, proved=False)
@@ -157,14 +163,6 @@ class CenteredPlan(TwoStagePlan):
         )
 
     @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        only = Assumption(
-            "the method's constants depend on the data through the released centre and length only",
-            "it is planned from them; every record is moved and shortened by them alone",
-        )
-        return (*self.then.assumptions, only)
-
-    @property
     def coefficient_deviation(self) -> FloatArray | None:
         found = self.then.coefficient_deviation
         return None if found is None else self._moved_back(found, np.zeros(len(self.numeric)))
@@ -178,9 +176,6 @@ class CenteredPlan(TwoStagePlan):
             "method": self.then.algorithm,
         }
         return {**self.then.problem.describe(), **self.then.describe(), "recentred": recentred}
-
-    def at(self, privacy: PrivacyParams) -> algorithms.LinearModelPlan:
-        return plan(self.problem, privacy, self.planner)[0]
 
     def informed(self, center: FloatArray, length: float) -> CenteredPlan:
         """Return the plan for a released center (p,) and length; columns stay if it is not clearly shorter."""

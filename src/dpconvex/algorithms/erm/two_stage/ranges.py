@@ -37,7 +37,7 @@ from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import JointHistogram, Planned
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams
+from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
@@ -88,6 +88,10 @@ class RangedPlan(TwoStagePlan):
 
     problem = forwarded("then", "problem")
     algorithm = forwarded("then", "algorithm")
+    presumed = (
+        "the method depends on ranges that were released, and on no others",
+        "every record is clipped into them by itself; the plan is made before the run and does not depend on them",
+    )
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -120,14 +124,6 @@ class RangedPlan(TwoStagePlan):
             "Basic composition of private histograms, first of octaves, then of the ranges read off them, and of a "
             f"method for records clipped into these, one by one. {self.then.theorem}"
         )
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        only = Assumption(
-            "the method depends on ranges that were released, and on no others",
-            "every record is clipped into them by itself; the plan is made before the run and does not depend on them",
-        )
-        return (*self.then.assumptions, only)
 
     def describe(self) -> Mapping[str, Any]:
         found = {

@@ -56,13 +56,8 @@ class TypicalUserPlan(TwoStagePlan):
     typical: int | None = None  #: Released; None before a run
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     problem = forwarded("then", "problem")
+    predicted_error = forwarded("then", "predicted_error")  # pyright: ignore[reportIncompatibleMethodOverride]
     algorithm = forwarded("then", "algorithm")
-
-    @property
-    def predicted_error(self) -> algorithms.PredictedError:
-        """The method's: before a run, for the number that is expected."""
-        given = self.then.predicted_error
-        return replace(given, source=f"{given.source}; for users of {self.problem.records_per_user} records")
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -90,9 +85,6 @@ class TypicalUserPlan(TwoStagePlan):
     def describe(self) -> Mapping[str, Any]:
         found = {"cells": len(TYPICAL), "epsilon": self.first.epsilon, "found": self.typical}
         return {**self.then.describe(), "typical_user": found}
-
-    def at(self, privacy: PrivacyParams) -> TypicalUserPlan:
-        return plan(self.problem, privacy, self.planner)[0]
 
     def informed(self, typical: int) -> TypicalUserPlan:
         """Return the plan for a released number of records of a typical user."""
