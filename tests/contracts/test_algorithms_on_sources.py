@@ -208,6 +208,10 @@ LOCAL = {
     ),
     "localization": (PrivateHuberRegressor, {**LOCALIZED, "heavy_tailed": (2.0, 5.0)}),
     "private level": (PrivateHuberRegressor, {**LOCALIZED, "heavy_tailed": 2.0}),
+    "recentred users": (
+        PrivateLogisticRegression,
+        {"schema": OWN, "algorithm": "recentring", "epsilon": 50.0, **DELTA},
+    ),
     "one pass of users": (PrivateLogisticRegression, {"schema": OWN, "algorithm": "phased_sgd", **DELTA}),
     "accelerated users": (PrivateLogisticRegression, {"schema": OWN, "algorithm": "accelerated_user", **DELTA}),
     "batches of a game": (PrivateLasso, {"schema": NUMBERS, "algorithm": "vertex_mirror_descent", **DELTA}),

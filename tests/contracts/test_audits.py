@@ -143,6 +143,8 @@ HALVED = [
     "output_perturbation",
     "output_perturbation/gaussian",
     "output_perturbation/users",
+    "typical_user",
+    "recentring/users",
     "exponential_mechanism",
     "heavy_tailed",
     "clipped_gradient",

@@ -43,7 +43,7 @@ from dpconvex.algorithms import curvature, recipes
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, heavy_plans
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, plans
-from dpconvex.algorithms.erm.two_stage import centering, ranges
+from dpconvex.algorithms.erm.two_stage import centering, ranges, typical_user
 from dpconvex.algorithms.location.geometric_median import plan as plan_median
 from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions
@@ -126,6 +126,10 @@ def ranged() -> Any:
     return ranges.plan(plans(linear(n=4_000), rest, "objective_perturbation")[0], PURE, (3, 4), (4,))
 
 
+def typical() -> Any:
+    return typical_user.plan(linear(n=3_000, users=True), FOR_USERS, Methods(Options(), ("noisy_gradient",)))[0]
+
+
 def found_ranges() -> Any:
     first, second = (0.0, 64.0, "signed_log", 0.5), (-4.0, 8.0, "none", 1.0)
     return ranged().resumed((first, second), ((0, 32), (3, 20)))
@@ -204,8 +208,11 @@ PLANS: dict[str, Callable[[], Any]] = {
     "random projection": lambda: plans(linear(domain=DataDomain.l2_ball(8, 1.0)), PURE, "random_projection")[0],
     "constant": lambda: plans(linear(), MIXED, "constant")[0],
     "recentring": lambda: plans(linear(n=4_000), MIXED, "recentring")[0],
+    "recentring users": lambda: plans(linear(n=4_000, users=True), FOR_USERS, "recentring")[0],
     "ranges": ranged,
     "ranges after": found_ranges,
+    "typical user": typical,
+    "typical user after": lambda: typical().resumed(22),
     "phased": lambda: plans(linear(n=30_000, users=True), FOR_USERS, "phased_sgd")[0],
     "accelerated": lambda: plans(linear(n=3_000, users=True), FOR_USERS, "accelerated_user")[0],
     "informed": lambda: plans(linear(n=3_000, users=True), FOR_USERS, "informed_gradient")[0],

@@ -177,7 +177,9 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "records_per_user": _option(
         1,
         "PUBLIC: how many rows a typical user is known or guessed to have. Accuracy gains from it, privacy never "
-        "rests on it.",
+        "rests on it. private: found from the data, for 1 to 3 % of epsilon.",
+        parser=lambda text: text if text == "private" else int(text),
+        metavar="N|private",
     ),
     "knots": _option(int, "Knots of every numeric column; model additive. Default: from public facts."),
     "interactions": _option(

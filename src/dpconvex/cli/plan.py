@@ -236,7 +236,11 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
     public = plan.public
     found = [("tilt", number(plan.problem.tilt))] if plan.problem.tilt else []
     if plan.problem.records_per_user is not None:
-        found.append(("records per user", f"{plan.problem.records_per_user:,}"))
+        how = (
+            "" if "typical_user" not in public else " (found)" if public["typical_user"]["found"] else " (until found)"
+        )
+        found.append(("records per user", f"{plan.problem.records_per_user:,}{how}"))
+        found.append(("weight of every user", f"1/{plan.problem.n:,}"))
     if public.get("attack_radius"):
         found.append(("adversarial radius", f"{number(public['attack_radius'])} ({public['attack_norm']})"))
     if "slope_cap" in public:
@@ -319,7 +323,8 @@ def scaling(
         facts = {"users": n, "records_per_user": records, "algorithm": plan.algorithm}
         return {**facts, "excess_loss_bound": error.bound, "vacuous": error.vacuous}
 
-    columns = sorted({estimator.records_per_user, 1, 10, 100})
+    given = estimator.records_per_user
+    columns = sorted({1, 10, 100} | ({given} if isinstance(given, int) else set()))
     rows = sorted({max(1, round(users * factor)) for factor in (0.25, 1, 4)})
     return [[best(n, records) for records in columns] for n in rows]
 

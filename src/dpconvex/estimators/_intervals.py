@@ -95,6 +95,7 @@ class WithIntervals(PrivateLinearModel):
         facts: dict[str, Any] = {"weight_cap": self._cap}
         facts |= {name: given[name] for name in NOT_OFFERED if name in given and given[name] != usual[name]}
         facts |= {} if self.algorithm in ("auto", "objective_perturbation") else {"algorithm": self.algorithm}
+        facts |= {"records_per_user": PRIVATE} if self._asks_users else {}
         facts |= {"inference": "model"} if problem.grouped and self.inference == "model" else {}
         facts |= {} if problem.loss.name in {*MEANING, "softmax"} else {"loss": problem.loss.name}
         if self.domain is not None and any(block.norm == "simplex" for block in self.domain.blocks):

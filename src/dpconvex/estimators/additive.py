@@ -167,6 +167,9 @@ class AdditiveModel(WithIntervals):
     def _choices(
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
     ) -> tuple[LinearModelPlan, ...]:
+        if self._asks_users:
+            remedy = "Leave it out: noise of shapes does not depend on it"
+            raise InvalidParameterError("records_per_user", self.records_per_user, "must be a number", remedy)
         return plans(problem, privacy, "auto" if problem.shapes is None else SHAPES, options)
 
     def _fitting(self, features: FeatureMap, plan: LinearModelPlan) -> FeatureMap:

@@ -17,10 +17,13 @@ from dpconvex import _progress, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import LinearModelPlan, begin
 from dpconvex.algorithms.base import beyond_floats
-from dpconvex.algorithms.erm.registry import check, expected_of_first, plans
+from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, check, expected_of_first, plans
+from dpconvex.algorithms.erm.two_stage import typical_user
+from dpconvex.algorithms.erm.two_stage.typical_user import GUESS, TYPICAL
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
+from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators import _features
 from dpconvex.estimators._digest import with_sources
@@ -189,7 +192,7 @@ class PrivateLinearModel(FittedModel, Exported):
     solver: str = "auto"
     user_test: str = "auto"
     user_smoothing: str = "auto"
-    records_per_user: int = 1
+    records_per_user: int | str = 1
     weight_cap: float | None = None
     random_state: int | BitSource | None = None
     verbose: bool = False
@@ -313,6 +316,8 @@ class PrivateLinearModel(FittedModel, Exported):
         own = {name: getattr(self, name) for name in ("user_test", "user_smoothing")}
         for given in (each for each in own.items() if unit == Unit.RECORD and each[1] != "auto"):
             raise InvalidParameterError(*given, "is for users", f"{SAY_WHOSE}'auto'")
+        if unit == Unit.RECORD and self._asks_users:
+            raise InvalidParameterError("records_per_user", self.records_per_user, "is for users", f"{SAY_WHOSE}1")
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:
             domain = domain.with_intercept(self._constant(domain))
@@ -320,7 +325,8 @@ class PrivateLinearModel(FittedModel, Exported):
             radius = self._default_radius(domain, loss) if self.coefficient_norm is None else self.coefficient_norm
             _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)
             attack: tuple[float, Any] = self.adversarial_radius, self.adversarial_norm  # checked there
-            many = None if unit == Unit.RECORD else self.records_per_user
+            typical: Any = TYPICAL[GUESS] if self._asks_users else self.records_per_user
+            many = None if unit == Unit.RECORD else typical
             problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
@@ -367,10 +373,20 @@ class PrivateLinearModel(FittedModel, Exported):
         self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
     ) -> tuple[LinearModelPlan, ...]:
         """Return the plans for a problem, the one to run first."""
-        return plans(problem, privacy, self.algorithm, options)
+        found = plans(problem, privacy, self.algorithm, options)
+        if not self._asks_users:
+            return found
+        return typical_user.plan(problem, privacy, Methods(options, ERM_METHODS.names(self.algorithm)))
+
+    @property
+    def _asks_users(self) -> bool:
+        """Whether a fit is to find how many records a typical user has."""
+        return self.records_per_user == PRIVATE
 
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
         """Return the promise, or raise as `_choices` would."""
+        if self._asks_users:
+            return self._choices(problem, privacy, options)[0].privacy
         check(problem, privacy, self.algorithm, options)
         return privacy
 

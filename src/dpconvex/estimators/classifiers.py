@@ -308,10 +308,11 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         Public weights of the declared classes, by class or in their order; a record's loss is multiplied by its class's
         weight divided by the largest. ``"balanced"`` is refused: it would count private labels.
     {inference}
-    records_per_user : int, default=1
+    records_per_user : int or "private", default=1
         For `fit` with ``groups``: how many records a typical user is known or guessed to have, a public number. Methods
         that gain from many records per user plan with it, and one-pass methods draw at most so many of a user. Privacy
-        never rests on it. All users count the same, whatever they have.
+        never rests on it. All users count the same, whatever they have. ``"private"``: it is found from the data for 1
+        to 3 % of epsilon, and released.
     random_state : None, int or BitSource, default=None
         None: the operating system's generator. A seed makes the result *not private* (the certificate says so); it
         is for tests and benchmarks.

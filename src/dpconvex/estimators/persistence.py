@@ -24,6 +24,7 @@ from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.erm.heavy_tailed.registry import constraint_ends
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.data import Schema, write_atomically
+from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import domain_fields, model_digest
 from dpconvex.estimators._features import FeatureMap
@@ -309,7 +310,8 @@ def _parameters(model: SavedModel) -> None:
         constraint_ends(constraint)
     if not isinstance(given.get("fit_intercept", True), bool):
         raise InvalidParameterError("fit_intercept", given["fit_intercept"], "must be true or false")
-    _validate.integer("records_per_user", given.get("records_per_user", 1), at_least=1)
+    if given.get("records_per_user") != PRIVATE:
+        _validate.integer("records_per_user", given.get("records_per_user", 1), at_least=1)
     if isinstance(model, estimators.WithIntervals):
         model._infers()
 

@@ -58,6 +58,21 @@ def test_a_user_column_protects_users(folder) -> None:
     assert run("predict", folder / "model", folder / "new.csv").exit_code == 0
 
 
+def test_a_typical_number_of_records_is_found_privately(folder) -> None:
+    result = fit(folder, "--user-column", "who", "--records-per-user", "private", "--delta", 1e-6)
+    assert result.exit_code == 0, result.output
+    assert "(found)" in " ".join(result.output.split())
+    report = (folder / "model" / "report.html").read_text(encoding="utf-8")
+    assert "weight of every user" in report
+    assert "1/40" in report
+    assert run("verify", folder / "model" / "certificate.json").exit_code == 0
+    asked = ("plan", "--users", 400, "--features", 3, "--epsilon", 1, "--records-per-user", "private")
+    assert "(until found)" in " ".join(run(*asked).output.split())
+    for wrong in ("many", "2.5"):
+        assert run(*asked[:-1], wrong).exit_code == 2
+    assert run("plan", "--rows", 400, *asked[3:]).exit_code == 2
+
+
 def test_a_schema_can_name_the_users_and_the_test_file_needs_none(folder) -> None:
     (folder / "schema.toml").write_text('user = "who"\n' + SCHEMA, encoding="utf-8")
     (folder / "test.csv").write_text("a,y\n0.5,yes\n-0.5,no\n", encoding="utf-8")

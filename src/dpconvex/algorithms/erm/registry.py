@@ -67,9 +67,8 @@ def _exponential(
 def _centering(
     problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "auto", sums: bool = False
 ) -> tuple[LinearModelPlan, ...]:
-    if problem.grouped:
-        return ()
-    return centering.plan(problem, privacy, Methods(Options(noise=noise, sums=sums), CENTERED))
+    names = (*CENTERED, "informed_gradient") if problem.grouped else CENTERED
+    return centering.plan(problem, privacy, Methods(Options(noise=noise, sums=sums), names))
 
 
 def _projection(
@@ -106,7 +105,7 @@ ERM_METHODS = Registry(
     Method("informed_gradient", gradient_descent.plan_informed, ("l2",), GAUSSIAN, harmless=True),
     Method("sufficient_statistics", _statistics, ("l2", "constants"), GAUSSIAN),
     Method("random_projection", _projection, ("l2", "noise", "sums"), noises=None),
-    Method("recentring", _centering, ("noise", "sums"), noises=None),
+    Method("recentring", _centering, ("noise", "sums"), noises=None, harmless=True),  # as what it goes on with is
     Method("constant", _constant, ("noise", "l2"), noises=None),
 )
 """Every method by the name used in estimators and on the command line."""
@@ -212,9 +211,9 @@ def _rank(method: Method, plan: LinearModelPlan) -> tuple[bool, float]:
     error = plan.predicted_error
     if plan.privacy.unit != Unit.USER:
         return False, _rounded(cautious(plan))
-    return not method.harmless and error.bound > CONVINCING * error.trivial, _rounded(
-        error.rank if plan.privacy.delta else error.bound
-    )
+    if not plan.privacy.delta:
+        return not error.proved, _rounded(error.bound)
+    return not method.harmless and error.bound > CONVINCING * error.trivial, _rounded(error.rank)
 
 
 def _most_telling(refusals: dict[str, InvalidParameterError]) -> InvalidParameterError:

@@ -23,7 +23,7 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, custom, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.sufficient_statistics import plan_adaptive_ridge
-from dpconvex.algorithms.erm.two_stage import centering, constant, projection
+from dpconvex.algorithms.erm.two_stage import centering, constant, projection, typical_user
 from dpconvex.algorithms.search import run as search
 from dpconvex.algorithms.select import Options
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
@@ -151,10 +151,11 @@ def _statistics(privacy: PrivacyParams, bound: float, planner: Callable[..., Lin
 
 
 def _recentred(privacy: PrivacyParams, bound: float) -> Subject:
-    """So many records that the length is counted well enough; a method whose release has a known law."""
+    """So many units that the length is counted well enough; a method whose release has a known law."""
     n = math.ceil(1.01 * centering.TUNING.miscount / (max(centering.TUNING.length_shares) * privacy.epsilon))
     domain = DataDomain((Block(1, "linf", bound),), bound)
-    problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound)
+    records = 2 if privacy.unit == Unit.USER else None
+    problem = LinearModelProblem(HingeLoss(), domain, n, 1.0 / bound, records_per_user=records)
     return _then_released(centering.plan, problem, privacy, Options(l2=RIDGE * bound**2))
 
 
@@ -172,6 +173,12 @@ def _constant(privacy: PrivacyParams, bound: float) -> Subject:
     """A column that nobody reads, then a method whose release has a known law."""
     problem = LinearModelProblem(HingeLoss(), DataDomain((Block(1, "linf", bound),), bound), N, 1.0 / bound)
     return _then_released(constant.plan, problem, privacy, Options(l2=RIDGE * bound**2, noise="l2"))
+
+
+def _typical(privacy: PrivacyParams, bound: float) -> Subject:
+    """Numbers of records counted, then a method whose release has a known law."""
+    problem = linear_problem(HingeLoss(), bound, records=2)
+    return _then_released(typical_user.plan, problem, privacy, Options(l2=RIDGE * bound**2, noise="l2"))
 
 
 @builder
@@ -311,6 +318,8 @@ TARGETS = (
             "sufficient_statistics/users": ("approximate", _statistics(sufficient_statistics.plan)),
             "informed_gradient": ("approximate", _informed),
             "phased_sgd": ("approximate", _phased("plain")),
+            "typical_user": ("pure", _typical),
+            "recentring/users": ("pure", _recentred),
             "accelerated_user": ("approximate", _accelerated("clipped")),
             "accelerated_user/tested": ("approximate", _accelerated("tested")),
             "accelerated_user/sampled": ("approximate", _accelerated("tested", sample=60)),

@@ -42,7 +42,7 @@ from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.recipes import NAMED, stored
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, needs_records
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
+from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.problems import CustomProblem, LinearModelProblem, UserGroups
 from dpconvex.problems.base import Problem
 from dpconvex.problems.linear.expected_risk import squared_length
@@ -175,13 +175,14 @@ class LeveledPlan(TwoStagePlan):
     released: tuple[float, ...] = ()  #: In a result: level and, of gradients, second moment
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = forwarded("scale", "constants")
+    presumed = (
+        "the second run's constants depend on the data through the first releases only",
+        "it is planned from the released level and second moment",
+    )
 
     @property
     def only_sums(self) -> bool:
         return super().only_sums and not self.method.apart  # records apart are so by their position
-
-    def __post_init__(self) -> None:
-        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
 
     @property
     def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -241,15 +242,6 @@ class LeveledPlan(TwoStagePlan):
             f"A private level for gradients (counts above public edges, chosen by noisy scores; epsilon "
             f"{self.scale.epsilon:.6g}), {shared}, and a method that uses it. {self.then.theorem}"
         )
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        """The method's, and that it learns of the scale's records through the releases alone."""
-        only = Assumption(
-            "the second run's constants depend on the data through the first releases only",
-            "it is planned from the released level and second moment",
-        )
-        return (*self.then.assumptions, only)
 
     def describe(self) -> Mapping[str, Any]:
         facts = {key: value for key, value in self.then.describe().items() if not key.startswith("moment_")}

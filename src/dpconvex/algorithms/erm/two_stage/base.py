@@ -2,14 +2,14 @@
 
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, cast
 
 from dpconvex._types import FloatArray, forwarded
 from dpconvex.algorithms import LinearModelPlan, PrivateResult, continued
+from dpconvex.algorithms.recipes import PLANNERS, Recipe
 from dpconvex.mechanisms import Planned
-from dpconvex.privacy import PrivacyParams, Release
+from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
 from dpconvex.problems import LinearModelProblem
 from dpconvex.randomness import BitSource
 
@@ -25,6 +25,7 @@ class TwoStagePlan(LinearModelPlan):
 
     then: LinearModelPlan
     mechanisms: ClassVar[Mapping[str, Planned]] = {}
+    presumed: ClassVar[tuple[str, ...]] = ()  #: Beside what `then` assumes: what, and why it holds
 
     constants = forwarded("then", "constants")
     noise_name = forwarded("then", "noise_name")
@@ -32,9 +33,15 @@ class TwoStagePlan(LinearModelPlan):
     coefficient_deviation = forwarded("then", "coefficient_deviation")
     only_sums = forwarded("then", "only_sums")
     theorem = forwarded("then", "theorem")
-    assumptions = forwarded("then", "assumptions")
     adaptive = forwarded("then", "adaptive")  # unless the plan itself makes `then` from what was released
     course = forwarded("then", "course")
+
+    def __post_init__(self) -> None:
+        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        return self.then.assumptions + ((Assumption(*self.presumed),) if self.presumed else ())
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -54,6 +61,7 @@ class TwoStagePlan(LinearModelPlan):
         """Return the result of a run of `then` as that of this plan; `point` holds its parameters in this problem."""
         return self.after(cast(LinearModelPlan, result.plan)).finish(point, source, result.status)
 
-    @abstractmethod
     def at(self, privacy: PrivacyParams) -> LinearModelPlan:
         """Return the plan of another promise, which has seen no more of the data than this one."""
+        made = cast(Recipe, self.recipe)
+        return PLANNERS[made.name](**{**made.inputs, "privacy": privacy})[0]

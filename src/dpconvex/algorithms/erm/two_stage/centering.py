@@ -1,8 +1,8 @@
 r"""Private centering: a center and a length of the numeric columns, then an ordinary method on the moved columns.
 
 Guarantee
-    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record: three runs on the same records, whose
-    epsilons add up (basic adaptive composition); delta is the last one's.
+    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: three runs on the same data,
+    whose epsilons add up (basic adaptive composition); delta is the last one's.
 Lemma
     Center: the mean of n vectors of the cube ``[-1, 1]^p`` (numeric columns over their half-widths) moves by at most
     ``2/n`` in the maximum norm; noise is the K-norm law of that norm. The mean is a sum of integers (multiples of
@@ -10,6 +10,11 @@ Lemma
     of the released center changes by at most 1, so does its distance to a given number; the best of a public list of
     distances is drawn by permute-and-flip. Method: its domain (records moved by the released center and shortened to
     the released length) is public from then on, and each record is clipped into it, one by one.
+Users
+    A user's mean lies in the same cube, so the mean of n users' means moves by at most ``2/n``, too, whatever numbers
+    of records they have; so does, by at most 1, the sum of the shares of users' records that are within a distance.
+    Each mean and share is rounded down to a multiple of 2^-31 or 2^-24 before they are added: sums stay exact. The map
+    of records takes a user's records one by one, so neighbors become neighbors, or equal, in the method's domain.
 Sensitivity
     Of each release its own, above and in the method's plan.
 Assumptions
@@ -33,7 +38,7 @@ from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
 from dpconvex.mechanisms import NormNoiseMechanism, Planned, ReportNoisyMax
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.sources.rows import mapped, totals
 from dpconvex.problems.linear.expected_risk import ORDINARY, reach_share, squared_reach
@@ -41,8 +46,9 @@ from dpconvex.randomness import BitSource
 
 CENTER, LENGTH = "centre of the numeric columns", "length of the recentred columns"
 CENTER_LEMMA = "the mean of n vectors of a cube changes by at most 2/n of its half-width when one is replaced"
-LENGTH_LEMMA = "a count changes by at most 1 when one record is replaced"
+LENGTH_LEMMA = "a count, or a sum of users' shares, changes by at most 1 when one record, or user, is replaced"
 UNITS = 2.0**31  #: Multiples of whose inverse are summed.
+PARTS = 2**24  #: Of a unit, in which a user's records within a distance are counted.
 
 
 @final
@@ -90,9 +96,14 @@ class CenteredPlan(TwoStagePlan):
     moved: bool = True
     algorithm: ClassVar[str] = "recentring"
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    presumed = (
+        "the method's constants depend on the data through the released centre and length only",
+        "it is planned from them; every record is moved and shortened by them alone",
+    )
 
-    def __post_init__(self) -> None:
-        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
+    @property
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.then.only_sums and not self.problem.grouped  # a user may be in several portions
 
     @cached_property
     def numeric(self) -> NDArray[np.int64]:
@@ -120,7 +131,9 @@ class CenteredPlan(TwoStagePlan):
     def predicted_error(self) -> algorithms.PredictedError:
         """The method's, for the length of `then`: before a run an estimate, since no length is sure."""
         given = self.then.predicted_error
-        gain = 1 - (1 - TUNING.adapts) * reach_share(self.problem.domain, "linf") if self.center is None else 1.0
+        gain = 1.0
+        if self.center is None and not self.problem.grouped:  # users have methods that see lengths themselves
+            gain -= (1 - TUNING.adapts) * reach_share(self.problem.domain, "linf")
         expected = None if given.expected is None else gain * given.expected
         source = f"{given.source}; an estimate for the planned length"
         return replace(given, expected=expected, source=source, proved=False)
@@ -150,14 +163,6 @@ class CenteredPlan(TwoStagePlan):
         )
 
     @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        only = Assumption(
-            "the method's constants depend on the data through the released centre and length only",
-            "it is planned from them; every record is moved and shortened by them alone",
-        )
-        return (*self.then.assumptions, only)
-
-    @property
     def coefficient_deviation(self) -> FloatArray | None:
         found = self.then.coefficient_deviation
         return None if found is None else self._moved_back(found, np.zeros(len(self.numeric)))
@@ -172,9 +177,6 @@ class CenteredPlan(TwoStagePlan):
         }
         return {**self.then.problem.describe(), **self.then.describe(), "recentred": recentred}
 
-    def at(self, privacy: PrivacyParams) -> algorithms.LinearModelPlan:
-        return plan(self.problem, privacy, self.planner)[0]
-
     def informed(self, center: FloatArray, length: float) -> CenteredPlan:
         """Return the plan for a released center (p,) and length; columns stay if it is not clearly shorter."""
         moved = length <= TUNING.worth * float(np.linalg.norm(self.half_widths))
@@ -184,23 +186,23 @@ class CenteredPlan(TwoStagePlan):
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
-        found = totals(X, y, lambda X, y: (self._units(X),))[0]  # line 1: records of the public domain
+        found = totals(X, y, lambda X, y: (self._units(X, groups),))[0]  # line 1: of the public domain
         noisy = self.first.release(found / UNITS / self.problem.n, CENTER, source, ledger)  # line 2: the center
         center = np.clip(noisy, -1.0, 1.0) * self.half_widths
         moved = partial(self._moved, center=center)
-        within = totals(X, y, lambda X, y: (self._within(moved(X)),))[0].astype(np.float64)
+        within = totals(X, y, lambda X, y: (self._within(moved(X), groups),))[0] / PARTS
         scores = -np.abs(within - TUNING.rank * self.problem.n)
         length = float(self.lengths[self.second.release(scores, LENGTH, source, ledger)])  # line 3: the length
         plan = self.informed(center, length)
         change = moved if plan.moved else self.problem.domain.clip
-        result = plan.then.run(*mapped(X, y, change), source)  # line 4: the method, which clips again
+        result = plan.then.run(*mapped(X, y, change), source, groups)  # line 4: the method, which clips again
         return plan.restored(result, plan._moved_back(result.point, center), source)
 
-    def _units(self, X: AnyArray) -> AnyArray:
-        """Return the sums of the numeric columns in whole units, (p,)."""
+    def _units(self, X: AnyArray, groups: UserGroups | None) -> AnyArray:
+        """Return the sums of the numeric columns, or of users' means, in whole units, (p,)."""
         columns = self.problem.domain.clip(X)[:, self.order[: len(self.numeric)]]
         pairs = zip(columns.T, self.half_widths, strict=True)
-        return np.array([np.rint(column / width * UNITS).astype(np.int64).sum() for column, width in pairs])
+        return np.array([total(np.rint(column / width * UNITS).astype(np.int64), groups) for column, width in pairs])
 
     def _moved(self, X: AnyArray, center: FloatArray) -> FloatArray:
         """Return the clipped records, numeric columns first and moved by the center (p,)."""
@@ -208,10 +210,10 @@ class CenteredPlan(TwoStagePlan):
         moved[:, : len(self.numeric)] -= center
         return moved
 
-    def _within(self, moved: FloatArray) -> AnyArray:
-        """Return how many records are within each of the lengths."""
-        distances = np.sort(np.linalg.norm(moved[:, : len(self.numeric)], axis=1))
-        return np.searchsorted(distances, self.lengths, side="right")
+    def _within(self, moved: FloatArray, groups: UserGroups | None) -> AnyArray:
+        """Return how many records, or the sum of what shares of users', are within each of the lengths, in `PARTS`."""
+        distances = np.linalg.norm(moved[:, : len(self.numeric)], axis=1)
+        return np.array([total((distances <= length) * PARTS, groups) for length in self.lengths])
 
     def _moved_back(self, point: FloatArray, center: FloatArray) -> FloatArray:
         """Return the method's flat parameters as those of the columns as they were; `center` has shape (p,)."""
@@ -225,10 +227,18 @@ class CenteredPlan(TwoStagePlan):
         return out.ravel()
 
 
+def total(values: AnyArray, groups: UserGroups | None) -> int:
+    """Return the exact sum of integers (n_records,), or over users of their means, each rounded down to an integer."""
+    if groups is None:
+        return int(values.sum())
+    order = slice(None) if groups.order is None else groups.order
+    return int((np.add.reduceat(values[order], groups.starts[:-1]) // groups.sizes).sum())
+
+
 @algorithms.recorded("recentring")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[CenteredPlan, ...]:
     """Return the plan, or nothing without numeric columns, without a constant, and for too few records."""
-    algorithms.check_relation(privacy)
+    algorithms.check_relation(privacy, users=True)
     algorithms.require_average(problem)
     widths = numeric_half_widths(problem.domain)
     p = len(widths)
@@ -236,11 +246,11 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     if p == 0 or problem.domain.intercept == 0 or problem.n * most * privacy.epsilon < TUNING.miscount:
         return ()
     share = max(TUNING.miscount / problem.n, least * privacy.epsilon)
-    second = ReportNoisyMax(Sensitivity(1.0, "linf", LENGTH_LEMMA), share)
+    second = ReportNoisyMax(Sensitivity(1.0, "linf", LENGTH_LEMMA, unit=privacy.unit), share)
     norm = GroupedNorm.block_max(DataDomain.box(p, 1.0))
     reach = _rounding.sum_up((_rounding.ratio_up(2.0, problem.n), 2.0**-50))
     share = _rounding.product_down(TUNING.center_share, privacy.epsilon)
-    first = NormNoiseMechanism(norm, Sensitivity(reach, norm.name, CENTER_LEMMA), share)
+    first = NormNoiseMechanism(norm, Sensitivity(reach, norm.name, CENTER_LEMMA, unit=privacy.unit), share)
     spent = _rounding.sum_up((first.epsilon, second.epsilon))
     rest = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, spent))
     variance = ORDINARY.numeric_variance + first.scale**2 * float(norm.coordinate_variances[0])

@@ -83,9 +83,6 @@ class ConstantPlan(TwoStagePlan):
     def describe(self) -> Mapping[str, Any]:
         return {**self.problem.describe(), **self.then.describe(), "constant": {"method": self.then.algorithm}}
 
-    def at(self, privacy: PrivacyParams) -> ConstantPlan:
-        return plan(self.problem, privacy, self.planner)[0]
-
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         same = partial(constants, value=self.problem.domain.intercept)
         result = self.then.run(*mapped(X, y, same), source)

@@ -28,7 +28,7 @@ from dpconvex import algorithms
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import Assumption, PrivacyParams
+from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.sources.rows import mapped
 from dpconvex.problems.linear.expected_risk import reach_share
@@ -49,6 +49,7 @@ class ProjectedPlan(TwoStagePlan):
     columns: int
     planner: Planner
     algorithm: ClassVar[str] = "random_projection"
+    presumed = ("the projection does not depend on the data or on the noise", "it is drawn from a stream of its own")
 
     @cached_property
     def wide(self) -> NDArray[np.int64]:
@@ -76,13 +77,6 @@ class ProjectedPlan(TwoStagePlan):
         return f"{self.then.theorem} Records are projected one by one, by a matrix drawn independently of the data."
 
     @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        blind = Assumption(
-            "the projection does not depend on the data or on the noise", "it is drawn from a stream of its own"
-        )
-        return (*self.then.assumptions, blind)
-
-    @property
     def coefficient_deviation(self) -> FloatArray | None:
         """The mean over projections for projected columns, what `then` says for the others."""
         found = self.then.coefficient_deviation
@@ -94,9 +88,6 @@ class ProjectedPlan(TwoStagePlan):
     def describe(self) -> Mapping[str, Any]:
         projected = {"columns": len(self.wide), "to": self.columns, "method": self.then.algorithm}
         return {**self.then.problem.describe(), **self.then.describe(), "projected": projected}
-
-    def at(self, privacy: PrivacyParams) -> ProjectedPlan:
-        return plan(self.problem, privacy, self.planner)[0]
 
     def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         P = projection(len(self.wide), self.columns, source)  # line 1: independent of data and noise

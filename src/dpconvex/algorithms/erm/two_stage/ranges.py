@@ -37,7 +37,7 @@ from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import JointHistogram, Planned
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams
+from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
@@ -72,9 +72,6 @@ class RangedPlan(TwoStagePlan):
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
 
-    def __post_init__(self) -> None:
-        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
-
     @property
     def found(self) -> tuple[NumberRange, ...]:
         """The ranges that were found and released, of the columns, then of the target; empty before a run."""
@@ -91,6 +88,10 @@ class RangedPlan(TwoStagePlan):
 
     problem = forwarded("then", "problem")
     algorithm = forwarded("then", "algorithm")
+    presumed = (
+        "the method depends on ranges that were released, and on no others",
+        "every record is clipped into them by itself; the plan is made before the run and does not depend on them",
+    )
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -123,14 +124,6 @@ class RangedPlan(TwoStagePlan):
             "Basic composition of private histograms, first of octaves, then of the ranges read off them, and of a "
             f"method for records clipped into these, one by one. {self.then.theorem}"
         )
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        only = Assumption(
-            "the method depends on ranges that were released, and on no others",
-            "every record is clipped into them by itself; the plan is made before the run and does not depend on them",
-        )
-        return (*self.then.assumptions, only)
 
     def describe(self) -> Mapping[str, Any]:
         found = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +15,13 @@ from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, verify
 from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage import centering
-from dpconvex.algorithms.erm.two_stage.centering import CenteredPlan, centered
+from dpconvex.algorithms.erm.two_stage.centering import PARTS, UNITS, CenteredPlan, centered
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.mechanisms import NormNoiseMechanism
-from dpconvex.privacy import PrivacyCertificate, PrivacyParams
+from dpconvex.privacy import PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.privacy.certificate import COURSE
-from dpconvex.problems import Block, DataDomain, LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import SeededSource, SystemSource
 
 MIXED = DataDomain((Block(2, "linf", 0.5), Block(3, "l1", 1.0), Block(1, "linf", 4.0)), 1.0)
@@ -99,6 +100,79 @@ def test_the_released_mean_moves_by_two_over_n_at_most(seed: int, n: int, where:
     assert np.abs(seen).max() <= 1
 
 
+def users(n: int) -> CenteredPlan:
+    """A plan for so many users, whatever the promise would need."""
+    (plan,) = plans(problem(n=5000, records_per_user=3), PrivacyParams(1.0, 1e-6, unit=Unit.USER), "recentring")
+    assert isinstance(plan, CenteredPlan)
+    return replace(plan, problem=replace(plan.problem, n=n))
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 12), sizes=st.lists(st.integers(1, 40), min_size=2, max_size=2))
+def test_a_replaced_user_moves_mean_and_shares_as_one_record_would(seed: int, n: int, sizes: list[int]) -> None:
+    """Users of any numbers of records, extreme ones included; the replaced one has another number, and extreme ones."""
+    rng = np.random.default_rng(seed)
+    rest = rng.integers(1, 30, n - 1)
+    shared = rng.choice([-1e300, -0.5, -0.1, 0.0, 0.2, 0.5, 7.0, np.nan, np.inf], (int(rest.sum()), 6))
+    plan = users(n)
+    center = rng.uniform(-1, 1, 3) * plan.half_widths
+    found = []
+    for size, value in zip(sizes, rng.choice([-np.inf, -0.5, 0.5, 1e9], (2, 6)), strict=True):
+        X = np.vstack([shared, np.tile(value, (size, 1))])
+        labels = np.append(np.repeat(np.arange(n - 1), rest), [n - 1] * size)
+        mixed = rng.permutation(len(X))  # records of users anywhere
+        groups = UserGroups.of(labels[mixed])
+        with np.errstate(all="ignore"):
+            within = plan._within(plan._moved(X[mixed], center), groups)
+            found.append((plan._units(X[mixed], groups), within))
+    (first, counts), (second, others) = found
+    assert np.abs(first - second).max() <= 2 * UNITS
+    assert max(np.abs(first).max(), np.abs(second).max()) <= n * UNITS
+    assert np.abs(counts - others).max() <= PARTS
+    assert 0 <= counts.min() <= counts.max() <= n * PARTS
+
+
+def test_users_attain_the_sensitivity_of_the_mean() -> None:
+    plan, groups = users(2), UserGroups.of(np.array([0, 1, 1, 1]))
+    ends = [plan._units(np.vstack([np.zeros((1, 6)), np.full((3, 6), sign * 9.0)]), groups) for sign in (1, -1)]
+    assert (ends[0] - ends[1] == 2 * UNITS).all()
+
+
+def test_users_of_one_record_are_records() -> None:
+    X = concentrated(50)[0]
+    plan, groups = users(50), UserGroups.of(np.arange(50))
+    np.testing.assert_array_equal(plan._units(X, groups), plan._units(X, None))
+    moved = plan._moved(X, np.zeros(3))
+    np.testing.assert_array_equal(plan._within(moved, groups), plan._within(moved, None))
+
+
+def test_users_all_count_the_same() -> None:
+    """One with a thousand records far away does not move the centre more than another."""
+    X = np.zeros((1049, 6))
+    X[49:] = 9.0
+    plan, groups = users(50), UserGroups.of(np.append(np.arange(49), np.full(1000, 49)))
+    np.testing.assert_allclose(plan._units(X, groups) / UNITS / 50, 1 / 50)
+    within = plan._within(plan._moved(X, np.zeros(3)), groups) / PARTS
+    assert within[0] == 50
+    assert within[-1] == 49
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_users_are_recentred_and_verified(delta: float) -> None:
+    n = 1500
+    X, y = concentrated(3 * n)
+    task = problem(n=n, records_per_user=3)
+    (plan,) = plans(task, PrivacyParams(2.0, delta, unit=Unit.USER), "recentring")
+    assert isinstance(plan, CenteredPlan)
+    assert {each.sensitivity.unit for each in plan.releases} == {Unit.USER}
+    for length in plan.lengths[::9]:
+        assert plan.informed(np.zeros(3), float(length)).then.problem.grouped
+    result = plan.run(X, y, SystemSource(), UserGroups.of(np.arange(3 * n) % n))
+    ran: Any = result.plan
+    assert verify(result.certificate).passed
+    assert ran.length < 0.5 * np.linalg.norm(ran.half_widths)
+    assert np.abs(X[:, [0, 1, 5]].mean(axis=0) - ran.center).max() < 0.5
+
+
 def test_the_sensitivity_is_attained() -> None:
     plan = planned(problem(n=4000))
     assert plan.first.sensitivity.value >= 2 / 4000
@@ -150,9 +224,9 @@ def test_regression_is_recentred_too() -> None:
         (problem(domain=DataDomain((Block(3, "l1", 1.0),), 1.0)), 1.0),
         (problem(domain=DataDomain.box(3, 1.0)), 1.0),
         (problem(n=100), 1.0),
-        (problem(records_per_user=3), 1.0),
+        (problem(n=100, records_per_user=3), 1.0),
     ],
-    ids=["no numeric column", "no constant", "few records", "users"],
+    ids=["no numeric column", "no constant", "few records", "few users"],
 )
 def test_it_is_not_offered_where_it_does_not_apply(task: LinearModelProblem, epsilon: float) -> None:
     privacy = PrivacyParams(epsilon, unit="user" if task.grouped else "record")

@@ -1,0 +1,130 @@
+r"""How many records a typical user has, from the data: a private histogram of users, then any method for users.
+
+Guarantee
+    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one user, whatever it has: two runs on the same data,
+    whose epsilons add up (basic adaptive composition); delta is the method's.
+Lemma
+    Every user's number of records lies in exactly one of 12 public cells, ``2^k <= m < 2^(k+1)`` (the last is open), so
+    the numbers of users in them are a release of `JointHistogram` with one column (Lemma F). The cell that holds
+    the median of the released counts is one of 12 numbers, for each of which the method is planned from public facts.
+Sensitivity
+    Of the histogram 2 in the quotient norm: a replaced user leaves one cell and enters another; the sum, the number of
+    users, is public. Of the method its own: no proof rests on `records_per_user`, which may be any released number.
+Assumptions
+    Those of the method. Every number of the list has a plan: nothing is refused after the release.
+Mistake
+    The median or the mean of the numbers of records themselves, the largest one, or how many records there are, is not
+    covered by any noise: any user can have any number. Only the histogram leaves the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, cast, final
+
+import numpy as np
+
+from dpconvex import _rounding, algorithms
+from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import JointHistogram, Planned
+from dpconvex.privacy import Ledger, PrivacyParams, Unit
+from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.randomness import BitSource
+
+SIZES = "histogram of users by their numbers of records"
+TYPICAL = tuple(math.isqrt(2**k * (2 ** (k + 1) - 1)) for k in range(12))
+"""What a user of each cell is taken to have: the geometric mean of its ends."""
+GUESS = 2  #: The cell that is expected before the release: 4 to 7 records.
+SHARES = 0.01, 0.03  #: Of epsilon: the least and the most.
+NOISY = 0.02  #: Standard deviation of a sum of half the cells, as a share of the users, above which more is spent.
+DOUBTED = 0.3  #: The same, for which the released counts and the expected ones weigh the same.
+
+
+@final
+@dataclass(frozen=True)
+class TypicalUserPlan(TwoStagePlan):
+    """A typical number of records of a user from the data, then a method planned for it: one promise for both."""
+
+    privacy: PrivacyParams
+    first: JointHistogram
+    then: algorithms.LinearModelPlan  #: Before a run: for the number that is expected
+    planner: Planner
+    typical: int | None = None  #: Released; None before a run
+    adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    problem = forwarded("then", "problem")
+    predicted_error = forwarded("then", "predicted_error")  # pyright: ignore[reportIncompatibleMethodOverride]
+    algorithm = forwarded("then", "algorithm")
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return {SIZES: self.first}
+
+    @property
+    def course(self) -> tuple[Any, ...]:
+        return () if self.typical is None else (self.typical, *self.then.course)
+
+    def resumed(self, *course: Any) -> TypicalUserPlan:
+        """Return the plan for a released number, if it can be released, and for what came since."""
+        typical, *later = course
+        if typical not in TYPICAL:
+            raise InvalidParameterError("records_per_user", typical, f"must be one of {TYPICAL}")
+        plan = self.informed(typical)
+        return plan.after(cast(algorithms.LinearModelPlan, plan.then.resumed(*later))) if later else plan
+
+    @property
+    def theorem(self) -> str:
+        return (
+            "Basic composition of a private histogram of users by their numbers of records, and of a method planned "
+            f"for the number read off it. {self.then.theorem}"
+        )
+
+    def describe(self) -> Mapping[str, Any]:
+        found = {"cells": len(TYPICAL), "epsilon": self.first.epsilon, "found": self.typical}
+        return {**self.then.describe(), "typical_user": found}
+
+    def informed(self, typical: int) -> TypicalUserPlan:
+        """Return the plan for a released number of records of a typical user."""
+        then = self.planner(replace(self.problem, records_per_user=typical), self.then.privacy)[0]
+        return algorithms.continued(self, then=then, typical=typical)
+
+    def read_off(self, noisy: FloatArray) -> int:
+        """Return the typical number for released counts (12,), which noise may have made anything.
+
+        Counts that noise drowns are no better than a guess: their sums are mixed with expected ones.
+        """
+        n, cells = self.problem.n, len(TYPICAL) - 1
+        doubt = (float(self.first.deviations[0]) * math.sqrt(cells + 1) / (2 * DOUBTED * n)) ** 2
+        expected = n / (1 + np.exp(GUESS - 0.5 - np.arange(cells)))
+        below = (np.cumsum(noisy[:-1]) + doubt * expected) / (1 + doubt)
+        return TYPICAL[int((below < n / 2).sum())]
+
+    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+        assert groups is not None  # the problem counts users
+        ledger = Ledger(self.privacy, self.releases)
+        cells = np.minimum(np.frexp(groups.sizes)[1] - 1, len(TYPICAL) - 1)
+        counts = np.bincount(cells, minlength=len(TYPICAL)).astype(np.float64)
+        noisy = self.first.release(counts, SIZES, source, ledger)  # line 1: users by cells
+        plan = self.informed(self.read_off(noisy))
+        result = plan.then.run(X, y, source, groups)  # line 2: the method
+        return plan.restored(result, result.point, source)
+
+
+@algorithms.recorded("typical_user")
+def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[TypicalUserPlan, ...]:
+    """Return the plan; refuse, from public facts, what would be refused for any number that may be released."""
+    algorithms.check_relation(privacy, users=True)
+    if privacy.unit != Unit.USER or not problem.grouped:
+        raise InvalidParameterError("records_per_user", "private", "is for users", "Protect users, or leave it out")
+    least, most = (share * privacy.epsilon for share in SHARES)
+    share = min(max(math.sqrt(2 * len(TYPICAL)) / (NOISY * problem.n), least), most)
+    first = JointHistogram((len(TYPICAL),), share, Unit.USER)
+    rest = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, first.epsilon))
+    refuse = getattr(planner, "check", planner)
+    for typical in TYPICAL:
+        refuse(replace(problem, records_per_user=typical), rest)
+    then = planner(replace(problem, records_per_user=TYPICAL[GUESS]), rest)[0]
+    return (TypicalUserPlan(privacy, first, then, planner),)
