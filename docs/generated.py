@@ -329,11 +329,11 @@ def _saddle_plans(name: str, privacy: Any) -> Iterator[Any]:
 
 
 def _sparse_plans(name: str, privacy: Any) -> Iterator[Any]:
-    from dpconvex.algorithms.minimax.registry import plan_sparse
+    from dpconvex.algorithms.minimax.registry import plan_saddle
     from dpconvex.losses import LogisticLoss
     from dpconvex.problems import l1_ball_loss
 
-    yield from _found(plan_sparse, l1_ball_loss(LogisticLoss(), N, 20, 1.0), privacy, name)
+    yield from _found(plan_saddle, l1_ball_loss(LogisticLoss(), N, 20, 1.0), privacy, name)
 
 
 def _query_plans(name: str, privacy: Any) -> Iterator[Any]:

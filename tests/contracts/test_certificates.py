@@ -47,7 +47,7 @@ from dpconvex.algorithms.erm.two_stage import centering, ranges, typical_user
 from dpconvex.algorithms.location.geometric_median import plan as plan_median
 from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions
-from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle, plan_sparse
+from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle
 from dpconvex.algorithms.queries import evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.select import Options
@@ -238,7 +238,7 @@ PLANS: dict[str, Callable[[], Any]] = {
         for name in SADDLE_METHODS
     },
     **{name: lambda m=method: m.attack(PURE, 1.0) for name, method in ERM_METHODS.items() if method.attack},
-    **{f"sparse {name}": lambda name=name: plan_sparse(lasso(), MIXED, name)[0] for name in SPARSE_METHODS},
+    **{f"sparse {name}": lambda name=name: plan_saddle(lasso(), MIXED, name)[0] for name in SPARSE_METHODS},
     "output untrusted": lambda: plan_minimize(
         LocationLoss(DataDomain.l2_ball(2, 1.0)), 400, epsilon=1.0, radius=1.0, trusted=False
     ),

@@ -47,7 +47,7 @@ CHECKED = [
 @pytest.fixture(autouse=True, scope="module")
 def _plans_are_made_once() -> Iterator[None]:
     """A hundred checks fit the same few tables."""
-    with mock.patch.object(models, "plan_sparse", lru_cache(models.plan_sparse)):
+    with mock.patch.object(models, "plan_saddle", lru_cache(models.plan_saddle)):
         yield
 
 

@@ -282,9 +282,7 @@ def plan(
         raise InvalidParameterError("features", "l1 or l2", what, "Give feature_bounds, or a schema without indicators")
     smooth = math.isfinite(problem.smoothness)
     if problem.loss.n_outputs > 1 or domain.intercept == 0 or domain.dim > MOST_COLUMNS or not smooth:
-        what = (
-            f"must have a smooth loss, one output, a constant and at most {MOST_COLUMNS} encoded columns for inference"
-        )
+        what = f"must have a smooth loss, one output, a constant, at most {MOST_COLUMNS} encoded columns for inference"
         raise InvalidParameterError("problem", f"{domain.dim} columns", what, remedy)
     if problem.shapes is None:
         problem = replace(problem, factor=coordinates(domain, plain=l2 is not None))

@@ -46,9 +46,7 @@ SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); 
 Target = Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")]
 Inference = Annotated[bool, typer.Option("--inference", help="Intervals as well; logistic, linear, huber, additive.")]
 Rows = Annotated[int | None, typer.Option(help="Plan only, for this number of records.")]
-Users = Annotated[
-    int | None, typer.Option(help="Number of users, in place of --rows: protects all rows of a user together.")
-]
+Users = Annotated[int | None, typer.Option(help="Number of users, in place of --rows: protects all rows of a user.")]
 Neighbors = Annotated[
     str,
     typer.Option(
@@ -62,9 +60,7 @@ Budget = Annotated[
     typer.Option(help="Budget file of this data set: pay from it, or refuse, before data are read. See `budget`."),
 ]
 Purpose = Annotated[str, typer.Option(help="What the model is for, in words: the report says so.")]
-Test = Annotated[
-    Path | None, typer.Option(help="PUBLIC test file. The printed metrics are not private.", show_default=False)
-]
+Test = Annotated[Path | None, typer.Option(help="PUBLIC test file: its metrics are not private.", show_default=False)]
 Engine = Annotated[
     str | None,
     typer.Option(
@@ -168,12 +164,8 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "By which certified method output perturbation minimizes: auto, newton_cholesky, lbfgs, accelerated_gradient, "
         "katyusha, subgradient, stochastic_subgradient, dual_coordinate_ascent, ... It costs time, never privacy.",
     ),
-    "user_test": _option(
-        "auto", "How means of users are guarded: tested, threshold or clipped (accelerated_user only)."
-    ),
-    "user_smoothing": _option(
-        "auto", "How kinks are smoothed for users: envelope or randomised (accelerated_user only)."
-    ),
+    "user_test": _option("auto", "How users' means are guarded: tested, threshold or clipped (accelerated_user only)."),
+    "user_smoothing": _option("auto", "How users' kinks are smoothed: envelope or randomised (accelerated_user only)."),
     "records_per_user": _option(
         1,
         "PUBLIC: how many rows a typical user is known or guessed to have. Accuracy gains from it, privacy never "
@@ -183,7 +175,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "knots": _option(int, "Knots of every numeric column; model additive. Default: from public facts."),
     "interactions": _option(
-        [], "Two columns that interact, as in age,hours; may be repeated. Model additive.", metavar="A,B"
+        [], "Two columns that interact, as in age,hours; repeat it. Model additive.", metavar="A,B"
     ),
     "missing": _option(str, "own: missing numbers have a value of their own; or none. Model additive. Default: own."),
     "monotone": _option([], "A numeric column whose shape must not fall, or with a minus, -age, rise. Model additive."),

@@ -57,7 +57,7 @@ def create(
     delta: Annotated[float, typer.Option(help="Total for all runs together, in [0, 1/2).")] = 0.0,
     unit: Annotated[str, typer.Option(help="record, or user: what the promises protect.")] = "record",
     neighbors: Annotated[
-        str, typer.Option(help="replace_one, or add_or_remove_one: what runs must promise.")
+        str, typer.Option(help="replace_one or add_or_remove_one: what runs promise.")
     ] = "replace_one",
     data: Annotated[str, typer.Option(help="Which data set it is for, in words.")] = "",
     renews: Annotated[int, typer.Option(help="Months of a period: the totals are for each. 0: it never renews.")] = 0,

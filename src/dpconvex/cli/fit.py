@@ -131,9 +131,7 @@ def fit(
         held_out = read_test(test, declared)
         engine = engine_for(table, engine, address, memory, budget)
         if holdout is not None and engine != "memory":
-            raise InvalidParameterError(
-                "holdout", holdout, "needs a table in memory: a single file", "Leave out --engine"
-            )
+            raise InvalidParameterError("holdout", holdout, "needs a table in memory: one file", "Leave out --engine")
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
         with opened_table(table, declared, engine, address, memory) as records:
             if holdout is None or evaluate is None:
@@ -218,9 +216,7 @@ def read_test(path: Path | None, schema: Schema) -> Any:
 @_output.one_line_errors
 def predict(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
-    table: Annotated[
-        Path, typer.Argument(help="CSV or Parquet file, folder or pattern; the target column is not needed.")
-    ],
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file, folder or pattern; no target column is needed.")],
     proba: Annotated[
         bool, typer.Option("--proba", help="Also write the probability of every class (logistic models).")
     ] = False,

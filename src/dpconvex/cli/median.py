@@ -127,9 +127,7 @@ def median(
         _output.print_text(f"and {len(names) - SHOWN:,} more columns, in {_output.MEDIAN}.")
     if estimator.radius_ is not None:
         radius = _output.number(estimator.radius_)
-        _output.print_text(
-            f"\nRadius: {radius}, within a factor of about 4 that of two thirds of the points (--level)."
-        )
+        _output.print_text(f"\nRadius: {radius}, within a factor of 4 of that of two thirds of the points (--level).")
     _output.print_text(f"Status: {STATUS_WORDS[estimator.status_]}.")
     _output.print_released(estimator.certificate_, out, _output.MEDIAN, _output.CERTIFICATE)
 

@@ -90,9 +90,7 @@ def check(
         for text, value in one.spellings.items():
             print_text(f"{one.name}: {text!r} is not listed." + (f" Did you mean {value!r}?" if value else ""))
     if look.users is not None:
-        print_text(
-            f"{look.users:,} users; at most {look.most_rows:,} rows each; {look.users_with_many:,} have over 20."
-        )
+        print_text(f"{look.users:,} users; at most {look.most_rows:,} rows each; {look.users_with_many:,} over 20.")
     print_text("Signal: share of the target's variance that a column explains by itself (R^2, in these records).")
     print_text(NOT_PRIVATE)
 

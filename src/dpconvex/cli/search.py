@@ -181,7 +181,5 @@ def _show(plans: Sequence[SearchPlan], as_json: bool) -> None:
         marked=0,
     )
     _output.print_text("price: factor on the predicted error of a setting.")
-    _output.print_text(
-        "cost: what the search loses if no setting is better, as a share of the loss of predicting nothing."
-    )
+    _output.print_text("cost: what the search loses if no setting is better, over the loss of predicting nothing.")
     _output.print_text("stake: that, and an allowance for the chance that the best setting is not tried.")

@@ -27,16 +27,12 @@ def synthesize(
     column: Annotated[
         list[str] | None, typer.Option(help="Column to use; repeat it. Default: the schema's features and target.")
     ] = None,
-    order: Annotated[
-        int, typer.Option(help="Columns of the marginal tables to match; all, where there are fewer.")
-    ] = 2,
+    order: Annotated[int, typer.Option(help="Columns of marginal tables to match; all, where there are fewer.")] = 2,
     bins: Annotated[int, typer.Option(help="Bins of every numeric column, of equal width.")] = 16,
     edges: Annotated[
         list[str] | None, typer.Option(help="Public bins of one column, as in age=17,25,40,65,90; repeat it.")
     ] = None,
-    impossible: Annotated[
-        list[str] | None, typer.Option(help="No record has both: sex=Male,relationship=Wife.")
-    ] = None,
+    impossible: Annotated[list[str] | None, typer.Option(help="None has both: sex=Male,relationship=Wife.")] = None,
     delta: _options.SmallDelta = 1e-6,
     algorithm: _options.Listed = "auto",
     constants: _options.QueryConstants = "calibrated",

@@ -80,9 +80,7 @@ class NumberCells(CellColumn):
     def __post_init__(self) -> None:
         ends = tuple(_validate.real(f"bins[{self.name!r}]", edge) for edge in self.edges)
         if len(ends) < 2 or any(not a < b for a, b in itertools.pairwise(ends)):
-            raise InvalidParameterError(
-                f"bins[{self.name!r}]", self.edges, "must be at least two edges, strictly increasing"
-            )
+            raise InvalidParameterError(f"bins[{self.name!r}]", self.edges, "must be two or more increasing edges")
         object.__setattr__(self, "edges", ends)
 
     @classmethod

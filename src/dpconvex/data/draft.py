@@ -123,9 +123,7 @@ def _column(series: Series, ranges: bool) -> str:
     try:
         values = frames.distinct_values(series)
     except SchemaError:
-        return _left_out(
-            head, f"type {frames.type_name(series)} is no feature as it is. Derive numbers or categories from it"
-        )
+        return _left_out(head, f"type {frames.type_name(series)} is no feature. Derive numbers or categories from it")
     if series.dtype == nw.Boolean:
         return head + _line("categories", ["false", "true"], read=False)
     missing: list[str] = []

@@ -101,7 +101,7 @@ def open_files(path: str | PathLike[str], schema: Schema) -> Any:
         return CsvFiles(tuple(files), schema)
     if "://" not in where and kinds != {".parquet"}:
         raise InvalidDataError(
-            f"{where}: must hold .parquet files alone, or .csv files. Check the path, convert others"
+            f"{where}: must hold .parquet files alone, or .csv files. Check the path or convert them"
         )
     try:
         whole = where if "://" in where or len(places) == 1 else [str(file) for file in files]

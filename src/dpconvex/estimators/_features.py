@@ -228,9 +228,7 @@ def feature_map(
         return FromSchema(declared)
     if domain is not None:
         if not isinstance(domain, DataDomain):
-            raise InvalidParameterError(
-                "domain", domain, "must be a dpconvex.DataDomain", "Use DataDomain.l2_ball(d, 1)"
-            )
+            raise InvalidParameterError("domain", domain, "must be a DataDomain", "Use DataDomain.l2_ball(d, 1)")
         return Declared(domain)
     if n_features is None:
         raise InvalidParameterError("n_features", None, "must be given to plan without data", "")

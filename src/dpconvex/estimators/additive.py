@@ -289,9 +289,7 @@ class AdditiveModel(WithIntervals):
         ]
         types = {"column": pa.string(), "output": pa.int64(), "knot": pa.float64(), "level": pa.string()}
         types |= dict.fromkeys(("value", "deviation", "lower", "upper"), pa.float64())
-        return pa.table(
-            [pa.array(*each) for each in zip(zip(*rows, strict=True), types.values(), strict=True)], [*types]
-        )
+        return pa.table([pa.array(*x) for x in zip(zip(*rows, strict=True), types.values(), strict=True)], [*types])
 
     def _coefficient_names(self, d: int) -> list[str]:
         at = [(block, vertex) for block, _ in self._fitted_map().slices for vertex in block.vertices]

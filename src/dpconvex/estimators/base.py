@@ -57,6 +57,22 @@ n_features_in_ : int
 """
 
 
+SEED = """
+random_state : None, int or BitSource
+    None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
+verbose : bool, default=False
+    Show a bar of planned and done releases while a fit takes long, in a terminal or notebook.
+"""
+LINEAR = """
+coef_ : array of shape (1, n_features)
+    Released coefficients.
+intercept_ : array of shape (1,)
+    Released intercept.
+classes_ : array of shape (2,)
+    Labels.
+"""
+
+
 def with_shared(**texts: str) -> Callable[[type[T]], type[T]]:
     """Put descriptions that several classes share into a docstring, for ``{name}``; in them ``{class}`` is its name."""
 

@@ -17,7 +17,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _streams, _targets
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
-from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
+from dpconvex.estimators.base import LINEAR, RELEASED, PrivateLinearModel, with_shared
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
 from dpconvex.problems import DataDomain, LinearModelProblem
@@ -365,7 +365,7 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
 
 
 @final
-@with_shared(released=RELEASED)
+@with_shared(released=RELEASED, linear=LINEAR)
 @dataclass(eq=False, repr=False)
 class PrivateLinearSVC(PrivateLinearClassifier):
     """Linear support vector machine under differential privacy, for two classes.
@@ -390,12 +390,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
 
     Attributes
     ----------
-    coef_ : array of shape (1, n_features)
-        Released coefficients.
-    intercept_ : array of shape (1,)
-        Released intercept.
-    classes_ : array of shape (2,)
-        Labels.
+    {linear}
     {released}
 
     References

@@ -12,7 +12,7 @@ from dpconvex.algorithms.select import CONSTANTS, needs_records
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import fitted_columns, learned_matrix, same_length, user_labels
 from dpconvex.estimators._streams import open_points, refuse_with_portions
-from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
+from dpconvex.estimators.base import RELEASED, SEED, PrivateEstimator, with_shared
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import user_points
@@ -23,7 +23,7 @@ FINEST = 1e-6
 
 
 @final
-@with_shared(released=RELEASED)
+@with_shared(released=RELEASED, seed=SEED)
 @dataclass(eq=False, repr=False)
 class PrivateGeometricMedian(PrivateEstimator):
     r"""Geometric median of points under differential privacy: a center that a corrupted minority cannot move far.
@@ -60,10 +60,7 @@ class PrivateGeometricMedian(PrivateEstimator):
         In [0.6, 0.95], by default 0.65: share of the points that must be near each other, on average, for a radius to
         be found. 0.65 tolerates 19 % of outliers anywhere, 0.775 (the paper's) 12 %, 0.6 22 % (slower); with more of
         them the radius reaches them, and the status may say so. For the first four algorithms.
-    random_state : None, int or BitSource
-        None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
-    verbose : bool, default=False
-        Show a bar of planned and done releases while a fit takes long, in a terminal or notebook.
+    {seed}
 
     Attributes
     ----------

@@ -248,9 +248,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         base, settings = self.estimator, self._settings()
         if base._open(base._feature_map(n_features)):
             remedy = "Declare them: those that one fit found are public from then on (schema.found.toml)"
-            raise InvalidParameterError(
-                "ranges", "private", "must be declared: all settings would pay for them", remedy
-            )
+            raise InvalidParameterError("ranges", "private", "must be declared: every setting would pay", remedy)
         score = score_for(base, self.scoring, self.score_bound)
         share = _validate.real("holdout", self.holdout, above=0.0, below=1.0)
         _validate.choice("method", self.method, ("auto", *METHODS))

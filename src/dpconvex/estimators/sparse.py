@@ -13,13 +13,13 @@ from dpconvex import _progress, _validate
 from dpconvex._types import AnyArray, FloatArray
 from dpconvex.algorithms import Plan, begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
-from dpconvex.algorithms.minimax.registry import plan_sparse
+from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _targets
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._streams import able, count, open_rows, shuffled
-from dpconvex.estimators.base import RELEASED, FittedModel, with_shared
+from dpconvex.estimators.base import LINEAR, RELEASED, SEED, FittedModel, with_shared
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, WorstGroupLoss, l1_ball_loss, single_group
@@ -141,7 +141,7 @@ class PrivateSparseModel(FittedModel):
 
 
 @final
-@with_shared(released=RELEASED)
+@with_shared(released=RELEASED, seed=SEED)
 @dataclass(eq=False, repr=False)
 class PrivateLasso(RegressorMixin, PrivateSparseModel):
     """Least squares with coefficients in an l1 ball under differential privacy: many features, few that matter.
@@ -179,10 +179,7 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
         ``"auto"`` takes what is predicted to have the smallest error, from public facts.
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones.
-    random_state : None, int or BitSource
-        None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
-    verbose : bool, default=False
-        Show a bar of planned and done releases while a fit takes long, in a terminal or notebook.
+    {seed}
 
     Attributes
     ----------
@@ -234,7 +231,7 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
             intercept=self.fit_intercept,
             third_derivative=0.0,
         )
-        return plan_sparse(problem, self._privacy(), self.algorithm, constants=self.constants, sums=self._sums)
+        return plan_saddle(problem, self._privacy(), self.algorithm, constants=self.constants, sums=self._sums)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         source, bounds, opened = source_from(self.random_state), self._range(), open_rows(self, X, y, None)
@@ -347,6 +344,7 @@ class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSpars
 
 
 @final
+@with_shared(linear=LINEAR)
 class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     """Logistic regression with coefficients in an l1 ball under differential privacy: many features, few that matter.
 
@@ -371,12 +369,7 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
 
     Attributes
     ----------
-    coef_ : array of shape (1, n_features)
-        Released coefficients.
-    intercept_ : array of shape (1,)
-        Released intercept.
-    classes_ : array of shape (2,)
-        Labels.
+    {linear}
     certificate_, plan_, n_features_in_
         As in `PrivateLasso`.
 
@@ -402,7 +395,7 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
 
     def plan(self, n: int, n_features: int | None = None) -> tuple[SaddlePlan, ...]:
         problem = self._problem(self._feature_map(n_features), n)
-        return plan_sparse(problem, self._privacy(), self.algorithm, constants=self.constants, sums=self._sums)
+        return plan_saddle(problem, self._privacy(), self.algorithm, constants=self.constants, sums=self._sums)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         source, opened = source_from(self.random_state), open_rows(self, X, y, None)

@@ -21,7 +21,7 @@ from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import user_labels
 from dpconvex.estimators._streams import open_users
-from dpconvex.estimators.base import RELEASED, PrivateEstimator, with_shared
+from dpconvex.estimators.base import RELEASED, SEED, PrivateEstimator, with_shared
 from dpconvex.privacy import Neighboring, PrivacyParams, Unit
 from dpconvex.problems import UserGroups
 from dpconvex.problems.data.sources.cluster import open_source
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @final
-@with_shared(released=RELEASED)
+@with_shared(released=RELEASED, seed=SEED)
 @dataclass(eq=False, repr=False)
 class PrivateSyntheticData(PrivateEstimator):
     """Synthetic records under differential privacy, whose marginal tables are near those of the data.
@@ -78,10 +78,7 @@ class PrivateSyntheticData(PrivateEstimator):
     rows : int, optional
         A public guess of the number of records, for ``"add_or_remove_one"`` alone, which needs it: plans, and the size
         of samples, follow from it and not from the data. Privacy does not rest on it. Never count it.
-    random_state : None, int or BitSource
-        None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
-    verbose : bool, default=False
-        Show a bar of planned and done releases while a fit takes long, in a terminal or notebook.
+    {seed}
 
     Attributes
     ----------

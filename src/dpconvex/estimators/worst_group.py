@@ -17,14 +17,14 @@ from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import FeatureMap, fitted_columns
 from dpconvex.estimators._streams import able, count, open_rows, refuse_with_portions, shuffled
 from dpconvex.estimators._targets import declared_index
-from dpconvex.estimators.base import RELEASED, with_shared
+from dpconvex.estimators.base import LINEAR, RELEASED, with_shared
 from dpconvex.estimators.sparse import PrivateSparseClassifier
 from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import source_from
 
 
 @final
-@with_shared(released=RELEASED)
+@with_shared(released=RELEASED, linear=LINEAR)
 @dataclass(eq=False, repr=False)
 class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     """Logistic regression for the group with the largest mean loss, under differential privacy.
@@ -58,18 +58,13 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
 
     Attributes
     ----------
-    coef_ : array of shape (1, n_features)
-        Released coefficients.
-    intercept_ : array of shape (1,)
-        Released intercept.
+    {linear}
     group_weights_ : array of shape (n_groups,)
         Released weights of the opponent: where the loss is large.
     group_shares_ : array of shape (n_groups,)
         Shares that were used, public or released.
     groups_ : array of shape (n_groups,)
         Labels of the groups.
-    classes_ : array of shape (2,)
-        Labels.
     {released}
 
     References

@@ -113,9 +113,7 @@ class Polytope(ConvexSet):
         chosen = np.array(list(itertools.combinations(range(m), dim)), dtype=int).reshape(-1, dim)
         least = np.linalg.svd(normals[chosen], compute_uv=False)[:, -1]
         if np.any((least > 1e-9) & (least < _INDEPENDENT)):
-            raise InvalidParameterError(
-                "normals", self.normals, "must not be nearly dependent", "Merge such constraints"
-            )
+            raise InvalidParameterError("normals", self.normals, "must not be nearly dependent", "Merge some of them")
         chosen = chosen[least >= _INDEPENDENT]
         found = np.linalg.solve(normals[chosen], bounds[chosen][..., None])[..., 0]
         size = float(np.abs(found).max(initial=0.0)) + float(np.abs(bounds).max())

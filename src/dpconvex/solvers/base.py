@@ -114,6 +114,4 @@ class Solver(ABC):
 
 def needs_whole_space(constraint: ConvexSet) -> str | None:
     """Return the refusal of a solver without constraints; None for the whole space."""
-    return (
-        None if isinstance(constraint, WholeSpace) else "must be able to project: it solves without a constraint only"
-    )
+    return None if isinstance(constraint, WholeSpace) else "must be able to project: it solves without constraints"

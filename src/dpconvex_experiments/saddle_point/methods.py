@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.algorithms.minimax.registry import plan_sparse
+from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.algorithms.queries.registry import plan_queries
 from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -40,7 +40,7 @@ def excess(method: str, n: int, d: int, key: tuple[int, ...]) -> float:
     X = rng.choice(np.array([-1, 1], dtype=np.int8), (n, d))
     y = X @ truth + rng.uniform(-0.1, 0.1, n)
     problem = l1_ball_loss(SquaredLoss(1.0, prediction_bound=1.0), n, d, 1.0, third_derivative=0.0)
-    plan = plan_sparse(problem, PrivacyParams(1.0, DELTA), method)[0]
+    plan = plan_saddle(problem, PrivacyParams(1.0, DELTA), method)[0]
     w = problem.point(plan.run(single_group(X, y), noise(*key, 1)).x)
     return float(np.square(w - truth).sum() / 2)
 

@@ -42,30 +42,13 @@ def plan_saddle(
     constants: str = "calibrated",
     sums: bool = False,
 ) -> tuple[SaddlePlan, ...]:
-    """Return all valid plans, the smallest `SaddlePlan.expectation` first. Sees no data.
+    """Return all valid plans, the smallest `SaddlePlan.expectation` first, for one player (``dy = 1``) or two.
 
-    With `sums`, those alone that need sums over all records. The problem has ``dy > 1``. With delta 0 the methods with
+    Sees no data. With `sums`, those alone that need sums over all records. With delta 0 the methods with
     Gaussian noise do not apply, and ``constants="paper"`` leaves the saddle-point paper's own. `InvalidParameterError`
     if nothing applies.
     """
-    return _chosen(SADDLE_METHODS, problem, privacy, algorithm, Options(constants, sums=sums))
-
-
-def plan_sparse(
-    problem: SimplexSaddle,
-    privacy: PrivacyParams,
-    algorithm: str = "auto",
-    *,
-    constants: str = "calibrated",
-    sums: bool = False,
-) -> tuple[SaddlePlan, ...]:
-    """Return all valid plans, the smallest expected excess loss first: as `plan_saddle`, for ``dy = 1``."""
-    return _chosen(SPARSE_METHODS, problem, privacy, algorithm, Options(constants, sums=sums))
-
-
-def _chosen(
-    methods: Registry, problem: SimplexSaddle, privacy: PrivacyParams, algorithm: str, options: Options
-) -> tuple[SaddlePlan, ...]:
+    methods, options = SPARSE_METHODS if problem.dy == 1 else SADDLE_METHODS, Options(constants, sums=sums)
     names = methods.names(algorithm)
     found, refusals = methods.choose(names, options, (problem, privacy), _rank, problem.name)
     if not found:

@@ -15,8 +15,6 @@ Listing
        tables: given pairs (i, y) every clique (i, parent, y) is fitted by itself, for separators are pairs (parent, y).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import final

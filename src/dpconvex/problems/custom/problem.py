@@ -47,9 +47,7 @@ class CustomProblem(Problem):
             raise InvalidParameterError("trusted", self.trusted, "must be True or False")
         _validate.real("radius", self.radius, above=1e-150, below=1e150)  # squares are floats
         _validate.integer("dim", self.function.dim, at_least=1)
-        _validate.real(
-            "lipschitz", self.function.lipschitz(self.radius), above=0.0, remedy="It has to hold in the ball"
-        )
+        _validate.real("lipschitz", self.function.lipschitz(self.radius), above=0.0, remedy="It must hold in the ball")
         _validate.real("contrast", self.function.contrast(self.radius), above=0.0)
         for name in ("smoothness", "value_at_zero"):
             if not getattr(self.function, name) >= 0:

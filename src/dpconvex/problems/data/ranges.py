@@ -4,8 +4,6 @@ Every double has a cell: powers of two (octaves) of either sign, one cell around
 missing. So a range may be read off released counts of the cells, and then belongs to nobody (docs, Private ranges).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

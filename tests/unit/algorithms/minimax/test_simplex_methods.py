@@ -11,7 +11,7 @@ import pytest
 from dpconvex.algorithms.minimax import anytime, bias_reduced, boosted, frank_wolfe
 from dpconvex.algorithms.minimax.bias_reduced import bias_reduced_sums, draw_levels, kappa, normalizer, printed
 from dpconvex.algorithms.minimax.frank_wolfe import walk
-from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle, plan_sparse
+from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism, VertexSession
@@ -51,7 +51,7 @@ EACH = pytest.mark.parametrize(("kind", "name"), CASES)
 
 def planned(kind: str, name: str, n: int, privacy: PrivacyParams = PRIVACY):
     problem, records, _ = regression(n) if kind == "sparse" else game(n)
-    plans = plan_sparse(problem, privacy, name) if kind == "sparse" else plan_saddle(problem, privacy, name)
+    plans = plan_saddle(problem, privacy, name)
     return plans[0], records
 
 
@@ -95,7 +95,7 @@ def test_content_is_silent(kind: str, name: str) -> None:
 )
 def test_regression_is_learned(name: str, limit: float) -> None:
     problem, records, truth = regression(10_000)
-    plan = plan_sparse(problem, PRIVACY, name)[0]
+    plan = plan_saddle(problem, PRIVACY, name)[0]
     excess = 0.5 * np.sum((problem.point(plan.run(records, SeededSource(0)).x) - truth) ** 2)
     assert excess < limit
     assert excess < plan.predicted_error.bound
@@ -141,11 +141,11 @@ def test_released_gradients_move_within_their_sensitivity(name: str) -> None:
 
 def test_auto_and_refusals() -> None:
     problem = l1_ball_loss(SquaredLoss(1.0, prediction_bound=1.0), 10_000, 500, 1.0, third_derivative=0.0)
-    assert plan_sparse(problem, PRIVACY)[0].algorithm == "frank_wolfe"
-    pure = {plan.algorithm for plan in plan_sparse(problem, PrivacyParams(1.0))}
+    assert plan_saddle(problem, PRIVACY)[0].algorithm == "frank_wolfe"
+    pure = {plan.algorithm for plan in plan_saddle(problem, PrivacyParams(1.0))}
     assert pure == set(SPARSE_METHODS) - {"gaussian_mirror_descent"}
     low = l1_ball_loss(SquaredLoss(1.0, prediction_bound=1.0), 10_000, 10, 1.0, third_derivative=0.0)
-    assert plan_sparse(low, PRIVACY)[0].algorithm == "gaussian_mirror_descent"
+    assert plan_saddle(low, PRIVACY)[0].algorithm == "gaussian_mirror_descent"
     few, many = (plan_saddle(RankOneGame(10_000, d, d), PRIVACY)[0].algorithm for d in (10, 1000))
     assert few in {"multiplicative_weights", "gaussian_mirror_descent"}
     assert many == "vertex_mirror_descent"
@@ -167,7 +167,7 @@ def test_auto_and_refusals() -> None:
 def test_extreme_public_constants_are_refused_or_fit(kind: str, name: str, epsilon: float, bound: float) -> None:
     privacy = PrivacyParams(epsilon, 1e-6)
     if kind == "sparse":
-        loss, plan = SquaredLoss(bound, prediction_bound=bound), plan_sparse
+        loss, plan = SquaredLoss(bound, prediction_bound=bound), plan_saddle
         problem = l1_ball_loss(loss, 1000, D, bound, third_derivative=0.0)
     else:
         problem, plan = MatrixGame(1000, D, D, bound), plan_saddle

@@ -5,8 +5,6 @@ mean gradient, of which only each block's squared length counts (docs, Look firs
 closed, so no release, however extreme, leads to constants that a run cannot use.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -295,9 +295,7 @@ def _options(
     for level, cost in levels:
         with np.errstate(all="ignore"):
             model = np.nan_to_num(signal * biases + level**2 * noises + drawn, nan=np.inf)
-            total = model + cost * np.clip(
-                1 - model / (signal * effects[3]), 0.0, 1.0
-            )  # who learns little loses little
+            total = model + cost * np.clip(1 - model / (signal * effects[3]), 0, 1)  # who learns little loses little
         best = total.reshape(len(counts), -1).argmin(1).tolist()
         for k, count in enumerate(counts):
             tail, m, r = np.unravel_index(best[k], total[k].shape)

@@ -63,9 +63,7 @@ def check_custom(problem: CustomProblem, privacy: PrivacyParams, moments: object
     check_moments(moments)
     check_relation(privacy)
     if not problem.trusted:
-        what = (
-            "must be True with heavy_tailed: without convexity one record moves minimizers as far as the ball is wide"
-        )
+        what = "must be True with heavy_tailed: without convexity one record moves minimizers across the ball"
         raise InvalidParameterError("trusted", False, what, "Leave heavy_tailed out: noise then covers the ball")
     if problem.aggregation != "average":
         what = "must be an average over records for heavy_tailed: moments are of the slopes of single records"

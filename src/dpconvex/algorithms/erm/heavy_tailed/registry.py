@@ -307,9 +307,7 @@ def leveled(
     if proved and not scale.enough:
         least = math.ceil(2 * (scale.slack + scale.least)) * (APART if method.apart else 1)
         remedy = "Declare a moment, heavy_tailed=(2, G), or leave its bound out, heavy_tailed=2: then nothing is proved"
-        raise InvalidParameterError(
-            "n", problem.n, f"must be at least {least} to find a level without a moment", remedy
-        )
+        raise InvalidParameterError("n", problem.n, f"must be at least {least} to find a level with no moment", remedy)
     others = replace(problem, n=problem.n - n if method.apart else n)
     then = _after(method, others, rest, constants, None if failure is None else failure / 2, shape, sums)
     least, largest = scale.ends

@@ -18,8 +18,6 @@ Any objective
     ball of radius R are at most 2 R apart: `Schedule.reach` takes the smaller bound.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ Assumptions
     Those of the method.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -13,8 +13,6 @@ Assumptions
     Those of the method. That predictions survive a projection is for accuracy: privacy holds for any P.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
