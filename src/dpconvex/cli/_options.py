@@ -46,7 +46,7 @@ SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); 
 Target = Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")]
 Inference = Annotated[bool, typer.Option("--inference", help="Intervals as well; logistic, linear, huber, additive.")]
 Rows = Annotated[int | None, typer.Option(help="Plan only, for this number of records.")]
-Users = Annotated[int | None, typer.Option(help="Number of users, in place of --rows: protects all rows of a user.")]
+Users = Annotated[int | None, typer.Option(help="Number of users, not --rows: protects all rows of a user.")]
 Neighbors = Annotated[
     str,
     typer.Option(

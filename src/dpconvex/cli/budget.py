@@ -56,9 +56,7 @@ def create(
     epsilon: Annotated[float, typer.Option(help="Total for all runs together, positive.")],
     delta: Annotated[float, typer.Option(help="Total for all runs together, in [0, 1/2).")] = 0.0,
     unit: Annotated[str, typer.Option(help="record, or user: what the promises protect.")] = "record",
-    neighbors: Annotated[
-        str, typer.Option(help="replace_one or add_or_remove_one: what runs promise.")
-    ] = "replace_one",
+    neighbors: Annotated[str, typer.Option(help="replace_one or add_or_remove_one: the promise.")] = "replace_one",
     data: Annotated[str, typer.Option(help="Which data set it is for, in words.")] = "",
     renews: Annotated[int, typer.Option(help="Months of a period: the totals are for each. 0: it never renews.")] = 0,
     begins: Annotated[str, typer.Option(help="First day of the first period (UTC), as in 2026-01-01.")] = "",
@@ -146,9 +144,7 @@ def facts(account: Account) -> dict[str, Any]:
         "total": {"epsilon": repr(account.total.epsilon), "delta": repr(account.total.delta)},
         "left": {"epsilon": exact_text(epsilon), "delta": exact_text(delta)},
         "unreadable_lines": account.unreadable,
-        "spent": [
-            asdict(entry) | {"epsilon": text(entry.epsilon), "delta": text(entry.delta)} for entry in account.spent
-        ],
+        "spent": [asdict(x) | {"epsilon": text(x.epsilon), "delta": text(x.delta)} for x in account.spent],
         "renews": account.renews,
         "begins": account.begins,
         "period": account.period,

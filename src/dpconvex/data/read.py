@@ -198,9 +198,7 @@ def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, numeric:
     if numeric is None:
         none, pc = pa.scalar(None, pa.large_string()), compute()
         columns = {k: pc.if_else(pc.equal(pc.binary_length(v), 0), none, v) for k, v in columns.items()}
-    values = _parsed(
-        {name: cells for name, cells in columns.items() if numeric is None or name in numeric}, comma == ";"
-    )
+    values = _parsed({k: cells for k, cells in columns.items() if numeric is None or k in numeric}, comma == ";")
     if numeric is None:  # a column of numbers and nothing else holds numbers
         values = {k: v for k, v in values.items() if columns[k].null_count == v.null_count < len(v)}
     return pa.table({name: values.get(name, cells) for name, cells in columns.items()})

@@ -301,9 +301,7 @@ def _frame_matrix(frame: Frame) -> AnyArray:
     """Return a table as an array whose dtype follows from the types of its columns; missing cells are NaN."""
     _refuse_empty(frame.shape)
     native, kinds = frame.to_native(), set(frame.schema.values())
-    if frame.implementation.is_pandas() and all(
-        isinstance(kind, np.dtype) and kind.kind in "fiub" for kind in native.dtypes
-    ):
+    if frame.implementation.is_pandas() and all(isinstance(k, np.dtype) and k.kind in "fiub" for k in native.dtypes):
         return native.to_numpy(dtype=np.result_type(*native.dtypes))
     if frame.implementation.is_polars() and kinds in ({nw.Float64()}, {nw.Float32()}):
         return frame.to_numpy()

@@ -30,10 +30,10 @@ from dpconvex.data import NumericColumn, UnrangedColumn
 from dpconvex.data.columns import MOST_KNOTS
 from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._descriptions import RELEASED, with_shared
 from dpconvex.estimators._features import FeatureMap, bounds_of, checked_schema, require_one
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators._shapes import Shape, ShapeMap, checked_pairs, planned_deviations, shape_facts
-from dpconvex.estimators.base import RELEASED, with_shared
 from dpconvex.estimators.classifiers import LogisticModel
 from dpconvex.estimators.regressors import CAPS, DEFAULT_SMOOTHING, DEFAULT_WIDTH, PrivateLinearRegressor
 from dpconvex.losses import HuberLoss, LinearModelLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss

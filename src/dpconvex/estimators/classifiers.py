@@ -15,9 +15,10 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _streams, _targets
+from dpconvex.estimators._descriptions import LINEAR, RELEASED, with_shared
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
-from dpconvex.estimators.base import LINEAR, RELEASED, PrivateLinearModel, with_shared
+from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.privacy import Assumption
 from dpconvex.problems import DataDomain, LinearModelProblem

@@ -10,9 +10,10 @@ from dpconvex.algorithms.location.base import LocationPlan
 from dpconvex.algorithms.location.registry import plan_location
 from dpconvex.algorithms.select import CONSTANTS, needs_records
 from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._descriptions import RELEASED, SEED, with_shared
 from dpconvex.estimators._features import fitted_columns, learned_matrix, same_length, user_labels
 from dpconvex.estimators._streams import open_points, refuse_with_portions
-from dpconvex.estimators.base import RELEASED, SEED, PrivateEstimator, with_shared
+from dpconvex.estimators.base import PrivateEstimator
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import user_points

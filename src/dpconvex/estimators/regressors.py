@@ -18,11 +18,12 @@ from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
+from dpconvex.estimators._descriptions import RELEASED, with_shared
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators._targets import LARGEST, TargetRange, number_array
-from dpconvex.estimators.base import RELEASED, PrivateLinearModel, with_shared
+from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem

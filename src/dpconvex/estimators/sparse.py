@@ -17,9 +17,10 @@ from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _targets
+from dpconvex.estimators._descriptions import LINEAR, RELEASED, SEED, with_shared
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._streams import able, count, open_rows, shuffled
-from dpconvex.estimators.base import LINEAR, RELEASED, SEED, FittedModel, with_shared
+from dpconvex.estimators.base import FittedModel
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, WorstGroupLoss, l1_ball_loss, single_group

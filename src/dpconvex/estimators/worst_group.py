@@ -13,11 +13,11 @@ from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_pro
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data.frames import open_table
 from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.estimators._descriptions import LINEAR, RELEASED, with_shared
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._features import FeatureMap, fitted_columns
 from dpconvex.estimators._streams import able, count, open_rows, refuse_with_portions, shuffled
 from dpconvex.estimators._targets import declared_index
-from dpconvex.estimators.base import LINEAR, RELEASED, with_shared
 from dpconvex.estimators.sparse import PrivateSparseClassifier
 from dpconvex.privacy import PrivacyParams
 from dpconvex.randomness import source_from

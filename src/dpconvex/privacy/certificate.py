@@ -137,6 +137,10 @@ class PrivacyCertificate:
         fields |= {name: value for name, value in optional.items() if value is not None}
         return fields | {"digest": digest(fields)}
 
+    def public_fields(self) -> dict[str, Any]:
+        """Fields that public facts alone decide: all but the digests and the budget's line."""
+        return {name: value for name, value in self.to_dict().items() if name not in ("model", "budget", "digest")}
+
     def to_json(self) -> str:
         """Text of `to_dict`."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
