@@ -14,10 +14,11 @@ noise.
 
 S1: logistic, four uniform columns and a rare binary one. S2: logistic, categories of 3 and 5 levels (rarest 2 %) and
 two columns with correlation .9. A6: Adult income on six columns. HU: pseudo-Huber loss of Adult hours. S5: S2's
-columns, t errors of 4 degrees, pseudo-Huber. U1: S1's columns, users of 1 to 30 records whose log-odds have an effect
-of their own. UW: log wages of women over years (4,711, resampled) on age, schooling, experience and tenure, users,
-pseudo-Huber. In U1 and UW n counts users. AD: an additive logistic model of three uniform columns, one of them bent, at
-4 knots; values at knots against one of them. AA: one of Adult's age, education and hours.
+columns, t errors of 4 degrees, pseudo-Huber. LS: the same columns, normal errors that grow along one, least squares.
+U1: S1's columns, users of 1 to 30 records whose log-odds have an effect of their own. UW: log wages of women over years
+(4,711, resampled) on age, schooling, experience and tenure, users, pseudo-Huber. In U1 and UW n counts users. AD: an
+additive logistic model of three uniform columns, one of them bent, at 4 knots; values at knots against one of them. AA:
+one of Adult's age, education and hours.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from dpconvex import (
     NumericColumn,
     PrivateAdditiveClassifier,
     PrivateHuberRegressor,
+    PrivateLinearRegression,
     PrivateLogisticRegression,
     Schema,
 )
@@ -50,7 +52,7 @@ POPULATION = 400_000  #: Records of which the true parameter is computed.
 CELLS = (
     *(f"S1:{cell}" for cell in ("5000:1", "20000:.3", "20000:1", "20000:3", "45000:1")),
     *(f"{name}:{cell}" for name in ("S2", "S5") for cell in ("5000:1", "20000:.3", "20000:1", "20000:3", "45000:1")),
-    *(f"{name}:{cell}" for name in ("AD", "AA") for cell in ("20000:3", "45000:1", "45000:3")),
+    *(f"{name}:{cell}" for name in ("LS", "AD", "AA") for cell in ("20000:3", "45000:1", "45000:3")),
     *(f"{name}:{cell}" for name in ("U1", "UW") for cell in ("5000:3", "20000:1", "20000:3")),
     *(f"{name}:{cell}" for name in ("A6", "HU") for cell in ("20000:1", "20000:3", "45000:1", "45000:3")),
 )
@@ -119,6 +121,13 @@ def s5(rng: np.random.Generator) -> Population:
     )
 
 
+def ls(rng: np.random.Generator) -> Population:
+    columns, described, z = mixed(rng)
+    y = 0.15 * z + 0.1 * (1 + np.abs(columns["x0"] - 0.5)) * rng.standard_normal(POPULATION)
+    schema = Schema(described, NumericTarget("y", -1.0, 1.0))
+    return Population(schema, PrivateLinearRegression, pa.table(columns | {"y": y}))
+
+
 def adult(names: tuple[str, ...], target: Any, kind: Any) -> Population:
     from dpconvex import adult_schema, load_adult
 
@@ -176,7 +185,7 @@ def aa(rng: np.random.Generator) -> Population:
     return adult(("age", "education-num", "hours-per-week"), None, SHAPES)
 
 
-NAMES = {"S1": s1, "S2": s2, "A6": a6, "HU": hu, "S5": s5, "U1": u1, "UW": uw, "AD": ad, "AA": aa}
+NAMES = {"S1": s1, "S2": s2, "A6": a6, "HU": hu, "S5": s5, "LS": ls, "U1": u1, "UW": uw, "AD": ad, "AA": aa}
 
 
 def truth(model: Any, population: Population) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -441,6 +441,7 @@ CELLS = {
     "A6": "A6: Adult income, 17 columns, levels down to .07 %",
     "HU": "HU: pseudo-Huber, Adult hours, 9 columns",
     "S5": "S5: pseudo-Huber, S2's columns, heavy tails",
+    "LS": "LS: least squares, S2's columns, unequal variances",
     "AD": "AD: additive logistic, 3 columns at 4 knots",
     "AA": "AA: additive logistic, Adult income, 3 columns at 4 knots",
     "U1": "U1: logistic, users with an effect of their own",
