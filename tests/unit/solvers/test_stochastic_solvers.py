@@ -266,7 +266,7 @@ def test_refusals():
     average = problem(LogisticLoss())
     with pytest.raises(InvalidParameterError, match="average of losses"):
         Katyusha().solve(TiltedRisk(average.loss, average.records, average.targets, average.l2, tilt=1.0), 0.1)
-    with pytest.raises(InvalidParameterError, match="without a constraint"):
+    with pytest.raises(InvalidParameterError, match="without constraints"):
         Katyusha().solve(average, 0.1, L2Ball(1.0))
 
 
