@@ -352,9 +352,7 @@ def _groups(model: Any, X: Any, by: Any) -> tuple[tuple[str, ...], AnyArray | No
         found = codes(frame.get_column(column), levels)
         unlisted |= found < 0
         position = position * len(levels) + np.maximum(found, 0)
-        names = tuple(
-            f"{each}, {column}={level}" if each else f"{column}={level}" for each in names for level in levels
-        )
+        names = tuple(f"{name}, {column}={level}".removeprefix(", ") for name in names for level in levels)
     return (*names, UNLISTED), np.where(unlisted, len(names), position)
 
 

@@ -213,6 +213,8 @@ class CenteredPlan(TwoStagePlan):
     def _within(self, moved: FloatArray, groups: UserGroups | None) -> AnyArray:
         """Return how many records, or the sum of what shares of users', are within each of the lengths, in `PARTS`."""
         distances = np.linalg.norm(moved[:, : len(self.numeric)], axis=1)
+        if groups is None:
+            return PARTS * np.searchsorted(np.sort(distances), self.lengths, side="right")
         return np.array([total((distances <= length) * PARTS, groups) for length in self.lengths])
 
     def _moved_back(self, point: FloatArray, center: FloatArray) -> FloatArray:
