@@ -343,8 +343,9 @@ def _units(problem: LinearModelProblem, robust: bool) -> tuple[FloatArray, Sensi
 
 
 def _moved(problem: LinearModelProblem, length: float, norm: str, entries: int) -> Sensitivity:
-    # Of sums and of units, once each, for entries are exact up to then; for users of the mean of their moments.
-    rounding = 1 + (4e-14 if problem.grouped else 2.0**-51) * problem.n * entries
+    # Of sums and of units, once each, for entries are exact up to then; users' gradients err by parts of the widest.
+    ends = layout_of(problem.domain, problem.shapes).widths
+    rounding = 1 + (4e-14 * ends.max() / ends.min() if problem.grouped else 2.0**-51) * problem.n * entries
     lemma, unit = (USERS, Unit.USER) if problem.grouped else (LEMMA, Unit.RECORD)
     return Sensitivity(_rounding.product_up(2.0, length, rounding), norm, lemma, unit=unit)
 
