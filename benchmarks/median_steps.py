@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.location import noisy_descent
 from dpconvex.algorithms.location.geometric_median import plan
 from dpconvex.privacy import PrivacyParams
@@ -27,7 +27,7 @@ from dpconvex.solvers import geometric_median
 from dpconvex_experiments.geometric_median.accuracy import SOURCES
 from dpconvex_experiments.shared import gaussian_cluster, skewed, student_t
 
-Cloud = Callable[[int, int, np.random.Generator], FloatArray]
+Cloud = Callable[[int, int, np.random.Generator], Floats]
 DELTA, BOUND = 1e-6, 1000.0
 CHANGES: tuple[Mapping[str, float], ...] = (
     {},
@@ -41,7 +41,7 @@ STEPS = (30, 60, 100)
 
 
 def outlying(share: float, radii: float) -> Cloud:
-    def draw(n: int, d: int, rng: np.random.Generator) -> FloatArray:
+    def draw(n: int, d: int, rng: np.random.Generator) -> Floats:
         points = 0.1 * rng.standard_normal((n, d))
         points[: round(share * n)] = np.eye(d)[0] * radii * 0.1 * d**0.5
         return points + 7 / d**0.5
@@ -63,7 +63,7 @@ CHECKING: dict[str, Cloud] = {
 }
 
 
-def constant(points: FloatArray, epsilon: float, steps: int, seed: int) -> float:
+def constant(points: Floats, epsilon: float, steps: int, seed: int) -> float:
     n, d = points.shape
     best = geometric_median(points).point
     gaps = points - best

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from scipy import sparse
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 
 GRID_BITS = 40
 HALF = 20  #: Bits of an integer's lower part: squares of parts add up in 64 bits.
@@ -77,7 +77,7 @@ def grid(part: Part) -> Grid:
     return Grid(sparse.csr_array(integers.astype(np.int64)), unit)
 
 
-def balanced(root: FloatArray) -> Rows:
+def balanced(root: Floats) -> Rows:
     """Return the rows of a matrix, on its grid, with columns of sum exactly 0; those that vanish are left out."""
     unit = _unit(root)
     integers = np.rint(root / unit).astype(np.int64)
@@ -86,13 +86,13 @@ def balanced(root: FloatArray) -> Rows:
     return tuple(map(tuple, kept.tolist()))
 
 
-def _unit(x: AnyArray) -> float:
+def _unit(x: Array) -> float:
     return 2.0 ** (math.frexp(float(np.abs(x).max()))[1] - GRID_BITS)
 
 
 def _halves(levels: int, scale: float) -> Grid:
     """Contrast of the first a of some levels with the other b: ``sqrt(b/(a (a + b)))`` and ``-sqrt(a/(b (a + b)))``."""
-    spans, rows, columns, values = [(0, levels)], list[AnyArray](), list[AnyArray](), list[AnyArray]()
+    spans, rows, columns, values = [(0, levels)], list[Array](), list[Array](), list[Array]()
     unit = _unit(np.array(scale))
     while spans:
         start, count = spans.pop()

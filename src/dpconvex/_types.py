@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray: TypeAlias = NDArray[np.float64]
+Floats: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
-AnyArray: TypeAlias = NDArray[Any]
+Array: TypeAlias = NDArray[Any]
 
 
-def finite(values: Any, most: float = np.finfo(np.float64).max) -> FloatArray:
+def finite(values: Any, most: float = np.finfo(np.float64).max) -> Floats:
     """Return a float64 copy clipped to ``[-most, most]``, NaN replaced by 0: as NumPy's functions do, in less time."""
     out = np.array(values, dtype=np.float64)
     np.minimum(np.maximum(out, -most, out=out), most, out=out)

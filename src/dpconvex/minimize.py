@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpconvex._types import AnyArray
+from dpconvex._types import Array
 from dpconvex.algorithms import ConvexPlan, PrivateResult, begin
 from dpconvex.algorithms.erm.heavy_tailed.registry import custom_plan
 from dpconvex.algorithms.erm.output_perturbation import plan
@@ -91,7 +91,7 @@ def plan_minimize(
 
 def private_minimize(
     function: ConvexFunction,
-    X: AnyArray,
+    X: Array,
     *,
     epsilon: float,
     delta: float = 0.0,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems import Attack, DataDomain
 from dpconvex.problems.queries import LinearQueries
@@ -27,20 +27,18 @@ def streams(*key: int) -> tuple[np.random.Generator, SeededSource]:
     return np.random.default_rng(data), SeededSource(int(noise.generate_state(1, np.uint64)[0]))
 
 
-def mean_distance(X: FloatArray, z: FloatArray) -> float:
+def mean_distance(X: Floats, z: Floats) -> float:
     """Return ``(1/n) sum_i ||x_i - z||``, the objective of the geometric median, for finite `X` of shape (n, d)."""
     return float(np.linalg.norm(X - z, axis=1).mean())
 
 
-def largest_error(queries: LinearQueries, records: AnyArray, histogram: FloatArray) -> float:
+def largest_error(queries: LinearQueries, records: Array, histogram: Floats) -> float:
     """Return the largest error of a histogram (cells,) on the queries about records (n,). *Not private.*"""
     truth = queries.record_sums(queries.clip_records(records)) / len(records)
     return float(np.abs(truth - queries.answers(histogram)).max())
 
 
-def worst_losses(
-    attack: Attack, loss: LinearModelLoss, z: FloatArray, y: FloatArray, w: FloatArray, domain: DataDomain
-) -> FloatArray:
+def worst_losses(attack: Attack, loss: LinearModelLoss, z: Floats, y: Floats, w: Floats, domain: DataDomain) -> Floats:
     """Return every record's largest loss under an attack, shape (n,), for a loss of one prediction.
 
     `z` are the predictions (n,) of the parameters `w` without the attack, `y` the targets (n,).
@@ -49,20 +47,20 @@ def worst_losses(
     return np.maximum(loss.value(z - rho, y), loss.value(z + rho, y))
 
 
-def unit_vectors(rng: np.random.Generator, n: int, dim: int) -> FloatArray:
+def unit_vectors(rng: np.random.Generator, n: int, dim: int) -> Floats:
     """Return `n` independent uniform unit vectors, shape (n, dim)."""
     X = rng.standard_normal((n, dim))
     return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-def logistic_labels(rng: np.random.Generator, scores: FloatArray) -> FloatArray:
+def logistic_labels(rng: np.random.Generator, scores: Floats) -> Floats:
     """Return labels -1 and 1 with these log-odds, shape (n,)."""
     return np.where(rng.random(len(scores)) < 1 / (1 + np.exp(-scores)), 1.0, -1.0)
 
 
 def gaussian_cluster(
     R: float, n: int, d: int, sigma: float, inside: float, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[Floats, Floats]:
     """Draw a tight cluster among points spread over a ball (Haghifam, Steinke and Ullman 2024, Appendix H).
 
     Return n points (n, d) of the ball of radius `R` in random order, and the cluster's mean (d,), uniform on the sphere
@@ -78,7 +76,7 @@ def gaussian_cluster(
     return X[rng.permutation(n)], centre
 
 
-def student_t(nu: float, n: int, d: int, rng: np.random.Generator) -> FloatArray:
+def student_t(nu: float, n: int, d: int, rng: np.random.Generator) -> Floats:
     """Draw from the multivariate t distribution with median 0 and identity scale, shape (n, d).
 
     The mean exists for more than one degree of freedom `nu`, the variance for more than two.
@@ -87,7 +85,7 @@ def student_t(nu: float, n: int, d: int, rng: np.random.Generator) -> FloatArray
     return rng.standard_normal((n, d)) / np.sqrt(rng.chisquare(nu, (n, 1)) / nu)
 
 
-def skewed(n: int, d: int, rng: np.random.Generator) -> FloatArray:
+def skewed(n: int, d: int, rng: np.random.Generator) -> Floats:
     """Draw exponential(1) coordinates, shape (n, d): the coordinate-wise median is not the geometric one."""
     return rng.exponential(size=(n, d))
 

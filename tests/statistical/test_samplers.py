@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.geometry import GroupedNorm, L2Norm, StandardNormals
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, NormNoiseMechanism
 from dpconvex.privacy import Sensitivity
@@ -33,7 +33,7 @@ def fits(sample, law) -> bool:
 
 
 @cache
-def drawn(number: int, private: bool) -> FloatArray:
+def drawn(number: int, private: bool) -> Floats:
     """Noise of one of the norms, which several tests look at."""
     return real.draw(NORMS[number], NOISES, SystemSource() if private else SeededSource(2))
 

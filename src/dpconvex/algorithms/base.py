@@ -16,7 +16,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._html import panel
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
 from dpconvex.errors import AccuracyError, HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
@@ -50,9 +50,7 @@ LOOSE = 10.0  # Factor by which a bound may exceed a constant's loss where no er
 P = TypeVar("P", bound=Problem, covariant=True)  #: The kind of problem that a plan is for.
 
 DATA_ASSUMPTIONS = (
-    Assumption(
-        "every record lies in the declared domain", "each record is clipped into it before anything is computed"
-    ),
+    Assumption("every record lies in the declared domain", "records are clipped into it before anything is computed"),
     Assumption("the number of records is public", "neighbours replace one record, so both data sets have it"),
     Assumption("the declared bounds, categories and classes are public knowledge", "declared"),
 )
@@ -92,7 +90,7 @@ class PrivateResult:
     """What a run hands out."""
 
     #: The released parameters (dim,), all outputs flat; it and `status` are the only fields that depend on data.
-    point: FloatArray
+    point: Floats
     certificate: PrivacyCertificate  #: What the release costs
     plan: Plan  #: The public constants
     #: ``"ok"``, or which released test ended the run early; a function of what was released, so it costs nothing.
@@ -260,7 +258,7 @@ class ConvexPlan(Plan, Generic[P]):
         return min(trivial, typical.at_zero)
 
     @property
-    def coefficient_deviation(self) -> FloatArray | None:
+    def coefficient_deviation(self) -> Floats | None:
         """Standard deviation of the noise in each released parameter (dim,) if columns are typical: mostly a guess.
 
         None: not known; reports then show no typical bands.
@@ -272,7 +270,7 @@ class ConvexPlan(Plan, Generic[P]):
         """Whether `coefficient_deviation` is that of the noise itself, and no guess."""
         return False
 
-    def noise_reach(self) -> FloatArray | None:
+    def noise_reach(self) -> Floats | None:
         """How far noise moves each parameter (dim,) from the noiseless fit, on *any* data: simulated 95 % quantiles.
 
         One parameter at a time, not all jointly; against the minimizer with this regularization, not the population's.
@@ -285,7 +283,7 @@ class ConvexPlan(Plan, Generic[P]):
         return {"noise": self.noise_name}
 
     @abstractmethod
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Run the paper's listing on data of the planned shape; `groups` for plans that protect users only."""
 
     @final
@@ -296,7 +294,7 @@ class ConvexPlan(Plan, Generic[P]):
         return {**self.problem.describe(), "l2": self.l2, **self.describe(), **loss}
 
     @final
-    def run(self, X: AnyArray, y: AnyArray, source: BitSource, groups: UserGroups | None = None) -> PrivateResult:
+    def run(self, X: Array, y: Array, source: BitSource, groups: UserGroups | None = None) -> PrivateResult:
         """Run the planned algorithm on features (n_records, n_features) and targets (n_records,), both clipped here.
 
         Plans that need `only_sums` also take `EncodedRows`, the same object in the place of both. There must be exactly
@@ -321,7 +319,7 @@ class ConvexPlan(Plan, Generic[P]):
             return self._run(X, y, groups, source)
 
     @final
-    def finish(self, point: FloatArray, source: BitSource, status: str = "ok") -> PrivateResult:
+    def finish(self, point: Floats, source: BitSource, status: str = "ok") -> PrivateResult:
         """Attach the certificate to released parameters; `status` as `PrivateResult` has it."""
         return PrivateResult(point, self.certificate(source), self, status)
 
@@ -429,7 +427,7 @@ def check_average(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
     require_average(problem)
 
 
-def require(solved: SolverResult, radius: float) -> FloatArray:
+def require(solved: SolverResult, radius: float) -> Floats:
     """Return the solver's point if its certificate reaches `radius`; otherwise release nothing.
 
     The planned solvers reach it in exact arithmetic for every data set; only rounding at scales plans avoid can refuse.

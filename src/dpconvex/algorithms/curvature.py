@@ -46,7 +46,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 
 from dpconvex import _rounding, algorithms
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.objective_perturbation.plan import MINIMIZER, ObjectivePerturbationPlan
 from dpconvex.algorithms.erm.objective_perturbation.planner import GAUSSIANS, check_noise, coordinates, gaussian
@@ -104,7 +104,7 @@ class InferencePlan(TwoStagePlan):
     robust: bool  #: Whether second moments of gradients are released; else they are in proportion to the curvature
     #: Of the curvature's entries, those of the gradients, and for records the sum of squared slopes, each in its unit
     second: NormNoiseMechanism | GaussianMechanism
-    units: FloatArray
+    units: Floats
     noisy: tuple[float, ...] = ()
     algorithm: ClassVar[str] = "objective_perturbation_with_curvature"
     predicted_error = forwarded("then", "predicted_error")
@@ -150,7 +150,7 @@ class InferencePlan(TwoStagePlan):
     def at(self, privacy: PrivacyParams) -> "InferencePlan":
         return plan(self.problem, privacy, robust=self.robust)
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         ledger = Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
         if isinstance(joint := self.then.noise, GaussianObjectiveNoise):
             ledger.record(joint.planned(MINIMIZER))  # one price for both lines
@@ -185,12 +185,12 @@ class InferencePlan(TwoStagePlan):
         return self.resumed(noisy).finish(result.point, source, result.status)
 
     @cached_property
-    def _score_bounds(self) -> FloatArray:
+    def _score_bounds(self) -> Floats:
         """Half of what a replaced user moves the block of each entry of its gradient's second moments by."""
         halves, sizes = zip(*self.score_layout.blocks, strict=True)
         return self.problem.loss.slope_bound**2 * np.repeat(halves, sizes)
 
-    def _products(self, G: FloatArray) -> FloatArray:
+    def _products(self, G: Floats) -> Floats:
         """Return the second moments of users' gradients (m, d), over those halves: at most 2 in magnitude."""
         layout, most = self.score_layout, self.problem.loss.slope_bound
         G = np.clip(np.nan_to_num(G), -most * layout.widths, most * layout.widths)
@@ -199,7 +199,7 @@ class InferencePlan(TwoStagePlan):
         i, j = layout.places
         return G[:, i] * G[:, j] / self._score_bounds
 
-    def released(self, w: FloatArray) -> Released:
+    def released(self, w: Floats) -> Released:
         """Return what a run released, parameters w (d,) and `noisy`, as intervals are made of it."""
         n, factor, layout = self.problem.n, self.then.problem.factor, self.layout
         assert factor is not None  # the planner of `then` sees to it
@@ -215,7 +215,7 @@ class InferencePlan(TwoStagePlan):
         scores, noise = G[D : D + len(S)], sizes[D : D + len(S)]
         return Released(*own, G[:D], slopes, sizes[:D], layout.patterns, levels, layout.widths, scores, noise, S)
 
-    def draws(self, size: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    def draws(self, size: int, generator: np.random.Generator) -> tuple[Floats, Floats]:
         """Simulate the linear term (size, p), and the noise of the curvature's mean entries (size, D)."""
         noise = (self.units * self.second.simulate(size, generator))[:, : len(self.layout.patterns)]
         return self.then.noise.simulate(1, size, generator), noise / self.problem.n
@@ -336,7 +336,7 @@ def _norm(problem: LinearModelProblem, robust: bool) -> tuple[GroupedNorm, Sensi
 
 
 @lru_cache(maxsize=64)
-def _units(problem: LinearModelProblem, robust: bool) -> tuple[FloatArray, Sensitivity]:
+def _units(problem: LinearModelProblem, robust: bool) -> tuple[Floats, Sensitivity]:
     """Return the unit of each entry for Gaussian noise of one size, and the sensitivity in these units."""
     units, length = gaussian_block_weights(*_entries(problem, robust, in_l2=True))
     return units, _moved(problem, length, "l2", len(units))

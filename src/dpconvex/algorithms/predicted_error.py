@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 
 REACHED = 0.95  # Level of `ConvexPlan.noise_reach`
 SIMULATION = (0x6E6F6973, 0x65207265)  # Seed of its stream; any would do
@@ -44,7 +44,7 @@ def simulations(dim: int) -> tuple[int, np.random.Generator]:
     return int(np.clip(2_000_000 // dim, 200, 2000)), np.random.default_rng(SIMULATION)
 
 
-def reach_quantile(moved: FloatArray) -> FloatArray:
+def reach_quantile(moved: Floats) -> Floats:
     """Return the 95 % quantiles of simulated distances (size, dim), not below the true ones but for 1 % of chances."""
     sure = REACHED + 2.33 * math.sqrt(REACHED * (1 - REACHED) / len(moved))
     return np.quantile(moved, min(sure, 1.0), axis=0, method="higher")

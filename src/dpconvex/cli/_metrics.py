@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.cli._output import number
 
 
@@ -44,7 +44,7 @@ class RegressionMetrics(Measured):
         return f"{r2}root mean squared error {number(self.rmse)}, mean absolute error {number(self.mae)}"
 
 
-def evaluate(probabilities: FloatArray, index: AnyArray, scores: FloatArray | None = None) -> Metrics:
+def evaluate(probabilities: Floats, index: Array, scores: Floats | None = None) -> Metrics:
     """Compare predicted probabilities (n, k) with the positions (n,) of the right classes.
 
     With two classes `scores` (n,), where given, decide on labels and on the order of records: probabilities may tie.
@@ -64,7 +64,7 @@ def evaluate(probabilities: FloatArray, index: AnyArray, scores: FloatArray | No
     )
 
 
-def evaluate_scores(scores: FloatArray, index: AnyArray) -> Metrics:
+def evaluate_scores(scores: Floats, index: Array) -> Metrics:
     """Compare scores (n,), positive where the second class is predicted, with the classes' positions (n,)."""
     from sklearn.metrics import roc_auc_score
 
@@ -76,7 +76,7 @@ def evaluate_scores(scores: FloatArray, index: AnyArray) -> Metrics:
     )
 
 
-def evaluate_regression(predictions: FloatArray, values: FloatArray) -> RegressionMetrics:
+def evaluate_regression(predictions: Floats, values: Floats) -> RegressionMetrics:
     """Compare predictions (n,) with values (n,)."""
     errors, variance = predictions - values, float(np.var(values))
     square = float(np.mean(errors**2))

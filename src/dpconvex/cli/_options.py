@@ -174,9 +174,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
         metavar="N|private",
     ),
     "knots": _option(int, "Knots of every numeric column; model additive. Default: from public facts."),
-    "interactions": _option(
-        [], "Two columns that interact, as in age,hours; repeat it. Model additive.", metavar="A,B"
-    ),
+    "interactions": _option([], "Two columns that interact, as age,hours; repeat it. Model additive.", metavar="A,B"),
     "missing": _option(str, "own: missing numbers have a value of their own; or none. Model additive. Default: own."),
     "monotone": _option([], "A numeric column whose shape must not fall, or with a minus, -age, rise. Model additive."),
 }

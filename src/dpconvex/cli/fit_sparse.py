@@ -31,7 +31,7 @@ def fit_sparse(
         str | None, typer.Option(help="Column of groups: train for the group that fares worst (classifiers).")
     ] = None,
     radius: Annotated[
-        float | None, typer.Option(help="Largest l1 norm of coefficients. No matter for privacy.")
+        float | None, typer.Option(help="Largest l1 norm of coefficients; not a matter of privacy.")
     ] = None,
     delta: _options.SmallDelta = 1e-6,
     algorithm: _options.Listed = "auto",

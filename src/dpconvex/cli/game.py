@@ -15,7 +15,7 @@ from dpconvex.cli.plan import plan_facts, show_plans
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpconvex._types import FloatArray
+    from dpconvex._types import Floats
     from dpconvex.algorithms.minimax.base import SaddlePlan
     from dpconvex.data import Schema
 
@@ -139,7 +139,7 @@ def _show(plans: Sequence[SaddlePlan], as_json: bool) -> None:
     )
 
 
-def _show_strategy(player: str, weights: FloatArray) -> None:
+def _show_strategy(player: str, weights: Floats) -> None:
     largest = (-weights).argsort(kind="stable")[:SHOWN].tolist()
     _output.print_table(
         f"\nStrategy of the {player} player" + (f", the largest {SHOWN} weights" if len(weights) > SHOWN else ""),

@@ -23,7 +23,7 @@ from dpconvex.cli.shapes import shapes_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dpconvex._types import FloatArray
+    from dpconvex._types import Floats
     from dpconvex.algorithms import PredictedError
     from dpconvex.cli.budget import Paid
     from dpconvex.data import Schema
@@ -203,7 +203,7 @@ def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
     # The others keep their order: sizes may be noise. `reach`: the guaranteed band; `typical`: 0 where no one knows.
     plan = estimator.plan_
     outputs, width = estimator.encoded_coef_.shape
-    values: FloatArray = np.column_stack([estimator.encoded_coef_, estimator.encoded_intercept_])
+    values: Floats = np.column_stack([estimator.encoded_coef_, estimator.encoded_intercept_])
     reach = plan.noise_reach()
     reaches = None if reach is None else _in_units(estimator, reach)
     deviation = plan.coefficient_deviation
@@ -233,7 +233,7 @@ def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -abs(row["value"]) if row["sure"] else 1.0)  # stable
 
 
-def _in_units(estimator: PrivateLinearModel, parameters: FloatArray) -> FloatArray:
+def _in_units(estimator: PrivateLinearModel, parameters: Floats) -> Floats:
     """Return lengths of the plan's parameters as those of encoded coefficients and intercepts, (outputs, width + 1)."""
     domain = estimator.plan_.problem.domain
     lengths = estimator.output_scale * parameters.reshape(len(estimator.encoded_coef_), -1)

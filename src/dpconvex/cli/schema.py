@@ -134,9 +134,8 @@ def public_range(fields: dict[str, object]) -> str:
     assert isinstance(lower, float)
     assert isinstance(upper, float)
     unit = f" {fields['unit']}" if fields.get("unit") else ""
-    made = (
-        f" of {fields['formula']}" if fields.get("formula") else f" days before {fields.get('at')}" * ("at" in fields)
-    )
+    days = f" days before {fields.get('at')}" * ("at" in fields)
+    made = f" of {fields['formula']}" if fields.get("formula") else days
     notes = [str(transform)] * bool(transform) + ["missing: indicator"] * bool(fields.get("indicator"))
     return f"{number(lower, 9)} to {number(upper, 9)}{unit}{made}" + "".join(f", {note}" for note in notes)
 

@@ -7,15 +7,13 @@ that separates cells.
 
 from numba import njit
 
-from dpconvex._types import AnyArray
+from dpconvex._types import Array
 
 _QUOTE, _LINE, _RETURN = 34, 10, 13
 
 
 @njit(cache=True)
-def locate(
-    text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops: AnyArray, comma: int
-) -> tuple[int, int]:
+def locate(text: Array, place: int, slots: Array, starts: Array, stops: Array, comma: int) -> tuple[int, int]:
     """Find the cells of the records from `place` on, at most ``len(starts)``; return how many, and where it stopped."""
     count = 0
     while count < len(starts) and place < len(text):
@@ -25,7 +23,7 @@ def locate(
 
 
 @njit(cache=True)
-def gather(text: AnyArray, starts: AnyArray, stops: AnyArray, ends: AnyArray, out: AnyArray) -> None:
+def gather(text: Array, starts: Array, stops: Array, ends: Array, out: Array) -> None:
     """Write the cells to `out`, slot after slot, quotes undone; slot k begins at ``ends[k, 0]``."""
     at = 0
     for slot in range(starts.shape[1]):
@@ -47,7 +45,7 @@ def gather(text: AnyArray, starts: AnyArray, stops: AnyArray, ends: AnyArray, ou
 
 
 @njit(cache=True)
-def _record(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops: AnyArray, comma: int) -> int:
+def _record(text: Array, place: int, slots: Array, starts: Array, stops: Array, comma: int) -> int:
     """Read one record; return where the next begins."""
     end = place
     while end < len(text) and text[end] != _LINE:
@@ -62,9 +60,7 @@ def _record(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops
 
 
 @njit(cache=True)
-def _line(
-    text: AnyArray, place: int, last: int, slots: AnyArray, starts: AnyArray, stops: AnyArray, comma: int
-) -> bool:
+def _line(text: Array, place: int, last: int, slots: Array, starts: Array, stops: Array, comma: int) -> bool:
     """Read a line as a record; return whether a quote at the start of a cell is not closed in it."""
     starts[:], stops[:] = 0, 0
     unclosed, column = False, 0
@@ -86,7 +82,7 @@ def _line(
 
 
 @njit(cache=True)
-def _lines(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops: AnyArray, comma: int) -> int:
+def _lines(text: Array, place: int, slots: Array, starts: Array, stops: Array, comma: int) -> int:
     """Read a record of several lines; return where the next begins, or -1 where no well-formed one stands here."""
     starts[:], stops[:] = 0, 0
     for column in range(len(slots)):
@@ -114,7 +110,7 @@ def _lines(text: AnyArray, place: int, slots: AnyArray, starts: AnyArray, stops:
 
 
 @njit(cache=True)
-def _until(text: AnyArray, place: int, stop: int, comma: int) -> int:
+def _until(text: Array, place: int, stop: int, comma: int) -> int:
     """Return the next comma or line end, or `stop`."""
     while place < stop and text[place] != comma and text[place] != _LINE:
         place += 1
@@ -122,7 +118,7 @@ def _until(text: AnyArray, place: int, stop: int, comma: int) -> int:
 
 
 @njit(cache=True)
-def _closing(text: AnyArray, place: int, stop: int) -> int:
+def _closing(text: Array, place: int, stop: int) -> int:
     """Return the next quote that is not doubled, or `stop`."""
     while place < stop:
         if text[place] == _QUOTE:
@@ -134,7 +130,7 @@ def _closing(text: AnyArray, place: int, stop: int) -> int:
 
 
 @njit(cache=True)
-def _trimmed(text: AnyArray, start: int, stop: int) -> int:
+def _trimmed(text: Array, start: int, stop: int) -> int:
     """Return where the text ends without the carriage returns before a line end."""
     while stop > start and text[stop - 1] == _RETURN:
         stop -= 1

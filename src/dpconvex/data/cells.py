@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray
+from dpconvex._types import Array
 from dpconvex.data.frames import codes, numbers
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.ranges import NumberRange
@@ -32,11 +32,11 @@ class CellColumn(ABC):
     labels: tuple[str, ...]
 
     @abstractmethod
-    def encode(self, series: Series) -> AnyArray:
+    def encode(self, series: Series) -> Array:
         """Return the value's position of every cell, int64 (n,); every content has one."""
 
     @abstractmethod
-    def decode(self, positions: AnyArray, rng: np.random.Generator) -> pa.Array:
+    def decode(self, positions: Array, rng: np.random.Generator) -> pa.Array:
         """Return cells (n,) with these values; numbers are drawn inside their bins."""
 
 
@@ -53,11 +53,11 @@ class CategoryCells(CellColumn):
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.categories + (self.other,) * bool(self.other)
 
-    def encode(self, series: Series) -> AnyArray:
+    def encode(self, series: Series) -> Array:
         positions = codes(series, self.categories, closed=not self.other)
         return np.where(positions < 0, len(self.categories) if self.other else 0, positions)
 
-    def decode(self, positions: AnyArray, rng: np.random.Generator) -> pa.Array:
+    def decode(self, positions: Array, rng: np.random.Generator) -> pa.Array:
         import pyarrow as pa
 
         unlisted = positions >= len(self.categories)
@@ -95,7 +95,7 @@ class NumberCells(CellColumn):
         inner = [f"[{a:g}, {b:g})" for a, b in zip(self.edges[:-2], self.edges[1:-1], strict=True)]
         return (*inner, f"[{self.edges[-2]:g}, {self.edges[-1]:g}]", *(MISSING,) * self.missing)
 
-    def encode(self, series: Series) -> AnyArray:
+    def encode(self, series: Series) -> Array:
         values = numbers(series, texts=True)
         bins = len(self.edges) - 1
         return np.where(
@@ -104,7 +104,7 @@ class NumberCells(CellColumn):
             np.searchsorted(self.edges[1:-1], values, side="right"),
         )
 
-    def decode(self, positions: AnyArray, rng: np.random.Generator) -> pa.Array:
+    def decode(self, positions: Array, rng: np.random.Generator) -> pa.Array:
         import pyarrow as pa
 
         edges = np.append(self.edges, self.edges[-1])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.data import formulas, frames
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.errors import InvalidParameterError
@@ -108,7 +108,7 @@ class Described(ABC):
         return {key: list(v) if isinstance(v, tuple) else v for key, v in found.items() if v not in ((), {})}
 
     @cached_property
-    def _missing_numbers(self) -> AnyArray:
+    def _missing_numbers(self) -> Array:
         listed = frames.with_nan(frames.parse_numbers(frames.object_texts(np.array(self.missing, dtype=object))))
         return listed[~np.isnan(listed)]
 
@@ -129,7 +129,7 @@ class AbstractColumn(Described):
     def to_dict(self) -> dict[str, Any]:
         return {key: value for key, value in super().to_dict().items() if key != "name"}
 
-    def compact(self, series: Series) -> AnyArray:
+    def compact(self, series: Series) -> Array:
         """What was `read` in few bytes, (n,): numbers, NaN for none, or positions of categories, -1 for none."""
         return frames.numbers(series, texts=True)
 
@@ -139,7 +139,7 @@ class AbstractColumn(Described):
         return None
 
     @abstractmethod
-    def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
+    def encode_into(self, cells: Array, out: Floats) -> None:
         """Write compact cells, encoded, into `out`, zeros of shape (n, ``block.size``)."""
 
 
@@ -192,7 +192,7 @@ class NumberColumn(AbstractColumn):
     def feature_names(self) -> tuple[str, ...]:
         return (self.name, f"{self.name}={MISSING}") if self.indicator else (self.name,)
 
-    def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
+    def encode_into(self, cells: Array, out: Floats) -> None:
         if self.indicator:
             out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)
         self._place(cells, out[:, 0])
@@ -203,7 +203,7 @@ class NumberColumn(AbstractColumn):
         return "any"
 
     @abstractmethod
-    def _place(self, cells: AnyArray, out: FloatArray) -> None:
+    def _place(self, cells: Array, out: Floats) -> None:
         """Write the numbers' own feature."""
 
 
@@ -274,9 +274,7 @@ class NumericColumn(NumberColumn):
             found = tuple(_validate.real(f"knots[{k}]", knot) for k, knot in enumerate(found))
             object.__setattr__(self, "knots", found)
             ends = found[:1] + found[-1:] == (self.lower, self.upper) and len(found) <= MOST_KNOTS
-            if not found or (
-                ends and list(found) == sorted(set(found)) and len(set(self.positions(found))) == len(found)
-            ):
+            if not found or (ends and list(found) == sorted({*found}) and len({*self.positions(found)}) == len(found)):
                 return
         what = f"must be 2 to {MOST_KNOTS} increasing numbers, the first lower and the last upper"
         raise InvalidParameterError("knots", found, what, "No two may be equal after the transform")
@@ -302,7 +300,7 @@ class NumericColumn(NumberColumn):
         places = self.positions(found)  # of a range of few floats some are equal
         return (self.lower, *(x for x, t, u in zip(found, places, places[1:], strict=False) if 0 < t < u), self.upper)
 
-    def _place(self, cells: AnyArray, out: FloatArray) -> None:
+    def _place(self, cells: Array, out: Floats) -> None:
         self.range.encode(cells, out)
 
     @property
@@ -409,12 +407,12 @@ class CategoricalColumn(AbstractColumn):
             formulas.parts_of_dates(formulas.days(series, self.format), self.date).astype(np.float64)
         )
 
-    def compact(self, series: Series) -> AnyArray:
+    def compact(self, series: Series) -> Array:
         positions = frames.codes(series, self.categories)
         positions = np.where(self.other & (positions < 0), len(self.categories), positions)
         return positions.astype(np.min_scalar_type(-1 - len(self.categories)))
 
-    def encode_into(self, cells: AnyArray, out: FloatArray) -> None:
+    def encode_into(self, cells: Array, out: Floats) -> None:
         if self.binary:
             out[:, 0] = np.array([-0.5, 0.5, 0.0])[cells]  # position -1, the last: missing or unlisted
             return

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 import numpy as np
 
-from dpconvex._types import AnyArray
+from dpconvex._types import Array
 from dpconvex.errors import InvalidDataError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def csv_columns(path: str | PathLike[str], names: tuple[str, ...]) -> dict[str, 
     return {name: pa.chunked_array(chunk) for name, chunk in zip(names, chunks, strict=True)}
 
 
-def _texts(offsets: AnyArray, cells: AnyArray) -> pa.Array:
+def _texts(offsets: Array, cells: Array) -> pa.Array:
     import pyarrow as pa
 
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cells)]
@@ -83,7 +83,7 @@ def _open(path: str | PathLike[str]) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if packed(path) else open(path, "rb")
 
 
-def _bytes(path: str | PathLike[str]) -> AnyArray:
+def _bytes(path: str | PathLike[str]) -> Array:
     if str(path) != "-" and not packed(path):
         return np.fromfile(path, np.uint8)
     try:

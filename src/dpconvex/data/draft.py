@@ -17,7 +17,7 @@ from dpconvex.errors import SchemaError
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame
 
-    from dpconvex._types import FloatArray
+    from dpconvex._types import Floats
     from dpconvex.data.frames import Series
 
 MAX_CATEGORIES = 50  #: A text column with more distinct values is left out of a draft, as an identifier or free text.
@@ -156,11 +156,11 @@ def _column(series: Series, ranges: bool) -> str:
     return head + _line("categories", found) + other + noted
 
 
-def _as_dates(found: list[str], form: str) -> FloatArray:
+def _as_dates(found: list[str], form: str) -> Floats:
     return days(frames.text_series(found, np.arange(len(found))), form)
 
 
-def _dates(found: FloatArray, form: str) -> str:
+def _dates(found: Floats, form: str) -> str:
     """Return the lines of a column of dates, days since 1970; as ages, with the other parts as remarks."""
     known = found[~np.isnan(found)].astype(np.int64)
     first, last = (int(known.min()), int(known.max())) if len(known) else (0, 0)
@@ -170,7 +170,7 @@ def _dates(found: FloatArray, form: str) -> str:
     return lines + _line("at", at) + _line("lower", 0) + _line("upper", max(1, last - first))
 
 
-def _is_id(series: Series, numbers: FloatArray) -> bool:
+def _is_id(series: Series, numbers: Floats) -> bool:
     """Whether a column of numbers names its rows: all whole and different, and called so or without a gap; or many."""
     n = len(series)
     if n < _LEAST_ROWS or not len(numbers) or not np.all(numbers == np.floor(numbers)):
@@ -180,7 +180,7 @@ def _is_id(series: Series, numbers: FloatArray) -> bool:
     return (named and len(numbers) > MAX_CATEGORIES) or (dense and n > MAX_CATEGORIES)
 
 
-def _sentinels(numbers: FloatArray) -> FloatArray:
+def _sentinels(numbers: Floats) -> Floats:
     """Return numbers such as -999 or 9999 that lie far from all others: they often stand for no value."""
     sizes = [10.0**k - 1 for k in range(1, 8)] + [8.0 * (10**k - 1) / 9 for k in range(2, 8)]
     known = np.isin(np.abs(numbers), sizes) | (numbers == -1)
@@ -215,29 +215,29 @@ def _line(key: str, value: Any, read: bool = True) -> str:
     return "".join(f"{line}{MARK if read else ''}\n" for line in lines)
 
 
-def _range(numbers: FloatArray, ranges: bool) -> str:
+def _range(numbers: Floats, ranges: bool) -> str:
     if not ranges:
         return _line("range", PRIVATE, read=False)
     low, high = span(numbers)
     return _line("lower", low) + _line("upper", high)
 
 
-def span(numbers: FloatArray) -> tuple[float, float]:
+def span(numbers: Floats) -> tuple[float, float]:
     """Return the least and the largest number, or where they are equal a larger end."""
     low, high = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
     return low, high if low < high else low + max(1.0, abs(low))
 
 
-def _finite(values: Any) -> FloatArray:
+def _finite(values: Any) -> Floats:
     numbers = frames.with_nan(values)
     return numbers[np.isfinite(numbers)]
 
 
-def _may_be_codes(numbers: FloatArray) -> bool:
+def _may_be_codes(numbers: Floats) -> bool:
     return 2 <= len(np.unique(numbers)) <= MAX_CODES and bool(np.all(numbers == np.floor(numbers)))
 
 
-def _codes(numbers: FloatArray) -> list[str]:
+def _codes(numbers: Floats) -> list[str]:
     return [format_value(float(number)) for number in np.unique(numbers)]
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.data.frames import compute, dates_or_texts, numbers, taken
 from dpconvex.errors import InvalidParameterError
 
@@ -37,7 +37,7 @@ def date_pattern(form: Any) -> str:
     return "^" + "".join(_FIELDS.get(part) or re.escape(part) for part in parts) + "(?:[T ].*)?$"
 
 
-def days(series: Series, form: str = ISO) -> FloatArray:
+def days(series: Series, form: str = ISO) -> Floats:
     """Return dates as days since 1970, (n,), NaN where a cell is no date; texts are read in the format `form`."""
     import pyarrow as pa
 
@@ -63,7 +63,7 @@ def public_date(name: str, text: Any) -> int:
         raise InvalidParameterError(name, text, "must be a date", 'Write it as "2024-12-31"') from None
 
 
-def parts_of_dates(found: FloatArray, part: str) -> AnyArray:
+def parts_of_dates(found: Floats, part: str) -> Array:
     """Return the month 1 to 12, or the weekday 1 (Monday) to 7, of days since 1970 (n,); 0 where a date is missing."""
     known = ~np.isnan(found)
     number = np.where(known, found, 0).astype(np.int64)
@@ -94,7 +94,7 @@ _SIGNS: dict[type, Any] = {
 }
 _LONGEST = 500
 
-Value = Callable[[Mapping[str, FloatArray]], Any]
+Value = Callable[[Mapping[str, Floats]], Any]
 
 
 @final
@@ -105,7 +105,7 @@ class Formula:
     inputs: dict[str, bool]  #: its columns, and whether they are read as numbers, else as dates
     value: Value
 
-    def of(self, frame: Any, missing: AnyArray, form: str) -> FloatArray:
+    def of(self, frame: Any, missing: Array, form: str) -> Floats:
         """Return the values (n,) for a frame; cells that equal a number in `missing` (k,) have none."""
         columns = {
             name: without(numbers(series, texts=True), missing) if self.inputs[name] else days(series, form)
@@ -164,6 +164,6 @@ def _column(node: ast.AST, numeric: bool, found: dict[str, bool]) -> Value:
             raise ValueError
 
 
-def without(values: FloatArray, missing: AnyArray) -> FloatArray:
+def without(values: Floats, missing: Array) -> Floats:
     """Return numbers (n,) with NaN for those that are listed as missing."""
     return np.where(np.isin(values, missing), math.nan, values) if len(missing) else values

@@ -13,7 +13,7 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidDataError, SchemaError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(words) + (f" and {len(names) - MOST:,} more" if len(names) > MOST else "")
 
 
-def numbers(series: Series, texts: bool = False) -> FloatArray:
+def numbers(series: Series, texts: bool = False) -> Floats:
     """The column as float64, shape (n,), missing values NaN; with `texts` also one of text, cell by cell."""
     # Where one cell makes a column one of text, its type says what that cell holds.
     values, positions = _levels(series)
@@ -165,19 +165,19 @@ def refuse_impossible(series: Series, categories: Sequence[str]) -> None:
     raise SchemaError(f"column {series.name!r} has type {type_name(series)}, {what}. {remedy}")
 
 
-def texts_series(values: AnyArray | Sequence[str]) -> Series:
+def texts_series(values: Array | Sequence[str]) -> Series:
     """The texts of an array of Python objects, (n,), as a column; no object raises."""
     import pyarrow as pa
 
     return nw.from_native(pa.chunked_array([object_texts(np.asarray(values, dtype=object))]), series_only=True)
 
 
-def number_series(values: FloatArray) -> Series:
+def number_series(values: Floats) -> Series:
     """Numbers (n,) as a column."""
     return nw.new_series("", values, backend="pyarrow")
 
 
-def text_series(levels: Sequence[str], positions: AnyArray) -> Series:
+def text_series(levels: Sequence[str], positions: Array) -> Series:
     """The texts at positions (n,) of a list as a column; -1 is missing."""
     import pyarrow as pa
 
@@ -230,7 +230,7 @@ def distinct_values(series: Series) -> Any:
     return compute().unique(values if positions is None else values.take(pa.array(positions, mask=positions < 0)))
 
 
-def _levels(series: Series) -> tuple[Any, AnyArray | None]:
+def _levels(series: Series) -> tuple[Any, Array | None]:
     """The column as arrow ``double`` or trimmed ``large_string``, and positions (n,), -1: none; None: one for one."""
     # Levels are never written out cell by cell: one long level in every cell would not fit in memory.
     import pyarrow as pa
@@ -242,7 +242,7 @@ def _levels(series: Series) -> tuple[Any, AnyArray | None]:
     return values.cast(pa.float64(), safe=False), positions
 
 
-def dates_or_texts(series: Series) -> tuple[Any, AnyArray | None]:
+def dates_or_texts(series: Series) -> tuple[Any, Array | None]:
     """The column as `_levels` has it: trimmed texts, or days since 1970 as integers where its type is one of dates."""
     import pyarrow as pa
 
@@ -274,7 +274,7 @@ def kind_of(series: Series) -> Literal["text", "number", "boolean", "nothing"]:
     raise _unsupported(series)
 
 
-def _split(values: Any) -> tuple[Any, AnyArray | None]:
+def _split(values: Any) -> tuple[Any, Array | None]:
     """Levels of an arrow array and the level of each cell (n,), -1 for none; or all values, and None."""
     import pyarrow as pa
 
@@ -290,7 +290,7 @@ def _split(values: Any) -> tuple[Any, AnyArray | None]:
     return pa.chunked_array(levels, values.type.value_type), np.concatenate([np.zeros(0, np.int64), *positions])
 
 
-def taken(found: AnyArray, positions: AnyArray | None, missing: float) -> AnyArray:
+def taken(found: Array, positions: Array | None, missing: float) -> Array:
     """What was found for each level, cell by cell."""
     return found if positions is None else np.append(found, found.dtype.type(missing))[positions]
 
@@ -335,7 +335,7 @@ def _arrow(series: Series) -> Any:
         raise _unsupported(series) from None
 
 
-def object_texts(values: AnyArray) -> pa.Array:
+def object_texts(values: Array) -> pa.Array:
     """Text of each Python object; null for missing values and for objects that have no text."""
     import pyarrow as pa
 
@@ -376,12 +376,12 @@ def is_float(values: Any) -> bool:
     return pa.types.is_float64(values.type)
 
 
-def with_nan(values: Any) -> FloatArray:
+def with_nan(values: Any) -> Floats:
     """Arrow numbers as float64, null as NaN; possibly a read-only view."""
     return np.asarray(values.fill_null(np.nan) if values.null_count else values, dtype=np.float64)
 
 
-def _nearest_equal(values: FloatArray, listed: FloatArray) -> NDArray[np.int64]:
+def _nearest_equal(values: Floats, listed: Floats) -> NDArray[np.int64]:
     """First position in `listed` of each value; -1 where there is none. NaN equals nothing."""
     order = np.argsort(listed, kind="stable")
     places = np.minimum(np.searchsorted(listed[order], values), len(listed) - 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.data.columns import OTHER, AbstractColumn, Described
 from dpconvex.data.draft import distinct, span
 from dpconvex.data.frames import codes, distinct_values, is_float, label_codes, numbers, open_table, with_nan
@@ -71,7 +71,7 @@ def _seen(frame: Frame, part: Described) -> NumberRange:
     return NumberRange(*span(np.clip(values[np.isfinite(values)], -1e300, 1e300)))
 
 
-def _look(frame: Frame, part: Described, wanted: FloatArray | None) -> ColumnLook:
+def _look(frame: Frame, part: Described, wanted: Floats | None) -> ColumnLook:
     series, n = part.read(frame), len(frame)
     spellings: dict[str, str] = {}
     unlisted = clipped = np.zeros(n, bool)
@@ -108,7 +108,7 @@ def _nearest(text: str, listed: tuple[str, ...]) -> str:
     return lowered[found[0]] if found else short[0] if len(short) == 1 else ""
 
 
-def _explained(encoded: FloatArray, wanted: FloatArray) -> float:
+def _explained(encoded: Floats, wanted: Floats) -> float:
     """Return the R^2 of a least-squares fit of the target on one encoded column and a constant."""
     if len(np.unique(wanted)) < 2:
         return 0.0

@@ -100,9 +100,7 @@ def open_files(path: str | PathLike[str], schema: Schema) -> Any:
     if kinds == {".csv"}:
         return CsvFiles(tuple(files), schema)
     if "://" not in where and kinds != {".parquet"}:
-        raise InvalidDataError(
-            f"{where}: must hold .parquet files alone, or .csv files. Check the path or convert them"
-        )
+        raise InvalidDataError(f"{where}: must hold .parquet files alone or .csv files. Check the path or convert them")
     try:
         whole = where if "://" in where or len(places) == 1 else [str(file) for file in files]
         return dataset.dataset(whole, format="parquet", partitioning="hive")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.data.columns import AbstractColumn, Described, nonempty
 from dpconvex.data.frames import duplicates, label_codes, numbers, open_table
 from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, read_schema_text
@@ -256,7 +256,7 @@ class Schema:
         """Return the schema with the ranges of all numeric columns, and of a numeric target, left to private fits."""
         return replace(self, columns=tuple(map(without_range, self.columns)), target=without_range(self.target))
 
-    def encode(self, table: IntoDataFrame) -> FloatArray:
+    def encode(self, table: IntoDataFrame) -> Floats:
         """The table as bounded features, float64 (n, ``domain().n_features``): every row lies in ``domain()``.
 
         Columns that the schema does not name are ignored, and their order does not matter. A column that is missing or
@@ -265,12 +265,12 @@ class Schema:
         """
         return self.encode_cells(self.compact(table))
 
-    def compact(self, table: IntoDataFrame) -> tuple[AnyArray, ...]:
+    def compact(self, table: IntoDataFrame) -> tuple[Array, ...]:
         """The cells of every column in few bytes, each (n,), for `encode_cells`; raises as `encode`."""
         frame = open_table(table, self.column_names(features_only=True))
         return tuple(column.compact(column.read(frame)) for column in self.columns)
 
-    def encode_cells(self, cells: Sequence[AnyArray]) -> FloatArray:
+    def encode_cells(self, cells: Sequence[Array]) -> Floats:
         """The features of compact cells, as `encode` returns them."""
         ends = np.cumsum([0, *(column.block.size for column in self.columns)]).tolist()
         parts = [*zip(self.columns, cells, pairwise(ends), [c.interval for c in self.columns], strict=True)]
@@ -283,19 +283,19 @@ class Schema:
                 column.encode_into(values[rows], out[rows, start:stop])
         return out
 
-    def user_labels(self, table: IntoDataFrame) -> AnyArray:
+    def user_labels(self, table: IntoDataFrame) -> Array:
         """Numbers that say whose record it is, (n,), -1 where nobody is named; `SchemaError` without a user column."""
         if self.user is None:
             raise SchemaError("the schema names no user column. Add user with the name of the column")
         return label_codes(open_table(table, (self.user,)).get_column(self.user))
 
-    def weights(self, table: IntoDataFrame) -> FloatArray:
+    def weights(self, table: IntoDataFrame) -> Floats:
         """The weight column, (n,), NaN where it is missing; `SchemaError` without one."""
         if self.weight is None:
             raise SchemaError("the schema names no weight column. Add weight and weight_cap")
         return numbers(open_table(table, (self.weight,)).get_column(self.weight), texts=True)
 
-    def encode_target(self, table: IntoDataFrame) -> AnyArray:
+    def encode_target(self, table: IntoDataFrame) -> Array:
         """The target column inside its public values, (n,); raises as `encode`, and where the schema has no target.
 
         Of classes the positions in `classes` (int64; missing and unlisted labels count as the first class), of numbers

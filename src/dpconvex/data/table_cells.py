@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray
+from dpconvex._types import Array
 from dpconvex.data.cells import CellColumn
 from dpconvex.data.columns import Described
 from dpconvex.data.frames import open_table
@@ -68,14 +68,14 @@ class TableCells:
         """Number of values of every column."""
         return tuple(len(column.labels) for column in self.columns)
 
-    def encode(self, table: IntoDataFrame) -> AnyArray:
+    def encode(self, table: IntoDataFrame) -> Array:
         """Return each row's position in every column's values, int64 (n, columns); no content raises."""
         frame = open_table(table, [name for part in self.described for name in part.inputs])
         pairs = zip(self.columns, self.described, strict=True)
         found = [column.encode(part.read(frame)) for column, part in pairs]
         return np.stack(found, axis=1).astype(np.int64)
 
-    def decode(self, codes: AnyArray, rng: np.random.Generator) -> pa.Table:
+    def decode(self, codes: Array, rng: np.random.Generator) -> pa.Table:
         """Return a row for each row of positions (n, columns); numbers are drawn uniformly inside their bins."""
         import pyarrow as pa
 

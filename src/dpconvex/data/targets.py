@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, forwarded, set_fields
+from dpconvex._types import Array, forwarded, set_fields
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data.columns import Described, checked_aliases, texts
 from dpconvex.data.frames import codes, numbers, refuse_impossible, renamed
@@ -32,7 +32,7 @@ class AbstractTarget(Described):
         """The public classes; empty for a numeric target."""
 
     @abstractmethod
-    def encode(self, series: Series) -> AnyArray:
+    def encode(self, series: Series) -> Array:
         """The column as an array of shape (n,) inside the public values."""
 
 
@@ -62,7 +62,7 @@ class ClassTarget(AbstractTarget):
 
     numeric: ClassVar[bool] = False
 
-    def encode(self, series: Series) -> AnyArray:
+    def encode(self, series: Series) -> Array:
         refuse_impossible(series, (*self.classes, *self.aliases))
         return np.maximum(codes(self.clean(series), self.classes), 0)
 
@@ -96,7 +96,7 @@ class NumericTarget(AbstractTarget):
     def labels(self) -> tuple[str, ...]:
         return ()
 
-    def encode(self, series: Series) -> AnyArray:
+    def encode(self, series: Series) -> Array:
         values = np.clip(numbers(self.clean(series), texts=True), self.lower, self.upper)
         return np.nan_to_num(values, copy=False, nan=self.lower / 2 + self.upper / 2)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.data.cells import CellColumn
 from dpconvex.data.columns import Described, NumberColumn, NumericColumn
 from dpconvex.data.frames import numbers
@@ -55,7 +55,7 @@ class UnrangedColumn(Unranged, NumberColumn):
         super().__post_init__()
         _validate.choice("transform", self.transform, ("auto", "none"))
 
-    def _place(self, cells: AnyArray, out: FloatArray) -> None:
+    def _place(self, cells: Array, out: Floats) -> None:
         out[:] = cells  # as they are
 
     def within(self, found: NumberRange) -> NumericColumn:
@@ -71,7 +71,7 @@ class UnrangedTarget(Unranged, AbstractTarget):
     name: str
     labels: ClassVar[tuple[str, ...]] = ()  # pyright: ignore[reportIncompatibleMethodOverride]
 
-    def encode(self, series: Series) -> AnyArray:
+    def encode(self, series: Series) -> Array:
         return numbers(self.clean(series), texts=True)
 
     def within(self, found: NumberRange) -> NumericTarget:

@@ -16,7 +16,7 @@ import scipy.sparse
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.erm.two_stage.ranges import Place
 from dpconvex.data import Schema
 from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
@@ -58,10 +58,10 @@ class FeatureMap(ABC):
         return self.domain.n_features
 
     @abstractmethod
-    def encode(self, X: Any) -> AnyArray:
+    def encode(self, X: Any) -> Array:
         """Return the matrix (n, n_features) whose rows are clipped into `domain` by the algorithm."""
 
-    def expand(self, encoded: AnyArray) -> AnyArray:
+    def expand(self, encoded: Array) -> Array:
         """Return the matrix that a method runs on, from what `encode` gave; by default that itself."""
         return encoded
 
@@ -70,7 +70,7 @@ class FeatureMap(ABC):
         return problem
 
     @abstractmethod
-    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
         """Return coefficients (k, n_features) and intercepts (k,) in the user's units."""
 
 
@@ -80,11 +80,11 @@ class Declared(FeatureMap):
 
     domain: DataDomain
 
-    def encode(self, X: Any) -> AnyArray:
+    def encode(self, X: Any) -> Array:
         self.domain.check_columns(X)
         return X
 
-    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
         return coef, intercept
 
 
@@ -92,8 +92,8 @@ class Declared(FeatureMap):
 class Scaled(FeatureMap):
     """Numeric columns with public bounds, mapped to [-1/2, 1/2]; NaN becomes the middle of the bounds, 0."""
 
-    lower: FloatArray
-    upper: FloatArray
+    lower: Floats
+    upper: Floats
     open: bool = False  #: Whether a fit finds the bounds, on a linear scale; until then columns stay as they are
 
     @property
@@ -102,7 +102,7 @@ class Scaled(FeatureMap):
         values: Any = likely.pop() if len(likely) == 1 else "any"
         return DataDomain((Block(len(self.lower), "linf", 0.5, "features", values),))
 
-    def encode(self, X: Any) -> FloatArray:
+    def encode(self, X: Any) -> Floats:
         self.domain.check_columns(X)
         with np.errstate(all="ignore"):
             out = np.array(X, dtype=np.float64)
@@ -120,7 +120,7 @@ class Scaled(FeatureMap):
         ends = np.array([(each.lower, each.upper) for each in ranges[: len(self.lower)]])
         return Scaled(ends[:, 0], ends[:, 1])
 
-    def _encoded(self, out: FloatArray) -> FloatArray:
+    def _encoded(self, out: Floats) -> Floats:
         np.nan_to_num(out, copy=False, nan=np.nan, posinf=np.finfo(np.float64).max, neginf=np.finfo(np.float64).min)
         np.clip(out, self.lower, self.upper, out=out)
         out -= self.lower / 2 + self.upper / 2
@@ -128,7 +128,7 @@ class Scaled(FeatureMap):
         np.nan_to_num(out, copy=False, nan=0.0)
         return out
 
-    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
         scaled = coef / (self.upper - self.lower)
         return scaled, intercept - scaled @ (self.lower / 2 + self.upper / 2)
 
@@ -166,10 +166,10 @@ class FromSchema(FeatureMap):
     def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
         return FromSchema(self.schema.with_ranges(ranges))
 
-    def encode(self, X: Any) -> FloatArray:
+    def encode(self, X: Any) -> Floats:
         return self.schema.encode(X)
 
-    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
         return coef, intercept
 
 
@@ -243,7 +243,7 @@ def feature_map(
     return Scaled(*bounds_of(feature_bounds, n_features))
 
 
-def bounds_of(feature_bounds: Any, n_features: int) -> tuple[FloatArray, FloatArray]:
+def bounds_of(feature_bounds: Any, n_features: int) -> tuple[Floats, Floats]:
     """Return public bounds on every column, two arrays (n_features,), or raise `InvalidParameterError`."""
     requirement = "must be (lower, upper): two numbers or two arrays of length n_features, finite, lower < upper"
     if isinstance(feature_bounds, list) and all(isinstance(p, tuple) and len(p) == 2 for p in feature_bounds):
@@ -297,7 +297,7 @@ def numeric_matrix(X: Any) -> Any:
     return array
 
 
-def _frame_matrix(frame: Frame) -> AnyArray:
+def _frame_matrix(frame: Frame) -> Array:
     """Return a table as an array whose dtype follows from the types of its columns; missing cells are NaN."""
     _refuse_empty(frame.shape)
     native, kinds = frame.to_native(), set(frame.schema.values())
@@ -317,7 +317,7 @@ def _frame_matrix(frame: Frame) -> AnyArray:
     return out
 
 
-def dtype_name(array: AnyArray) -> str:
+def dtype_name(array: Array) -> str:
     """Return the kind of an array's cells for messages; the whole dtype of texts tells the length of the longest."""
     return array.dtype.type.__name__.rstrip("_")
 
@@ -329,7 +329,7 @@ def _refuse_empty(shape: tuple[int, ...]) -> None:
             raise InvalidDataError(f"Found array with 0 {name}(s) (shape={shape}) while a minimum of 1 is required.")
 
 
-def _cells_of(rows: list[Any] | tuple[Any, ...]) -> AnyArray:
+def _cells_of(rows: list[Any] | tuple[Any, ...]) -> Array:
     """Return the cells of lists of lists as objects; the lengths of lists are public, what they hold is not."""
     try:
         return np.array(rows, dtype=object)
@@ -337,7 +337,7 @@ def _cells_of(rows: list[Any] | tuple[Any, ...]) -> AnyArray:
         raise InvalidDataError("X holds arrays of different shapes. Give every record the same columns") from None
 
 
-def numbers_of(cells: AnyArray) -> FloatArray:
+def numbers_of(cells: Array) -> Floats:
     """Return cells of a list as numbers, each read by itself; what is no number is missing, NaN."""
     # The type that NumPy finds depends on every cell.
     with np.errstate(all="ignore"):  # a NaN among the cells must not warn
@@ -345,7 +345,7 @@ def numbers_of(cells: AnyArray) -> FloatArray:
     return found.astype(np.float64)
 
 
-def elements(values: list[Any] | tuple[Any, ...]) -> AnyArray:
+def elements(values: list[Any] | tuple[Any, ...]) -> Array:
     """Return the elements of a list as objects, (n,), whatever they are."""
     return np.fromiter(values, dtype=object, count=len(values))
 
@@ -359,7 +359,7 @@ def _number(cell: Any) -> float:
     return float("nan")
 
 
-def column_of(values: Any, name: str) -> Series | AnyArray:
+def column_of(values: Any, name: str) -> Series | Array:
     """Return labels or targets with a type as a narwhals series, a table of one column too; others as an array (n,)."""
     if isinstance(values, str):
         remedy = f"Pass the column, as in {name}=table[{values!r}], not its name"
@@ -382,7 +382,7 @@ def column_of(values: Any, name: str) -> Series | AnyArray:
     return array
 
 
-def user_labels(groups: Any) -> AnyArray:
+def user_labels(groups: Any) -> Array:
     """Return labels of users as an array; of a column of a table, numbers that tell its labels apart."""
     labels = column_of(groups, "groups")
     if isinstance(labels, nw.Series):
@@ -420,7 +420,7 @@ def clip_entries(X: Any, bound: float) -> Any:
     return out
 
 
-def same_length(X: Any, y: AnyArray, what: str = "y") -> None:
+def same_length(X: Any, y: Array, what: str = "y") -> None:
     """Raise `InvalidDataError` unless there is one `y` a record, and at least one record."""
     if X.shape[0] != len(y):
         raise InvalidDataError(f"X has {X.shape[0]} records and {what} has {len(y)}: they must agree")

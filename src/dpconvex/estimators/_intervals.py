@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import curvature, recipes
 from dpconvex.algorithms.curvature import InferencePlan
 from dpconvex.algorithms.select import Options
@@ -78,7 +78,7 @@ class WithIntervals(PrivateLinearModel):
             return super().plans_at(epsilon)
         return (cast(InferencePlan, self.plan_).at(replace(self.plan_.privacy, epsilon=epsilon)),)
 
-    def _weights(self, X: Any, sample_weight: Any) -> FloatArray | None:
+    def _weights(self, X: Any, sample_weight: Any) -> Floats | None:
         if sample_weight is not None and self._infers():
             what = "cannot be given with inference: no interval is proved for weights"
             raise InvalidParameterError("sample_weight", type(sample_weight).__name__, what, "Leave it out")
@@ -106,12 +106,12 @@ class WithIntervals(PrivateLinearModel):
         return curvature.plan(problem, privacy, robust=self._robust, l2=options.l2, noise=options.noise)
 
     @property
-    def bse_(self) -> FloatArray:
+    def bse_(self) -> Floats:
         """Standard errors, in the order of `summary`; NaN where nothing is known."""
         return self.summary().found.std_err
 
     @property
-    def pvalues_(self) -> FloatArray:
+    def pvalues_(self) -> Floats:
         """P-values of coefficients being 0, in the order of `summary`; never below 1 in 10,001."""
         return self.summary().found.p_value
 
@@ -139,16 +139,16 @@ class WithIntervals(PrivateLinearModel):
 
     def conf_int(
         self, level: float = 0.95, joint: bool = False, *, reference: Mapping[str, str] | None = None
-    ) -> FloatArray:
+    ) -> Floats:
         """Return the lower and upper ends of the intervals of `summary`, (m, 2); infinite where nothing is known."""
         found = self.summary(level, joint=joint, reference=reference).found
         return np.column_stack([found.lower, found.upper])
 
-    def cov_params(self, *, reference: Mapping[str, str] | None = None) -> FloatArray:
+    def cov_params(self, *, reference: Mapping[str, str] | None = None) -> Floats:
         """Return the covariance of the estimates of `summary`, (m, m); rows of NaN where nothing is known."""
         return self.output_scale**2 * self._known()[0].covariance(self._contrasts(reference)[1])
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> FloatArray:
+    def predict_interval(self, X: Any, level: float = 0.95) -> Floats:
         """Return bands (n, 2) of the probability of the second class, or of the mean; not of new targets.
 
         One record at a time. The rows of X are not protected: nothing of them is released.
@@ -182,13 +182,13 @@ class WithIntervals(PrivateLinearModel):
         bounds, offset = self._target_range(), self.output_scale * float(np.sum(plan.problem.loss.offset))
         return offset + (0.0 if bounds is None else bounds.middle)
 
-    def _estimates(self, rows: FloatArray, level: float, starts: Any, joint: bool = False) -> Estimates:
+    def _estimates(self, rows: Floats, level: float, starts: Any, joint: bool = False) -> Estimates:
         """Return estimates in the unit of coefficients; `starts` (m,) says which rows are predictions."""
         _validate.real("level", level, above=0.0, below=1.0)
         (intervals, plan), size = self._known(), self.output_scale
         return intervals.estimates(rows, level, joint, self._start(plan) / size * starts).scaled(size)
 
-    def _contrasts(self, reference: Mapping[str, str] | None) -> tuple[tuple[str, ...], FloatArray]:
+    def _contrasts(self, reference: Mapping[str, str] | None) -> tuple[tuple[str, ...], Floats]:
         """Return names of coefficients and their contrasts (m, d): the intercept, numbers, levels less a reference."""
         intervals, plan = self._known()
         d, given = plan.problem.domain.n_features, dict(reference or {})

@@ -15,7 +15,7 @@ from typing import Any, cast, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
 from dpconvex.data.columns import OTHER, AbstractColumn
 from dpconvex.errors import InvalidParameterError
@@ -37,11 +37,11 @@ class Shape:
     name: str
     kind: str  #: "numeric": values at knots, straight lines between them; "categories" or "pair": at levels
     vertices: tuple[float | str, ...]  #: Knots in the column's own unit, increasing; levels; "(missing)"
-    values: FloatArray  #: (size,), or (n_outputs, size) for more than two classes; they sum to 0 before `monotone`
-    deviation: FloatArray  #: What noise alone makes of it, planned from public facts; of the same shape
+    values: Floats  #: (size,), or (n_outputs, size) for more than two classes; they sum to 0 before `monotone`
+    deviation: Floats  #: What noise alone makes of it, planned from public facts; of the same shape
     #: With ``inference``: (2, size), 95 % intervals of the values less that of the vertex with the largest released
     #: curvature, around that one's value
-    interval: FloatArray | None = None
+    interval: Floats | None = None
 
     @property
     def reach(self) -> float:
@@ -62,7 +62,7 @@ class ShapeColumn:
     name: str
     kind: str
     vertices: tuple[float | str, ...]  #: Knots in the column's own unit, and names of levels
-    write: Callable[[FloatArray, FloatArray], None]  #: Weights of raw cells (n, p) into zeros of shape (n, size)
+    write: Callable[[Floats, Floats], None]  #: Weights of raw cells (n, p) into zeros of shape (n, size)
     expected: Knots | Levels | Pair
     rule: dict[str, Any]  #: JSON-ready facts by which a record's weights are found without this library
 
@@ -71,7 +71,7 @@ class ShapeColumn:
         """How many vertices there are."""
         return len(self.vertices)
 
-    def weights(self, raw: FloatArray) -> FloatArray:
+    def weights(self, raw: Floats) -> Floats:
         """Return the weights of records with these raw cells, (n, size)."""
         out = np.zeros((len(raw), self.size))
         self.write(raw, out)
@@ -83,7 +83,7 @@ def numeric_shape(column: NumericColumn, at: int, knots: tuple[float, ...], own:
     places = column.positions(knots)
     vertices = Knots(tuple(places), own)
 
-    def write(raw: FloatArray, out: FloatArray) -> None:
+    def write(raw: Floats, out: Floats) -> None:
         vertices.write(raw[:, at], out)
 
     rule = {"lower": column.lower, "upper": column.upper, "transform": column.transform, "knots": places}
@@ -103,7 +103,7 @@ def level_shape(column: CategoricalColumn, at: int) -> ShapeColumn:
     vertices = (*column.categories, *((OTHER,) if column.other else ()))
     size = len(vertices)
 
-    def write(raw: FloatArray, out: FloatArray) -> None:
+    def write(raw: Floats, out: Floats) -> None:
         listed = np.flatnonzero(~np.isnan(raw[:, at]))
         out[listed, raw[listed, at].astype(np.intp)] = 1.0
         out[np.isnan(raw[:, at])] = 1 / size
@@ -116,7 +116,7 @@ def level_shape(column: CategoricalColumn, at: int) -> ShapeColumn:
 def pair_shape(first: ShapeColumn, second: ShapeColumn) -> ShapeColumn:
     """Return products of the weights of two blocks: what two columns do together that neither does alone."""
 
-    def write(raw: FloatArray, out: FloatArray) -> None:
+    def write(raw: Floats, out: Floats) -> None:
         both = first.weights(raw), second.weights(raw)
         np.einsum("ij,ik->ijk", *both, out=out.reshape(len(raw), first.size, second.size))
 
@@ -173,11 +173,11 @@ class ShapeMap(FeatureMap):
         return replace(self, columns=tuple(columns), knots=tuple(own), unranged=(), linear=())
 
     def place(  # pyright: ignore[reportIncompatibleVariableOverride]
-        self, X: FloatArray, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...]
-    ) -> FloatArray:
+        self, X: Floats, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...]
+    ) -> Floats:
         return self.found(ranges, knots).expand(self.cells(X, ranges))
 
-    def cells(self, X: FloatArray, ranges: tuple[NumberRange, ...]) -> FloatArray:
+    def cells(self, X: Floats, ranges: tuple[NumberRange, ...]) -> Floats:
         """Return places where `encode` gave numbers as they are, now that ranges are released."""
         after, out = self.found(ranges), X.copy()
         for k in self.unranged:
@@ -227,7 +227,7 @@ class ShapeMap(FeatureMap):
     def n_columns(self) -> int:
         return len(self.columns)
 
-    def encode(self, X: Any) -> FloatArray:
+    def encode(self, X: Any) -> Floats:
         with np.errstate(all="ignore"):
             if self.table:
                 cells = Schema(self.columns).compact(X)
@@ -236,12 +236,12 @@ class ShapeMap(FeatureMap):
                 cells = X.astype(np.float64).T
             return np.column_stack([self._cell(k, values) for k, values in enumerate(cells)])
 
-    def _cell(self, k: int, values: AnyArray) -> FloatArray:
+    def _cell(self, k: int, values: Array) -> Floats:
         if not self.columns[k].numeric:
             return np.where(values < 0, np.nan, values)
         return values if k in self.unranged else _places(self.columns[k], values)
 
-    def expand(self, encoded: FloatArray) -> FloatArray:
+    def expand(self, encoded: Floats) -> Floats:
         if self.unranged:  # `place` does it, once ranges are found
             return encoded
         out = np.zeros((len(encoded), self.domain.n_features))
@@ -249,7 +249,7 @@ class ShapeMap(FeatureMap):
             block.write(encoded, out[:, where])
         return out
 
-    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
         return coef, intercept
 
     @cached_property
@@ -259,9 +259,8 @@ class ShapeMap(FeatureMap):
     def refined(self, problem: LinearModelProblem) -> LinearModelProblem:
         domain = problem.domain
         if domain not in self._priors:  # the same objects for the same domain
-            shares = np.array(
-                [PAIR_SHARE if b.kind == "pair" else 1.0 for b in self.blocks] + [1.0] * bool(domain.intercept)
-            )
+            ones = [1.0] * bool(domain.intercept)
+            shares = np.array([PAIR_SHARE if b.kind == "pair" else 1.0 for b in self.blocks] + ones)
             shapes = ExpectedShapes(tuple(block.expected for block in self.blocks), domain.intercept)
             kernels = dict(zip((block.name for block in self.blocks), shapes.kernels, strict=True))
             factor = Factor.of(domain, (shares / shares.sum()).tolist(), lambda block: kernels[block.name])
@@ -275,7 +274,7 @@ class ShapeMap(FeatureMap):
         return StraightLines(self)
 
 
-def _places(column: NumericColumn, values: FloatArray) -> FloatArray:
+def _places(column: NumericColumn, values: Floats) -> Floats:
     first, last = column.range.ends
     return (column.range.transformed(values) - first) / (last - first)
 
@@ -298,17 +297,17 @@ class StraightLines(FeatureMap):
         return self.shapes.found(ranges).straight
 
     def place(  # pyright: ignore[reportIncompatibleVariableOverride]
-        self, X: FloatArray, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...]
-    ) -> FloatArray:
+        self, X: Floats, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...]
+    ) -> Floats:
         return self.found(ranges).expand(self.shapes.cells(X, ranges))
 
-    def encode(self, X: Any) -> FloatArray:
+    def encode(self, X: Any) -> Floats:
         return self.shapes.encode(X)
 
-    def expand(self, encoded: FloatArray) -> FloatArray:
+    def expand(self, encoded: Floats) -> Floats:
         if self.unranged:
             return encoded
-        parts = list[FloatArray]()
+        parts = list[Floats]()
         for k, (column, block) in enumerate(zip(self.shapes.columns, self.domain.blocks, strict=True)):
             if block.size > 1:
                 parts.append(level_shape(column, k).weights(encoded))
@@ -317,7 +316,7 @@ class StraightLines(FeatureMap):
                 parts.append(np.where(constant, 1.0, np.nan_to_num(encoded[:, [k]] - 0.5)))
         return np.hstack(parts)
 
-    def decode(self, coef: FloatArray, intercept: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
         parts, shift = [], np.array(intercept, dtype=np.float64)
         bounds = np.cumsum([block.size for block in self.domain.blocks])[:-1]
         blocks = {block.name: block for block in self.shapes.at(2).blocks}
@@ -367,7 +366,7 @@ def shape_facts(plan: Any) -> list[dict[str, Any]]:
     ]
 
 
-def planned_deviations(plan: Any) -> FloatArray:
+def planned_deviations(plan: Any) -> Floats:
     """Return the planned deviation of the noise in every value or coefficient."""
     problem, guess = plan.problem, plan.coefficient_deviation
     if problem.shapes is not None:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import narwhals as nw
 import numpy as np
 
-from dpconvex._types import AnyArray
+from dpconvex._types import Array
 from dpconvex.data import Schema
 from dpconvex.data.frames import distinct_labels, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -58,7 +58,7 @@ def open_rows(model: Any, X: Any, y: Any, groups: Any, weights: Any = None) -> O
         return open_cells(model, X) if y is None and groups is None and weighed is None else None
     features, blind = model._feature_map(None), model._blind()
 
-    def encode(table: Any) -> tuple[AnyArray, AnyArray]:
+    def encode(table: Any) -> tuple[Array, Array]:
         return features.encode(table), blind._targets_of(table, None)
 
     encode(table.empty)
@@ -78,7 +78,7 @@ def open_cells(model: Any, X: Any) -> Opened | None:
         return None
     kind = np.min_scalar_type(-len(schema.target.labels)) if schema.target.labels else np.dtype(np.float64)
 
-    def read(rows: slice) -> tuple[tuple[AnyArray, ...], AnyArray]:
+    def read(rows: slice) -> tuple[tuple[Array, ...], Array]:
         part = frame[rows].to_native()
         return schema.compact(part), model._targets_of(part, None).astype(kind)
 
@@ -95,7 +95,7 @@ def open_points(X: Any) -> EncodedRows | None:
     if table is None:
         return None
 
-    def encode(table: Any) -> tuple[AnyArray, AnyArray]:
+    def encode(table: Any) -> tuple[Array, Array]:
         cells = numeric_matrix(table) if len(table) else np.empty(table.shape)
         return cells, np.empty(len(table))
 
@@ -113,7 +113,7 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
         return distinct_labels(nw.from_native(table, eager_only=True).get_column(name))
 
     encode(table.empty)
-    parts: list[tuple[int, AnyArray]] = []
+    parts: list[tuple[int, Array]] = []
     found: Any = table.encoded(encode, 1).run(lambda portion, first, _: (first, *portion))
     for first, labels, places in found:
         known = [codes.setdefault(label, len(codes)) for label in labels]  # a dict: 5 and 5.0 are one label

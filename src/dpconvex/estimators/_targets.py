@@ -15,7 +15,7 @@ import narwhals as nw
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import stored
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.data.frames import codes, distinct_values, kind_of, numbers, texts_series, type_name
@@ -58,7 +58,7 @@ def _no_labels(name: str, kind: str) -> InvalidDataError:
     return InvalidDataError(f"{name} has type {kind}: text, categories, numbers or Booleans are needed. Convert it")
 
 
-def declared_index(y: Any, classes: AnyArray, name: str = "y") -> AnyArray:
+def declared_index(y: Any, classes: Array, name: str = "y") -> Array:
     """Return the index of every label in the declared `classes`, (n,), compared as a schema does; unlisted: 0."""
     labels, kind = as_series(y, name)
     if kind not in ("objects", "nothing") and (classes.dtype.kind in "UO") != (kind == "text"):
@@ -70,7 +70,7 @@ def declared_index(y: Any, classes: AnyArray, name: str = "y") -> AnyArray:
         raise InvalidDataError(str(error)) from None
 
 
-def checked_classes(classes: Any) -> AnyArray:
+def checked_classes(classes: Any) -> Array:
     """Return declared classes as an array, or raise `InvalidParameterError` unless they are different labels."""
     listed = np.asarray(classes)
     names = {str(label).strip() for label in listed.ravel().tolist()}
@@ -88,7 +88,7 @@ def require_two(name: str, value: Any, n_classes: int) -> None:
         raise InvalidParameterError(name, value, what, "Use PrivateLogisticRegression for more than two classes")
 
 
-def default_index(y: Any) -> tuple[AnyArray, AnyArray]:
+def default_index(y: Any) -> tuple[Array, Array]:
     """Return the class index of every label, (n,), and the classes, for Boolean labels: False and True."""
     # Of another type a guess would quietly count all others as the first class.
     labels = column_of(y, "y")
@@ -103,7 +103,7 @@ def default_index(y: Any) -> tuple[AnyArray, AnyArray]:
     return declared_index(labels, classes), classes
 
 
-def inferred_classes(y: Any) -> AnyArray:
+def inferred_classes(y: Any) -> Array:
     """Return the labels that occur, sorted. Reads the data: whoever asks for it makes which labels occur public."""
     labels = np.asarray(y) if isinstance(y, list | tuple) else column_of(y, "y")
     if not isinstance(labels, nw.Series) and labels.dtype.kind in "fiub":
@@ -116,7 +116,7 @@ def inferred_classes(y: Any) -> AnyArray:
     return found
 
 
-def number_array(y: Any) -> AnyArray:
+def number_array(y: Any) -> Array:
     """Return numeric targets as an array (n,); missing ones are NaN, and so is what is no number in a list."""
     if isinstance(y, list | tuple):
         return numbers_of(
@@ -162,7 +162,7 @@ class TargetRange:
         """Half-way between the bounds."""
         return self.lower / 2 + self.upper / 2
 
-    def scale(self, values: AnyArray, reach: float = 0.5) -> FloatArray:
+    def scale(self, values: Array, reach: float = 0.5) -> Floats:
         """Return a float64 copy (n,) that maps the range to [-1/2, 1/2], clipped to [-reach, reach]; NaN becomes 0."""
         with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
             out = (np.array(values, dtype=np.float64) - self.middle) / self.width
@@ -208,7 +208,7 @@ def weighted(loss: LinearModelLoss, cap: float | None) -> WeightedLoss:
     return WeightedLoss(loss)
 
 
-def shares_of_cap(schema: Schema | None, X: Any, sample_weight: Any, cap: float | None) -> FloatArray | None:
+def shares_of_cap(schema: Schema | None, X: Any, sample_weight: Any, cap: float | None) -> Floats | None:
     """Return weights in shares of their cap, (n,), in [0, 1]; None where there are none. NaN counts as 0."""
     if sample_weight is None and schema is not None and schema.weight is not None:
         sample_weight = schema.weights(X)
@@ -221,7 +221,7 @@ def shares_of_cap(schema: Schema | None, X: Any, sample_weight: Any, cap: float 
         return np.clip(np.nan_to_num(number_array(sample_weight) / cap, nan=0.0), 0.0, 1.0)
 
 
-def packed(loss: LinearModelLoss, targets: AnyArray, weights: FloatArray | None, cap: float | None) -> FloatArray:
+def packed(loss: LinearModelLoss, targets: Array, weights: Floats | None, cap: float | None) -> Floats:
     """Return targets with their weights (n,), those that are not given being 1."""
     weights = np.full(len(targets), _one(cap)) if weights is None else weights
     same_length(targets, weights, "sample_weight")
@@ -229,8 +229,8 @@ def packed(loss: LinearModelLoss, targets: AnyArray, weights: FloatArray | None,
 
 
 def times_class(
-    weights: FloatArray | None, index: AnyArray, classes: AnyArray, class_weight: Any, cap: float | None
-) -> FloatArray | None:
+    weights: Floats | None, index: Array, classes: Array, class_weight: Any, cap: float | None
+) -> Floats | None:
     """Return weights (n,) times the public ones of the classes, in shares of the largest."""
     if class_weight is None:
         return weights
@@ -239,7 +239,7 @@ def times_class(
     return shares * (_one(cap) if weights is None else weights)
 
 
-def class_shares(class_weight: Any, classes: AnyArray) -> FloatArray:
+def class_shares(class_weight: Any, classes: Array) -> Floats:
     """Return the weight of every class, in their order, in shares of the largest."""
     listed = class_weight
     if isinstance(listed, Mapping) and set(listed) == set(classes.tolist()):
@@ -260,25 +260,25 @@ def _one(cap: float | None) -> float:
 class FromLogits(ABC):
     """Probabilities of a classifier whose scores are log-odds."""
 
-    classes_: AnyArray
+    classes_: Array
 
     @abstractmethod
-    def _log_odds(self, X: Any) -> FloatArray:
+    def _log_odds(self, X: Any) -> Floats:
         """Return the log-odds of the second class, (n,), or the scores of all classes, (n, n_classes)."""
 
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: Any) -> Floats:
         """Return the probability of every class, (n, n_classes), in the order of ``classes_``."""
         from scipy.special import expit, softmax
 
         return self._of_odds(X, softmax, expit, np.ones)
 
-    def predict_log_proba(self, X: Any) -> FloatArray:
+    def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithm of `predict_proba`."""
         from scipy.special import log_expit, log_softmax
 
         return self._of_odds(X, log_softmax, log_expit, np.zeros)
 
-    def _of_odds(self, X: Any, softmax: Any, expit: Any, certain: Any) -> FloatArray:
+    def _of_odds(self, X: Any, softmax: Any, expit: Any, certain: Any) -> Floats:
         logits = self._log_odds(X)
         if logits.ndim == 2:
             return softmax(logits, axis=1)

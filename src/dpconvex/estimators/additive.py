@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.curvature import MOST_COLUMNS
 from dpconvex.algorithms.erm.registry import expected_of_first, plans
@@ -73,7 +73,7 @@ class AdditiveModel(WithIntervals):
     user_test: str = field(init=False, default="auto")
     user_smoothing: str = field(init=False, default="auto")
     knots_: tuple[tuple[float, ...], ...] = field(init=False)
-    shape_deviation_: FloatArray = field(init=False)
+    shape_deviation_: Floats = field(init=False)
 
     _sparse: ClassVar[bool] = False
 
@@ -221,7 +221,7 @@ class AdditiveModel(WithIntervals):
             for own, at in facts
         ]
 
-    def _bands(self) -> FloatArray:
+    def _bands(self) -> Floats:
         """Return the intervals of the values, (2, d), each block's around the value of the vertex that is seen most."""
         intervals, plan = self._known()
         d = plan.problem.domain.n_features
@@ -238,7 +238,7 @@ class AdditiveModel(WithIntervals):
         check_is_fitted(self, "plan_")
         return {row["column"]: row["degrees_of_freedom"] for row in shape_facts(self.plan_)}
 
-    def contributions(self, X: Any) -> FloatArray:
+    def contributions(self, X: Any) -> Floats:
         """Return what each column, or pair, adds to the score of every record.
 
         Parameters
@@ -255,7 +255,7 @@ class AdditiveModel(WithIntervals):
         parts = self._parts(X)
         return parts[..., 0] if parts.shape[2] == 1 else parts
 
-    def _parts(self, X: Any) -> FloatArray:
+    def _parts(self, X: Any) -> Floats:
         check_is_fitted(self)
         _, cells = self._encoded(X, reset=False)
         slices = self._fitted_map().slices
@@ -264,7 +264,7 @@ class AdditiveModel(WithIntervals):
             out[:, k] = block.weights(cells) @ self.encoded_coef_[:, where].T
         return out
 
-    def _linear(self, X: Any) -> FloatArray:
+    def _linear(self, X: Any) -> Floats:
         return self._parts(X).sum(1) + self.encoded_intercept_
 
     def shape_table(self) -> Any:

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, begin
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, check, expected_of_first, plans
@@ -76,9 +76,9 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
     kind: ClassVar[str]  #: Name on the command line; unique among the models.
     effect: ClassVar[str]  #: What a coefficient changes, for reports.
 
-    encoded_coef_: FloatArray
-    encoded_intercept_: FloatArray
-    coef_: FloatArray
+    encoded_coef_: Floats
+    encoded_intercept_: Floats
+    coef_: Floats
     intercept_: Any
     plan_: Any
     status_: str
@@ -97,7 +97,7 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
         return tags
 
     @abstractmethod
-    def predict(self, X: Any) -> AnyArray:
+    def predict(self, X: Any) -> Array:
         """Return the prediction for every record, (n,)."""
 
     @property
@@ -272,7 +272,7 @@ class PrivateLinearModel(FittedModel, Exported):
     def _weighted(self, loss: LinearModelLoss) -> LinearModelLoss:
         return weighted(loss, self.weight_cap) if self._weighs else loss
 
-    def _weights(self, X: Any, sample_weight: Any) -> FloatArray | None:
+    def _weights(self, X: Any, sample_weight: Any) -> Floats | None:
         return shares_of_cap(self.schema, X, sample_weight, self._cap)
 
     def _plans(
@@ -321,7 +321,7 @@ class PrivateLinearModel(FittedModel, Exported):
         whole, features = replace(self.plan_.privacy, epsilon=epsilon), self._feature_map(self.n_features_in_)
         return self._planned(features, problem, whole, "auto", Options(target=self.risk))
 
-    def _linked(self, ends: FloatArray) -> FloatArray:
+    def _linked(self, ends: Floats) -> Floats:
         """Return bands of predictions from those of linear predictions."""
         return ends
 
@@ -376,7 +376,7 @@ class PrivateLinearModel(FittedModel, Exported):
         loss: LinearModelLoss,
         source: BitSource,
         groups: UserGroups | None = None,
-        weights: FloatArray | None = None,
+        weights: Floats | None = None,
     ) -> None:
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
         _features.same_length(encoded, targets)
@@ -411,7 +411,7 @@ class PrivateLinearModel(FittedModel, Exported):
     def _learned(self) -> None:
         """Keep, after a fit, what predictions need beyond the coefficients; by default nothing."""
 
-    def _linear(self, X: Any) -> FloatArray:
+    def _linear(self, X: Any) -> Floats:
         """Return the linear predictions of every record and output, (n, n_outputs)."""
         check_is_fitted(self)
         if len(pieces := _features.pieces(self.schema, X)) > 1:
@@ -423,14 +423,14 @@ class PrivateLinearModel(FittedModel, Exported):
         return inside @ self.encoded_coef_.T + self.encoded_intercept_
 
     @abstractmethod
-    def _truth(self, X: Any, y: Any) -> FloatArray:
+    def _truth(self, X: Any, y: Any) -> Floats:
         """Return what a search scores against: positions of classes, or numbers in units of the public range."""
 
     @abstractmethod
-    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+    def _losses(self, score: Score, X: Any, truth: Floats) -> Floats:
         """Return what this fitted model loses on every record, (n,)."""
 
-    def _fitted_as(self, plan: LinearModelPlan, X: Any, y: Any, labels: AnyArray | None, source: BitSource) -> Self:
+    def _fitted_as(self, plan: LinearModelPlan, X: Any, y: Any, labels: Array | None, source: BitSource) -> Self:
         """Return a copy that is fitted as planned, without its source; `labels` say whose record it is."""
         model = cast(Self, clone(self))
         model.set_params(random_state=source)  # not before: a clone would copy a seeded stream

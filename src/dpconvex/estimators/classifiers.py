@@ -9,7 +9,7 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
@@ -38,7 +38,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     _: KW_ONLY
     classes: Any = None
     class_weight: Any = None
-    classes_: AnyArray = field(init=False)
+    classes_: Array = field(init=False)
     _scores: ClassVar[tuple[str, ...]] = ("error_rate",)
     _own_score: ClassVar[str] = "error_rate"
 
@@ -92,13 +92,13 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return self
 
     @final
-    def decision_function(self, X: Any) -> FloatArray:
+    def decision_function(self, X: Any) -> Floats:
         """Return the score of the second class, (n,), or the scores of all classes, (n, n_classes)."""
         scores = self._linear(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     @final
-    def predict(self, X: Any) -> AnyArray:
+    def predict(self, X: Any) -> Array:
         if (lazy := predicted(self.predict, X)) is not None:
             return lazy
         scores = self.decision_function(X)
@@ -113,7 +113,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
         return default_radius(domain, loss.n_outputs)
 
-    def _given_classes(self) -> AnyArray | None:
+    def _given_classes(self) -> Array | None:
         """Return the declared classes, or None where they follow from the schema, the dtype or from `y`."""
         if self.classes is None:
             return None
@@ -127,7 +127,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             return ()
         return self.schema.classes
 
-    def _labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
+    def _labels(self, X: Any, y: Any) -> tuple[Array, Array]:
         """Return the class index of every record and the classes."""
         if self.schema is not None and y is None:
             return self.schema.encode_target(X), np.asarray(self.schema.classes)
@@ -139,18 +139,18 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         classes = _targets.inferred_classes(self._required(y)) if classes is None else classes
         return _targets.declared_index(self._required(y), classes), classes
 
-    def _targets_of(self, X: Any, y: Any) -> AnyArray:
+    def _targets_of(self, X: Any, y: Any) -> Array:
         return _as_numbers(*self._labels(X, y))
 
-    def _truth(self, X: Any, y: Any) -> FloatArray:
+    def _truth(self, X: Any, y: Any) -> Floats:
         return self._labels(X, y)[0].astype(np.float64)
 
-    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+    def _losses(self, score: Score, X: Any, truth: Floats) -> Floats:
         scores = self.decision_function(X)
         return (truth != (np.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0)).astype(np.float64)
 
 
-def _as_numbers(index: AnyArray, classes: AnyArray) -> FloatArray:
+def _as_numbers(index: Array, classes: Array) -> Floats:
     """Return -1 and 1 for two classes, else positions."""
     return 2.0 * index - 1.0 if len(classes) <= 2 else index.astype(np.float64)
 
@@ -160,7 +160,7 @@ class ProbabilisticClassifier(_targets.FromLogits, PrivateLinearClassifier):
 
     _scores: ClassVar[tuple[str, ...]] = ("error_rate", "log_loss")
 
-    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+    def _losses(self, score: Score, X: Any, truth: Floats) -> Floats:
         if score.name == "log_loss":
             return -self.predict_log_proba(X)[np.arange(len(truth)), truth.astype(np.intp)]
         return super()._losses(score, X, truth)
@@ -178,12 +178,12 @@ class LogisticModel(ProbabilisticClassifier):
     rates: Any = None
     slope_cap_: float = field(init=False)
 
-    def _log_odds(self, X: Any) -> FloatArray:
+    def _log_odds(self, X: Any) -> Floats:
         scores = self.decision_function(X)
         link = _validate.choice("probabilities", self.probabilities, PROBABILITIES)
         return scores if link == "sigmoid" or scores.ndim == 2 else LogisticLoss(self.slope_cap_).log_odds(scores)
 
-    def _linked(self, ends: FloatArray) -> FloatArray:
+    def _linked(self, ends: Floats) -> Floats:
         return expit(LogisticLoss(self.slope_cap_).log_odds(ends) if self.probabilities == "calibrated" else ends)
 
     def _learned(self) -> None:

@@ -20,7 +20,7 @@ import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin, require_samplers
 from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
@@ -59,11 +59,11 @@ class PrivateMetrics(Mapping[str, Estimate]):
     groups: Mapping[str, Mapping[str, Estimate]]  #: Of each group, by its label
     differences: Mapping[str, Mapping[str, Estimate]]  #: Each group's less those of the first
     #: (bins, 5): mean probability, share that was right, its interval, number of units; bins that are known
-    calibration: FloatArray
-    roc: FloatArray  #: (points, 2): false and true positive rates; empty where they are not known
+    calibration: Floats
+    roc: Floats  #: (points, 2): false and true positive rates; empty where they are not known
     certificate_: PrivacyCertificate  #: What the evaluation costs
     plan_: EvaluationPlan  #: Its public constants
-    cells_: FloatArray  #: What was released: all else follows from it
+    cells_: Floats  #: What was released: all else follows from it
     promise_: str = ""  #: What model and evaluation promise together, after a hold-out
 
     def __getitem__(self, name: str) -> Estimate:
@@ -281,7 +281,7 @@ def fit_and_evaluate(
     return replace(found, promise_=text + ("" if source.private else SEEDED))
 
 
-def _rows(values: Any, index: AnyArray) -> Any:
+def _rows(values: Any, index: Array) -> Any:
     """Return some rows of a table, an array, a sparse matrix or a list, in that order; nothing of None."""
     return values[index] if scipy.sparse.issparse(values) else taken(typed(values), index)
 
@@ -298,7 +298,7 @@ def _classes(model: Any) -> int:
     return 0
 
 
-def _scores(model: Any, X: Any) -> FloatArray:
+def _scores(model: Any, X: Any) -> Floats:
     """Return the linear predictions (n, outputs), each a function of its row alone, to the last bit."""
     from dpconvex.problems.data import _loops
 
@@ -313,7 +313,7 @@ def _scores(model: Any, X: Any) -> FloatArray:
     return out + model.encoded_intercept_
 
 
-def _truth(model: Any, X: Any, y: Any) -> AnyArray:
+def _truth(model: Any, X: Any, y: Any) -> Array:
     """Return positions of classes, or numbers in the target's unit; what is not listed is the first class."""
     if not _classes(model):
         target = model._range()
@@ -323,7 +323,7 @@ def _truth(model: Any, X: Any, y: Any) -> AnyArray:
     return _targets.declared_index(model._required(y), np.asarray(model.classes_))
 
 
-def _cuts(model: Any, bins: int) -> tuple[FloatArray, Any]:
+def _cuts(model: Any, bins: int) -> tuple[Floats, Any]:
     """Return the thresholds on the scores, and the link that makes log-odds of the bins' middles, or None."""
     # Thresholds on log-odds go back through the link; one that is flat around 0 is applied to the middles instead.
     cuts = metrics.thresholds(bins)
@@ -338,7 +338,7 @@ def _cuts(model: Any, bins: int) -> tuple[FloatArray, Any]:
     return cuts, lambda c: c
 
 
-def _groups(model: Any, X: Any, by: Any) -> tuple[tuple[str, ...], AnyArray | None]:
+def _groups(model: Any, X: Any, by: Any) -> tuple[tuple[str, ...], Array | None]:
     """Return the names of the groups, the unlisted last, and the group of every record; nothing without `by`."""
     if by is None:
         return (), None

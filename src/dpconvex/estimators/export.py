@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
 from dpconvex._files import write_atomically
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.data.columns import NumericColumn
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, FromSchema, Scaled
@@ -114,7 +114,7 @@ def _function(rule: dict[str, Any]) -> Any:
     return TRANSFORMERS.get(rule["transform"])
 
 
-def jumps(rule: dict[str, Any]) -> tuple[FloatArray, FloatArray]:
+def jumps(rule: dict[str, Any]) -> tuple[Floats, Floats]:
     """Return what a missing or unlisted cell adds to each output, and how much more each vertex does, (outputs, m)."""
     values = np.array(rule["values"])
     own = rule.get("missing", rule.get("other"))

@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self, final
 
 from dpconvex import _progress, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.location.base import LocationPlan
 from dpconvex.algorithms.location.registry import plan_location
@@ -103,9 +103,9 @@ class PrivateGeometricMedian(PrivateEstimator):
     level: float | None = None
     random_state: int | BitSource | None = None
     verbose: bool = False
-    location_: FloatArray = field(init=False)
+    location_: Floats = field(init=False)
     radius_: float | None = field(init=False)
-    center_: FloatArray | None = field(init=False)
+    center_: Floats | None = field(init=False)
     status_: str = field(init=False)
     plan_: LocationPlan = field(init=False)
 

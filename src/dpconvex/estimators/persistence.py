@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import _validate, estimators
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.erm.heavy_tailed.registry import constraint_ends
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.data import Schema, write_atomically
@@ -176,7 +176,7 @@ def _plain_values(content: bytes) -> dict[str, Any]:
     return state
 
 
-def _value(node: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Any:
+def _value(node: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
     """Return what a node of the schema stands for; every node is read once, where it stands."""
     kind = node["__loader__"]
     content: Any = node.get("content")
@@ -188,7 +188,7 @@ def _value(node: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> Any:
     return arrays[node["file"]] if kind == "NdArrayNode" else json.loads(content)
 
 
-def _array(content: bytes) -> AnyArray:
+def _array(content: bytes) -> Array:
     """Return an array of NumPy's own format; its header must declare just as much as follows."""
     file = io.BytesIO(content)
     versions = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -275,7 +275,7 @@ def _restored(state: Mapping[str, Any]) -> SavedModel:
     return model
 
 
-def _check_restored(model: SavedModel, names: Any, classes: AnyArray | None) -> None:
+def _check_restored(model: SavedModel, names: Any, classes: Array | None) -> None:
     """Raise as if the parameters had been given by a user, and unless the parts of the model agree."""
     _parameters(model)
     _sizes(model)
@@ -329,7 +329,7 @@ def _sizes(model: SavedModel) -> None:
         raise InvalidDataError(f"its encoded coefficients have shape {found}, and its parameters say {stated} features")
 
 
-def _outputs(model: SavedModel, classes: AnyArray | None) -> int:
+def _outputs(model: SavedModel, classes: Array | None) -> int:
     """Return the number of outputs, and check what the model predicts."""
     if isinstance(model, estimators.PrivateLinearRegressor):
         model._loss(model._range().width, model._reach())
@@ -373,7 +373,7 @@ def _agree(model: SavedModel, features: FeatureMap, shape: tuple[int, int], flat
         raise InvalidDataError("its coefficients are not finite")
     with np.errstate(all="ignore"):
         found = features.decode(model.encoded_coef_, model.encoded_intercept_)
-    stored: tuple[FloatArray, FloatArray] = (np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))
+    stored: tuple[Floats, Floats] = (np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))
     size = np.abs(found[0]).max(initial=1.0) + np.abs(found[1]).max(initial=1.0)  # of terms that may have cancelled
     if not all(np.allclose(a, b, rtol=1e-6, atol=1e-9 * size) for a, b in zip(stored, found, strict=True)):
         raise InvalidDataError("its coefficients are not those of its encoded features")
@@ -405,7 +405,7 @@ def _native(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _labels_fields(classes: AnyArray) -> dict[str, Any]:
+def _labels_fields(classes: Array) -> dict[str, Any]:
     """Labels as a list of Python values with their dtype: text, of fixed length or objects, round-trips too."""
     values = classes.tolist()
     if not all(isinstance(value, (str, int, float)) for value in values):
@@ -413,7 +413,7 @@ def _labels_fields(classes: AnyArray) -> dict[str, Any]:
     return {"dtype": classes.dtype.str, "values": values}
 
 
-def _labels(fields: Mapping[str, Any]) -> AnyArray:
+def _labels(fields: Mapping[str, Any]) -> Array:
     dtype = np.dtype(fields["dtype"])
     if dtype.kind not in "biufUO" or not all(isinstance(value, (str, int, float)) for value in fields["values"]):
         raise InvalidDataError("its classes are neither text, numbers nor Booleans")

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, Shape, constraint_set, heavy_plans
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import surrogate_named
@@ -165,7 +165,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return super()._weighted(loss)
 
     @final
-    def predict(self, X: Any) -> FloatArray:
+    def predict(self, X: Any) -> Floats:
         if (lazy := predicted(self.predict, X)) is not None:
             return lazy
         linear, bounds = self._linear(X)[:, 0], self._range()
@@ -272,20 +272,20 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     def _target_range(self) -> TargetRange:
         return self._range()
 
-    def _truth(self, X: Any, y: Any) -> FloatArray:
+    def _truth(self, X: Any, y: Any) -> Floats:
         return self._range().scale(self._numbers(X, y))
 
-    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+    def _losses(self, score: Score, X: Any, truth: Floats) -> Floats:
         return score.of_residuals(truth - score.range.scale(self.predict(X)))
 
-    def _targets_of(self, X: Any, y: Any) -> AnyArray:
+    def _targets_of(self, X: Any, y: Any) -> Array:
         numbers = self._numbers(X, y)
         if not self._finds_target:
             return self._range().scale(numbers, self._reach())
         with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
             return np.array(numbers, dtype=np.float64)
 
-    def _numbers(self, X: Any, y: Any) -> AnyArray:
+    def _numbers(self, X: Any, y: Any) -> Array:
         """Return the targets in their own unit."""
         if self.schema is not None and y is None:
             if self.schema.target is not None and not self.schema.target.numeric:

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.erm.registry import ERM_METHODS
 from dpconvex.algorithms.search.plan import GAUSSIAN, METHODS, PURE, Candidate, SearchPlan, plan_search
@@ -179,7 +179,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         self.results_ = {"best_params": self.best_params_, "public": dict(plan.public)}
         return self
 
-    def predict(self, X: Any) -> AnyArray:
+    def predict(self, X: Any) -> Array:
         """Return the chosen model's prediction for every record, (n,)."""
         return self._fitted().predict(X)
 
@@ -188,7 +188,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         return float(self._fitted().score(X, y))  # pyright: ignore[reportAttributeAccessIssue]
 
     @available_if(lambda self: callable(vars(type(self.estimator)).get("predict_proba")))
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: Any) -> Floats:
         """Return the chosen model's probabilities, (n, n_classes)."""
         return self._fitted().predict_proba(X)  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -198,7 +198,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         return self._fitted().n_features_in_
 
     @property
-    def classes_(self) -> AnyArray:
+    def classes_(self) -> Array:
         """Labels of the chosen classifier."""
         return self._fitted().classes_  # pyright: ignore[reportAttributeAccessIssue]
 

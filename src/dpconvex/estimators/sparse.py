@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import Plan, begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.registry import plan_saddle
@@ -120,11 +120,11 @@ class PrivateSparseModel(FittedModel):
         self.certificate_ = result.certificate
 
     @abstractmethod
-    def _targets_of(self, X: Any, y: Any) -> FloatArray:
+    def _targets_of(self, X: Any, y: Any) -> Floats:
         """Return targets and groups of records as plans take them, (n, 2)."""
 
     @final
-    def _store(self, features: _features.FeatureMap, weights: FloatArray, middle: float = 0.0) -> None:
+    def _store(self, features: _features.FeatureMap, weights: Floats, middle: float = 0.0) -> None:
         """Store released weights, (p,) with the intercept's last; predictions are ``middle + output_scale * z``."""
         scaled, p = self.output_scale * weights[None, :], features.domain.n_features
         constant = scaled[:, p] * features.domain.linf if self.fit_intercept else np.zeros(1)
@@ -132,7 +132,7 @@ class PrivateSparseModel(FittedModel):
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
 
     @final
-    def _linear(self, X: Any) -> FloatArray:
+    def _linear(self, X: Any) -> Floats:
         """Return the linear predictions of every record, (n,)."""
         check_is_fitted(self)
         features, encoded = self._encoded(X, reset=False)
@@ -246,7 +246,7 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
         name_model(self)
         return self
 
-    def predict(self, X: Any) -> FloatArray:
+    def predict(self, X: Any) -> Floats:
         """Return the prediction for every record, (n,), in the target's unit, clipped to the target bounds."""
         bounds = self._range()
         return np.clip(self._linear(X), bounds.lower, bounds.upper)
@@ -258,11 +258,11 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
     def _range(self) -> _targets.TargetRange:
         return _targets.declared_range(self.target_bounds, self.schema)
 
-    def _targets_of(self, X: Any, y: Any) -> FloatArray:
+    def _targets_of(self, X: Any, y: Any) -> Floats:
         scaled = self._range().scale(self._numbers(X, y))
         return np.column_stack([scaled, np.zeros(len(scaled))])
 
-    def _numbers(self, X: Any, y: Any) -> AnyArray:
+    def _numbers(self, X: Any, y: Any) -> Array:
         if y is None and self.schema is not None and self.schema.target is not None and self.schema.target.numeric:
             return self.schema.encode_target(X)
         return _targets.number_array(self._required(y))
@@ -277,20 +277,20 @@ class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSpars
 
     _: KW_ONLY
     classes: Any = None
-    classes_: AnyArray = field(init=False)
+    classes_: Array = field(init=False)
 
     @final
-    def decision_function(self, X: Any) -> FloatArray:
+    def decision_function(self, X: Any) -> Floats:
         """Return the logit of the second class, (n,)."""
         return self._linear(X)
 
     @final
-    def predict(self, X: Any) -> AnyArray:
+    def predict(self, X: Any) -> Array:
         """Return the more likely label of every record, (n,)."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(np.intp)]
 
-    def _log_odds(self, X: Any) -> FloatArray:
+    def _log_odds(self, X: Any) -> Floats:
         return self.decision_function(X)
 
     @property
@@ -317,22 +317,22 @@ class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSpars
         )
 
     @final
-    def _schema_classes(self) -> AnyArray:
+    def _schema_classes(self) -> Array:
         assert self.schema is not None  # of tables that are read portion by portion
         return np.asarray(self.schema.classes)
 
     @final
-    def _signs(self, X: Any, y: Any) -> tuple[FloatArray, AnyArray]:
+    def _signs(self, X: Any, y: Any) -> tuple[Floats, Array]:
         """Return targets -1 and 1, (n,), and the two classes."""
         index, classes = self._labels(X, y)
         _targets.require_two("classes", classes.tolist(), len(classes))
         return 2.0 * index - 1.0, classes
 
-    def _targets_of(self, X: Any, y: Any) -> FloatArray:
+    def _targets_of(self, X: Any, y: Any) -> Floats:
         signs = self._signs(X, y)[0]
         return np.column_stack([signs, np.zeros(len(signs))])
 
-    def _labels(self, X: Any, y: Any) -> tuple[AnyArray, AnyArray]:
+    def _labels(self, X: Any, y: Any) -> tuple[Array, Array]:
         target = None if self.schema is None else self.schema.target
         if target is not None and target.labels and self.classes is None:
             codes = self.schema.encode_target(X) if y is None else target.encode(_targets.as_series(y)[0])  # pyright: ignore

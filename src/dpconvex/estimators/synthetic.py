@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.queries.base import QueryReleasePlan
 from dpconvex.algorithms.queries.registry import plan_queries
@@ -143,7 +143,7 @@ class PrivateSyntheticData(PrivateEstimator):
     queries_: Marginals = field(init=False)
     model_: ReleasedModel = field(init=False)
     tables_: ReleasedTables | None = field(init=False)
-    answers_: FloatArray = field(init=False)
+    answers_: Floats = field(init=False)
     plan_: QueryReleasePlan = field(init=False)
 
     def plan(self, n: int | None = None, *, unit: str | None = None) -> tuple[QueryReleasePlan, ...]:
@@ -206,7 +206,7 @@ class PrivateSyntheticData(PrivateEstimator):
         schema, user = cast(Schema, self.schema), self._user if groups is None else None
         table = open_source(X, cells.names if user is None else (*cells.names, user))
 
-        def encode(portion: Any) -> tuple[AnyArray, AnyArray]:
+        def encode(portion: Any) -> tuple[Array, Array]:
             found = cells.encode(portion)
             return found, found[:, 0]
 
@@ -260,15 +260,15 @@ class PrivateSyntheticData(PrivateEstimator):
         return self.cells_.decode(self.model_.sample(self.plan_.n if size is None else size, rng), rng)
 
     @property
-    def histogram_(self) -> FloatArray:
+    def histogram_(self) -> Floats:
         """Released shares of all combinations, where there are at most 2^27."""
         return self.model_.marginal(range(len(self.cells_.shape)))
 
     @overload
-    def marginal(self, *columns: str) -> FloatArray: ...
+    def marginal(self, *columns: str) -> Floats: ...
     @overload
     def marginal(self, *columns: str, interval: float, together: bool = False) -> Marginal: ...
-    def marginal(self, *columns: str, interval: float | None = None, together: bool = False) -> FloatArray | Marginal:
+    def marginal(self, *columns: str, interval: float | None = None, together: bool = False) -> Floats | Marginal:
         """Return the released shares of all combinations of values of `columns`, one axis a column, in that order.
 
         Parameters

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 
 from dpconvex import _progress, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions, raised
@@ -92,9 +92,9 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     group_column: str | None = None
     group_shares: Any = None
     smallest_share: float = 0.05
-    group_weights_: FloatArray = field(init=False)
-    group_shares_: FloatArray = field(init=False)
-    groups_: AnyArray = field(init=False)
+    group_weights_: Floats = field(init=False)
+    group_shares_: Floats = field(init=False)
+    groups_: Array = field(init=False)
 
     def plan(self, n: int, n_features: int | None = None) -> tuple[SaddlePlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.
@@ -150,16 +150,14 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
         name_model(self)
         return self
 
-    def _plans(
-        self, features: FeatureMap, n: int, shares: FloatArray, privacy: PrivacyParams
-    ) -> tuple[SaddlePlan, ...]:
+    def _plans(self, features: FeatureMap, n: int, shares: Floats, privacy: PrivacyParams) -> tuple[SaddlePlan, ...]:
         problem = self._problem(features, n, tuple(float(1 / share) for share in shares))
         return plan_saddle(problem, privacy, self.algorithm, constants=self.constants, sums=self._sums)
 
     def _shares_plan(self, n: int, n_groups: int) -> GroupShares:
         return GroupShares(n, n_groups, self._privacy(), self.smallest_share)
 
-    def _public_shares(self, n_groups: int) -> FloatArray | None:
+    def _public_shares(self, n_groups: int) -> Floats | None:
         """Return the declared shares, none below `smallest_share`; None where they must be released."""
         smallest = _validate.real("smallest_share", self.smallest_share, above=0.0, below=1.0)
         if self.group_shares is None:
@@ -170,10 +168,10 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
             raise InvalidParameterError("group_shares", self.group_shares, what)
         return raised(shares, smallest)
 
-    def _targets_of(self, X: Any, y: Any) -> FloatArray:
+    def _targets_of(self, X: Any, y: Any) -> Floats:
         return np.column_stack([self._signs(X, y)[0], self._group_index(X, None, self._group_labels())])
 
-    def _group_labels(self) -> AnyArray:
+    def _group_labels(self) -> Array:
         if self.groups is not None:
             labels = np.asarray(self.groups)
             if labels.ndim != 1 or len(labels) < 2 or len(np.unique(labels)) < len(labels):
@@ -190,7 +188,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
             )
         return np.asarray(labels)
 
-    def _group_index(self, X: Any, groups: Any, labels: AnyArray) -> AnyArray:
+    def _group_index(self, X: Any, groups: Any, labels: Array) -> Array:
         """Return the number of every record's group, (n,)."""
         if groups is not None:
             return declared_index(groups, labels, "groups")

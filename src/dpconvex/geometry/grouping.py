@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex._types import AnyArray, FloatArray, IntArray
+from dpconvex._types import Array, Floats, IntArray
 from dpconvex.problems.data.domain import is_centered
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ BoolArray = NDArray[np.bool_]
 UP = 1 + 1e-14
 
 
-def sum_by(groups: IntArray, values: AnyArray) -> FloatArray:
+def sum_by(groups: IntArray, values: Array) -> Floats:
     """Return the sum of the values of each group."""
     return np.bincount(groups, values).astype(np.float64)
 
@@ -31,17 +31,17 @@ class Shapes(NamedTuple):
     """Blocks of a norm; arrays of shape (m,)."""
 
     sizes: IntArray
-    widths: FloatArray
+    widths: Floats
     euclidean: BoolArray
     centered: BoolArray
-    costs: FloatArray  #: of a unit of energy
+    costs: Floats  #: of a unit of energy
 
     @property
     def dimensions(self) -> IntArray:
         return self.sizes - self.centered
 
     @property
-    def spread(self) -> FloatArray:
+    def spread(self) -> Floats:
         """Expected squared length of a uniform point of each block's cross-polytope, ball, or centered body."""
         d = self.sizes.astype(np.float64)
         polytope, ball = 2 * d / ((d + 1) * (d + 2)), d / (d + 2)
@@ -49,7 +49,7 @@ class Shapes(NamedTuple):
         return self.widths**2 * np.where(self.euclidean, ball, np.where(self.centered, middle, polytope))
 
     @property
-    def cost(self) -> FloatArray:
+    def cost(self) -> Floats:
         return self.spread * self.costs
 
     def scaled(self, factor: float) -> Shapes:
@@ -75,7 +75,7 @@ def l1_blocks(domain: DataDomain, costs: Sequence[float] | None = None) -> Shape
     return shapes._replace(widths=widths, euclidean=np.zeros_like(shapes.euclidean))
 
 
-def centered_lengths(domain: DataDomain) -> tuple[IntArray, FloatArray]:
+def centered_lengths(domain: DataDomain) -> tuple[IntArray, Floats]:
     """Dimensions of each block, (m,), and its largest l2 length, rounded up: of a simplex modulo constants.
 
     ``|x - 1/d|^2 <= 1 - 1/d`` for a point x of the simplex.
@@ -88,7 +88,7 @@ def centered_lengths(domain: DataDomain) -> tuple[IntArray, FloatArray]:
 
 def gaussian_block_weights(
     domain: DataDomain, costs: Sequence[float] | None = None, *, modulo_constants: bool = False
-) -> tuple[FloatArray, float]:
+) -> tuple[Floats, float]:
     """Cheapest blockwise variances of Gaussian noise for records of `domain`; `costs` as `for_domain` has them.
 
     The noise is ``N(0, sigma^2 diag(1/m_j))`` with ``m_j = sqrt(d_j) / s_j``, ``s_j`` the block's l2 bound; its
@@ -107,19 +107,19 @@ def gaussian_block_weights(
     return np.repeat(1 / np.sqrt(weights) * UP, sizes), bound
 
 
-def optimal_weights(shapes: Shapes, groups: IntArray) -> FloatArray:
+def optimal_weights(shapes: Shapes, groups: IntArray) -> Floats:
     """``a_g = E_g^(1/3)``: Hoelder's optimum of ``(sum a_g)^2 sum E_g / a_g^2``; any positive weights are valid."""
     largest = shapes.widths.max()  # taken out, and tiny energies lifted, so that no square underflows to a zero weight
     energy = _group_energy(sum_by(groups, shapes.dimensions), sum_by(groups, shapes.scaled(1 / largest).cost))
     return np.cbrt(np.maximum(energy, 1e-60 * energy.max())) * largest ** (2 / 3)
 
 
-def _group_energy(columns: FloatArray, spread: FloatArray) -> FloatArray:
+def _group_energy(columns: Floats, spread: Floats) -> Floats:
     """``E_g`` of the docs, Objective perturbation, section 4: expected squared length at epsilon 1, slope bound 1."""
     return 4 * (columns + 1) * (columns + 2) * spread
 
 
-def cheapest_groups(columns: FloatArray, spread: FloatArray) -> IntArray:
+def cheapest_groups(columns: Floats, spread: Floats) -> IntArray:
     """Split a sequence into contiguous groups of least ``sum_g E_g^(1/3)``; the group number of each item."""
     items = len(columns)
     before_columns = np.concatenate([[0.0], np.cumsum(columns)])

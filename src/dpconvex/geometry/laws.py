@@ -10,7 +10,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from scipy import sparse
 
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import Floats, forwarded
 from dpconvex.problems import Factor
 
 
@@ -22,11 +22,11 @@ class NoiseLaw(ABC):
 
     @property
     @abstractmethod
-    def coordinate_variances(self) -> FloatArray:
+    def coordinate_variances(self) -> Floats:
         """Variances of the coordinates of a sample, shape (dim,)."""
 
     @property
-    def contrast_variances(self) -> FloatArray:
+    def contrast_variances(self) -> Floats:
         """Variance of ``<u, b>`` for unit vectors u that sum to 0 over centered blocks, by coordinate, (dim,).
 
         Contrasts of one block have equal variances, and those of different coordinates and blocks are uncorrelated.
@@ -74,7 +74,7 @@ class StandardNormals:
 class IndependentNormals(NoiseLaw):
     """Independent normal coordinates of the given standard deviations, (dim,)."""
 
-    deviations: FloatArray
+    deviations: Floats
     name: ClassVar[str] = "gaussian"  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
@@ -82,7 +82,7 @@ class IndependentNormals(NoiseLaw):
         return len(self.deviations)
 
     @property
-    def coordinate_variances(self) -> FloatArray:
+    def coordinate_variances(self) -> Floats:
         return np.square(self.deviations)
 
     @property
@@ -109,7 +109,7 @@ class FactoredNoise(NoiseLaw):
     uniforms = forwarded("base", "uniforms")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @cached_property
-    def coordinate_variances(self) -> FloatArray:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def coordinate_variances(self) -> Floats:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.factor.matrix.power(2).T @ self.base.contrast_variances
 
     def transform(self, uniforms: Sequence[Any]) -> list[Any]:

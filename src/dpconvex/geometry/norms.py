@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import grouping
 from dpconvex.geometry.laws import NoiseLaw, StandardNormals
@@ -40,7 +40,7 @@ class NoiseNorm(NoiseLaw):
     absolute: bool = True  #: whether it depends on the coordinates' magnitudes only, and grows with each
 
     @abstractmethod
-    def __call__(self, v: FloatArray) -> FloatArray:
+    def __call__(self, v: Floats) -> Floats:
         """Norm of vectors of shape (..., dim); shape (...)."""
 
     @abstractmethod
@@ -64,7 +64,7 @@ class L2Norm(NoiseNorm):
     def __post_init__(self) -> None:
         _validate.integer("dim", self.dim, at_least=1)
 
-    def __call__(self, v: FloatArray) -> FloatArray:
+    def __call__(self, v: Floats) -> Floats:
         return np.linalg.norm(v, axis=-1)
 
     def record_bound(self, domain: DataDomain) -> float:
@@ -74,7 +74,7 @@ class L2Norm(NoiseNorm):
         return domain.l2
 
     @property
-    def coordinate_variances(self) -> FloatArray:
+    def coordinate_variances(self) -> Floats:
         """``dim + 1`` each: the squared radius has mean ``dim (dim + 1)``."""
         return np.full(self.dim, self.dim + 1.0)
 
@@ -115,9 +115,9 @@ class GroupedNorm(NoiseNorm):
     """
 
     sizes: grouping.IntArray  #: columns of each block, (m,)
-    half_widths: FloatArray  #: ``s_j``, positive, (m,): the bound of the block over the domain, in l1 or l2
+    half_widths: Floats  #: ``s_j``, positive, (m,): the bound of the block over the domain, in l1 or l2
     groups: grouping.IntArray  #: number of the group of each block, (m,): 0 to G - 1, each used
-    weights: FloatArray  #: ``a_g``, positive, (G,)
+    weights: Floats  #: ``a_g``, positive, (G,)
     name: str = "grouped"  #: for sensitivities and reports
     #: Which blocks are measured in l2, (m,); default none.
     euclidean: grouping.BoolArray = field(default_factory=lambda: np.zeros(1, dtype=bool))
@@ -164,7 +164,7 @@ class GroupedNorm(NoiseNorm):
         return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * float(norm.coordinate_variances @ each))
 
     @classmethod
-    def _of(cls, shapes: grouping.Shapes, groups: grouping.IntArray, weights: FloatArray, name: str) -> GroupedNorm:
+    def _of(cls, shapes: grouping.Shapes, groups: grouping.IntArray, weights: Floats, name: str) -> GroupedNorm:
         return cls(shapes.sizes, shapes.widths, groups, weights, name, shapes.euclidean, shapes.centered)
 
     @classmethod
@@ -194,7 +194,7 @@ class GroupedNorm(NoiseNorm):
     def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return int(self.sizes.sum())
 
-    def __call__(self, v: FloatArray) -> FloatArray:
+    def __call__(self, v: Floats) -> Floats:
         blocks = self._block_sums(np.abs(v))
         if self.euclidean.any():
             blocks = np.where(self.euclidean, np.sqrt(self._block_sums(np.square(v))), blocks)
@@ -219,7 +219,7 @@ class GroupedNorm(NoiseNorm):
         return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * grouping.UP
 
     @cached_property
-    def coordinate_variances(self) -> FloatArray:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def coordinate_variances(self) -> Floats:  # pyright: ignore[reportIncompatibleMethodOverride]
         """``(D+1)(D+2)/a^2`` times ``2 s^2/((d+1)(d+2))``, l2: ``s^2/(d+2)``; block of d columns, group of D.
 
         Centered: a d-th of (2.1) of the docs, Additive models; the covariance is that times ``(d I - 1 1^T)/(d - 1)``.
@@ -230,7 +230,7 @@ class GroupedNorm(NoiseNorm):
         return variances
 
     @property
-    def contrast_variances(self) -> FloatArray:
+    def contrast_variances(self) -> Floats:
         stretch = np.where(self.centered, self.sizes / np.maximum(self.sizes - 1, 1), 1.0)
         return self.coordinate_variances * np.repeat(stretch, self.sizes)
 
@@ -300,7 +300,7 @@ class GroupedNorm(NoiseNorm):
         return grouping.Shapes(self.sizes, self.half_widths, self.euclidean, self.centered, np.ones(len(self.sizes)))
 
     @cached_property
-    def _group_sizes(self) -> FloatArray:
+    def _group_sizes(self) -> Floats:
         return grouping.sum_by(self.groups, self._shapes.dimensions)
 
     @cached_property
@@ -308,15 +308,15 @@ class GroupedNorm(NoiseNorm):
         """Order of the blocks by group, and where each group starts in it."""
         return np.argsort(self.groups, kind="stable"), _starts(np.bincount(self.groups))
 
-    def _block_sums(self, v: FloatArray) -> FloatArray:
+    def _block_sums(self, v: Floats) -> Floats:
         return np.add.reduceat(v, _starts(self.sizes), axis=-1)
 
-    def _group_maxima(self, blocks: FloatArray) -> FloatArray:
+    def _group_maxima(self, blocks: Floats) -> Floats:
         order, starts = self._by_group
         return np.maximum.reduceat(blocks[..., order], starts, axis=-1)
 
 
-def _positive(v: AnyArray) -> bool:
+def _positive(v: Array) -> bool:
     return bool(np.isfinite(v).all() and (v > 0).all())
 
 

@@ -7,12 +7,12 @@ from typing import Any, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.inference.pivot import TUNING, Released, lifted, repaired, robust, spread
 
 DRAWS, AT_ONCE = 10_000, 500  #: Simulated pivots, and how many (or rows of predictions) are worked on at a time.
 UNKNOWN = "the data do not say, at this epsilon"
-Draws = Callable[[int, np.random.Generator], tuple[FloatArray, FloatArray]]
+Draws = Callable[[int, np.random.Generator], tuple[Floats, Floats]]
 """Simulates the linear term (size, p) and the noise of the curvature's entries (size, D), independent of any fit."""
 
 
@@ -21,11 +21,11 @@ Draws = Callable[[int, np.random.Generator], tuple[FloatArray, FloatArray]]
 class Estimates:
     """Estimates of m contrasts, each array (m,); where not `finite`, intervals are infinite and p-values NaN."""
 
-    estimate: FloatArray
-    std_err: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    p_value: FloatArray
+    estimate: Floats
+    std_err: Floats
+    lower: Floats
+    upper: Floats
+    p_value: Floats
     finite: Any
 
     def scaled(self, size: float) -> "Estimates":
@@ -68,7 +68,7 @@ class Intervals:
         return int(np.argmax(self._repaired.matrix.diagonal()[list(columns)]))
 
     @cached_property
-    def _pivots(self) -> FloatArray:
+    def _pivots(self) -> Floats:
         """Draws of ``H^-1 (b/n + s + E r + (H + l2) z)``, (draws, p); the seed is a function of what was released."""
         given, F, found = self._given, self._given.factor, self.spread
         seed = np.ascontiguousarray(given.curvature).view(np.uint64) ^ np.uint64(given.n)
@@ -86,9 +86,7 @@ class Intervals:
             total[rows] += np.einsum("sij,sj->si", E, r[rows] @ seen.T)
         return total @ found.inverse
 
-    def estimates(
-        self, c: FloatArray, level: float, joint: bool = False, starts: FloatArray | float = 0.0
-    ) -> Estimates:
+    def estimates(self, c: Floats, level: float, joint: bool = False, starts: Floats | float = 0.0) -> Estimates:
         """Return estimates of ``starts + c theta``, rows of `c` (m, d); intervals one by one or `joint`."""
         inner, finite = c @ self._given.factor, self.known(c)
         estimate, own = starts + c @ self.theta, np.sqrt(((inner @ self.spread.covariance) * inner).sum(1))
@@ -105,18 +103,18 @@ class Intervals:
         known = np.where(finite, 1.0, np.nan)
         return Estimates(estimate, known * own, estimate - reach, estimate + reach, known * missed[:, 1], finite)
 
-    def covariance(self, c: FloatArray) -> FloatArray:
+    def covariance(self, c: Floats) -> Floats:
         """Return the covariance of contrasts, rows of `c` (m, d); NaN for those that are not known."""
         inner, known = c @ self._given.factor, np.where(self.known(c), 1.0, np.nan)
         return inner @ self.spread.covariance @ inner.T * np.outer(known, known)
 
-    def known(self, c: FloatArray) -> Any:
+    def known(self, c: Floats) -> Any:
         """Return for each contrast whether its curvature, all else free, can be told from noise, as all its levels."""
         seen = self.spread.visible(c @ self._given.factor, self._B, self._deviations)
         return seen & ~(c[:, self._repaired.unresolved] != 0).any(1)
 
 
-def _root(covariance: FloatArray) -> FloatArray:
+def _root(covariance: Floats) -> Floats:
     values, vectors = np.linalg.eigh(covariance)
     return vectors * np.sqrt(np.maximum(values, 0.0))
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 
 
 @final
@@ -48,32 +48,32 @@ class Released:
 
     n: int
     l2: float
-    w: FloatArray  #: (d,), as released
-    factor: FloatArray  #: F, (d, p), of full rank
-    linear: FloatArray  #: Covariance of the linear term, (p, p)
+    w: Floats  #: (d,), as released
+    factor: Floats  #: F, (d, p), of full rank
+    linear: Floats  #: Covariance of the linear term, (p, p)
     output: float  #: Standard deviation of the output noise, of every coordinate
-    curvature: FloatArray  #: (D,), noisy mean entries of the curvature
+    curvature: Floats  #: (D,), noisy mean entries of the curvature
     dispersion: float  #: Noisy mean of squared slopes
-    deviations: FloatArray  #: (D,), standard deviations of the noise in `curvature`
-    patterns: FloatArray  #: (D, d, d)
+    deviations: Floats  #: (D,), standard deviations of the noise in `curvature`
+    patterns: Floats  #: (D, d, d)
     levels: tuple[list[int], ...]  #: Columns of one-hot blocks
-    half_widths: FloatArray  #: (d,): largest magnitudes of the columns
-    scores: FloatArray  #: (S,), noisy mean entries of the second moments of gradients; S = 0 without any
-    score_deviations: FloatArray  #: (S,), standard deviations of the noise in them
-    score_patterns: FloatArray  #: (S, d, d)
+    half_widths: Floats  #: (d,): largest magnitudes of the columns
+    scores: Floats  #: (S,), noisy mean entries of the second moments of gradients; S = 0 without any
+    score_deviations: Floats  #: (S,), standard deviations of the noise in them
+    score_patterns: Floats  #: (S, d, d)
 
     @cached_property
-    def v(self) -> FloatArray:
+    def v(self) -> Floats:
         """The released parameters in the coordinates of the ridge, (p,)."""
-        return cast(FloatArray, np.linalg.pinv(self.factor) @ self.w)
+        return cast(Floats, np.linalg.pinv(self.factor) @ self.w)
 
 
 class Repaired(NamedTuple):
     """A curvature matrix of the columns, (d, d), in which rare levels are taken as what is known of them."""
 
-    matrix: FloatArray
-    patterns: FloatArray  #: (m, d, d), of noise in it: those of released entries, then of what rare levels may do
-    deviations: FloatArray  #: (m,)
+    matrix: Floats
+    patterns: Floats  #: (m, d, d), of noise in it: those of released entries, then of what rare levels may do
+    deviations: Floats  #: (m,)
     unresolved: Any  #: (d,), Boolean
 
 
@@ -114,7 +114,7 @@ def repaired(given: Released) -> Repaired:
     return Repaired(H, patterns, np.concatenate([given.deviations, sizes]), unresolved)
 
 
-def lifted(H: FloatArray, B: FloatArray, deviations: FloatArray) -> FloatArray:
+def lifted(H: Floats, B: Floats, deviations: Floats) -> Floats:
     """Return a positive definite matrix: directions whose curvature noise hides get about that of the noise."""
     for _ in range(TUNING.rounds):
         scale = np.sqrt(np.maximum(H.diagonal(), np.sqrt(np.square(deviations) @ np.square(np.einsum("fkk->fk", B)))))
@@ -126,12 +126,12 @@ def lifted(H: FloatArray, B: FloatArray, deviations: FloatArray) -> FloatArray:
     return H
 
 
-def noise_along(g: FloatArray, B: FloatArray, deviations: FloatArray) -> FloatArray:
+def noise_along(g: Floats, B: Floats, deviations: Floats) -> Floats:
     """Return the standard deviation of ``g^T E g`` for each column of `g` (p, m)."""
     return np.sqrt(np.square(deviations) @ np.square(np.einsum("km,fkl,lm->fm", g, B, g, optimize=True)))
 
 
-def robust(scores: FloatArray, model: FloatArray, H: FloatArray, B: FloatArray, deviations: FloatArray) -> FloatArray:
+def robust(scores: Floats, model: Floats, H: Floats, B: Floats, deviations: Floats) -> Floats:
     """Return the noisy second moments of gradients (p, p), lifted towards the `model` in directions that noise hides.
 
     Noise errs to either side, and variances that come out too small cost more coverage than others gain. The model may
@@ -152,29 +152,27 @@ def robust(scores: FloatArray, model: FloatArray, H: FloatArray, B: FloatArray, 
 class Spread:
     """Estimate and covariance in the coordinates of the ridge."""
 
-    H: FloatArray  #: (p, p), positive definite
-    inverse: FloatArray
-    shift: FloatArray  #: (p,): what the ridge took away, to first order
-    covariance: FloatArray  #: (p, p)
-    shrunk: FloatArray  #: (d,): factors on r in the curvature's noise; below 1 where the coefficient bound was active
+    H: Floats  #: (p, p), positive definite
+    inverse: Floats
+    shift: Floats  #: (p,): what the ridge took away, to first order
+    covariance: Floats  #: (p, p)
+    shrunk: Floats  #: (d,): factors on r in the curvature's noise; below 1 where the coefficient bound was active
     converged: bool  #: False: nothing is known of anything
 
-    def visible(self, c: FloatArray, B: FloatArray, deviations: FloatArray) -> Any:
+    def visible(self, c: Floats, B: Floats, deviations: Floats) -> Any:
         """Return for each contrast, a row of `c` (m, p), whether its own curvature can be told from noise."""
         solved = self.inverse @ c.T
         partial = 1 / np.maximum((c.T * solved).sum(0), 1e-300)
         return self.converged & (partial >= TUNING.resolved * noise_along(partial * solved, B, deviations))
 
 
-def spread(
-    H: FloatArray, center: FloatArray, F: FloatArray, v: FloatArray, l2: float, A: FloatArray, deviations: FloatArray
-) -> Spread:
+def spread(H: Floats, center: Floats, F: Floats, v: Floats, l2: float, A: Floats, deviations: Floats) -> Spread:
     """Solve formula (2.2) of the docs, Intervals: the covariance of r, of which E r is a part.
 
     `H` (p, p) is positive definite, `center` (p, p) the covariance of everything but ``E r``, `A` (m, d, d) are
     patterns of noise in the curvature with their deviations.
     """
-    inverse = cast(FloatArray, np.linalg.inv(H))
+    inverse = cast(Floats, np.linalg.inv(H))
     shift = l2 * (inverse @ v)
     first = covariance = _symmetric(inverse @ center @ inverse)
     largest = (np.abs(F @ v) + TUNING.coefficient_bound) / 2
@@ -193,5 +191,5 @@ def spread(
     return Spread(H, inverse, shift, covariance, shrunk, converged)
 
 
-def _symmetric(matrix: FloatArray) -> FloatArray:
+def _symmetric(matrix: Floats) -> Floats:
     return (matrix + matrix.T) / 2

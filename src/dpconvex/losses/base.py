@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, Self, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidDataError
 
 Task = Literal["classification", "regression"]
@@ -107,7 +107,7 @@ class LinearModelLoss(ABC):
         return {}
 
     @property
-    def offset(self) -> FloatArray:
+    def offset(self) -> Floats:
         """What a model adds to `z` before it predicts: the constant that is best under `rates`, (n_outputs,); else 0.
 
         A loss with rates is a function of ``z + offset``, so that parameters 0 predict the public rates. No constant
@@ -140,15 +140,15 @@ class LinearModelLoss(ABC):
         return self.slope_bound if math.isinf(c) else min(self.slope_bound, math.sqrt(2 * c * value) + c * reach)
 
     @abstractmethod
-    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def value(self, z: Floats, y: Floats) -> Floats:
         """Return the loss of every record, of shape (n,)."""
 
     @abstractmethod
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def derivative(self, z: Floats, y: Floats) -> Floats:
         """Return the derivative in `z`, of the shape of `z`; a subgradient where there is no derivative."""
 
     @abstractmethod
-    def clip_targets(self, y: AnyArray) -> FloatArray:
+    def clip_targets(self, y: Array) -> Floats:
         """Return a float64 copy of `y` (n,), each value moved into the declared targets by the class's rule.
 
         `InvalidDataError` if `y` is not one-dimensional or not numeric (public facts); never because of a value.
@@ -186,7 +186,7 @@ class SmoothLoss(LinearModelLoss):
     """A loss with a Lipschitz derivative, which can say its second derivative."""
 
     @abstractmethod
-    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         """Return the second derivative in `z` (n,); several outputs: Hessians (n, n_outputs, n_outputs).
 
         Where the second derivative jumps, any value between the one-sided ones. The Hessians of several
@@ -203,7 +203,7 @@ class PiecewiseLinearLoss(LinearModelLoss):
     curvature_bound = math.inf
 
     @abstractmethod
-    def slope_interval(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def slope_interval(self, y: Floats) -> tuple[Floats, Floats]:
         """Return ``lo(y)`` and ``hi(y)``, each of shape (n,)."""
 
     @abstractmethod
@@ -216,14 +216,14 @@ class PiecewiseLinearLoss(LinearModelLoss):
 
     @final
     @quiet
-    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def value(self, z: Floats, y: Floats) -> Floats:
         lo, hi = self.slope_interval(y)
         residual = z - y
         return np.where(residual > 0, hi, lo) * residual
 
     @final
     @quiet
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def derivative(self, z: Floats, y: Floats) -> Floats:
         """Return the slope in `z`, of shape (n,); 0 at the kink."""
         lo, hi = self.slope_interval(y)
         residual = z - y
@@ -245,7 +245,7 @@ LARGEST_TARGET = 1e100
 
 
 @quiet
-def numbers(y: AnyArray) -> FloatArray:
+def numbers(y: Array) -> Floats:
     """Return a float64 copy of targets (n,), NaN as 0; `InvalidDataError` unless they are numbers, one a record."""
     y = np.asarray(y)
     if y.ndim != 1:
@@ -255,7 +255,7 @@ def numbers(y: AnyArray) -> FloatArray:
     return np.nan_to_num(np.array(y, dtype=np.float64), copy=False, nan=0.0)
 
 
-def reals(y: AnyArray, bound: float) -> FloatArray:
+def reals(y: Array, bound: float) -> Floats:
     """Return `y` clipped to ``[-bound, bound]`` (at most ``LARGEST_TARGET``); NaN becomes 0."""
     limit = min(bound, LARGEST_TARGET)
     return np.clip(numbers(y), -limit, limit)
@@ -276,16 +276,16 @@ class Spline:
     upper: float
     width: float
 
-    def slope(self, r: FloatArray) -> FloatArray:
+    def slope(self, r: Floats) -> Floats:
         """Return ``clip(r / width, lower, upper)``, the maximizing ``u``."""
         return np.clip(r / self.width, self.lower, self.upper)
 
-    def value(self, r: FloatArray) -> FloatArray:
+    def value(self, r: Floats) -> Floats:
         """Return the value."""
         u = self.slope(r)
         return u * (r - 0.5 * self.width * u)
 
-    def curvature(self, r: FloatArray) -> FloatArray:
+    def curvature(self, r: Floats) -> Floats:
         """Return ``1 / width`` where the slope lies between its extremes, else 0."""
         u = r / self.width
         return np.where((u >= self.lower) & (u <= self.upper), 1.0 / self.width, 0.0)

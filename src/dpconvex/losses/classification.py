@@ -11,7 +11,7 @@ from typing import Any, Self, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.losses import base
 
 
@@ -21,7 +21,7 @@ class _TwoClasses(base.LinearModelLoss):
     task = "classification"
     sides = 1
 
-    def clip_targets(self, y: AnyArray) -> FloatArray:
+    def clip_targets(self, y: Array) -> Floats:
         return np.where(base.numbers(y) > 0, 1.0, -1.0)
 
 
@@ -91,12 +91,12 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         return None if self.rate is None else (1 - self.rate, self.rate)
 
     @property
-    def offset(self) -> FloatArray:
+    def offset(self) -> Floats:
         """The log-odds of the rate; with a cap, what capped slopes make of them."""
         return np.array([self._offset])
 
     @base.quiet
-    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def value(self, z: Floats, y: Floats) -> Floats:
         margin = self._shifted(z) * y
         curved = np.maximum(margin, self._kink)
         # Not logaddexp: this form uses vectorized exp and log1p and is three times faster.
@@ -104,12 +104,12 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         return loss if self.cap == 1 else loss + self.cap * (curved - margin)
 
     @base.quiet
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def derivative(self, z: Floats, y: Floats) -> Floats:
         """Return ``-y min(cap, 1 / (1 + exp(y z)))``, of shape (n,)."""
         return -y * np.minimum(self.cap, 1.0 / (1.0 + np.exp(self._shifted(z) * y)))
 
     @base.quiet
-    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         """Return ``p (1 - p)``, ``p = 1 / (1 + exp(-z))``, where the slope is below the cap, else 0, of shape (n,)."""
         z = self._shifted(z)
         small = np.exp(-np.abs(z))
@@ -117,7 +117,7 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         return curvature if self.cap == 1 else np.where(z * y >= self._kink, curvature, 0.0)
 
     @base.quiet
-    def log_odds(self, z: FloatArray) -> FloatArray:
+    def log_odds(self, z: Floats) -> Floats:
         """Return the log-odds of +1 for which `z` is the best prediction, of shape (n,); without a cap `z` itself.
 
         ``min(log s(z), log A) - min(log s(-z), log A)`` with ``s`` the logistic function and A the cap: where the
@@ -136,7 +136,7 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
     def examples(cls) -> tuple[Self, ...]:
         return (cls(), cls(0.7), cls(0.3), cls(rate=0.14), cls(0.7, 0.14))
 
-    def _shifted(self, z: FloatArray) -> FloatArray:
+    def _shifted(self, z: Floats) -> Floats:
         return z + self._offset if self._offset else z
 
     @property
@@ -182,7 +182,7 @@ class SoftmaxLoss(base.SmoothLoss):
         return {} if self.rates is None else {"rates": list(self.rates)}
 
     @property
-    def offset(self) -> FloatArray:
+    def offset(self) -> Floats:
         logs = np.log(np.ones(self.n_classes) if self.rates is None else self.rates)
         return logs - logs.mean()
 
@@ -211,14 +211,14 @@ class SoftmaxLoss(base.SmoothLoss):
         return self.value_at_zero if self.rates is None else -math.fsum(rate * math.log(rate) for rate in self.rates)
 
     @base.quiet
-    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def value(self, z: Floats, y: Floats) -> Floats:
         z = self._shifted(z)
         shifted = z - z.max(axis=1, keepdims=True)
         own = np.take_along_axis(shifted, _column(y), axis=1)[:, 0]
         return np.log(np.exp(shifted).sum(axis=1)) - own
 
     @base.quiet
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def derivative(self, z: Floats, y: Floats) -> Floats:
         """Return ``p - e_y``, of shape (n, n_classes); rows sum to 0 up to rounding."""
         out = self.probabilities(z)
         own = _column(y)
@@ -228,7 +228,7 @@ class SoftmaxLoss(base.SmoothLoss):
         return out
 
     @base.quiet
-    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         """Return ``diag(p) - p p^T``, of shape (n, n_classes, n_classes)."""
         p = self.probabilities(z)
         out = -p[:, :, None] * p[:, None, :]
@@ -237,7 +237,7 @@ class SoftmaxLoss(base.SmoothLoss):
         return out
 
     @base.quiet
-    def probabilities(self, z: FloatArray) -> FloatArray:
+    def probabilities(self, z: Floats) -> Floats:
         """Return the class probabilities, of shape (n, n_classes)."""
         z = self._shifted(z)
         out = z - z.max(axis=1, keepdims=True)
@@ -245,18 +245,18 @@ class SoftmaxLoss(base.SmoothLoss):
         out /= out.sum(axis=1, keepdims=True)
         return out
 
-    def clip_targets(self, y: AnyArray) -> FloatArray:
+    def clip_targets(self, y: Array) -> Floats:
         return np.clip(np.rint(base.numbers(y)), 0, self.n_classes - 1)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         return (cls(2), cls(3), cls(7), cls(3, (0.7, 0.2, 0.1)))
 
-    def _shifted(self, z: FloatArray) -> FloatArray:
+    def _shifted(self, z: Floats) -> Floats:
         return z if self.rates is None else z + self.offset
 
 
-def _column(y: FloatArray) -> np.ndarray[tuple[int, int], np.dtype[np.intp]]:
+def _column(y: Floats) -> np.ndarray[tuple[int, int], np.dtype[np.intp]]:
     return y.astype(np.intp)[:, None]
 
 
@@ -272,7 +272,7 @@ class HingeLoss(_TwoClasses, base.PiecewiseLinearLoss):
     slope_bound = 1.0
     value_at_zero = 1.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
-    def slope_interval(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def slope_interval(self, y: Floats) -> tuple[Floats, Floats]:
         return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
 
     def smoothed(self, width: float) -> SmoothedHingeLoss:
@@ -314,15 +314,15 @@ class SmoothedHingeLoss(_TwoClasses, base.SmoothLoss):
         return _rounding.widen_up(float(self._piece.value(np.array([-self._end]))[0]))
 
     @base.quiet
-    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def value(self, z: Floats, y: Floats) -> Floats:
         return self._piece.value(z * y - self._end)
 
     @base.quiet
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def derivative(self, z: Floats, y: Floats) -> Floats:
         return y * self._piece.slope(z * y - self._end)
 
     @base.quiet
-    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         return self._piece.curvature(z * y - self._end)
 
     @classmethod

@@ -11,7 +11,7 @@ from typing import Self, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.losses import base
 
 
@@ -25,7 +25,7 @@ class _NumericLoss(base.LinearModelLoss):
     def __post_init__(self) -> None:
         base.check_bound(self.target_bound)
 
-    def clip_targets(self, y: AnyArray) -> FloatArray:
+    def clip_targets(self, y: Array) -> Floats:
         return base.reals(y, self.target_bound)
 
 
@@ -85,16 +85,16 @@ class SquaredLoss(_NumericLoss, base.SmoothLoss):
         return _rounding.product_up(0.5, self.target_bound, self.target_bound)
 
     @base.quiet
-    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def value(self, z: Floats, y: Floats) -> Floats:
         inside = self._inside(z)
         slope = inside - y
         # Half of the slope first: the square of the slope may overflow where the loss does not.
         return slope * (0.5 * slope + (z - inside))
 
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def derivative(self, z: Floats, y: Floats) -> Floats:
         return self._inside(z) - y
 
-    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         return np.where(np.abs(z) <= self.prediction_bound, 1.0, 0.0)
 
     def cut(self, level: float) -> HuberLoss | None:
@@ -105,7 +105,7 @@ class SquaredLoss(_NumericLoss, base.SmoothLoss):
     def examples(cls) -> tuple[Self, ...]:
         return (cls(1.0), cls(2.0, prediction_bound=3.0))
 
-    def _inside(self, z: FloatArray) -> FloatArray:
+    def _inside(self, z: Floats) -> Floats:
         return np.clip(z, -self.prediction_bound, self.prediction_bound)
 
 
@@ -126,15 +126,15 @@ class ResidualSplineLoss(_WideLoss):
         return _rounding.ratio_up(1.0, self.spline.width)
 
     @base.quiet
-    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def value(self, z: Floats, y: Floats) -> Floats:
         return self.spline.value(z - y)
 
     @base.quiet
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def derivative(self, z: Floats, y: Floats) -> Floats:
         return self.spline.slope(z - y)
 
     @base.quiet
-    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         return self.spline.curvature(z - y)
 
 
@@ -255,18 +255,18 @@ class PseudoHuberLoss(_SaturatingLoss):
     self_concordance = _rounding.widen_up(0.75 * math.sqrt(3.0))
 
     @base.quiet
-    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def value(self, z: Floats, y: Floats) -> Floats:
         r = np.abs(z - y)
         return self.width * r * (r / (np.hypot(self.width, r) + self.width))
 
     @base.quiet
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def derivative(self, z: Floats, y: Floats) -> Floats:
         """Return ``r / sqrt(1 + (r / width)^2)``, of shape (n,)."""
         r = z - y
         return self.width * (r / np.hypot(self.width, r))
 
     @base.quiet
-    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         """Return ``(1 + (r / width)^2)^(-3/2)``, of shape (n,)."""
         cosine = self.width / np.hypot(self.width, z - y)
         return cosine * cosine * cosine
@@ -284,7 +284,7 @@ class LogCoshLoss(_SaturatingLoss):
     self_concordance = 2.0  # with a = |phi'| / A, phi'' = (1 - a) (1 + a)
 
     @base.quiet
-    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def value(self, z: Floats, y: Floats) -> Floats:
         r = np.abs(z - y)
         t = r / self.width
         # log cosh t = -log(1 - tanh^2 t) / 2 for small t; t - log 2 + log(1 + exp(-2 t)) for large t.
@@ -293,11 +293,11 @@ class LogCoshLoss(_SaturatingLoss):
         return np.where(t < 1.0, self.width**2 * small, large)
 
     @base.quiet
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def derivative(self, z: Floats, y: Floats) -> Floats:
         return self.width * np.tanh((z - y) / self.width)
 
     @base.quiet
-    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         """Return ``1 / cosh(r / width)^2``, of shape (n,)."""
         small = np.exp(-np.abs(z - y) / self.width)
         return np.square(2.0 * small / (1.0 + small * small))
@@ -315,7 +315,7 @@ class AbsoluteLoss(_NumericLoss, base.PiecewiseLinearLoss):
     target_bound: float = math.inf
     value_at_zero = forwarded("target_bound")  # pyright: ignore[reportIncompatibleMethodOverride]
 
-    def slope_interval(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def slope_interval(self, y: Floats) -> tuple[Floats, Floats]:
         return np.full_like(y, -1.0), np.ones_like(y)
 
     def smoothed(self, width: float) -> SmoothedAbsoluteLoss:
@@ -350,7 +350,7 @@ class PinballLoss(_NumericLoss, base.PiecewiseLinearLoss):
         bound = self.target_bound
         return bound if bound == math.inf else _rounding.product_up(self.slope_bound, bound)
 
-    def slope_interval(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def slope_interval(self, y: Floats) -> tuple[Floats, Floats]:
         return np.full_like(y, -self.quantile), np.full_like(y, 1.0 - self.quantile)
 
     def smoothed(self, width: float) -> SmoothedPinballLoss:

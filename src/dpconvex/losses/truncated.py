@@ -12,7 +12,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss, quiet
 
 _HALVINGS = 64  # of the range of predictions: its ends are found to the last bit
@@ -28,15 +28,15 @@ class TruncatedLosses(ABC):
     """
 
     @abstractmethod
-    def value(self, z: FloatArray, rows: slice) -> FloatArray:
+    def value(self, z: Floats, rows: slice) -> Floats:
         """Return the losses, shape (m,)."""
 
     @abstractmethod
-    def slope(self, z: FloatArray, rows: slice) -> FloatArray:
+    def slope(self, z: Floats, rows: slice) -> Floats:
         """Return the derivatives in `z`, shape (m,)."""
 
     @abstractmethod
-    def curvature(self, z: FloatArray, rows: slice) -> FloatArray:
+    def curvature(self, z: Floats, rows: slice) -> Floats:
         """Return the second derivatives in `z`, shape (m,)."""
 
 
@@ -46,24 +46,24 @@ class TruncatedSmoothLosses(TruncatedLosses):
     """A smooth loss where ``|phi'| <= level``, between `lower` and `upper`, tangents beyond; arrays of shape (n,)."""
 
     loss: SmoothLoss
-    targets: FloatArray
-    level: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    targets: Floats
+    level: Floats
+    lower: Floats
+    upper: Floats
 
     @quiet
-    def value(self, z: FloatArray, rows: slice) -> FloatArray:
+    def value(self, z: Floats, rows: slice) -> Floats:
         inside, y = np.clip(z, self.lower[rows], self.upper[rows]), self.targets[rows]
         level = self.level[rows]
         return self.loss.value(inside, y) + np.clip(self.loss.derivative(inside, y), -level, level) * (z - inside)
 
     @quiet
-    def slope(self, z: FloatArray, rows: slice) -> FloatArray:
+    def slope(self, z: Floats, rows: slice) -> Floats:
         inside = np.clip(z, self.lower[rows], self.upper[rows])
         return np.clip(self.loss.derivative(inside, self.targets[rows]), -self.level[rows], self.level[rows])
 
     @quiet
-    def curvature(self, z: FloatArray, rows: slice) -> FloatArray:
+    def curvature(self, z: Floats, rows: slice) -> Floats:
         inside = (z > self.lower[rows]) & (z < self.upper[rows])
         return np.where(inside, self.loss.hessian_weights(z, self.targets[rows]), 0.0)
 
@@ -73,22 +73,22 @@ class TruncatedSmoothLosses(TruncatedLosses):
 class TruncatedPiecewiseLinearLosses(TruncatedLosses):
     """``max of u (z - y) - width u^2 / 2 over u in [lower, upper]``, ``|u| <= level``, ``width > 0``; arrays (n,)."""
 
-    targets: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    width: FloatArray
+    targets: Floats
+    lower: Floats
+    upper: Floats
+    width: Floats
 
     @quiet
-    def value(self, z: FloatArray, rows: slice) -> FloatArray:
+    def value(self, z: Floats, rows: slice) -> Floats:
         u = self.slope(z, rows)
         return u * (z - self.targets[rows] - 0.5 * self.width[rows] * u)
 
     @quiet
-    def slope(self, z: FloatArray, rows: slice) -> FloatArray:
+    def slope(self, z: Floats, rows: slice) -> Floats:
         return np.clip((z - self.targets[rows]) / self.width[rows], self.lower[rows], self.upper[rows])
 
     @quiet
-    def curvature(self, z: FloatArray, rows: slice) -> FloatArray:
+    def curvature(self, z: Floats, rows: slice) -> Floats:
         width = self.width[rows]
         u = (z - self.targets[rows]) / width
         return np.where((u > self.lower[rows]) & (u < self.upper[rows]), 1.0 / width, 0.0)
@@ -96,7 +96,7 @@ class TruncatedPiecewiseLinearLosses(TruncatedLosses):
 
 @quiet
 def truncate(
-    loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, level: float, radius: float, smoothing: float
+    loss: LinearModelLoss, targets: Floats, norms: Floats, level: float, radius: float, smoothing: float
 ) -> TruncatedLosses:
     """Return the surrogates of given records over the parameters of norm at most `radius`.
 
@@ -121,9 +121,7 @@ def truncate(
     return TruncatedSmoothLosses(loss, targets, levels, lower, upper)
 
 
-def _crossing(
-    slope: Callable[[FloatArray, FloatArray], FloatArray], targets: FloatArray, levels: FloatArray, reach: FloatArray
-) -> FloatArray:
+def _crossing(slope: Callable[[Floats, Floats], Floats], targets: Floats, levels: Floats, reach: Floats) -> Floats:
     """Return the largest prediction in ``[-reach, reach]`` with a slope of at most the level; -reach if none has."""
     upper = reach.copy()
     steep = np.flatnonzero(slope(upper, targets) > levels)

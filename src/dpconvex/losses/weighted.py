@@ -21,7 +21,7 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.losses.base import CurvatureLaw, SmoothLoss, quiet
 from dpconvex.losses.classification import LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
 from dpconvex.losses.regression import HuberLoss
@@ -33,7 +33,7 @@ def _weighed(name: str) -> Any:
     """Return a method that is the unweighted loss's times the weights; infinite values of weight 0 are 0."""
 
     @quiet
-    def method(self: WeightedLoss, z: FloatArray, y: FloatArray) -> FloatArray:
+    def method(self: WeightedLoss, z: Floats, y: Floats) -> Floats:
         targets, weights = self.unpacked(y)
         values = getattr(self.base, name)(z, targets)
         shaped = weights.reshape(-1, *(1,) * (values.ndim - 1))
@@ -90,18 +90,18 @@ class WeightedLoss(SmoothLoss):
         largest = float(np.abs(self.base.clip_targets(np.array([-1e300, 1e300]))).max())
         return (largest, 1.0) if self.task == "classification" else (_LEVELS, largest / _LEVELS)
 
-    def packed(self, targets: AnyArray, weights: FloatArray) -> FloatArray:
+    def packed(self, targets: Array, weights: Floats) -> Floats:
         """Return targets (n,) of the unweighted loss, with weights (n,), as targets of this one."""
         step = self._most[1]
         y = self.base.clip_targets(targets) / step
         return np.where(y < 0, -1.0, 1.0) * (np.rint(np.abs(y)) + _unit(weights) / 2)
 
-    def clip_targets(self, y: AnyArray) -> FloatArray:
+    def clip_targets(self, y: Array) -> Floats:
         self.base.clip_targets(y)  # raises for what is no array of numbers
         most = self._most[0] + 0.5
         return np.nan_to_num(np.clip(np.asarray(y, dtype=np.float64), -most, most), nan=0.0)
 
-    def unpacked(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def unpacked(self, y: Floats) -> tuple[Floats, Floats]:
         """Return the targets (n,) of the unweighted loss, and the weights (n,)."""
         size = np.abs(y)
         k = np.minimum(np.floor(size), self._most[0])
@@ -117,5 +117,5 @@ class WeightedLoss(SmoothLoss):
         return tuple(cls(base) for base in bases)
 
 
-def _unit(weights: FloatArray) -> FloatArray:
+def _unit(weights: Floats) -> Floats:
     return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, 1.0)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy import Event, FailureProbability, Ledger, Release, Sensitivity, Unit
 from dpconvex.randomness import BitSource
@@ -35,7 +35,7 @@ class Planned(ABC):
         Every mechanism says it itself: certificates repeat it, and nobody may claim it by forgetting to say no.
         """
 
-    def log_density(self, value: AnyArray, outcome: Any) -> float:
+    def log_density(self, value: Array, outcome: Any) -> float:
         """Return the logarithm of the probability or density of an outcome given the private value, up to a constant.
 
         For the audit, so it is written from the class's docstring and not from its sampler; mechanisms of this package
@@ -68,13 +68,11 @@ class Mechanism(Planned, Generic[Output]):
         """What one use costs."""
 
     @abstractmethod
-    def _sample(self, value: FloatArray, source: BitSource) -> Output:
+    def _sample(self, value: Floats, source: BitSource) -> Output:
         """Draw the release of `value`, shape as the mechanism says."""
 
     @final
-    def release(
-        self, value: AnyArray, label: str, source: BitSource, ledger: Ledger, block: str | None = None
-    ) -> Output:
+    def release(self, value: Array, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> Output:
         """Record the release in the ledger, then sample it.
 
         The content of `value`, of the mechanism's shape, never raises: NaN counts as 0, and values far outside what
@@ -126,7 +124,7 @@ def check_norm(sensitivity: Sensitivity, *norms: str) -> None:
         raise InvalidParameterError("sensitivity.norm", sensitivity.norm, f"must be {wanted}", "Use another mechanism")
 
 
-def check_shape(value: FloatArray, dim: int) -> None:
+def check_shape(value: Floats, dim: int) -> None:
     """Raise `InvalidParameterError` unless `value` has shape (dim,): a public fact."""
     if value.shape != (dim,):
         raise InvalidParameterError("value.shape", value.shape, f"must be ({dim},)")

@@ -26,7 +26,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
 from dpconvex.mechanisms.robust_mean import best_ramp, h_index, kappa, robust_mean_of
@@ -65,7 +65,7 @@ class Cohorts:
         return np.full(self.number, self.count // self.number) + (np.arange(self.number) < self.count % self.number)
 
     @cached_property
-    def shares(self) -> FloatArray:
+    def shares(self) -> Floats:
         """Share of the points in each cohort, shape (G,)."""
         return self.sizes / self.count
 
@@ -75,7 +75,7 @@ class Cohorts:
         found = [n / self.count * float(kappa(n, s, np.array(low), np.array(high))) for n, s, low, high in self.ramps]
         return max(found) * (1 + 1e-12)
 
-    def examine(self, points: FloatArray, radius: float, source: BitSource) -> tuple[FloatArray, FloatArray]:
+    def examine(self, points: Floats, radius: float, source: BitSource) -> tuple[Floats, Floats]:
         """Return by how much each h-index exceeds what it must reach, (G,), and the means, (G, dim).
 
         The partition is a fresh one in every call; one cohort needs none.
@@ -92,7 +92,7 @@ class Cohorts:
             means[g] = weighted_mean(points[members], ramp(near, low, high))
         return excesses, means
 
-    def total(self, means: FloatArray, bits: Bits) -> FloatArray:
+    def total(self, means: Floats, bits: Bits) -> Floats:
         """Return the sum of ``n_g m_g / n`` over the cohorts with a bit: exact, then rounded once."""
         parts = (means * self.shares[:, None])[bits]
         return np.array([math.fsum(column) for column in parts.T.tolist()])
@@ -152,15 +152,13 @@ class CohortMean(GuardedMean):
     def describe(self) -> Mapping[str, Any]:
         return {**self.cohorts.describe(), "threshold": self.threshold, "score_noise": self.score_sigma}
 
-    def draw(self, points: AnyArray, radius: float, clip: float, source: BitSource) -> FloatArray | None:
+    def draw(self, points: Array, radius: float, clip: float, source: BitSource) -> Floats | None:
         inside = clipped(self, points, clip)
         excesses, means = self.cohorts.examine(inside, radius, source)
         bits, value = self.noisy(excesses, means, self.unit_length(radius, clip), source)
         return value / float(self.cohorts.shares @ bits) if 2 * bits.sum() >= len(bits) else None
 
-    def noisy(
-        self, excesses: FloatArray, means: FloatArray, length: float, source: BitSource
-    ) -> tuple[Bits, FloatArray]:
+    def noisy(self, excesses: Floats, means: Floats, length: float, source: BitSource) -> tuple[Bits, Floats]:
         """Return what is released: the bits, and the noisy sum of the means of cohorts that passed."""
         bits = add_gaussian(excesses, self.score_sigma, self.score_noise.step, source) >= self.threshold
         value = self.cohorts.total(means, bits) / length

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _progress, _rounding, _validate
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import Floats, forwarded
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_source
 from dpconvex.privacy import GaussianNoise, Ledger, PoissonSteps, Sensitivity
@@ -37,7 +37,7 @@ INFLATION = 1.0 + 2.0**-20  #: What the sampler's standard deviation exceeds the
 
 @final
 @dataclass(frozen=True)
-class GaussianMechanism(Mechanism[FloatArray]):
+class GaussianMechanism(Mechanism[Floats]):
     """Independent normal noise on every coordinate: (epsilon, delta), exact profile.
 
     Source: Balle and Wang 2018, "Improving the Gaussian mechanism for differential privacy"; Canonne, Kamath and
@@ -95,11 +95,11 @@ class GaussianMechanism(Mechanism[FloatArray]):
         """Enlarged sensitivity and `sigma`; the sampler's deviation is larger by `INFLATION`."""
         return GaussianNoise(exact.enlarged(self.sensitivity.value), self.sigma)
 
-    def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
+    def simulate(self, size: int, generator: np.random.Generator) -> Floats:
         """Return `size` vectors of about the noise's law, (size, dim): for pictures, not for a run."""
         return self.sigma * generator.standard_normal((size, self.dim))
 
-    def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
+    def _sample(self, value: Floats, source: BitSource) -> Floats:
         check_shape(value, self.dim)
         return add_gaussian(value, self.sigma, self.step, source)
 
@@ -118,7 +118,7 @@ def zwb_constant(delta: float) -> float:
     return math.sqrt(math.log(math.sqrt(1 + 16 * delta) + 1) - math.log(8) - math.log(delta))
 
 
-def add_gaussian(value: FloatArray, sigma: float, step: float, source: BitSource) -> FloatArray:
+def add_gaussian(value: Floats, sigma: float, step: float, source: BitSource) -> Floats:
     """Round `value`, shape (d,), to the grid and add discrete Gaussian noise of deviation ``sigma * INFLATION``."""
     deviation = _rounding.product_up(sigma, INFLATION) / step  # exact division: the step is a power of two
     return exact.from_units(exact.discrete_gaussian(exact.to_units(value, step), deviation, source), step)
@@ -168,7 +168,7 @@ class SampledSession:
         self._coins = source.generator()  # a stream of its own
         self.left = mechanism.steps
 
-    def release(self, value: Callable[[Sample], FloatArray]) -> FloatArray:
+    def release(self, value: Callable[[Sample], Floats]) -> Floats:
         """Draw a fresh sample and return its value with noise.
 
         `value` goes from positions of units, shape (m,), m >= 0, ascending, to an array of the mechanism's shape.
@@ -183,7 +183,7 @@ class SampledSession:
     def _sample(self) -> Sample:
         return poisson_sample(self._units, self._mechanism.rate, self._coins)
 
-    def _noisy(self, value: FloatArray) -> FloatArray:
+    def _noisy(self, value: Floats) -> Floats:
         return self._mechanism.step._sample(value, self._source)
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from dpconvex import _progress, _rounding, _validate
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import Floats, forwarded
 from dpconvex.errors import BudgetExceededError
 from dpconvex.mechanisms.base import Planned, check_shape
 from dpconvex.mechanisms.gaussian import GaussianMechanism
@@ -67,7 +67,7 @@ class GaussianSession:
             raise BudgetExceededError("Gaussian budget: the number of uses is set already, and cannot be changed")
         self._each, self._uses = self._budget.each(uses), uses
 
-    def release(self, value: FloatArray) -> FloatArray:
+    def release(self, value: Floats) -> Floats:
         """Return a value, shape (dim,), with noise; `BudgetExceededError` beyond the number that was set."""
         if self._each is None or self._done >= self._uses:
             raise BudgetExceededError("Gaussian budget: no use is left, or their number is not set yet")
@@ -76,5 +76,5 @@ class GaussianSession:
         _progress.advance(self, self._done, self._uses)
         return self._noisy(self._each, value)
 
-    def _noisy(self, each: GaussianMechanism, value: FloatArray) -> FloatArray:
+    def _noisy(self, each: GaussianMechanism, value: Floats) -> Floats:
         return each._sample(value, self._source)

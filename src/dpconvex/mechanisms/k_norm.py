@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import Floats, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape, exact_as_reals
@@ -18,7 +18,7 @@ from dpconvex.problems import Block, DataDomain
 from dpconvex.randomness import BitSource, exact, real
 
 
-class NormExponential(Mechanism[FloatArray]):
+class NormExponential(Mechanism[Floats]):
     """Adds real noise of density proportional to ``exp(-||z|| / scale)``, and rounds the sum once to a public grid."""
 
     norm: NoiseNorm  #: of dimension d; values have shape (d,)
@@ -40,11 +40,11 @@ class NormExponential(Mechanism[FloatArray]):
     def event(self) -> NormExponentialNoise:
         return NormExponentialNoise(self.sensitivity.value, self.scale)
 
-    def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
+    def simulate(self, size: int, generator: np.random.Generator) -> Floats:
         """Return `size` noise vectors of the law, (size, d): for pictures, not for a run (`real.simulate`)."""
         return self.scale * real.simulate(self.norm, size, generator)
 
-    def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
+    def _sample(self, value: Floats, source: BitSource) -> Floats:
         check_shape(value, self.norm.dim)
         # NaN becomes 0, infinity the largest float: clipping coordinates never increases a distance.
         return real.add_noise(np.nan_to_num(value), self.norm, self.scale, self.step, source)
@@ -137,7 +137,7 @@ class JointHistogram(NormExponential):
         return Sensitivity(value, "grouped", LEMMA, unit=self.unit)
 
     @cached_property
-    def deviations(self) -> FloatArray:
+    def deviations(self) -> Floats:
         """Standard deviations of the noise in each column's cells, (columns,)."""
         starts = np.cumsum(self.cells) - np.array(self.cells)
         return self.scale * np.sqrt(self.norm.coordinate_variances[starts])

@@ -10,7 +10,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape, exact_as_source
 from dpconvex.privacy import BoundedLaplaceNoise, NormExponentialNoise, Sensitivity
 from dpconvex.randomness import BitSource, exact
@@ -18,7 +18,7 @@ from dpconvex.randomness import BitSource, exact
 
 @final
 @dataclass(frozen=True)
-class LaplaceMechanism(Mechanism[FloatArray]):
+class LaplaceMechanism(Mechanism[Floats]):
     """Independent Laplace noise on every coordinate: pure epsilon, down to the last bit.
 
     The value is rounded to a public grid, for which the sensitivity is enlarged; discrete Laplace noise on the grid has
@@ -52,11 +52,11 @@ class LaplaceMechanism(Mechanism[FloatArray]):
     def event(self) -> NormExponentialNoise:
         return NormExponentialNoise(exact.enlarged(self.sensitivity.value), self.scale)
 
-    def simulate(self, size: int, generator: np.random.Generator) -> FloatArray:
+    def simulate(self, size: int, generator: np.random.Generator) -> Floats:
         """Return `size` vectors of about the noise's law, (size, dim): for intervals, not for a run."""
         return generator.laplace(scale=self.scale, size=(size, self.dim))
 
-    def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
+    def _sample(self, value: Floats, source: BitSource) -> Floats:
         check_shape(value, self.dim)
         noisy = exact.discrete_laplace(exact.to_units(value, self.step), self.scale / self.step, source)
         return exact.from_units(noisy, self.step)
@@ -71,7 +71,7 @@ class LaplaceMechanism(Mechanism[FloatArray]):
 
 @final
 @dataclass(frozen=True)
-class BoundedLaplaceMechanism(Mechanism[FloatArray]):
+class BoundedLaplaceMechanism(Mechanism[Floats]):
     """Discrete Laplace noise on a grid, drawn anew until it is at most `bound`: (epsilon, delta).
 
     A test with such noise is certain to be right where it answers "yes". The number of draws depends on the noise
@@ -113,7 +113,7 @@ class BoundedLaplaceMechanism(Mechanism[FloatArray]):
     def event(self) -> BoundedLaplaceNoise:
         return BoundedLaplaceNoise(exact.enlarged(self.sensitivity.value), self.scale, self.bound)
 
-    def _sample(self, value: FloatArray, source: BitSource) -> FloatArray:
+    def _sample(self, value: Floats, source: BitSource) -> Floats:
         check_shape(value, 1)
         most = math.floor(self.bound / self.step)
         while True:

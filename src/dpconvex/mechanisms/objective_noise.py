@@ -14,7 +14,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.geometry import FactoredNoise, IndependentNormals, NoiseLaw
 from dpconvex.mechanisms.base import Planned, check_norm, exact_as_reals
@@ -28,15 +28,15 @@ class ObjectiveNoise(Planned):
     """The random linear term of a perturbed objective."""
 
     @abstractmethod
-    def _sample(self, outputs: int, source: BitSource) -> FloatArray:
+    def _sample(self, outputs: int, source: BitSource) -> Floats:
         """Draw shape (outputs, dim)."""
 
     @abstractmethod
-    def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
+    def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> Floats:
         """Return `size` terms of the law, (size, outputs * dim): for pictures, not for a run (`real.simulate`)."""
 
     @final
-    def draw(self, outputs: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> FloatArray:
+    def draw(self, outputs: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> Floats:
         """Record the release of the minimizer, then draw ``b``, shape (outputs * dim,). Secret: it stays in the run.
 
         The noises of the parameter vectors (softmax classes) are independent; output stands after output.
@@ -64,10 +64,10 @@ class NormObjectiveNoise(ObjectiveNoise):
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, self.norm.name)
 
-    def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
+    def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> Floats:
         return self.event.scale * real.simulate(self.norm, size * outputs, generator).reshape(size, -1)
 
-    def _sample(self, outputs: int, source: BitSource) -> FloatArray:
+    def _sample(self, outputs: int, source: BitSource) -> Floats:
         return self.event.scale * real.draw(self.norm, outputs, source)
 
 
@@ -77,7 +77,7 @@ class GaussianObjectiveNoise(ObjectiveNoise):
     """Independent normal ``b``, with a second normal noise on the minimizer inside the same event."""
 
     # Shape (dim,); per coordinate of the model, at `event.sigma = 1` (all ones, or `gaussian_block_weights`)
-    standard_deviations: FloatArray
+    standard_deviations: Floats
     # Fixes sigma, and through `rho` the ratio of the solver's radius to the output noise
     event: GaussianObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
     sensitivity: Sensitivity  #: of the summed gradients: `"l2"` in units of the standard deviations
@@ -102,24 +102,24 @@ class GaussianObjectiveNoise(ObjectiveNoise):
         """Whether the output noise, the only one whose bits are released, is exact."""
         return source.exact and self.event.rho > 0
 
-    def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> FloatArray:
+    def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> Floats:
         normals = generator.standard_normal((size, outputs, len(self.standard_deviations)))
         b = self.event.sigma * self.standard_deviations * normals
         return (b if self.factor is None else self.factor.gradient(b.reshape(-1, b.shape[-1]))).reshape(size, -1)
 
-    def _sample(self, outputs: int, source: BitSource) -> FloatArray:
+    def _sample(self, outputs: int, source: BitSource) -> Floats:
         law: NoiseLaw = IndependentNormals(self.standard_deviations)
         return self.event.sigma * real.draw(FactoredNoise(law, self.factor) if self.factor else law, outputs, source)
 
     def add_output_noise(
         self,
-        minimizer: FloatArray,
+        minimizer: Floats,
         standard_deviation: float,
         label: str,
         source: BitSource,
         ledger: Ledger,
         block: str | None = None,
-    ) -> FloatArray:
+    ) -> Floats:
         """Release the approximate minimizer with the output noise that the event of `draw` already contains.
 
         `draw` must have been called, and the minimizer, shape (outputs * dim,), lie within ``rho * standard_deviation /
@@ -136,7 +136,7 @@ class GaussianObjectiveNoise(ObjectiveNoise):
         step = exact.spacing(2**10 * radius, standard_deviation, math.sqrt(minimizer.size) * (1 + 1e-12))
         return add_gaussian(minimizer, _rounding.product_up(standard_deviation, 1 + 2**-10), step, source)
 
-    def add_curvature_noise(self, value: FloatArray, label: str, source: BitSource, ledger: Ledger) -> FloatArray:
+    def add_curvature_noise(self, value: Floats, label: str, source: BitSource, ledger: Ledger) -> Floats:
         """Release a sum over records, a function of them and of the *released* parameters, that the event contains.
 
         A sum at the point where the solver stopped is not covered: given what was released, it depends on all records.

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import GaussianMechanism
 from dpconvex.mechanisms.laplace import LaplaceMechanism
@@ -109,13 +109,13 @@ class RobustMean(OneTest):
             "sensitivity_in_radii": self.reach,
         }
 
-    def _examine(self, points: FloatArray, radius: float, source: BitSource) -> tuple[float, FloatArray]:
+    def _examine(self, points: Floats, radius: float, source: BitSource) -> tuple[float, Floats]:
         counts = counts_within(points, radius)
         weights = ramp(counts, self.low, self.high)
         return (h_index(counts) if self.score == "h_index" else float(counts.sum()) / self.count), weights
 
 
-def h_index(counts: AnyArray) -> float:
+def h_index(counts: Array) -> float:
     """Return the largest t such that at least t of the counts are at least t."""
     ordered = np.sort(counts)[::-1]
     return float(np.count_nonzero(ordered >= np.arange(1, len(ordered) + 1)))
@@ -126,13 +126,13 @@ def score_sensitivity(count: int, score: str) -> float:
     return 1.0 if score == "h_index" else 2 * (count - 1) / count * (1 + 1e-12)
 
 
-def kappa(count: int, passing: int, low: AnyArray, high: AnyArray) -> FloatArray:
+def kappa(count: int, passing: int, low: Array, high: Array) -> Floats:
     """Sensitivity of the mean in units of the radius where both h-indices reach `passing`, rounded up (Lemma 2)."""
     near = np.maximum(low + passing - count, 0) / count
     return (2 - near) * (2 + (count - passing) / (high - low)) / passing * (1 + 1e-12)
 
 
-def kappa_average(count: int, passing: int, low: AnyArray, high: AnyArray) -> FloatArray:
+def kappa_average(count: int, passing: int, low: Array, high: Array) -> Floats:
     """As `kappa` for the average score, rounded up (variant S)."""
     total = count * (passing - low) / (count - low)
     light = np.minimum(count - 1, count * (count - passing) / (count - high))
@@ -326,7 +326,7 @@ class OutlierRemoval(OneTest):
             "sensitivity_in_radii": self.reach,
         }
 
-    def _examine(self, points: FloatArray, radius: float, source: BitSource) -> tuple[float, FloatArray]:
+    def _examine(self, points: Floats, radius: float, source: BitSource) -> tuple[float, Floats]:
         score = float(counts_within(points, radius).sum()) / self.count
         half = self.count // 2
         kept = np.clip((counts_within(points, 2 * radius) - half) / (self.count / 6), 0.0, 1.0)

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, TypeVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_reals, exact_as_source
 from dpconvex.mechanisms.vertex_sampling import VertexSampling, soft_weights
@@ -60,7 +60,7 @@ class ReportNoisyMax(Mechanism[int]):
     def event(self) -> PureMechanism:
         return PureMechanism(self.epsilon)
 
-    def _sample(self, value: FloatArray, source: BitSource) -> int:
+    def _sample(self, value: Floats, source: BitSource) -> int:
         if value.ndim != 1 or not len(value):
             raise InvalidParameterError("value.shape", value.shape, "must be (candidates,), at least one")
         return exact.noisy_argmax(exact.to_units(value, self.step), self.scale / self.step, source)
@@ -111,7 +111,7 @@ class ExponentialMechanism(Mechanism[int]):
     def event(self) -> BoundedRange:
         return BoundedRange(self.epsilon)
 
-    def _sample(self, value: FloatArray, source: BitSource) -> int:
+    def _sample(self, value: Floats, source: BitSource) -> int:
         if value.ndim != 1 or not len(value):
             raise InvalidParameterError("value.shape", value.shape, "must be (candidates,), at least one")
         scores = np.nan_to_num(value, nan=0.0) * self.factor
@@ -180,7 +180,7 @@ class AboveThreshold(Mechanism[int]):
         ledger.record(self.planned(label, block))
         return ThresholdSession(self, source)
 
-    def _sample(self, value: FloatArray, source: BitSource) -> int:
+    def _sample(self, value: Floats, source: BitSource) -> int:
         """Index of the first "above" among the queries, or their number if there is none."""
         if value.ndim != 1:
             raise InvalidParameterError("value.shape", value.shape, "must be (queries,)")
@@ -258,7 +258,7 @@ class MedianMechanism(Mechanism[float]):
         """Step of the grid to which the release is rounded: ``2^-40`` of the interval."""
         return _rounding.power_of_two_at_most(self.upper - self.lower) * 2.0**-40
 
-    def _sample(self, value: FloatArray, source: BitSource) -> float:
+    def _sample(self, value: Floats, source: BitSource) -> float:
         check_shape(value, self.dim)
         inner = np.sort(np.clip(np.nan_to_num(value, nan=0.0), self.lower, self.upper))
         ends = np.concatenate([[self.lower], inner, [self.upper]])

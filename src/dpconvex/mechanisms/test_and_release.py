@@ -16,7 +16,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms.base import Mechanism, Planned, exact_as_source
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
@@ -63,7 +63,7 @@ class GuardedMean(Planned):
         """JSON-ready constants, from which a reader can check `reach` and the event again."""
 
     @abstractmethod
-    def draw(self, points: AnyArray, radius: float, clip: float, source: BitSource) -> FloatArray | None:
+    def draw(self, points: Array, radius: float, clip: float, source: BitSource) -> Floats | None:
         """As `release`, without an entry: for a caller that has entered an event that covers this use."""
 
     @property
@@ -91,14 +91,14 @@ class GuardedMean(Planned):
     @final
     def release(
         self,
-        points: AnyArray,
+        points: Array,
         radius: float,
         clip: float,
         label: str,
         source: BitSource,
         ledger: Ledger,
         block: str | None = None,
-    ) -> FloatArray | None:
+    ) -> Floats | None:
         """Record the release, then test, then release the mean; None if the test failed.
 
         `points` (count, dim) are displacements from a public or released point: NaN counts as 0, and longer ones than
@@ -112,14 +112,14 @@ class GuardedMean(Planned):
 class OneTest(GuardedMean):
     """All points are tested together."""
 
-    score_noise: Mechanism[FloatArray]  #: noise of the score
+    score_noise: Mechanism[Floats]  #: noise of the score
 
     @abstractmethod
-    def _examine(self, points: FloatArray, radius: float, source: BitSource) -> tuple[float, FloatArray]:
+    def _examine(self, points: Floats, radius: float, source: BitSource) -> tuple[float, Floats]:
         """Return the score, and the weights (count,) of the mean; `source` is for coins apart from all noise."""
 
     @final
-    def draw(self, points: AnyArray, radius: float, clip: float, source: BitSource) -> FloatArray | None:
+    def draw(self, points: Array, radius: float, clip: float, source: BitSource) -> Floats | None:
         displacements = clipped(self, points, clip)
         score, weights = self._examine(displacements, radius, source)
         if self.score_noise._sample(np.array([score]), source)[0] < self.threshold:
@@ -129,19 +129,19 @@ class OneTest(GuardedMean):
         return length * add_gaussian(mean, self.noise.sigma, self.noise.step, source)
 
 
-def clipped(mean: GuardedMean, points: AnyArray, clip: float) -> FloatArray:
+def clipped(mean: GuardedMean, points: Array, clip: float) -> Floats:
     """Return points of the planned number and dimension, cut to length `clip`; raise for another shape."""
     if np.shape(points) != (mean.count, mean.dim):
         raise InvalidDataError(f"points have shape {np.shape(points)}, but the plan is for {mean.count, mean.dim}")
     return clip_points(points, PointDomain(mean.dim, clip, clip / 2))
 
 
-def ramp(counts: AnyArray, low: float, high: float) -> FloatArray:
+def ramp(counts: Array, low: float, high: float) -> Floats:
     """Return the weights of points: 0 up to `low` near ones, 1 from `high` on, linear between."""
     return np.clip((counts - low) / (high - low), 0.0, 1.0)
 
 
-def counts_within(points: FloatArray, radius: float) -> IntArray:
+def counts_within(points: Floats, radius: float) -> IntArray:
     """Return how many points lie within the radius of each, itself included, shape (n,)."""
     n = len(points)
     return near_counts(points, Groups(np.arange(n), np.array([0, n])), radius)

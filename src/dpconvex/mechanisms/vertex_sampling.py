@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray, finite
+from dpconvex._types import Floats, finite
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Planned, check_norm, exact_as_reals
 from dpconvex.privacy import Ledger, PureMechanism, Sensitivity, VertexDraws
@@ -92,7 +92,7 @@ class VertexSampling(Planned):
             return self.charged
         return PureMechanism(_rounding.product_up(self.range_sum, ENLARGEMENT))
 
-    def on_grid(self, scores: FloatArray) -> FloatArray:
+    def on_grid(self, scores: Floats) -> Floats:
         """Round to multiples of the step; NaN becomes 0, and magnitudes saturate where sums would cease to be exact."""
         largest = 2.0**51 * self.step
         return np.rint(finite(scores, largest) / self.step) * self.step
@@ -111,7 +111,7 @@ class VertexSession:
         self._mechanism, self._generator = mechanism, generator
         self.left = mechanism.limit
 
-    def draw(self, scores: FloatArray, count: int = 1) -> NDArray[np.int64]:
+    def draw(self, scores: Floats, count: int = 1) -> NDArray[np.int64]:
         """Return `count` independent vertices, each with probability proportional to ``exp(scores)``.
 
         Scores, shape (d,), are of any content: NaN counts as 0, infinities saturate. A multinomial of `count` is
@@ -123,6 +123,6 @@ class VertexSession:
         return choice.draw(soft_weights(self._mechanism.on_grid(scores)), count, self._generator)
 
 
-def soft_weights(scores: FloatArray) -> FloatArray:
+def soft_weights(scores: Floats) -> Floats:
     """Return ``exp(scores - max)``, shape (d,), never below ``exp(-FLOOR)``."""
     return np.exp(np.maximum(scores - scores.max(), -FLOOR))

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from dpconvex import _rounding
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.errors import UnsupportedEventError
 
 
@@ -131,7 +131,7 @@ ORDERS = 1 + np.exp(np.linspace(-8.0, 16.0, 4801))
 """Orders at which divergences are bounded. Any set gives a valid delta; on this one it is 1e-5 above the best."""
 
 
-def renyi_delta(divergences: FloatArray, epsilon: float) -> float:
+def renyi_delta(divergences: Floats, epsilon: float) -> float:
     """Smallest delta at `epsilon` that bounds on the divergences of all `ORDERS` prove, rounded up."""
     charge(300)
     a = ORDERS
@@ -157,7 +157,7 @@ def largest_rho(epsilon: float, delta: float) -> float:
     return 1 / smallest(lambda inverse: zcdp_delta(1 / inverse, epsilon) <= delta, 1.0)
 
 
-def bounded_range_divergence(eta: float) -> FloatArray:
+def bounded_range_divergence(eta: float) -> Floats:
     r"""Largest Renyi divergences, orders `ORDERS`, of outputs whose log-ratio lies in an interval of length `eta`.
 
     Among laws with losses in ``[t - eta, t]`` the two-point one is extremal (``E_Q e^{alpha L}`` is convex in ``e^L``,

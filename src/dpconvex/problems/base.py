@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, Literal
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.expected_risk import TypicalData
 from dpconvex.problems.objective import Bounds, Objective
@@ -105,7 +105,7 @@ class Problem(ABC):
         """Return the smallest distance to the minimizer that can be certified for *every* data set at bearable cost."""
 
     @abstractmethod
-    def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> Objective:
+    def objective(self, X: Array, y: Array, l2: float, groups: UserGroups | None = None) -> Objective:
         """Return the objective with that regularization on data, which are clipped here; `y` may be ignored.
 
         `groups` says whose record it is; it must be given if and only if the problem is `grouped`.
@@ -115,7 +115,7 @@ class Problem(ABC):
         """Return where solvers look for the minimizer over parameters of norm at most `radius` (may be infinite)."""
         return WholeSpace() if math.isinf(radius) else L2Ball(radius)
 
-    def parameters(self, point: FloatArray) -> FloatArray:
+    def parameters(self, point: Floats) -> Floats:
         """Return the parameters (dim,) of a solver's point; distances do not grow. By default they are the same."""
         return point
 

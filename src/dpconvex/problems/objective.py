@@ -7,7 +7,7 @@ from typing import Protocol, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 
 ROUNDING = 1e-13  # relative slack of a computed gradient: ten times the worst case of `data.summation`
 UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
@@ -91,23 +91,23 @@ class Objective(ABC):
         """Return L: slopes of planes less ``mu w`` lie within L of one vector, on the ball of that radius."""
         return self.lipschitz_within(radius) + self.strong_convexity * radius
 
-    def value(self, w: FloatArray) -> float:
+    def value(self, w: Floats) -> float:
         """Return ``J(w)``."""
         return self.value_and_gradient(w)[0]
 
-    def upper_values(self, points: FloatArray) -> FloatArray:
+    def upper_values(self, points: Floats) -> Floats:
         """Return values at points (k, dim), above J by at most `oracle_error` and rounding."""
         return np.array([self.value(w) for w in points])
 
-    def gradient(self, w: FloatArray) -> FloatArray:
+    def gradient(self, w: Floats) -> Floats:
         """Return a (sub)gradient at `w`, shape (dim,)."""
         return self.value_and_gradient(w)[1]
 
     @abstractmethod
-    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+    def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
         """Return ``J(w)`` and a (sub)gradient."""
 
-    def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
+    def hessian_product(self, w: Floats, v: Floats) -> Floats:
         """Return the Hessian at `w` times `v`, shape (dim,); here a difference of gradients: no proof rests on it."""
         length = float(np.linalg.norm(v))
         if length == 0:
@@ -116,14 +116,14 @@ class Objective(ABC):
         return (self.gradient(w + step * v) - self.gradient(w - step * v)) / (2 * step)
 
     @abstractmethod
-    def gradient_rounding(self, w: FloatArray) -> float:
+    def gradient_rounding(self, w: Floats) -> float:
         """Return the slack charged for rounding in a computed gradient at `w` (l2 norm)."""
 
     @abstractmethod
-    def value_rounding(self, value: float, w: FloatArray) -> float:
+    def value_rounding(self, value: float, w: Floats) -> float:
         """Return the slack charged for rounding in a computed value at `w`."""
 
     @final
-    def gradient_norm_bound(self, g: FloatArray, w: FloatArray) -> float:
+    def gradient_norm_bound(self, g: Floats, w: Floats) -> float:
         """Return an upper bound on the norm of the gradient at `w` of which `g` is the computed value."""
         return float(np.linalg.norm(g)) * (1 + 1e-10) + self.gradient_rounding(w)

@@ -18,7 +18,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray, set_fields
+from dpconvex._types import Array, Floats, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 Zero = tuple[tuple[int, int], tuple[int, int]]
@@ -45,29 +45,29 @@ class LinearQueries(ABC):
     block_l1: float  #: the same in l1
 
     @abstractmethod
-    def answers(self, weights: FloatArray) -> FloatArray:
+    def answers(self, weights: Floats) -> Floats:
         """Return ``sum_z weights_z q_j(z)`` for every query, (count,), of weights (cells,)."""
 
     @abstractmethod
-    def record_sums(self, records: AnyArray) -> FloatArray:
+    def record_sums(self, records: Array) -> Floats:
         """Return ``sum_i q_j(z_i)`` for every query, (count,), of cells (n,) that come out of `clip_records`."""
 
     @abstractmethod
-    def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
+    def block_answers(self, block: int, weights: Floats) -> Floats:
         """Return the part of `answers` of one block."""
 
     @abstractmethod
-    def block_combine(self, block: int, values: FloatArray) -> FloatArray:
+    def block_combine(self, block: int, values: Floats) -> Floats:
         """Return ``sum_j values_j q_j`` over the queries of one block, (cells,)."""
 
     @final
-    def query(self, index: int) -> FloatArray:
+    def query(self, index: int) -> Floats:
         """Return the values of one query on all cells, (cells,)."""
         block = bisect_right(self.blocks, index, key=lambda block: block.start) - 1
         first, stop = self.blocks[block].start, self.blocks[block].stop
         return self.block_combine(block, (np.arange(first, stop) == index).astype(np.float64))
 
-    def combine(self, values: FloatArray) -> FloatArray:
+    def combine(self, values: Floats) -> Floats:
         """Return ``sum_j values_j q_j`` over all queries, (cells,)."""
         total = self.block_combine(0, values[self.blocks[0]])
         for block in range(1, len(self.blocks)):
@@ -75,7 +75,7 @@ class LinearQueries(ABC):
         return total
 
     @final
-    def clip_records(self, records: AnyArray) -> AnyArray:
+    def clip_records(self, records: Array) -> Array:
         """Return cells as int64, (n,), of cells (n,) or of all columns' values (n, columns); of others cell or value 0.
 
         `InvalidDataError` unless `records` are integers of such a shape (public facts).
@@ -86,14 +86,14 @@ class LinearQueries(ABC):
         return np.where((records >= 0) & (records < self.cells), records, 0).astype(np.int64)
 
     @final
-    def codes(self, records: AnyArray) -> AnyArray:
+    def codes(self, records: Array) -> Array:
         """Return the value of every column of each record, int64 (n, columns); as `clip_records` otherwise."""
         if records.ndim != 2:
             return np.stack(np.unravel_index(self.clip_records(records), self.shape), axis=1)
         self._check_records(records)
         return np.where((records >= 0) & (records < np.array(self.shape)), records, 0).astype(np.int64)
 
-    def _check_records(self, records: AnyArray) -> None:
+    def _check_records(self, records: Array) -> None:
         if records.shape[1:] not in ((), (len(self.shape),)) or records.dtype.kind not in "iu":
             raise InvalidDataError(
                 f"records have shape {records.shape} and dtype {records.dtype}: one integer cell a record is needed, "
@@ -106,7 +106,7 @@ class LinearQueries(ABC):
 class DenseQueries(LinearQueries):
     """Queries as the rows of a public matrix."""
 
-    matrix: FloatArray  #: (count, cells): value of every query on every cell, inside [low, high]
+    matrix: Floats  #: (count, cells): value of every query on every cell, inside [low, high]
     #: low, high: public range, ``low < high``.
     low: float = 0.0
     high: float = 1.0
@@ -124,19 +124,19 @@ class DenseQueries(LinearQueries):
         set_fields(self, matrix=matrix, cells=cells, shape=(cells,), count=count, block_l2=width, block_l1=width)
         set_fields(self, blocks=tuple(slice(j, j + 1) for j in range(count)))
 
-    def answers(self, weights: FloatArray) -> FloatArray:
+    def answers(self, weights: Floats) -> Floats:
         return self.matrix @ weights
 
-    def record_sums(self, records: AnyArray) -> FloatArray:
+    def record_sums(self, records: Array) -> Floats:
         return self.matrix @ np.bincount(records, minlength=self.cells).astype(np.float64)
 
-    def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
+    def block_answers(self, block: int, weights: Floats) -> Floats:
         return self.matrix[self.blocks[block]] @ weights
 
-    def block_combine(self, block: int, values: FloatArray) -> FloatArray:
+    def block_combine(self, block: int, values: Floats) -> Floats:
         return values @ self.matrix[self.blocks[block]]
 
-    def combine(self, values: FloatArray) -> FloatArray:
+    def combine(self, values: Floats) -> Floats:
         return values @ self.matrix
 
     def declared(self) -> DenseQueries:
@@ -195,12 +195,12 @@ class Marginals(LinearQueries):
         _validate.integer("order", order, at_least=1)
         return cls(tuple(shape), tuple(combinations(range(len(shape)), min(order, len(shape)))))
 
-    def answers(self, weights: FloatArray) -> FloatArray:
-        found: list[FloatArray] = [weights] * len(self.subsets)
+    def answers(self, weights: Floats) -> Floats:
+        found: list[Floats] = [weights] * len(self.subsets)
         self._sum_out(weights.reshape(1, -1), 0, range(len(self.subsets)), found)
         return np.concatenate(found)
 
-    def _sum_out(self, partial: FloatArray, axis: int, tables: Sequence[int], found: list[FloatArray]) -> None:
+    def _sum_out(self, partial: Floats, axis: int, tables: Sequence[int], found: list[Floats]) -> None:
         """Fill in the answers of `tables`, which keep the same columns before `axis`: rows of `partial`."""
         done = [b for b in tables if self.subsets[b][-1] < axis]
         for b in done:
@@ -215,15 +215,15 @@ class Marginals(LinearQueries):
         if left_out:
             self._sum_out(partial.reshape(rows, size, -1).sum(axis=1), axis + 1, left_out, found)
 
-    def block_answers(self, block: int, weights: FloatArray) -> FloatArray:
+    def block_answers(self, block: int, weights: Floats) -> Floats:
         rest = tuple(axis for axis in range(len(self.shape)) if axis not in self.subsets[block])
         return weights.reshape(self.shape).sum(axis=rest).ravel()
 
-    def block_combine(self, block: int, values: FloatArray) -> FloatArray:
+    def block_combine(self, block: int, values: Floats) -> Floats:
         sides = tuple(size if axis in self.subsets[block] else 1 for axis, size in enumerate(self.shape))
         return np.broadcast_to(values.reshape(sides), self.shape).flatten()
 
-    def record_sums(self, records: AnyArray) -> FloatArray:
+    def record_sums(self, records: Array) -> Floats:
         categories = self.codes(records).T
         sums = np.empty(self.count)
         for block, subset in zip(self.blocks, self.subsets, strict=True):

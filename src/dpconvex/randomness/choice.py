@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.randomness import real
 from dpconvex.randomness.source import BitSource
 
@@ -26,7 +26,7 @@ _ERROR = 2.0**-36
 _WORD = 32  # bytes of a further look
 
 
-def draw(weights: FloatArray, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
+def draw(weights: Floats, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
     """Return independent indices (count,), of probabilities proportional to positive, finite weights (d,)."""
     ends = np.cumsum(weights)
     total = ends[-1]
@@ -44,7 +44,7 @@ def draw(weights: FloatArray, count: int, generator: np.random.Generator) -> NDA
     return indices
 
 
-def _refined(weights: FloatArray, prefixes: NDArray[np.int64], generator: np.random.Generator) -> list[int]:
+def _refined(weights: Floats, prefixes: NDArray[np.int64], generator: np.random.Generator) -> list[int]:
     """Indices of uniform numbers that begin with the given bits, by exact sums."""
     mantissas, exponents = np.frexp(weights)
     shifts = (exponents - exponents.min()).tolist()
@@ -58,7 +58,7 @@ def _refined(weights: FloatArray, prefixes: NDArray[np.int64], generator: np.ran
     return found
 
 
-def draw_point(ends: FloatArray, rate: float, step: float, source: BitSource) -> float:
+def draw_point(ends: Floats, rate: float, step: float, source: BitSource) -> float:
     """Return a point of density ``exp(-rate |k - n/2|)`` between ``ends[k]`` and the next, rounded once to a grid."""
     from flint import arb
 
@@ -68,7 +68,7 @@ def draw_point(ends: FloatArray, rate: float, step: float, source: BitSource) ->
     return float(real.add_noise(np.zeros(1), uniform, 1.0, step, source)[0])
 
 
-def draw_interval(ends: FloatArray, rate: float, generator: np.random.Generator) -> int:
+def draw_interval(ends: Floats, rate: float, generator: np.random.Generator) -> int:
     """Return an interval, its probability proportional to its length times ``exp(-rate |k - n/2|)``, exactly."""
     away = np.abs(np.arange(len(ends) - 1) - (len(ends) - 2) / 2)
     with np.errstate(divide="ignore", over="ignore", under="ignore"):

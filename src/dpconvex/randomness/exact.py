@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import _rounding
-from dpconvex._types import FloatArray, IntArray, finite
+from dpconvex._types import Floats, IntArray, finite
 from dpconvex.errors import InvalidParameterError
 from dpconvex.randomness.source import BitSource
 
@@ -48,14 +48,14 @@ def checked_step(step: float, sensitivity: float) -> float:
     return step
 
 
-def to_units(value: FloatArray, step: float) -> IntArray:
+def to_units(value: Floats, step: float) -> IntArray:
     """Nearest grid points as integers; beyond ``2**62`` steps they saturate, and NaN becomes 0."""
     # Neither value nor quotient overflows; clipping coordinates never increases an absolute norm's distance.
     largest = min(LIMIT * step, 1e300 * min(step, 1.0))
     return np.rint(finite(value, largest) / step).astype(np.int64)
 
 
-def from_units(units: IntArray, step: float) -> FloatArray:
+def from_units(units: IntArray, step: float) -> Floats:
     """Grid points as floats."""
     return units.astype(np.float64) * step
 
@@ -118,5 +118,5 @@ def _exact(measurement: Any, units: IntArray) -> IntArray:
     return np.array(measurement(units.tolist()), dtype=np.int64)
 
 
-def _add(units: IntArray, noise: FloatArray | IntArray) -> IntArray:
+def _add(units: IntArray, noise: Floats | IntArray) -> IntArray:
     return units + np.clip(noise, -LIMIT, LIMIT).astype(np.int64)

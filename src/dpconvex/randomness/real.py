@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.randomness.source import BitSource
 
 _WORDS = 2  # of 8 bytes, drawn for every uniform number at a time; one draw decides but with probability below d 2^-60
@@ -37,7 +37,7 @@ class Law(Protocol):
         ...
 
 
-def add_noise(value: FloatArray, law: Law, scale: float, step: float, source: BitSource) -> FloatArray:
+def add_noise(value: Floats, law: Law, scale: float, step: float, source: BitSource) -> Floats:
     """Return the multiples of `step` nearest to ``value + scale * noise``, (d,), value finite; floats, so rounded."""
     from flint import arb
 
@@ -58,7 +58,7 @@ def add_noise(value: FloatArray, law: Law, scale: float, step: float, source: Bi
     return np.array([float(max(-limit, min(limit, unit))) for unit in units]) * step + 0.0  # no negative zero
 
 
-def draw(law: Law, size: int, source: BitSource) -> FloatArray:
+def draw(law: Law, size: int, source: BitSource) -> Floats:
     """Return `size` independent vectors of floats within a relative ``2**-52`` of the noise, shape (size, d)."""
 
     def close(noise: list[Any]) -> list[float] | None:
@@ -70,7 +70,7 @@ def draw(law: Law, size: int, source: BitSource) -> FloatArray:
     return np.array([_decided(law, generator, close) for _ in range(size)])
 
 
-def simulate(law: Law, size: int, generator: np.random.Generator) -> FloatArray:
+def simulate(law: Law, size: int, generator: np.random.Generator) -> Floats:
     """Return `size` vectors of about the law, shape (size, d), in floats: to show what noise does, never as noise.
 
     The generator is of the uniform numbers, and not one that noise is drawn from.
@@ -82,11 +82,11 @@ def simulate(law: Law, size: int, generator: np.random.Generator) -> FloatArray:
 class _Floats:
     """Arrays of floats with the operations of balls that laws use; products of uniform numbers do not underflow."""
 
-    def __init__(self, values: FloatArray, logs: FloatArray | None = None) -> None:
+    def __init__(self, values: Floats, logs: Floats | None = None) -> None:
         self.values, self.logs = values, logs
 
     @classmethod
-    def positive(cls, values: FloatArray) -> _Floats:
+    def positive(cls, values: Floats) -> _Floats:
         return cls(values, np.log(values))
 
     def __add__(self, other: Any) -> _Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray, set_fields
+from dpconvex._types import Floats, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, check_dim, quiet
 from dpconvex.sets.box import project_onto_simplex
@@ -40,41 +40,41 @@ class L2Ball(_Ball):
     normal_rounding = 1.0
 
     @quiet
-    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         self._check_shape("w", w)
         return bool(_norm(w) <= (1.0 + tolerance) * self.radius)
 
-    def project(self, w: FloatArray) -> FloatArray:
+    def project(self, w: Floats) -> Floats:
         w = self._finite("w", w)
         return w if _norm(w) <= self.radius else self._scaled_to_radius(w)
 
-    def project_rows(self, points: FloatArray) -> FloatArray:
+    def project_rows(self, points: Floats) -> Floats:
         lengths = np.sqrt(np.einsum("ij,ij->i", points, points))
         return points * (self.radius / np.maximum(lengths, self.radius))[:, None]
 
-    def outward(self, members: FloatArray, away: FloatArray) -> FloatArray:
+    def outward(self, members: Floats, away: Floats) -> Floats:
         return _along(members, away)
 
-    def least_rows(self, g: FloatArray) -> FloatArray:
+    def least_rows(self, g: Floats) -> Floats:
         return -self.radius * np.linalg.norm(g, axis=1)
 
-    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+    def linear_minimizer(self, g: Floats) -> Floats:
         g = self._finite("g", g)
         return self._scaled_to_radius(-g) if np.any(g) else g
 
-    def _scaled_to_radius(self, w: FloatArray) -> FloatArray:
+    def _scaled_to_radius(self, w: Floats) -> Floats:
         unit = w / np.abs(w).max()
         return unit * (self.radius / np.sqrt(np.square(unit).sum()))
 
 
 @quiet
-def _norm(w: FloatArray) -> float:
+def _norm(w: Floats) -> float:
     """Return the l2 norm; it overflows only where the norm itself does."""
     largest = np.abs(w).max(initial=0.0)
     return float(largest * np.sqrt(np.square(w / largest).sum())) if largest > 0 else float(largest)
 
 
-def _along(normals: FloatArray, away: FloatArray) -> FloatArray:
+def _along(normals: Floats, away: Floats) -> Floats:
     """Return the parts of `away` along normals of any length, none where they point inwards."""
     squares = np.einsum("ij,ij->i", normals, normals)
     shares = np.einsum("ij,ij->i", away, normals) / np.where(squares > 0, squares, 1.0)
@@ -87,18 +87,18 @@ class L1Ball(_Ball):
     """All vectors whose absolute values sum to at most `radius`, which is the largest l1 and l2 norm of a member."""
 
     @quiet
-    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         self._check_shape("w", w)
         return bool(np.abs(w).sum() <= (1.0 + tolerance) * self.radius)
 
     @quiet
-    def project(self, w: FloatArray) -> FloatArray:
+    def project(self, w: Floats) -> Floats:
         """Return the nearest member: the absolute values are projected onto the simplex, the signs kept."""
         w = self._finite("w", w)
         size = np.abs(w)
         return w if size.sum() <= self.radius else np.copysign(project_onto_simplex(size, self.radius), w)
 
-    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+    def linear_minimizer(self, g: Floats) -> Floats:
         g = self._finite("g", g)
         out = np.zeros_like(g)
         best = np.argmax(np.abs(g))
@@ -136,19 +136,19 @@ class Ellipsoid(ConvexSet):
         )
 
     @quiet
-    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         """Whether the nearest member is at most ``tolerance * radius`` away."""
         self._check_shape("w", w)
         away = w - self.project(w)
         return bool(np.linalg.norm(away) <= tolerance * self.radius)
 
     @quiet
-    def project(self, w: FloatArray) -> FloatArray:
+    def project(self, w: Floats) -> Floats:
         """Return the nearest member: the root of the secular equation, by Newton's method."""
         return self.project_rows(self._finite("w", w)[None])[0]
 
     @quiet
-    def project_rows(self, points: FloatArray) -> FloatArray:
+    def project_rows(self, points: Floats) -> Floats:
         basis, axes, centre = self._axes
         unit, axes = axes[0], axes / axes[0]  # squares of extreme half-axes would vanish or overflow
         x = np.clip((points - centre) @ basis / unit, -1e140, 1e140)
@@ -175,15 +175,15 @@ class Ellipsoid(ConvexSet):
         axes = self._axes[1]
         return float(axes[0] / axes[-1]) ** 2
 
-    def outward(self, members: FloatArray, away: FloatArray) -> FloatArray:
+    def outward(self, members: Floats, away: Floats) -> Floats:
         basis, axes, centre = self._axes
         return _along((((members - centre) @ basis) * (axes[-1] / axes) ** 2) @ basis.T, away)
 
-    def least_rows(self, g: FloatArray) -> FloatArray:
+    def least_rows(self, g: Floats) -> Floats:
         basis, axes, centre = self._axes
         return g @ centre - np.linalg.norm((g @ basis) * axes, axis=1)
 
-    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+    def linear_minimizer(self, g: Floats) -> Floats:
         """Return ``centre - M M^T g / |M^T g|``; the centre for ``g = 0``."""
         g = self._finite("g", g)
         basis, axes, centre = self._axes
@@ -197,7 +197,7 @@ class Ellipsoid(ConvexSet):
         return (cls([2.0, 0.5, 1.0]), cls([[0.6, 0.4], [0.4, 0.6]]), cls([0.25]))
 
     @cached_property
-    def _axes(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _axes(self) -> tuple[Floats, Floats, Floats]:
         """Directions of the half-axes (columns), their lengths, and the centre."""
         basis, axes, _ = np.linalg.svd(np.array(self.shape, dtype=np.float64))
         return basis, axes, np.array(self.centre, dtype=np.float64)

@@ -8,7 +8,7 @@ from typing import Self, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray, finite
+from dpconvex._types import Floats, finite
 from dpconvex.errors import InvalidParameterError
 
 quiet = np.errstate(over="ignore", invalid="ignore")
@@ -30,36 +30,36 @@ class ConvexSet(ABC):
     normal_rounding: float = math.inf
 
     @abstractmethod
-    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         """Whether `w` satisfies the constraints up to ``tolerance`` times the size of the set; False for NaN."""
 
     @abstractmethod
-    def project(self, w: FloatArray) -> FloatArray:
+    def project(self, w: Floats) -> Floats:
         """Return a new vector, the member nearest to `w` in the l2 norm, exact up to rounding."""
 
     @abstractmethod
-    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+    def linear_minimizer(self, g: Floats) -> Floats:
         """Return a member that minimizes ``<g, w>``; the same one every time.
 
         `InvalidParameterError` if the set is unbounded, whatever `g` holds.
         """
 
-    def project_rows(self, points: FloatArray) -> FloatArray:
+    def project_rows(self, points: Floats) -> Floats:
         """Return the projections of finite points of shape (n, dim); here one by one."""
         return np.array([self.project(point) for point in points]).reshape(points.shape)
 
-    def outward(self, members: FloatArray, away: FloatArray) -> FloatArray:
+    def outward(self, members: Floats, away: Floats) -> Floats:
         """Return differences ``point - project(point)`` with their direction taken from the member, (n, dim) each.
 
         For points just outside that difference is mostly rounding, while the normal of the set is well known.
         """
         return away
 
-    def least_rows(self, g: FloatArray) -> FloatArray:
+    def least_rows(self, g: Floats) -> Floats:
         """Return ``min <g_i, u>`` over the members for rows of shape (n, dim); here one by one."""
         return np.array([row @ self.linear_minimizer(row) if row.any() else 0.0 for row in g])
 
-    def ridge_minimum(self, g: FloatArray, weight: float) -> tuple[float, FloatArray]:
+    def ridge_minimum(self, g: Floats, weight: float) -> tuple[float, Floats]:
         """Return a lower bound of ``min <g, u> + weight/2 |u|^2`` over the members, and a member that is nearly there.
 
         The bound holds with rounding; it is the minimum up to that, whatever the accuracy of projections. The weight
@@ -75,13 +75,13 @@ class ConvexSet(ABC):
         """Return small instances for the contract tests."""
 
     @final
-    def _finite(self, name: str, w: FloatArray) -> FloatArray:
+    def _finite(self, name: str, w: Floats) -> Floats:
         """Return a finite float64 copy of `w` after a check of its shape (a public fact)."""
         self._check_shape(name, w)
         return finite(w)
 
     @final
-    def _check_shape(self, name: str, w: FloatArray) -> None:
+    def _check_shape(self, name: str, w: Floats) -> None:
         if w.ndim != 1 or len(w) == 0 or self.dim not in (None, len(w)):
             wanted = "(dim,)" if self.dim is None else f"({self.dim},)"
             raise InvalidParameterError(f"{name}.shape", w.shape, f"must be {wanted}")
@@ -104,14 +104,14 @@ class WholeSpace(ConvexSet):
     def __post_init__(self) -> None:
         check_dim(self.dim)
 
-    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         self._check_shape("w", w)
         return bool(np.all(np.isfinite(w)))
 
-    def project(self, w: FloatArray) -> FloatArray:
+    def project(self, w: Floats) -> Floats:
         return self._finite("w", w)
 
-    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+    def linear_minimizer(self, g: Floats) -> Floats:
         remedy = "Use a bounded set such as L2Ball(radius)"
         raise InvalidParameterError("constraint", self, "must be bounded to have a linear minimiser", remedy)
 

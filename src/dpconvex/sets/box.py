@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray, set_fields
+from dpconvex._types import Floats, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, check_dim, quiet
 
@@ -47,22 +47,22 @@ class Box(ConvexSet):
         )
 
     @quiet
-    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         self._check_shape("w", w)
         slack = tolerance * self.radius
         lower, upper = self._bounds
         return bool(np.all((w >= lower - slack) & (w <= upper + slack)))
 
-    def project(self, w: FloatArray) -> FloatArray:
+    def project(self, w: Floats) -> Floats:
         return np.clip(self._finite("w", w), *self._bounds)
 
-    def project_rows(self, points: FloatArray) -> FloatArray:
+    def project_rows(self, points: Floats) -> Floats:
         return np.clip(points, *self._bounds)
 
-    def least_rows(self, g: FloatArray) -> FloatArray:
+    def least_rows(self, g: Floats) -> Floats:
         return np.where(g > 0, g * self._bounds[0], g * self._bounds[1]).sum(1)
 
-    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+    def linear_minimizer(self, g: Floats) -> Floats:
         return np.where(self._finite("g", g) > 0, *self._bounds)
 
     @classmethod
@@ -70,11 +70,11 @@ class Box(ConvexSet):
         return (cls(-1.0, 2.0, dim=3), cls([0.0, -1.0], [0.0, 1.0]), cls([5.0, 6.0, 7.0], 8.0))
 
     @cached_property
-    def _bounds(self) -> tuple[FloatArray, FloatArray]:
+    def _bounds(self) -> tuple[Floats, Floats]:
         return np.array(self.lower, dtype=np.float64), np.array(self.upper, dtype=np.float64)
 
 
-def _bound(name: str, value: ArrayLike) -> FloatArray:
+def _bound(name: str, value: ArrayLike) -> Floats:
     try:
         bound = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -84,7 +84,7 @@ def _bound(name: str, value: ArrayLike) -> FloatArray:
     return bound
 
 
-def project_onto_simplex(v: FloatArray, total: float) -> FloatArray:
+def project_onto_simplex(v: Floats, total: float) -> Floats:
     """Return the nearest vector with entries >= 0 and sum `total`, by sorting; O(d log d)."""
     # Shift and cut do not change the projection, and keep every number within ``d * total`` however large `v` is.
     v = np.maximum(v - v.max(), -total)
@@ -112,16 +112,16 @@ class Simplex(ConvexSet):
         set_fields(self, radius=self.total, diameter=apart)
 
     @quiet
-    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         self._check_shape("w", w)
         slack = tolerance * self.total
         return bool(w.min() >= -slack and abs(w.sum() - self.total) <= slack)
 
     @quiet
-    def project(self, w: FloatArray) -> FloatArray:
+    def project(self, w: Floats) -> Floats:
         return project_onto_simplex(self._finite("w", w), self.total)
 
-    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+    def linear_minimizer(self, g: Floats) -> Floats:
         g = self._finite("g", g)
         out = np.zeros_like(g)
         out[np.argmin(g)] = self.total

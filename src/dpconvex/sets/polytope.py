@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding
-from dpconvex._types import FloatArray, set_fields
+from dpconvex._types import Floats, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, quiet
 
@@ -45,9 +45,8 @@ class Polytope(ConvexSet):
             raise InvalidParameterError("normals", self.normals, "must be finite, of shape (m, dim), no row zero")
         if bounds.shape != lengths.shape or not np.isfinite(bounds).all():
             raise InvalidParameterError("bounds", self.bounds, f"must be finite, of shape ({len(lengths)},)")
-        set_fields(
-            self, normals=tuple(map(tuple, normals.tolist())), bounds=tuple(bounds.tolist()), dim=normals.shape[1]
-        )
+        rows = tuple(map(tuple, normals.tolist()))
+        set_fields(self, normals=rows, bounds=tuple(bounds.tolist()), dim=normals.shape[1])
         corners = self._corners
         apart = max(float(np.linalg.norm(corners - corner, axis=1).max()) for corner in corners)
         set_fields(
@@ -62,17 +61,17 @@ class Polytope(ConvexSet):
         return 1e-12 * self.radius
 
     @quiet
-    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         self._check_shape("w", w)
         normals, bounds = self._scaled
         return bool(np.all(normals @ w - bounds <= tolerance * self.radius))
 
     @quiet
-    def project(self, w: FloatArray) -> FloatArray:
+    def project(self, w: Floats) -> Floats:
         return self.project_rows(self._finite("w", w)[None])[0]
 
     @quiet
-    def project_rows(self, points: FloatArray) -> FloatArray:
+    def project_rows(self, points: Floats) -> Floats:
         middle = self._corners.mean(axis=0)
         away = points - middle
         factor = 1e15 * self.radius / np.maximum(np.abs(away).max(1, keepdims=True), 1e15 * self.radius)
@@ -84,10 +83,10 @@ class Polytope(ConvexSet):
             points = nearer
         return points
 
-    def least_rows(self, g: FloatArray) -> FloatArray:
+    def least_rows(self, g: Floats) -> Floats:
         return (g @ self._corners.T).min(1)
 
-    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+    def linear_minimizer(self, g: Floats) -> Floats:
         g = self._finite("g", g)
         return self._corners[np.argmin(self._corners @ (g / max(float(np.abs(g).max()), 1e-300)))].copy()
 
@@ -97,14 +96,14 @@ class Polytope(ConvexSet):
         return cls(ordered, [0, 0, 0, 1]), cls([[1, 0], [0, 1], [-1, 0], [0, -1], [3, -3]], [1, 1, 1, 1, 3])
 
     @cached_property
-    def _scaled(self) -> tuple[FloatArray, FloatArray]:
+    def _scaled(self) -> tuple[Floats, Floats]:
         """Normals of length 1 and their bounds."""
         normals, bounds = np.array(self.normals, dtype=np.float64), np.array(self.bounds, dtype=np.float64)
         lengths = np.linalg.norm(normals, axis=1)
         return normals / lengths[:, None], bounds / lengths
 
     @cached_property
-    def _corners(self) -> FloatArray:
+    def _corners(self) -> Floats:
         """The vertices, shape (k, dim)."""
         normals, bounds = self._scaled
         m, dim = normals.shape
@@ -126,7 +125,7 @@ class Polytope(ConvexSet):
             raise InvalidParameterError("bounds", self.bounds, "must leave interior points", "Eliminate the equations")
         return corners
 
-    def _once(self, points: FloatArray) -> FloatArray:
+    def _once(self, points: Floats) -> Floats:
         """One pass of the active-set method on all points in step; each has its own active set."""
         normals, bounds = self._scaled
         m = len(bounds)
@@ -171,7 +170,7 @@ class Polytope(ConvexSet):
         return x
 
 
-def _unbounded(normals: FloatArray) -> bool:
+def _unbounded(normals: Floats) -> bool:
     """Whether ``normals @ v <= 0`` has a solution other than 0: no positive weights balance the normals (Stiemke)."""
     from scipy.optimize import linprog
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray, set_fields
+from dpconvex._types import Floats, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.balls import L2Ball
 from dpconvex.sets.base import ConvexSet, check_dim, quiet
@@ -49,19 +49,19 @@ class BallSection(ConvexSet):
         set_fields(self, diameter=_rounding.widen_up(widest))
 
     @quiet
-    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         self._check_shape("w", w)
         slack = tolerance * self.radius
         return bool(_norm(w) <= self.outer + slack and _norm(w - self._centre) <= self.inner + slack)
 
     @quiet
-    def project(self, w: FloatArray) -> FloatArray:
+    def project(self, w: Floats) -> Floats:
         """Return `w`, or its projection onto one ball if the other holds that, or the nearest point of the rim."""
         w = self._finite("w", w)
         w = w / max(1.0, np.abs(w).max() / 1e100)
         return self._pick(w, _onto(w, self.outer), self._centre + _onto(w - self._centre, self.inner), w)
 
-    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+    def linear_minimizer(self, g: Floats) -> Floats:
         """Return the extreme point of one ball if the other holds it, else one of the rim; the centre for ``g = 0``."""
         g = self._finite("g", g)
         if not np.any(g):
@@ -74,9 +74,7 @@ class BallSection(ConvexSet):
     def examples(cls) -> tuple[Self, ...]:
         return (cls(1.0, 0.3, [0.0, 0.5]), cls(1.0, 0.5, [0.0, 0.0, 0.9]), cls(2.0, 0.5, [1.9]))
 
-    def _pick(
-        self, inside: FloatArray | None, on_outer: FloatArray, on_inner: FloatArray, direction: FloatArray
-    ) -> FloatArray:
+    def _pick(self, inside: Floats | None, on_outer: Floats, on_inner: Floats, direction: Floats) -> Floats:
         """Return the first candidate that is a member; the point of the rim towards `direction` if none is.
 
         A candidate is only tested for the constraint that it was not made for: its distance from the centre of a small
@@ -96,11 +94,11 @@ class BallSection(ConvexSet):
         length = _norm(across)
         return base * self._centre + height * axis + (width * across / length if length > 0 else 0.0 * across)
 
-    def _near(self, w: FloatArray, slack: float) -> bool:
+    def _near(self, w: Floats, slack: float) -> bool:
         return _norm(w - self._centre) <= self.inner + slack
 
     @cached_property
-    def _centre(self) -> FloatArray:
+    def _centre(self) -> Floats:
         return np.array(self.centre, dtype=np.float64)
 
     @cached_property
@@ -117,12 +115,12 @@ class BallSection(ConvexSet):
         return float(r < R), height, math.sqrt(max(0.0, (small - height) * (small + height)))
 
 
-def _onto(w: FloatArray, radius: float) -> FloatArray:
+def _onto(w: Floats, radius: float) -> Floats:
     length = _norm(w)
     return w if length <= radius else w * (radius / length)
 
 
-def _norm(w: FloatArray) -> float:
+def _norm(w: Floats) -> float:
     return float(np.linalg.norm(w))
 
 
@@ -154,16 +152,16 @@ class Section(ConvexSet):
         return self.whole.projection_error + 1e-14 * self.radius
 
     @quiet
-    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         self._check_shape("w", w)
         near = _norm(w - self._centre) <= self.inner + tolerance * self.radius
         return bool(near and self.whole.contains(w, tolerance))
 
     @quiet
-    def project(self, w: FloatArray) -> FloatArray:
+    def project(self, w: Floats) -> Floats:
         return self._nearest(self._finite("w", w))[0]
 
-    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+    def linear_minimizer(self, g: Floats) -> Floats:
         g = self._finite("g", g)
         if not np.any(g):
             return self._centre.copy()
@@ -173,7 +171,7 @@ class Section(ConvexSet):
         unit = g / np.abs(g).max()
         return self._along(-unit / _norm(unit), self.inner, 1e9 * (self.whole.diameter + self.inner))[0]
 
-    def ridge_minimum(self, g: FloatArray, weight: float) -> tuple[float, FloatArray]:
+    def ridge_minimum(self, g: Floats, weight: float) -> tuple[float, Floats]:
         """By weak duality: with the ball's constraint as a penalty any multiplier gives a bound, no accuracy needed."""
         u, share = self._nearest(-g / weight)
         if share == 1:
@@ -189,15 +187,15 @@ class Section(ConvexSet):
         return (cls(square, 0.5, [0.0, 0.0]), cls(square, 9.0, [0.5, 1.0]), cls(L2Ball(1.0), 0.25, [0.0, 0.0, 0.0]))
 
     @cached_property
-    def _centre(self) -> FloatArray:
+    def _centre(self) -> Floats:
         return np.array(self.centre, dtype=np.float64)
 
-    def _nearest(self, w: FloatArray) -> tuple[FloatArray, float]:
+    def _nearest(self, w: Floats) -> tuple[Floats, float]:
         """Return the projection, and the share of the way from the centre to `w` at which the whole set's is it."""
         away = w - self._centre
         return self._along(away, min(1.0, self.inner / max(_norm(away), 1e-300)), 1.0)
 
-    def _along(self, direction: FloatArray, low: float, high: float) -> tuple[FloatArray, float]:
+    def _along(self, direction: Floats, low: float, high: float) -> tuple[Floats, float]:
         """Return the furthest projection of ``centre + t direction`` in the ball, t in [low, high], and its t."""
         found = self.whole.project(self._centre + high * direction)
         if _norm(found - self._centre) <= self.inner:
@@ -205,9 +203,8 @@ class Section(ConvexSet):
         found = self.whole.project(self._centre + low * direction)  # projections do not expand: it is in the ball
         while low < (middle := math.sqrt(low) * math.sqrt(high)) < high and high / low > 1 + 4e-16:
             point = self.whole.project(self._centre + middle * direction)
-            low, high, found = (
-                (middle, high, point) if _norm(point - self._centre) <= self.inner else (low, middle, found)
-            )
+            inside = _norm(point - self._centre) <= self.inner
+            low, high, found = (middle, high, point) if inside else (low, middle, found)
         return found, low
 
 
@@ -238,7 +235,7 @@ class SecondOrderCones(ConvexSet):
         apart = 2.0 if self.free else max(2 / math.hypot(1, self.slope), math.sqrt(2) if self.count > 1 else 1.0)
         set_fields(self, dim=self.count * (self.size + 1) + self.free, diameter=_rounding.widen_up(apart * self.radius))
 
-    def contains(self, w: FloatArray, tolerance: float = 1e-9) -> bool:
+    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         """Whether no cone is further away than ``tolerance`` times the radius (the length of `w` if unbounded)."""
         self._check_shape("w", w)
         largest = float(np.abs(w).max())
@@ -252,7 +249,7 @@ class SecondOrderCones(ConvexSet):
         outside = (self.slope * lengths - q) / math.hypot(1, self.slope)
         return bool(np.all(outside <= slack) and norm <= (1 + tolerance) * (self.radius / largest))
 
-    def project(self, w: FloatArray) -> FloatArray:
+    def project(self, w: Floats) -> Floats:
         """Return the nearest member: cone by cone, then scaled into the ball (a cone's projection is homogeneous)."""
         w = self._finite("w", w)
         largest = float(np.abs(w).max())
@@ -264,7 +261,7 @@ class SecondOrderCones(ConvexSet):
             return unit
         return unit * min(largest, self.radius / norm, _LARGEST / norm)  # Python floats: no warnings
 
-    def linear_minimizer(self, g: FloatArray) -> FloatArray:
+    def linear_minimizer(self, g: Floats) -> Floats:
         """Return ``-g`` projected onto the cones and scaled to the radius; 0 where that projection is 0."""
         if math.isinf(self.radius):
             remedy = "Give it a radius"
@@ -278,12 +275,12 @@ class SecondOrderCones(ConvexSet):
     def examples(cls) -> tuple[Self, ...]:
         return (cls(3, 1, 0.5), cls(1, 2, 2.0, free=1, radius=2.0), cls(2, 1, 1.0, radius=0.5), cls(1, 2, 0.7))
 
-    def _parts(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _parts(self, w: Floats) -> tuple[Floats, Floats]:
         """Lengths of the vectors, also where squares vanish, and their bounds, each of shape (count,)."""
         n = self.size * self.count
         return np.hypot.reduce(w[:n].reshape(self.count, self.size), axis=1), w[n : n + self.count]
 
-    def _onto_cones(self, w: FloatArray) -> FloatArray:
+    def _onto_cones(self, w: Floats) -> Floats:
         """Project finite entries of moderate size; returns a new array."""
         out, a = w.copy(), self.slope
         lengths, q = self._parts(w)

@@ -10,7 +10,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.problems import Objective
 from dpconvex.problems.minimax.adversarial import SaddleObjective
 from dpconvex.sets import ConvexSet
@@ -19,20 +19,20 @@ from dpconvex.solvers.base import Accuracy
 _UP = 1 + 1e-10
 
 
-def gradient_norm(objective: Objective, w: FloatArray, g: FloatArray) -> Accuracy:
+def gradient_norm(objective: Objective, w: Floats, g: Floats) -> Accuracy:
     """C1, no constraint: ``|w - w*| <= |g| / mu`` for any subgradient `g` at `w`."""
     bound = objective.gradient_norm_bound(g, w) / objective.strong_convexity
     return Accuracy("distance", bound * _UP, "a posteriori", "C1 gradient norm")
 
 
-def constrained_gap(objective: Objective, constraint: ConvexSet, w: FloatArray, g: FloatArray) -> Accuracy:
+def constrained_gap(objective: Objective, constraint: ConvexSet, w: Floats, g: Floats) -> Accuracy:
     """C2: ``J(w) - min J <= <g, w - u> - mu/2 |w - u|^2`` with ``u = project(w - g / mu)``; `w` must be a member."""
     gap = _model_gap(objective.strong_convexity, constraint, w, g, objective.gradient_rounding(w))
     return Accuracy("gap", gap * _UP, "a posteriori", "C2 constrained gap")
 
 
 def saddle_gap(
-    objective: SaddleObjective, constraint: ConvexSet, w: FloatArray, v: FloatArray, g: FloatArray, a: FloatArray
+    objective: SaddleObjective, constraint: ConvexSet, w: Floats, v: Floats, g: Floats, a: Floats
 ) -> Accuracy:
     """C6: ``J(w) - min J`` is at most the attacks' Frank-Wolfe gap plus C2's; `payoff_gradients` g, a at members."""
     gap = _model_gap(objective.l2, constraint, w, g, 0.0) + max(objective.attack_gap(v, a), 0.0)
@@ -40,7 +40,7 @@ def saddle_gap(
     return Accuracy("gap", gap * _UP + slack, "a posteriori", "C6 saddle gap")
 
 
-def _model_gap(mu: float, constraint: ConvexSet, w: FloatArray, g: FloatArray, rounding: float) -> float:
+def _model_gap(mu: float, constraint: ConvexSet, w: Floats, g: Floats, rounding: float) -> float:
     step = w - constraint.project(w - g / mu)
     length = float(np.linalg.norm(step))
     # Rounding of g moves the model by slack * |step|; rounding of the projection by a relative 1e-14.
@@ -48,7 +48,7 @@ def _model_gap(mu: float, constraint: ConvexSet, w: FloatArray, g: FloatArray, r
     return max(float(g @ step) - mu / 2 * length**2 + slack * length, 0.0)
 
 
-def projected_step(objective: Objective, w: FloatArray, image: FloatArray, projection_error: float = 0.0) -> Accuracy:
+def projected_step(objective: Objective, w: Floats, image: Floats, projection_error: float = 0.0) -> Accuracy:
     """C2: ``|image - w*| <= (beta - mu)/mu |w - image|`` for ``image = project(w - gradient(w) / beta)``, any `w`."""
     mu, beta = objective.strong_convexity, objective.smoothness
     moved = float(np.linalg.norm(w - image)) * _UP
@@ -57,7 +57,7 @@ def projected_step(objective: Objective, w: FloatArray, image: FloatArray, proje
     return Accuracy("distance", bound * _UP, "a posteriori", "C2 projected step (contraction)")
 
 
-def duality_gap(objective: Objective, w: FloatArray, gap: float, value: float) -> Accuracy:
+def duality_gap(objective: Objective, w: Floats, gap: float, value: float) -> Accuracy:
     """C4: `gap` is the computed primal value `value` at `w` minus a dual value."""
     bound = max(gap, 0.0) * _UP + objective.value_rounding(value, w)
     return Accuracy("gap", bound, "a posteriori", "C4 duality gap")
@@ -81,7 +81,7 @@ class LowerModel:
         self._slope, self._points = np.zeros(objective.dim), np.zeros(objective.dim)
         self._best, self._values = math.inf, 0.0
 
-    def add(self, weight: float, w: FloatArray, value: float, g: FloatArray) -> None:
+    def add(self, weight: float, w: Floats, value: float, g: Floats) -> None:
         """Add the model at `w` (a member, so that `value` is also an upper bound on the minimum)."""
         self._weight += weight
         self._points += weight * w
@@ -95,7 +95,7 @@ class LowerModel:
         self._values += weight * (value + rounding)
 
     @property
-    def average(self) -> FloatArray:
+    def average(self) -> Floats:
         """Weighted average of the points added, shape (dim,)."""
         return self._points / self._weight
 

@@ -12,7 +12,7 @@ from functools import singledispatch
 import numpy as np
 
 from dpconvex import losses
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.losses.regression import ResidualSplineLoss
 from dpconvex.problems import Records
 
@@ -28,57 +28,57 @@ class SlopeCurve:
 
     shape: int  #: s is ``clip(t, -1, 1)`` (`CLIP`), ``tanh(t)`` (`TANH`) or ``t / sqrt(1 + t^2)`` (`RATIONAL`)
     scale: float
-    records: FloatArray  #: offset, amplitude and shift, shape (n, 3)
+    records: Floats  #: offset, amplitude and shift, shape (n, 3)
 
 
 @singledispatch
-def slope_curve(loss: losses.LinearModelLoss, y: FloatArray) -> SlopeCurve | None:
+def slope_curve(loss: losses.LinearModelLoss, y: Floats) -> SlopeCurve | None:
     """Return the slopes of a loss for the targets `y` (n,), None where nobody has written them in this form."""
     return None
 
 
 @slope_curve.register
-def _(loss: losses.PiecewiseLinearLoss, y: FloatArray) -> SlopeCurve:
+def _(loss: losses.PiecewiseLinearLoss, y: Floats) -> SlopeCurve:
     lo, hi = loss.slope_interval(y)
     return _curve(CLIP, _TINY, (lo + hi) / 2, (hi - lo) / 2, y)
 
 
 @slope_curve.register
-def _(loss: losses.LogisticLoss, y: FloatArray) -> SlopeCurve | None:
+def _(loss: losses.LogisticLoss, y: Floats) -> SlopeCurve | None:
     # A cap is none of the three shapes.
     return _curve(TANH, 2.0, -y / 2, 0.5, -loss.offset[0]) if loss.cap == 1 else None
 
 
 @slope_curve.register
-def _(loss: losses.SmoothedHingeLoss, y: FloatArray) -> SlopeCurve:
+def _(loss: losses.SmoothedHingeLoss, y: Floats) -> SlopeCurve:
     return _curve(CLIP, loss.width / 2, -y / 2, 0.5, loss.center * y)
 
 
 @slope_curve.register
-def _(loss: ResidualSplineLoss, y: FloatArray) -> SlopeCurve:
+def _(loss: ResidualSplineLoss, y: Floats) -> SlopeCurve:
     spline = loss.spline
     middle, half = (spline.lower + spline.upper) / 2, (spline.upper - spline.lower) / 2
     return _curve(CLIP, spline.width * half, middle, half, y + spline.width * middle)
 
 
 @slope_curve.register
-def _(loss: losses.SquaredLoss, y: FloatArray) -> SlopeCurve:
+def _(loss: losses.SquaredLoss, y: Floats) -> SlopeCurve:
     bound = min(loss.prediction_bound, _HUGE)
     return _curve(CLIP, bound, -y, bound, 0.0)
 
 
 @slope_curve.register
-def _(loss: losses.PseudoHuberLoss, y: FloatArray) -> SlopeCurve:
+def _(loss: losses.PseudoHuberLoss, y: Floats) -> SlopeCurve:
     return _curve(RATIONAL, loss.width, 0.0, loss.width, y)
 
 
 @slope_curve.register
-def _(loss: losses.LogCoshLoss, y: FloatArray) -> SlopeCurve:
+def _(loss: losses.LogCoshLoss, y: Floats) -> SlopeCurve:
     return _curve(TANH, loss.width, 0.0, loss.width, y)
 
 
 def _curve(
-    shape: int, scale: float, offset: FloatArray | float, amplitude: FloatArray | float, shift: FloatArray | float
+    shape: int, scale: float, offset: Floats | float, amplitude: Floats | float, shift: Floats | float
 ) -> SlopeCurve:
     return SlopeCurve(shape, scale, np.stack(np.broadcast_arrays(offset, amplitude, shift), axis=-1))
 
@@ -88,7 +88,7 @@ def needs_slope_curve(loss: losses.LinearModelLoss) -> str | None:
     return "needs a loss with a compiled slope" if slope_curve(loss, np.zeros(1)) is None else None
 
 
-def draws(records: Records, count: int, order: np.random.Generator) -> Iterator[tuple[AnyArray, FloatArray]]:
+def draws(records: Records, count: int, order: np.random.Generator) -> Iterator[tuple[Array, Floats]]:
     """Yield `count` records, uniform with replacement, in portions of 8 MB or n/16: numbers (m,), copies (m, dim)."""
     most = max(1, _SAMPLE // records.dim, records.n // 16)
     for first in range(0, count, most):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.solvers._components import CLIP, TANH
 
 _reordered = njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -13,7 +13,7 @@ _reordered = njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 
 
 @njit(cache=True)
-def onto_cones(v: FloatArray, w: FloatArray, count: int, size: int, slope: float) -> None:
+def onto_cones(v: Floats, w: Floats, count: int, size: int, slope: float) -> None:
     """Write the projection of `v` onto `SecondOrderCones` into `w`."""
     p = count * size
     for g in range(count):
@@ -34,22 +34,22 @@ def onto_cones(v: FloatArray, w: FloatArray, count: int, size: int, slope: float
 
 @njit(cache=True)
 def ascend(
-    features: FloatArray,
-    factor: FloatArray,
-    extra: FloatArray,
+    features: Floats,
+    factor: Floats,
+    extra: Floats,
     intercept: float,
-    targets: FloatArray,
-    slopes: FloatArray,
-    lo: FloatArray,
-    hi: FloatArray,
-    curvature: FloatArray,
+    targets: Floats,
+    slopes: Floats,
+    lo: Floats,
+    hi: Floats,
+    curvature: Floats,
     step: float,
-    order: AnyArray,
+    order: Array,
     count: int,
     size: int,
     slope: float,
-    v: FloatArray,
-    w: FloatArray,
+    v: Floats,
+    w: Floats,
 ) -> None:
     """Maximize the dual over each slope in turn; ``z = <w, x>``, ``v -= step * change * x``, w its projection."""
     p = features.shape[1]
@@ -88,9 +88,7 @@ def difference(x: float, anchor: float, offset: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def unit_vectors(
-    X: FloatArray, anchor: FloatArray, offset: FloatArray, coincident_square: float, out: FloatArray
-) -> None:
+def unit_vectors(X: Floats, anchor: Floats, offset: Floats, coincident_square: float, out: Floats) -> None:
     """Write the unit vector towards each row to `out`, 0 for points that coincide: each a function of its row alone."""
     for i in range(len(X)):
         square = 0.0
@@ -104,7 +102,7 @@ def unit_vectors(
 
 @_reordered
 def sums(
-    X: FloatArray, anchor: FloatArray, offset: FloatArray, portion: int, coincident_square: float, direction: FloatArray
+    X: Floats, anchor: Floats, offset: Floats, portion: int, coincident_square: float, direction: Floats
 ) -> tuple[float, float, int, int, float]:
     """Add the unit vectors to `direction`; return the other sums of `UnitVectorSums`, the nearest squared."""
     n, d = X.shape
@@ -138,15 +136,15 @@ def sums(
 
 @_reordered
 def walk(
-    points: FloatArray,
-    visits: AnyArray,
-    center: FloatArray,
-    z: FloatArray,
+    points: Floats,
+    visits: Array,
+    center: Floats,
+    z: Floats,
     step: float,
     ball: float,
     first: int,
     coincident_square: float,
-) -> FloatArray:
+) -> Floats:
     """Take one step of length `step` towards each visited row; return the mean of the iterates ``first, ..., T``.
 
     (-1: ``0, ..., T - 1``.) They are relative to the center; z is the first one, and overwritten by the last.
@@ -178,7 +176,7 @@ def walk(
 
 
 @_reordered
-def slope_at(curve: FloatArray, shape: int, scale: float, prediction: float) -> float:
+def slope_at(curve: Floats, shape: int, scale: float, prediction: float) -> float:
     """Return the slope of a record's `SlopeCurve` at a prediction."""
     u = (prediction - curve[2]) / scale
     if shape == CLIP:
@@ -192,15 +190,15 @@ def slope_at(curve: FloatArray, shape: int, scale: float, prediction: float) -> 
 
 @_reordered
 def subgradient_steps(
-    rows: FloatArray,
-    index: AnyArray,
-    curves: FloatArray,
+    rows: Floats,
+    index: Array,
+    curves: Floats,
     shape: int,
     scale: float,
-    linear: FloatArray,
-    w: FloatArray,
-    mean: FloatArray,
-    dual: FloatArray,
+    linear: Floats,
+    w: Floats,
+    mean: Floats,
+    dual: Floats,
     t: float,
     mu: float,
     radius: float,
@@ -228,17 +226,17 @@ def subgradient_steps(
 
 @_reordered
 def katyusha_steps(
-    rows: FloatArray,
-    old_slopes: FloatArray,
-    curves: FloatArray,
+    rows: Floats,
+    old_slopes: Floats,
+    curves: Floats,
     shape: int,
     scale: float,
-    mean: FloatArray,
-    snapshot: FloatArray,
-    x: FloatArray,
-    y: FloatArray,
-    z: FloatArray,
-    average: FloatArray,
+    mean: Floats,
+    snapshot: Floats,
+    x: Floats,
+    y: Floats,
+    z: Floats,
+    average: Floats,
     weight: float,
     pull: float,
     gamma: float,
@@ -268,15 +266,15 @@ def katyusha_steps(
 
 @_reordered
 def one_pass(
-    rows: FloatArray,
-    curves: FloatArray,
+    rows: Floats,
+    curves: Floats,
     shape: int,
     scale: float,
-    start: FloatArray,
+    start: Floats,
     step: float,
     radius: float,
-    moved: FloatArray,
-    total: FloatArray,
+    moved: Floats,
+    total: Floats,
 ) -> None:
     """Take one projected step a row; ``moved`` is the iterate less ``start``, ``total`` their sum before the steps."""
     d = len(start)

@@ -6,7 +6,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import FloatArray, Status
+from dpconvex._types import Floats, Status
 from dpconvex.losses import PiecewiseLinearLoss
 from dpconvex.problems import Objective
 from dpconvex.problems.linear.objective import LinearModelObjective
@@ -77,7 +77,7 @@ class AcceleratedGradient(Solver):
         return SolverResult(y, proven, Status.CERTIFIED, limit, calls)
 
 
-def _begin(objective: Objective, constraint: ConvexSet, start: FloatArray | None) -> tuple[FloatArray, float, int]:
+def _begin(objective: Objective, constraint: ConvexSet, start: Floats | None) -> tuple[Floats, float, int]:
     """Return the better of `start` and 0, a bound on its gap, no larger than what always holds, and gradient calls."""
     zero = constraint.project(np.zeros(objective.dim))
     gap = certificates.constrained_gap(objective, constraint, zero, objective.gradient(zero)).bound

@@ -12,9 +12,9 @@ from typing import final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 
-Projection = Callable[[FloatArray, float], FloatArray]  # a member within the stated distance of the nearest one
+Projection = Callable[[Floats, float], Floats]  # a member within the stated distance of the nearest one
 
 
 @final
@@ -22,15 +22,15 @@ Projection = Callable[[FloatArray, float], FloatArray]  # a member within the st
 class AdaptiveResult:
     """The outcome of `adaptive_subgradient`."""
 
-    point: FloatArray  #: average of the iterates, a member of the set, shape (dim,)
+    point: Floats  #: average of the iterates, a member of the set, shape (dim,)
     certified: bool  #: whether the stopping test fired; then the gap of `point` is at most the target
     steps: int  #: Iterations. They depend on the data: not for release.
 
 
 def adaptive_subgradient(
-    subgradient: Callable[[FloatArray], FloatArray],
+    subgradient: Callable[[Floats], Floats],
     project: Projection,
-    start: FloatArray,
+    start: Floats,
     diameter: float,
     target: float,
     max_steps: int | None = None,
@@ -63,14 +63,14 @@ def adaptive_subgradient(
 
 
 def biased_subgradient(
-    subgradient: Callable[[FloatArray], FloatArray],
+    subgradient: Callable[[Floats], Floats],
     project: Projection,
-    start: FloatArray,
+    start: Floats,
     diameter: float,
     target: float,
     lipschitz: float,
     steps: int | None = None,
-) -> FloatArray:
+) -> Floats:
     """Minimize a convex function over a convex set with a fixed number of constant steps (Lowy 2026, Lemma D.5).
 
     Every data set takes the same number of steps, and the gap of the result is at most ``3/4 target + bias``.
@@ -94,12 +94,8 @@ def biased_subgradient(
 
 
 def ridge_subgradient(
-    subgradient: Callable[[FloatArray], FloatArray],
-    project: Callable[[FloatArray], FloatArray],
-    start: FloatArray,
-    l2: float,
-    steps: int,
-) -> FloatArray:
+    subgradient: Callable[[Floats], Floats], project: Callable[[Floats], Floats], start: Floats, l2: float, steps: int
+) -> Floats:
     """Minimize a function with a ridge by a fixed number of steps ``2 / (l2 (t + 1))``; the average of weights t.
 
     For `biased_subgradient`'s oracle of a function h plus ``l2/2 |w - centre|^2``, whose planes keep the ridge exact,
@@ -133,24 +129,24 @@ class JointProblem:
     the exact projection onto W; `level` is the C.
     """
 
-    values: Callable[[FloatArray], FloatArray]
-    subgradients: Callable[[FloatArray], FloatArray]
+    values: Callable[[Floats], Floats]
+    subgradients: Callable[[Floats], Floats]
     m: int
     dim: int
     level: float
     l2: float
-    centre: FloatArray
-    project: Callable[[FloatArray], FloatArray]  #: of w: onto W, or in a second stage onto the part that w is held to
-    others: Callable[[FloatArray], FloatArray] | None = None  #: of all y, (m, dim): onto W; None: `project` for each
+    centre: Floats
+    project: Callable[[Floats], Floats]  #: of w: onto W, or in a second stage onto the part that w is held to
+    others: Callable[[Floats], Floats] | None = None  #: of all y, (m, dim): onto W; None: `project` for each
 
-    def value(self, joint: FloatArray) -> float:
+    def value(self, joint: Floats) -> float:
         """Return ``Phi`` at a vector of length ``(m + 1) dim``: w, then the y."""
         w, y = self._split(joint)
         away = w - self.centre
         losses = self.values(y) + self.level * np.linalg.norm(w - y, axis=1)
         return float(losses.mean()) + self.l2 / 2 * float(away @ away)
 
-    def subgradient(self, joint: FloatArray) -> FloatArray:
+    def subgradient(self, joint: Floats) -> Floats:
         """Return a subgradient of ``Phi``, shape ((m + 1) dim,)."""
         w, y = self._split(joint)
         lengths = np.linalg.norm(w - y, axis=1, keepdims=True)
@@ -158,12 +154,12 @@ class JointProblem:
         g_w = self.level * s.mean(0) + self.l2 * (w - self.centre)
         return np.append(g_w, (self.subgradients(y) - self.level * s) / self.m)
 
-    def project_joint(self, joint: FloatArray, distance: float) -> FloatArray:
+    def project_joint(self, joint: Floats, distance: float) -> Floats:
         """Return the projection onto the product of the sets; exact, so `distance` is met."""
         w, y = self._split(joint)
         others = np.array([self.project(part) for part in y]) if self.others is None else self.others(y)
         return np.append(self.project(w), others)
 
-    def _split(self, joint: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _split(self, joint: Floats) -> tuple[Floats, Floats]:
         parts = joint.reshape(-1, self.dim)
         return parts[0], parts[1:]

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, Self, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray, Status
+from dpconvex._types import Floats, Status
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems import Objective
 from dpconvex.problems.data._threads import one_blas_thread
@@ -36,7 +36,7 @@ class Accuracy:
 class SolverResult:
     """The outcome of a solver."""
 
-    point: FloatArray  #: (dim,): member of the constraint
+    point: Floats  #: (dim,): member of the constraint
     accuracy: Accuracy  #: True in every case; at most the radius asked for if and only if `status` is ``CERTIFIED``
     #: ``STEP_LIMIT`` and ``STALLED`` (rounding stops all progress) are failures; raising is the caller's choice.
     status: Status
@@ -44,7 +44,7 @@ class SolverResult:
     gradient_calls: int  #: Full passes over the data. They depend on the data: not for release.
 
 
-Start = FloatArray | None  #: Where a solver begins, (dim,); None: at 0, or nothing is known.
+Start = Floats | None  #: Where a solver begins, (dim,); None: at 0, or nothing is known.
 
 
 class Solver(ABC):
@@ -60,7 +60,7 @@ class Solver(ABC):
 
     @final
     def solve(
-        self, objective: Objective, radius: float, constraint: ConvexSet | None = None, start: FloatArray | None = None
+        self, objective: Objective, radius: float, constraint: ConvexSet | None = None, start: Floats | None = None
     ) -> SolverResult:
         """Look for a point within `radius` of the minimizer, and prove that it is.
 

@@ -6,7 +6,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import FloatArray, Status
+from dpconvex._types import Floats, Status
 from dpconvex.losses import PiecewiseLinearLoss
 from dpconvex.problems import Objective, RegularizedRisk
 from dpconvex.problems.objective import Bounds
@@ -68,14 +68,12 @@ class DualCoordinateAscent(Solver):
         return SolverResult(w, accuracy, status, epochs, calls)
 
 
-def _scale(objective: RegularizedRisk) -> FloatArray | float:
+def _scale(objective: RegularizedRisk) -> Floats | float:
     """Weights relative to equal ones: ``scale * loss`` is the same maximum over ``scale * [lo, hi]``."""
     return 1.0 if objective.weights is None else objective.records.n * objective.weights
 
 
-def _primal(
-    objective: RegularizedRisk, constraint: ConvexSet, slopes: FloatArray
-) -> tuple[FloatArray, FloatArray, Accuracy]:
+def _primal(objective: RegularizedRisk, constraint: ConvexSet, slopes: Floats) -> tuple[Floats, Floats, Accuracy]:
     """Return the parameters of dual variables before and after projection, and the distance that their gap proves."""
     linear = 0.0 if objective.linear is None else objective.linear
     v = -(linear + objective.table.adjoint(slopes) / objective.records.n) / objective.l2
@@ -89,12 +87,12 @@ def _primal(
 def _epoch(
     objective: RegularizedRisk,
     cones: SecondOrderCones | None,
-    v: FloatArray,
-    w: FloatArray,
-    slopes: FloatArray,
-    lo: FloatArray,
-    hi: FloatArray,
-    curvature: FloatArray,
+    v: Floats,
+    w: Floats,
+    slopes: Floats,
+    lo: Floats,
+    hi: Floats,
+    curvature: Floats,
     order: np.random.Generator,
 ) -> None:
     """One pass over all records; changes `v`, `w` and `slopes` in place."""

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
-from dpconvex._types import FloatArray, Status
+from dpconvex._types import Floats, Status
 from dpconvex.problems import Objective
 from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet
@@ -60,11 +60,11 @@ class LBFGS(Solver):
         return SolverResult(w, accuracy, status, steps, calls)
 
 
-def _newton_step(objective: Objective, w: FloatArray, g: FloatArray) -> tuple[FloatArray, int]:
+def _newton_step(objective: Objective, w: Floats, g: Floats) -> tuple[Floats, int]:
     """Solve ``hessian step = -g`` to 1 percent; return the step and the number of Hessian products."""
     products = 0
 
-    def multiply(v: FloatArray) -> FloatArray:
+    def multiply(v: Floats) -> Floats:
         nonlocal products
         products += 1
         return objective.hessian_product(w, v.ravel())

@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from dpconvex._types import FloatArray, Status
+from dpconvex._types import Floats, Status
 from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems import Objective
 from dpconvex.problems.linear.objective import LinearModelObjective
@@ -51,7 +51,7 @@ class NewtonCholesky(Solver):
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         w = np.zeros(objective.dim) if start is None else start
-        metric: FloatArray | None = None
+        metric: Floats | None = None
         n, dim = objective.records.n, objective.dim
         stride = n // max(50 * dim, min(n // 16, _SKETCH // objective.records.dim))
         sketch = objective.subset(stride) if stride >= 4 else objective
@@ -66,10 +66,10 @@ class NewtonCholesky(Solver):
 @dataclass(frozen=True, eq=False)
 class _Point:
     objective: LinearModelObjective
-    w: FloatArray
+    w: Floats
 
     @cached_property
-    def g(self) -> FloatArray:
+    def g(self) -> Floats:
         return self.objective.gradient(self.w)
 
     @cached_property
@@ -82,7 +82,7 @@ class _Point:
 
 
 def _descend(
-    objective: LinearModelObjective, radius: float, max_steps: int, start: FloatArray, metric: FloatArray | None
+    objective: LinearModelObjective, radius: float, max_steps: int, start: Floats, metric: Floats | None
 ) -> SolverResult:
     """Damped steps from `start`; `metric` is the lower Cholesky factor of a Hessian, None to compute it."""
     point, calls, renewed = _Point(objective, start), 1, False
@@ -107,9 +107,7 @@ def _descend(
     return SolverResult(point.w, accuracy, status, steps, calls)
 
 
-def _search(
-    objective: LinearModelObjective, point: _Point, step: FloatArray, smallest: float
-) -> tuple[_Point | None, int]:
+def _search(objective: LinearModelObjective, point: _Point, step: Floats, smallest: float) -> tuple[_Point | None, int]:
     """Halve the step until it is accepted; return None if no length is, and the number of trials."""
     slope = float(point.g @ step)
     for trial in range(_HALVINGS):
@@ -125,7 +123,7 @@ def _search(
     return None, _HALVINGS
 
 
-def _cholesky(hessian: FloatArray) -> FloatArray | None:
+def _cholesky(hessian: Floats) -> Floats | None:
     """Lower factor, with a shift of the size of its rounding; None where rounding has spoilt the matrix.
 
     Operands of exact sums are rounded to a grid of the declared bound: where that hides the ridge, steps are shorter.
@@ -226,7 +224,7 @@ class BallNewton(Solver):
         return SolverResult(w, accuracy, status, steps, calls)
 
     def _in_section(
-        self, objective: Objective, radius: float, section: BallSection, start: FloatArray | None
+        self, objective: Objective, radius: float, section: BallSection, start: Floats | None
     ) -> SolverResult:
         """Solve in the outer ball: where the inner ball holds all points that near, the minimizer is the same."""
         found = self._solve(objective, radius, L2Ball(section.outer), start)
@@ -238,7 +236,7 @@ class BallNewton(Solver):
         return SolverResult(section.project(found.point), nothing, status, found.steps, found.gradient_calls)
 
 
-def normal_cone(objective: Objective, constraint: ConvexSet, w: FloatArray, g: FloatArray) -> Accuracy:
+def normal_cone(objective: Objective, constraint: ConvexSet, w: Floats, g: Floats) -> Accuracy:
     """C5 (docs, Heavy tails): ``|w - w*| <= |g + nu w| / mu``, `g` a subgradient at a member `w` of a ball around 0."""
     norm = float(np.linalg.norm(w))
     residual = g
@@ -246,13 +244,11 @@ def normal_cone(objective: Objective, constraint: ConvexSet, w: FloatArray, g: F
     if norm >= constraint.radius * (1 - 1e-14):
         residual = g + max(0.0, -float(g @ w) / norm**2) * w
     bound = objective.gradient_norm_bound(residual, w) + 1e-14 * float(np.linalg.norm(g))
-    off = 1e-13 * norm  # from the sphere
-    return Accuracy(
-        "distance", bound / objective.strong_convexity * (1 + 1e-10) + off, "a posteriori", "C5 normal cone"
-    )
+    bound = bound / objective.strong_convexity * (1 + 1e-10) + 1e-13 * norm  # from the sphere
+    return Accuracy("distance", bound, "a posteriori", "C5 normal cone")
 
 
-def _model_minimizer(hessian: FloatArray, g: FloatArray, w: FloatArray, radius: float) -> FloatArray:
+def _model_minimizer(hessian: Floats, g: Floats, w: Floats, radius: float) -> Floats:
     """Minimize ``<g, u - w> + <u - w, H (u - w)> / 2`` over ``|u| <= radius``; H is positive definite."""
     if not np.isfinite(hessian).all():
         return w
@@ -260,7 +256,7 @@ def _model_minimizer(hessian: FloatArray, g: FloatArray, w: FloatArray, radius: 
     eigenvalues = np.maximum(eigenvalues, 1e-14 * eigenvalues[-1])
     b = basis.T @ (hessian @ w - g)
 
-    def point(nu: float) -> FloatArray:
+    def point(nu: float) -> Floats:
         return b / (eigenvalues + nu)
 
     free = basis @ point(0.0)

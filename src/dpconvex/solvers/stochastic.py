@@ -6,7 +6,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import FloatArray, Status
+from dpconvex._types import Floats, Status
 from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems import Objective
 from dpconvex.problems.linear.objective import LinearModelObjective
@@ -85,7 +85,7 @@ class StochasticSubgradient(Solver):
         return SolverResult(best, accuracy, status, stages, calls)
 
 
-def _certificate(objective: LinearModelObjective, linear: FloatArray, w: FloatArray, dual: FloatArray) -> Accuracy:
+def _certificate(objective: LinearModelObjective, linear: Floats, w: Floats, dual: Floats) -> Accuracy:
     """Return the distance of the mean `w` that is proven, with the records' mean slopes as dual variables."""
     loss, y, mu = objective.loss, objective.labels, objective.l2
     if not isinstance(loss, PiecewiseLinearLoss):
@@ -175,7 +175,7 @@ class Katyusha(Solver):
         return SolverResult(best, accuracy, status, epochs, 1 + 3 * epochs)
 
 
-def _snapshot(objective: LinearModelObjective, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _snapshot(objective: LinearModelObjective, w: Floats) -> tuple[Floats, Floats]:
     """Return the slopes of all records at `w`, shape (n,), and the gradient of the objective."""
     slopes = np.empty(objective.records.n)
     for block in objective.table.blocks():

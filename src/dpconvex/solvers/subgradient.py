@@ -7,7 +7,7 @@ from typing import Literal, Self, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray, Status
+from dpconvex._types import Floats, Status
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Objective
 from dpconvex.problems.objective import Bounds
@@ -175,11 +175,11 @@ class _Planes:
     constraint: ConvexSet
     lower: float = -math.inf
     slack: float = 0.0
-    slopes: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
-    offsets: FloatArray = field(default_factory=lambda: np.empty(0))
-    weights: FloatArray = field(default_factory=lambda: np.empty(0))
+    slopes: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    offsets: Floats = field(default_factory=lambda: np.empty(0))
+    weights: Floats = field(default_factory=lambda: np.empty(0))
 
-    def add(self, w: FloatArray, value: float, g: FloatArray, best: float) -> FloatArray:
+    def add(self, w: Floats, value: float, g: Floats, best: float) -> Floats:
         """Add the plane at `w`, improve the weights, and return the model's minimizer."""
         mu = self.objective.strong_convexity
         plane, offset = g - mu * w, value - float(g @ w) + mu / 2 * float(w @ w)
@@ -194,21 +194,21 @@ class _Planes:
         self.lower = max(self.lower, dual)
         return u
 
-    def gap(self, best: float, point: FloatArray) -> Accuracy:
+    def gap(self, best: float, point: Floats) -> Accuracy:
         """Return the certified gap of a point of value `best`."""
         bound = best - self.lower + self.objective.value_rounding(best, point) + self.slack
         return Accuracy("gap", max(bound, 0.0) * (1 + 1e-10), "a posteriori", "C3 cutting planes")
 
-    def drowned(self, best: float, point: FloatArray) -> bool:
+    def drowned(self, best: float, point: Floats) -> bool:
         """Whether no more than rounding is left of the gap."""
         return best - self.lower <= self.slack + self.objective.value_rounding(best, point)
 
-    def _dual(self, weights: FloatArray) -> tuple[float, FloatArray]:
+    def _dual(self, weights: Floats) -> tuple[float, Floats]:
         """Return ``D(weights)``, or less by rounding, and its minimizer."""
         least, u = self.constraint.ridge_minimum(weights @ self.slopes, self.objective.strong_convexity)
         return least + float(weights @ self.offsets), u
 
-    def _ascend(self, weights: FloatArray, primal: float) -> FloatArray:
+    def _ascend(self, weights: Floats, primal: float) -> Floats:
         """Improve the weights: the segment to the newest plane first, then accelerated projected ascent."""
         newest = np.eye(1, len(weights), len(weights) - 1)[0]
         value, u = self._dual(weights)

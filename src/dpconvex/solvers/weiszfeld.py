@@ -19,7 +19,7 @@ from typing import final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray, Status
+from dpconvex._types import Floats, Status
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import summation
 
@@ -35,7 +35,7 @@ _NEWTON_BLOCK = 2**20  # floats held by a Newton step: 8 MB
 class GeometricMedianSolution:
     """A point, and how far its objective can be from the least. All of it depends on the data: not for release."""
 
-    point: FloatArray  #: shape (d,)
+    point: Floats  #: shape (d,)
     value: float  #: mean distance of the points from it
     gap_bound: float  #: proven bound on `value` minus the least value
     #: ``CERTIFIED`` if the bound is at most ``tol * value``; ``STALLED`` where rounding stops all progress.
@@ -43,7 +43,7 @@ class GeometricMedianSolution:
     steps: int  #: passes over the points
 
 
-def geometric_median(X: FloatArray, tol: float = 1e-10) -> GeometricMedianSolution:
+def geometric_median(X: Floats, tol: float = 1e-10) -> GeometricMedianSolution:
     """Minimize the mean distance to the points.
 
     `X` (n, d) is finite with norms at most 1e150 (`clip_points` sees to both); anything else gives a point without a
@@ -65,7 +65,7 @@ def geometric_median(X: FloatArray, tol: float = 1e-10) -> GeometricMedianSoluti
     return GeometricMedianSolution(point, here.value, gap, status, search.steps + 1)
 
 
-def _matrix(X: FloatArray) -> FloatArray:
+def _matrix(X: Floats) -> Floats:
     if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "fiub":
         raise InvalidDataError(f"X has shape {X.shape} and dtype {X.dtype}; a real matrix (n, d) is needed")
     return np.ascontiguousarray(X, dtype=np.float64)
@@ -76,16 +76,16 @@ def _matrix(X: FloatArray) -> FloatArray:
 class _Position:
     """A position ``anchor + offset`` with the sums seen from it."""
 
-    anchor: FloatArray
-    offset: FloatArray
+    anchor: Floats
+    offset: Floats
     sums: UnitVectorSums
     n: int
 
     @classmethod
-    def at(cls, X: FloatArray, anchor: FloatArray, offset: FloatArray) -> _Position:
+    def at(cls, X: Floats, anchor: Floats, offset: Floats) -> _Position:
         return cls(anchor, offset, unit_vector_sums(X, anchor, offset), len(X))
 
-    def moved(self, X: FloatArray, change: FloatArray) -> _Position:
+    def moved(self, X: Floats, change: Floats) -> _Position:
         """Return the position after a move; the anchor becomes the float nearest to it (an exact two-sum)."""
         offset = self.offset + change
         anchor = self.anchor + offset
@@ -112,7 +112,7 @@ class _Position:
         gradient += self.slack if gradient > 0 or self.sums.coincident < self.n else 0.0
         return self.value * (1 - self.slack) * max(0.0, 1 - 2 * gradient)
 
-    def step(self) -> FloatArray:
+    def step(self) -> Floats:
         """Vardi and Zhang's step."""
         length = float(np.linalg.norm(self.sums.direction))
         return (self.excess / length) * self.sums.direction / self.sums.weight if self.excess > 0 else 0 * self.offset
@@ -122,7 +122,7 @@ class _Position:
 class _Search:
     """The iteration, and the best position so far."""
 
-    def __init__(self, X: FloatArray) -> None:
+    def __init__(self, X: Floats) -> None:
         self._X, self._newton = X, 2 <= X.shape[1] <= _NEWTON_DIM
         rows = X if X.shape[1] == 1 else X[:: -(-len(X) // _SAMPLE)]
         self.best = _Position.at(X, np.median(rows, axis=0), np.zeros(X.shape[1]))
@@ -163,7 +163,7 @@ class _Search:
             self.best = position
 
 
-def _newton_step(X: FloatArray, at: _Position) -> FloatArray:
+def _newton_step(X: Floats, at: _Position) -> Floats:
     """Solve ``H change = g`` with ``H = sum (I - u u^T) / distance``, tilted a little to be invertible."""
     d = len(at.anchor)
     hessian = at.sums.weight * (1 + 1e-12) * np.eye(d)
@@ -188,7 +188,7 @@ COINCIDENT = 1e-290
 class UnitVectorSums:
     """What one pass collects at a position z."""
 
-    direction: FloatArray  #: sum of ``(x - z) / ||x - z||`` over the points x that do not coincide with z, shape (d,)
+    direction: Floats  #: sum of ``(x - z) / ||x - z||`` over the points x that do not coincide with z, shape (d,)
     distance: float  #: sum of ``||x - z||``
     weight: float  #: sum of ``1 / ||x - z||`` over the same points as `direction`
     coincident: int  #: points at z
@@ -196,7 +196,7 @@ class UnitVectorSums:
     nearest_distance: float  #: its distance, infinity if there is none
 
 
-def unit_vector_sums(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> UnitVectorSums:
+def unit_vector_sums(X: Floats, anchor: Floats, offset: Floats) -> UnitVectorSums:
     """Sum over all points X (n, d), seen from ``anchor + offset``: finite, contiguous float64, norms below 1e150."""
     from dpconvex.solvers import _loops
 
@@ -205,7 +205,7 @@ def unit_vector_sums(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> U
     return UnitVectorSums(direction, distance, weight, coincident, nearest, float(np.sqrt(square)))
 
 
-def direction_parts(X: FloatArray, anchor: FloatArray, offset: FloatArray) -> FloatArray:
+def direction_parts(X: Floats, anchor: Floats, offset: Floats) -> Floats:
     """Return the parts (3, d) of `UnitVectorSums.direction` (`summation`), which add up exactly; X as above."""
     from dpconvex.solvers import _loops
 

@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import ConvexPlan, Plan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import ledger
@@ -34,7 +34,7 @@ def audit(
     pairs: Pairs | None = None,
     *,
     title: str | None = None,
-    output: Callable[[Any], FloatArray] = released,
+    output: Callable[[Any], Floats] = released,
     runs: int = 2000,
     transcripts: int = 400,
     error: float = ERROR,
@@ -106,7 +106,7 @@ def _counted(subject: Subject, name: str, runs: int, error: float, source: BitSo
     return Finding("counting", name, counted.epsilon, 1 - error, detail)
 
 
-def _outputs(subject: Subject, name: str, runs: int, source: BitSource, track: Track) -> tuple[FloatArray, FloatArray]:
+def _outputs(subject: Subject, name: str, runs: int, source: BitSource, track: Track) -> tuple[Floats, Floats]:
     """Released numbers of as many runs on each of the two data sets of a pair."""
     run, pair = run_of(subject.plan), subject.pairs[name]
     first, second = [], []

@@ -20,11 +20,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex._types import FloatArray, IntArray
+from dpconvex._types import Floats, IntArray
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta
 
-Statistic = Callable[[FloatArray], FloatArray]
+Statistic = Callable[[Floats], Floats]
 """From outputs, shape (n, dim), to a number for each, shape (n,); fixed on the tuning half."""
 
 _TUNING = 0.3  #: Share of the transcripts on which a bet is chosen.
@@ -43,8 +43,8 @@ _COORDINATES = 16
 class Losses:
     """Privacy losses of transcripts, arrays of shape (transcripts,)."""
 
-    losses: FloatArray  #: exact; infinite where the neighbor cannot produce the transcript
-    shifts: FloatArray  #: squared shifts in standard deviations, summed, where every release was Gaussian; else nan
+    losses: Floats  #: exact; infinite where the neighbor cannot produce the transcript
+    shifts: Floats  #: squared shifts in standard deviations, summed, where every release was Gaussian; else nan
     releases: int  #: in the longest transcript
     taken: int = 0  #: steps on secret samples that read the changed unit ...
     told: int = 0  #: ... of those that tell
@@ -81,7 +81,7 @@ def gaussian_epsilon(square: float, delta: float) -> float:
     return epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), delta) * _EXACT
 
 
-def bet(losses: FloatArray, delta: float, error: float) -> float:
+def bet(losses: Floats, delta: float, error: float) -> float:
     """Return an epsilon for which `delta` is shown to be too small, ``-inf`` if there is none."""
     first = max(4, math.ceil(_TUNING * len(losses)))
     tuning, testing = losses[:first], losses[first:]
@@ -100,7 +100,7 @@ def bet(losses: FloatArray, delta: float, error: float) -> float:
     return max(won, default=-math.inf)
 
 
-def _gains(losses: FloatArray, epsilon: float, delta: float) -> FloatArray:
+def _gains(losses: Floats, epsilon: float, delta: float) -> Floats:
     """Logarithms of what every stake makes of 1, shape (stakes, losses)."""
     x = -np.expm1(np.minimum(epsilon - losses, 0.0))
     return np.log1p(_STAKES[:, None] / delta * (x - delta))
@@ -128,7 +128,7 @@ def proved_epsilon(hits: int, others: int, runs: int, delta: float, error: float
     return float(_proved(np.array([hits]), np.array([others]), runs, delta, error)[0])
 
 
-def prove(first: FloatArray, second: FloatArray, delta: float, error: float) -> Counted:
+def prove(first: Floats, second: Floats, delta: float, error: float) -> Counted:
     """Return the lower bound on epsilon from outputs on two neighbors, wrong with probability at most `error`.
 
     Outputs, shape (runs, numbers), are of independent runs, at least 4 of each and the same number.
@@ -152,11 +152,11 @@ def prove(first: FloatArray, second: FloatArray, delta: float, error: float) -> 
     return Counted(epsilon, f"{name} {event.words}", *frequencies)
 
 
-def _projection(direction: FloatArray) -> Statistic:
+def _projection(direction: Floats) -> Statistic:
     return lambda outputs: outputs @ direction
 
 
-def _binned_ratio(direction: FloatArray, edges: FloatArray, ratios: FloatArray) -> Statistic:
+def _binned_ratio(direction: Floats, edges: Floats, ratios: Floats) -> Statistic:
     """Estimated log-likelihood ratio of the bin into which a projection falls: near optimal for any law on a line."""
     return lambda outputs: ratios[np.searchsorted(edges, outputs @ direction, side="right")]
 
@@ -174,7 +174,7 @@ class _Event:
     sign: float
     swapped: bool
 
-    def of(self, outputs: FloatArray) -> NDArray[np.bool_]:
+    def of(self, outputs: Floats) -> NDArray[np.bool_]:
         return self.sign * self.statistic(outputs) > self.sign * self.threshold
 
     @property
@@ -182,7 +182,7 @@ class _Event:
         return f"{'above' if self.sign > 0 else 'below'} {self.threshold:.6g}"
 
 
-def _proved(hits: IntArray, others: IntArray, runs: int, delta: float, error: float) -> FloatArray:
+def _proved(hits: IntArray, others: IntArray, runs: int, delta: float, error: float) -> Floats:
     from scipy.stats import beta
 
     low = np.where(hits > 0, beta.ppf(error / 2, np.maximum(hits, 1), runs - hits + 1), 0.0) - delta
@@ -191,7 +191,7 @@ def _proved(hits: IntArray, others: IntArray, runs: int, delta: float, error: fl
 
 
 def _best_threshold(
-    statistic: Statistic, first: FloatArray, second: FloatArray, delta: float, error: float
+    statistic: Statistic, first: Floats, second: Floats, delta: float, error: float
 ) -> tuple[float, _Event]:
     values = [np.sort(statistic(side)) for side in (first, second)]
     runs, pooled = len(first), np.concatenate(values)
@@ -209,7 +209,7 @@ def _best_threshold(
     return best, event
 
 
-def _statistics(first: FloatArray, second: FloatArray) -> Iterator[tuple[str, Statistic]]:
+def _statistics(first: Floats, second: Floats) -> Iterator[tuple[str, Statistic]]:
     """Yield candidates: likelihood ratios of values or bins, projections on differences, coordinates."""
     both = np.concatenate([first, second])
     values, inverse = np.unique(both, axis=0, return_inverse=True)
@@ -233,7 +233,7 @@ def _statistics(first: FloatArray, second: FloatArray) -> Iterator[tuple[str, St
         )
 
 
-def _directions(first: FloatArray, second: FloatArray) -> Iterator[tuple[str, FloatArray]]:
+def _directions(first: Floats, second: Floats) -> Iterator[tuple[str, Floats]]:
     width = first.shape[1]
     if width == 1:
         yield "its only coordinate", np.ones(1)

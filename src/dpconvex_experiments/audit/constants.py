@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.problems.custom.functions import ConvexFunction
 from dpconvex.problems.data.domain import Block
 from dpconvex.problems.data.records import Records
@@ -89,10 +89,10 @@ def attack_constants(
 @final
 @dataclass(frozen=True, eq=False)
 class _Point:
-    w: FloatArray
-    u: FloatArray
-    X: FloatArray
-    neighbor: FloatArray
+    w: Floats
+    u: Floats
+    X: Floats
+    neighbor: Floats
 
 
 @final
@@ -159,7 +159,7 @@ class _Search:
         above = value + float(g @ (u - w)) - other - rounding, other + float(slope @ (w - u)) - value - rounding
         return float(np.max([0.0, *above])) / (self._L * distance)  # NaN passes, unlike through `max`
 
-    def _separability(self, w: FloatArray, p: _Point) -> float:
+    def _separability(self, w: Floats, p: _Point) -> float:
         """Compare the mean over three records with the mean of one at a time."""
         f = self._function
         if f.aggregation != "average":
@@ -171,7 +171,7 @@ class _Search:
         size = float(np.abs(values).sum()) + self._L * self._radius
         return float(np.max([abs(value - values.mean()) / size, np.abs(gradient - gradients.mean(0)).max() / self._L]))
 
-    def _records(self, n: int) -> FloatArray:
+    def _records(self, n: int) -> Floats:
         rng, domain = self._rng, self._function.domain
         parts = [_block(rng, block, n) for block in domain.blocks]
         return np.concatenate(parts, axis=1) * (1.0 if rng.random() < 0.7 else rng.random())
@@ -187,13 +187,13 @@ class _Search:
         X = p.X if rng.random() < 0.3 else p.X + shrink * self._records(len(p.X))
         return _Point(w, u, X, p.neighbor if len(X) == 1 and rng.random() < 0.5 else self._neighbor(X))
 
-    def _neighbor(self, X: FloatArray) -> FloatArray:
+    def _neighbor(self, X: Floats) -> Floats:
         """The same records but for the last: another one, or its mirror image."""
         last = -X[-1:] if self._rng.random() < 0.5 else self._records(1)
         return np.concatenate([X[:-1], last])
 
 
-def _block(rng: np.random.Generator, block: Block, n: int) -> FloatArray:
+def _block(rng: np.random.Generator, block: Block, n: int) -> Floats:
     """Extreme vectors of a block: on its sphere, corners, or along one axis."""
     normal = rng.standard_normal((n, block.size))
     if rng.random() < 0.5:
@@ -216,10 +216,10 @@ def _over(found: float, claimed: float) -> float:
     return found / claimed if claimed else (math.inf if found > 0 else 0.0)
 
 
-def _unit(v: FloatArray) -> FloatArray:
+def _unit(v: Floats) -> Floats:
     return v / max(float(np.linalg.norm(v)), 1e-300)
 
 
-def _into_ball(w: FloatArray, radius: float) -> FloatArray:
+def _into_ball(w: Floats, radius: float) -> Floats:
     norm = float(np.linalg.norm(w))
     return w if norm <= radius else w * (radius / norm)

@@ -17,7 +17,7 @@ from typing import Any, cast, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import ClippedResidualsPlan
 from dpconvex.algorithms.erm.objective_perturbation import ObjectivePerturbationPlan
 from dpconvex.errors import UnsupportedEventError
@@ -163,7 +163,7 @@ def _unit(plan: ObjectivePerturbationPlan) -> float:
     return 1.0 if factor is None else float(factor.matrix.toarray().item())
 
 
-def _points(plan: ObjectivePerturbationPlan, sigma: float) -> FloatArray:
+def _points(plan: ObjectivePerturbationPlan, sigma: float) -> Floats:
     """Where densities are compared: around every kink of the loss, and far out; evenly for integrals."""
     bound, n = plan.problem.feature_l2, plan.problem.n
     if sigma:
@@ -173,9 +173,7 @@ def _points(plan: ObjectivePerturbationPlan, sigma: float) -> FloatArray:
     return np.unique(margins) / bound
 
 
-def _log_density(
-    plan: ObjectivePerturbationPlan, data: tuple[Any, ...], points: FloatArray, log_noise: Any
-) -> FloatArray:
+def _log_density(plan: ObjectivePerturbationPlan, data: tuple[Any, ...], points: Floats, log_noise: Any) -> Floats:
     X, y, *rest = data
     groups: UserGroups | None = rest[0] if rest else None
     problem = plan.problem
@@ -202,8 +200,8 @@ def _log_density(
 class EnumeratedPair:
     """The laws of all transcripts on two neighboring data sets: log-probabilities, ``-inf`` where there is none."""
 
-    first: FloatArray
-    second: FloatArray
+    first: Floats
+    second: Floats
 
     @property
     def largest_loss(self) -> float:
@@ -288,7 +286,7 @@ class _Script:
     def ask(self, session: ThresholdSession, mechanism: Any, value: float, fresh: bool) -> bool:
         raise UnsupportedEventError("queries of a session are not enumerated")
 
-    def _pick(self, law: FloatArray) -> int:
+    def _pick(self, law: Floats) -> int:
         place = len(self.drawn)
         pick = self.script[place] if place < len(self.script) else 0
         self.drawn.append(pick)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from dpconvex import mechanisms
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.errors import UnsupportedEventError
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
@@ -32,30 +32,30 @@ def _(mechanism: mechanisms.Planned, value: Any, outcome: Any) -> float:
 
 
 @log_law.register
-def _(mechanism: mechanisms.LaplaceMechanism, value: FloatArray, outcome: FloatArray) -> float:
+def _(mechanism: mechanisms.LaplaceMechanism, value: Floats, outcome: Floats) -> float:
     return float(-np.abs(outcome - _clean(value)).sum() / mechanism.scale - mechanism.dim * np.log(mechanism.scale))
 
 
 @log_law.register
-def _(mechanism: mechanisms.BoundedLaplaceMechanism, value: FloatArray, outcome: FloatArray) -> float:
+def _(mechanism: mechanisms.BoundedLaplaceMechanism, value: Floats, outcome: Floats) -> float:
     away = float(np.abs(outcome - _clean(value)).sum())
     return -away / mechanism.scale if away <= mechanism.bound + mechanism.step else -np.inf
 
 
 @log_law.register
-def _(mechanism: mechanisms.GaussianMechanism, value: FloatArray, outcome: FloatArray) -> float:
+def _(mechanism: mechanisms.GaussianMechanism, value: Floats, outcome: Floats) -> float:
     away = (outcome - _clean(value)) / mechanism.sigma
     return float(-(away @ away) / 2 - mechanism.dim * np.log(mechanism.sigma))
 
 
 @log_law.register
-def _(mechanism: mechanisms.NormNoiseMechanism, value: FloatArray, outcome: FloatArray) -> float:
+def _(mechanism: mechanisms.NormNoiseMechanism, value: Floats, outcome: Floats) -> float:
     away = float(mechanism.norm(outcome - _clean(value)))
     return -away / mechanism.scale - mechanism.norm.dim * float(np.log(mechanism.scale))
 
 
 @log_law.register
-def _(mechanism: mechanisms.JointHistogram, value: FloatArray, outcome: FloatArray) -> float:
+def _(mechanism: mechanisms.JointHistogram, value: Floats, outcome: Floats) -> float:
     """Lemma F: ``exp(-epsilon ||b||_K / (2 X_K))`` of what is added to each column's counts, up to constants."""
     columns = np.split(outcome - _clean(value), np.cumsum(mechanism.cells)[:-1])
     lengths = np.array([np.abs(b - np.median(b)).sum() for b in columns])
@@ -65,45 +65,45 @@ def _(mechanism: mechanisms.JointHistogram, value: FloatArray, outcome: FloatArr
 
 
 @singledispatch
-def finite_law(mechanism: Any, value: Any) -> FloatArray:
+def finite_law(mechanism: Any, value: Any) -> Floats:
     """Return the log-probabilities of the outcomes 0, 1, ... of one draw by scores; raise for other outcomes."""
     raise UnsupportedEventError(f"{type(mechanism).__name__} does not draw from finitely many outcomes")
 
 
 @finite_law.register
-def _(mechanism: mechanisms.ReportNoisyMax, value: FloatArray) -> FloatArray:
+def _(mechanism: mechanisms.ReportNoisyMax, value: Floats) -> Floats:
     return selection_law(_clean(value), mechanism.scale)
 
 
 @finite_law.register
-def _(mechanism: mechanisms.VertexSampling, value: FloatArray) -> FloatArray:
+def _(mechanism: mechanisms.VertexSampling, value: Floats) -> Floats:
     scores = mechanism.on_grid(value)
     scores = np.maximum(scores - scores.max(), -_FLOOR)
     return scores - np.logaddexp.reduce(scores)
 
 
 @finite_law.register
-def _(mechanism: mechanisms.ExponentialMechanism, value: FloatArray) -> FloatArray:
+def _(mechanism: mechanisms.ExponentialMechanism, value: Floats) -> Floats:
     return finite_law(mechanism.inner, _clean(value) * mechanism.factor)
 
 
 @log_law.register
-def _(mechanism: mechanisms.ExponentialMechanism, value: FloatArray, outcome: int) -> float:
+def _(mechanism: mechanisms.ExponentialMechanism, value: Floats, outcome: int) -> float:
     return float(finite_law(mechanism, value)[outcome])
 
 
 @log_law.register
-def _(mechanism: mechanisms.VertexSampling, value: FloatArray, outcome: Any) -> float:
+def _(mechanism: mechanisms.VertexSampling, value: Floats, outcome: Any) -> float:
     return float(finite_law(mechanism, value)[outcome].sum())
 
 
 @log_law.register
-def _(mechanism: mechanisms.ReportNoisyMax, value: FloatArray, outcome: int) -> float:
+def _(mechanism: mechanisms.ReportNoisyMax, value: Floats, outcome: int) -> float:
     return float(_selected(_clean(value), mechanism.scale, np.array([outcome]))[0])
 
 
 @log_law.register
-def _(mechanism: mechanisms.MedianMechanism, value: FloatArray, outcome: float) -> float:
+def _(mechanism: mechanisms.MedianMechanism, value: Floats, outcome: float) -> float:
     inner = np.sort(np.clip(_clean(value), mechanism.lower, mechanism.upper))
     ends = np.concatenate([[mechanism.lower], inner, [mechanism.upper]])
     rate = mechanism.epsilon / (2 * mechanism.sensitivity.value)
@@ -114,12 +114,12 @@ def _(mechanism: mechanisms.MedianMechanism, value: FloatArray, outcome: float) 
 
 
 @log_law.register
-def _(mechanism: mechanisms.AboveThreshold, value: FloatArray, outcome: int) -> float:
+def _(mechanism: mechanisms.AboveThreshold, value: Floats, outcome: int) -> float:
     return float(halting_law(mechanism, np.asarray(value, dtype=np.float64), outcome))
 
 
 @log_law.register
-def _(mechanism: mechanisms.RobustMean, value: tuple[float, FloatArray, float], outcome: FloatArray | None) -> float:
+def _(mechanism: mechanisms.RobustMean, value: tuple[float, Floats, float], outcome: Floats | None) -> float:
     score, mean, length = value
     gap = (score - mechanism.threshold) / mechanism.score_sigma
     if outcome is None:
@@ -129,7 +129,7 @@ def _(mechanism: mechanisms.RobustMean, value: tuple[float, FloatArray, float], 
 
 
 @log_law.register
-def _(mechanism: mechanisms.CohortMean, value: tuple[FloatArray, FloatArray, float], outcome: Any) -> float:
+def _(mechanism: mechanisms.CohortMean, value: tuple[Floats, Floats, float], outcome: Any) -> float:
     (excesses, means, length), (bits, released) = value, outcome
     gaps = (excesses - mechanism.threshold) / mechanism.score_sigma
     mean = (mechanism.cohorts.shares * bits) @ means
@@ -137,7 +137,7 @@ def _(mechanism: mechanisms.CohortMean, value: tuple[FloatArray, FloatArray, flo
     return float(log_ndtr(np.where(bits, gaps, -gaps)).sum() - (away @ away) / 2 - mechanism.dim * np.log(length))
 
 
-def selection_law(scores: FloatArray, scale: float) -> FloatArray:
+def selection_law(scores: Floats, scale: float) -> Floats:
     """Return the log-probability of every index under report-noisy-max with exponential noise, exactly enumerated.
 
     With ``a_j = exp((s_j - max s)/scale)`` index i has ``a_i`` times the integral over u in (0, 1) of the product of
@@ -147,7 +147,7 @@ def selection_law(scores: FloatArray, scale: float) -> FloatArray:
     return found - np.logaddexp.reduce(found)
 
 
-def _selected(scores: FloatArray, scale: float, picks: NDArray[np.int64]) -> FloatArray:
+def _selected(scores: Floats, scale: float, picks: NDArray[np.int64]) -> Floats:
     """Log-probabilities of some of the indices."""
     shifted = (scores - scores.max()) / scale
     a = np.exp(np.maximum(shifted, -_FLOOR))
@@ -163,7 +163,7 @@ def _selected(scores: FloatArray, scale: float, picks: NDArray[np.int64]) -> Flo
     return np.maximum(shifted[picks], -_FLOOR) + total
 
 
-def halting_law(mechanism: mechanisms.AboveThreshold, queries: FloatArray, outcome: int) -> float:
+def halting_law(mechanism: mechanisms.AboveThreshold, queries: Floats, outcome: int) -> float:
     """Return the log-probability that the first "above" is query `outcome`, `len(queries)` for none; by quadrature."""
     grid = np.linspace(-45, 45, 9001)
     threshold = mechanism.threshold + mechanism.threshold_scale * grid
@@ -176,5 +176,5 @@ def halting_law(mechanism: mechanisms.AboveThreshold, queries: FloatArray, outco
     return float(np.logaddexp.reduce(joint))
 
 
-def _clean(value: FloatArray) -> FloatArray:
+def _clean(value: Floats) -> Floats:
     return np.nan_to_num(np.asarray(value, dtype=np.float64), nan=0.0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.problems import LinearModelProblem, PointDomain, UserGroups
 from dpconvex_experiments.audit.target import Pair, Subject
@@ -103,14 +103,14 @@ def array_pairs(values: Mapping[str, tuple[Any, Any]]) -> dict[str, Pair]:
     return {name: Pair((first,), (second,)) for name, (first, second) in values.items()}
 
 
-def replaced(data: AnyArray, place: int, one: Any, other: Any) -> tuple[AnyArray, AnyArray]:
+def replaced(data: Array, place: int, one: Any, other: Any) -> tuple[Array, Array]:
     """Return two copies of a data set, with `one` and with `other` in a place."""
     first, second = data.copy(), data.copy()
     first[place], second[place] = one, other
     return first, second
 
 
-def _far_record(problem: LinearModelProblem) -> FloatArray:
+def _far_record(problem: LinearModelProblem) -> Floats:
     """A record outside the domain, in the direction of its first column of every block."""
     x = np.zeros(problem.domain.n_features)
     start = 0

@@ -23,7 +23,7 @@ from unittest import mock
 import numpy as np
 from scipy.stats import beta
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.errors import UnsupportedEventError
 from dpconvex.mechanisms import (
     AboveThreshold,
@@ -182,13 +182,13 @@ def tapped(tap: Tap) -> Iterator[None]:
             return fresh  # its queries were met one by one
         return tap.meet(self, np.array(value, dtype=np.float64), fresh)
 
-    def drawn(self: VertexSession, scores: FloatArray, count: int = 1) -> Any:
+    def drawn(self: VertexSession, scores: Floats, count: int = 1) -> Any:
         return tap.meet(self._mechanism, np.array(scores), draw(self, scores, count))
 
-    def on_sample(self: SampledSession, value: FloatArray) -> Any:
+    def on_sample(self: SampledSession, value: Floats) -> Any:
         return tap.meet(self._mechanism.step, np.array(value, dtype=np.float64), noisy(self, value))
 
-    def in_session(self: GaussianSession, each: GaussianMechanism, value: FloatArray) -> Any:
+    def in_session(self: GaussianSession, each: GaussianMechanism, value: Floats) -> Any:
         return tap.meet(each, np.array(value, dtype=np.float64), counted(self, each, value))
 
     def queried(self: ThresholdSession, value: float) -> bool:
@@ -205,7 +205,7 @@ def tapped(tap: Tap) -> Iterator[None]:
         score, weights = self._examine(inside, radius, source)
         return tap.meet(self, (score, weighted_mean(inside, weights), length), fresh)
 
-    def cohorts(self: CohortMean, excesses: FloatArray, means: FloatArray, length: float, source: BitSource) -> Any:
+    def cohorts(self: CohortMean, excesses: Floats, means: Floats, length: float, source: BitSource) -> Any:
         fresh = summed(self, excesses, means, length, source)
         return tap.meet(self, (excesses, means, length), fresh)
 
@@ -323,7 +323,7 @@ class _Forced(BitSource):
 class _ForcedGenerator(np.random.Generator):
     member: bool
 
-    def choice(self, a: Any, size: Any = None, replace: bool = True, **options: Any) -> FloatArray:  # pyright: ignore
+    def choice(self, a: Any, size: Any = None, replace: bool = True, **options: Any) -> Floats:  # pyright: ignore
         last = np.max(a)
         picked = np.array(a)[np.asarray(a) != last][:size]
         if self.member:

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import ConvexPlan, PrivateResult
 from dpconvex.algorithms.location.base import LocationResult
 from dpconvex.algorithms.minimax.base import SaddleResult
@@ -55,7 +55,7 @@ def run_of(plan: Any) -> Callable[..., Any]:
 
 
 @singledispatch
-def released(result: Any) -> FloatArray:
+def released(result: Any) -> Floats:
     """Return the released numbers of a result, shape (k,), all that an attacker sees; statuses become 0 ("ok") or 1.
 
     Results of this library, numbers and arrays are known, None too: nothing was released. Others register a function of
@@ -67,24 +67,24 @@ def released(result: Any) -> FloatArray:
 
 
 @released.register
-def _(result: PrivateResult) -> FloatArray:
+def _(result: PrivateResult) -> Floats:
     return np.append(result.point, float(result.status != "ok"))
 
 
 @released.register
-def _(result: LocationResult) -> FloatArray:
+def _(result: LocationResult) -> Floats:
     if result.center is None:
         return result.location
     return np.concatenate([result.location, result.center, [result.radius, float(result.status != "ok")]])
 
 
 @released.register
-def _(result: SaddleResult) -> FloatArray:
+def _(result: SaddleResult) -> Floats:
     return np.concatenate([result.x, result.y])
 
 
 @released.register
-def _(result: QueryResult) -> FloatArray:
+def _(result: QueryResult) -> Floats:
     noisy = [] if result.tables is None else [table.ravel() for table in result.tables.noisy]
     return np.concatenate([result.histogram, result.answers, *noisy])
 
@@ -107,7 +107,7 @@ class Subject:
 
     plan: Auditable
     pairs: Pairs
-    output: Callable[[Any], FloatArray] = released
+    output: Callable[[Any], Floats] = released
 
 
 Builder = Callable[[PrivacyParams, float], Subject]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.checks import Estimate
@@ -61,11 +61,11 @@ class Trial:
 class Case:
     """Points, and what an error is."""
 
-    points: FloatArray
-    error: Callable[[FloatArray], float]  #: of a location, (d,) -> float
+    points: Floats
+    error: Callable[[Floats], float]  #: of a location, (d,) -> float
 
 
-def excess(points: FloatArray) -> Case:
+def excess(points: Floats) -> Case:
     """Measure by which share of the least objective (Weiszfeld's method to 1e-10) the objective is above it."""
     least = geometric_median(points).value
     return Case(points, lambda z: max(0.0, mean_distance(points, z) / least - 1))

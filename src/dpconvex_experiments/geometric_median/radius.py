@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.stats import f as f_distribution
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.location.printed import plan_printed_radius
 from dpconvex.algorithms.location.radius_and_center import plan_radius
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
@@ -29,20 +29,20 @@ GROUP, LEVEL = 64, 0.775  # the paper's level
 PRIVACY = PrivacyParams(1.0, 1e-5)
 SIGMA, INSIDE, QUANTILE = 0.1, 0.9, 0.75
 
-Search: TypeAlias = Callable[[FloatArray, PointDomain, BitSource], float]
+Search: TypeAlias = Callable[[Floats, PointDomain, BitSource], float]
 
 
-def _fast(points: FloatArray, domain: PointDomain, source: BitSource) -> float:
+def _fast(points: Floats, domain: PointDomain, source: BitSource) -> float:
     stage = plan_printed_radius(domain, len(points), PRIVACY.epsilon, PRIVACY.delta, Unit.RECORD)
     return stage.find(points, source, Ledger(PRIVACY, stage.releases)).radius
 
 
-def _pairs(points: FloatArray, domain: PointDomain, source: BitSource) -> float:
+def _pairs(points: Floats, domain: PointDomain, source: BitSource) -> float:
     stage = plan_radius_finder(domain, len(points), PRIVACY.epsilon)
     return stage.find(points, source, Ledger(PRIVACY, stage.releases)).radius
 
 
-def _groups(points: FloatArray, domain: PointDomain, source: BitSource) -> float:
+def _groups(points: Floats, domain: PointDomain, source: BitSource) -> float:
     stage = plan_radius(domain, len(points), PRIVACY.epsilon, level=LEVEL, group_size=GROUP)
     return stage.find(points, source, Ledger(PRIVACY, stage.releases)).radius
 
@@ -55,7 +55,7 @@ SEARCHES: Mapping[str, Search] = {"RadiusFinder": _pairs, "FastRadius": _fast, "
 class Draw:
     """Points with their true effective radius and the bound that the search is told."""
 
-    points: FloatArray
+    points: Floats
     radius: float
     bound: float
 

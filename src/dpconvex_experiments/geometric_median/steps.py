@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.location.base import Booster, WarmStart
 from dpconvex.algorithms.location.noisy_descent import plan_descent, plan_settling
 from dpconvex.algorithms.location.registry import plan_location
@@ -103,7 +103,7 @@ def steps(setting: Setting) -> Outcome:
 
 # The constant.
 
-CLOUDS: Mapping[str, Callable[[int, int, np.random.Generator], FloatArray]] = {
+CLOUDS: Mapping[str, Callable[[int, int, np.random.Generator], Floats]] = {
     "cluster": lambda n, d, rng: gaussian_cluster(50.0, n, d, SIGMA, 0.9, rng)[0],
     "heavy tails": lambda n, d, rng: student_t(5.0, n, d, rng) + 3.0,
     "skewed": skewed,

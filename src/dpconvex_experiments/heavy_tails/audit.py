@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import require
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan
@@ -60,7 +60,7 @@ def decoding(dim: int, n: int, p: float, epsilon: float, runs: int, seed: int) -
         rng, source = streams(seed, run, dim, n)
         chosen = int(rng.integers(len(directions)))
         X = np.outer(rng.random(n) < p, p**-0.5 * directions[chosen])
-        found: FloatArray = -directions @ plan.run(X, np.zeros(n), source).point
+        found: Floats = -directions @ plan.run(X, np.zeros(n), source).point
         wrong += int(np.argmax(found)) != chosen
     q = (2 * dim - 1) * math.exp(-epsilon * math.ceil(n * p))
     return wrong, q / (2 * (1 + q))

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from scipy.stats import binom
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
@@ -35,7 +35,7 @@ def moments_of(law: PackingLaw) -> Moments:
     return Moments(law.k, 1.0, law.moment(2.0), law.mean_norm)
 
 
-def estimated_mean(w: FloatArray, norm: float) -> FloatArray:
+def estimated_mean(w: Floats, norm: float) -> Floats:
     """Return the estimate ``-norm w/|w|`` of a mean of that norm (Lemma G.1); the first axis for w = 0."""
     length = float(np.linalg.norm(w))
     return norm * np.eye(len(w))[0] if length == 0 else -norm * w / length

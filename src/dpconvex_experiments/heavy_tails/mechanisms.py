@@ -9,7 +9,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan, Moments, custom, gradient_score, localized_mechanism
 from dpconvex.privacy import PrivacyParams
@@ -44,13 +44,13 @@ class OwnLinear(RecordLoss):
     def lipschitz(self, radius: float) -> float:
         return self.domain.l2 * (1 + 1e-12)
 
-    def value(self, w: FloatArray, records: FloatArray) -> FloatArray:
+    def value(self, w: Floats, records: Floats) -> Floats:
         return records @ w
 
-    def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
+    def gradient(self, w: Floats, records: Floats) -> Floats:
         return records
 
-    def each(self, points: FloatArray, records: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def each(self, points: Floats, records: Floats) -> tuple[Floats, Floats]:
         return np.einsum("ij,ij->i", points, records), records
 
 

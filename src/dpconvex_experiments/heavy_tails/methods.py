@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import heavy_tailed, output_perturbation
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
@@ -39,13 +39,13 @@ class Design:
     robust: bool  #: absolute loss; else Huber's
     dim: int = DIM
 
-    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Return features (n, dim) and targets (n,) of a model of coefficients of norm `SIGNAL`."""
         X = rng.standard_t(self.features, (n, self.dim))
         return X, X @ self.truth + rng.standard_t(self.noise, n)
 
     @property
-    def truth(self) -> FloatArray:
+    def truth(self) -> Floats:
         """The coefficients (dim,)."""
         return np.full(self.dim, SIGNAL / self.dim**0.5)
 
@@ -150,7 +150,7 @@ class _Fresh:
         self._least = 0.0
         self._least = self(design.truth)  # noise is symmetric: the truth minimises
 
-    def __call__(self, w: FloatArray) -> float:
+    def __call__(self, w: Floats) -> float:
         """Return the mean loss above that of the truth."""
         return float(self._loss.value(self._X @ w, self._y).mean()) - self._least
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.erm.heavy_tailed.level import Scale
 from dpconvex.algorithms.erm.heavy_tailed.registry import APART, heavy_plans
 from dpconvex.privacy import Ledger, PrivacyParams
@@ -35,7 +35,7 @@ class Law:
     tail: float  #: exponent of Pareto's law; infinite: all lengths are 1
     k: float
 
-    def draw(self, rng: np.random.Generator, n: int) -> FloatArray:
+    def draw(self, rng: np.random.Generator, n: int) -> Floats:
         """Return lengths (n,)."""
         return (1 - rng.random(n)) ** (-1 / self.tail) * self.least
 

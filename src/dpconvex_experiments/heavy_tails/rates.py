@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan, LocalizationPlan
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
@@ -73,7 +73,7 @@ def sweeps(base: Point, *, quick: bool) -> dict[str, tuple[Point, ...]]:
     return {name: tuple(replace(base, **{name: value}) for value in chosen) for name, chosen in values.items()}
 
 
-def pareto_noise(rng: np.random.Generator, k: float, n: int, dim: int) -> FloatArray:
+def pareto_noise(rng: np.random.Generator, k: float, n: int, dim: int) -> Floats:
     """Return directions with Pareto(k + 0.2) lengths whose k-th moment is 1, shape (n, dim)."""
     shape = k + 0.2
     lengths = (1 - rng.random(n)) ** (-1 / shape) * (0.2 / shape) ** (1 / k)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan, Moments, plan
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, FixedSteps, Part
 from dpconvex.losses import AbsoluteLoss
@@ -38,7 +38,7 @@ def surrogates(setting: Setting) -> Outcome:
     }
     tau = ACCURACY * LEVEL / (RIDGE * m)
     beta = 2 * LEVEL / (RIDGE * m) + 2 * tau
-    squares: dict[str, list[FloatArray]] = {way: [] for way in WAYS}
+    squares: dict[str, list[Floats]] = {way: [] for way in WAYS}
     gaps: dict[str, list[float]] = {way: [] for way in WAYS}
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     for run in setting.track(range(runs), "Minimizing"):
@@ -91,7 +91,7 @@ def _part(one: HeavyTailedPlan[LinearModelProblem], m: int) -> Part:
     return one.part(replace(phase, l2=RIDGE, truncation=truncation, m=m, stages=()))
 
 
-def _point(one: HeavyTailedPlan[LinearModelProblem], way: str, data: Data, tau: float) -> FloatArray:
+def _point(one: HeavyTailedPlan[LinearModelProblem], way: str, data: Data, tau: float) -> Floats:
     part, start = _part(one, data[0].n), np.zeros(2)
     return SURROGATES[way].minimize(part, data, start, (part.domain, tau, start))
 

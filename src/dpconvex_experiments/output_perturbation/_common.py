@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.erm.output_perturbation.schedules import privacy_ratio
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import LinearModelLoss
@@ -46,7 +46,7 @@ def _given(sensitivity: float) -> Sensitivity:
     return Sensitivity(sensitivity, "l2", "given by the experiment")
 
 
-def releases(mechanism: Noise, value: FloatArray, privacy: PrivacyParams, count: int, source: BitSource) -> FloatArray:
+def releases(mechanism: Noise, value: Floats, privacy: PrivacyParams, count: int, source: BitSource) -> Floats:
     """Release one value `count` times, shape (count, dim); every release is in a ledger first.
 
     Pure releases share a ledger with `count` times the budget, as they would have to; others have one each.
@@ -67,13 +67,13 @@ def counted(
     return int((high > threshold).sum()), int((low > threshold).sum())
 
 
-def logistic_records(rng: np.random.Generator, n: int, truth: FloatArray) -> tuple[FloatArray, FloatArray]:
+def logistic_records(rng: np.random.Generator, n: int, truth: Floats) -> tuple[Floats, Floats]:
     """Return unit features (n, dim) and labels of a logistic model with coefficients `truth`."""
     X = unit_vectors(rng, n, len(truth))
     return X, logistic_labels(rng, X @ truth)
 
 
-def balanced(loss: LinearModelLoss, n: int, dim: int) -> tuple[FloatArray, FloatArray]:
+def balanced(loss: LinearModelLoss, n: int, dim: int) -> tuple[Floats, Floats]:
     """Return records whose minimiser is 0 for every ridge: unit vectors in turn, both labels for each, or targets 0."""
     X = np.eye(dim)[np.arange(n) // 2 % dim]
     return X, np.where(np.arange(n) % 2, 1.0, -1.0) if loss.task == "classification" else np.zeros(n)
@@ -82,13 +82,13 @@ def balanced(loss: LinearModelLoss, n: int, dim: int) -> tuple[FloatArray, Float
 class Risk:
     """Mean loss of unit vectors or shorter ones, without any regularizer, and its minimum."""
 
-    def __init__(self, loss: LinearModelLoss, X: FloatArray, y: FloatArray) -> None:
+    def __init__(self, loss: LinearModelLoss, X: Floats, y: Floats) -> None:
         domain = DataDomain.l2_ball(X.shape[1], 1.0)
         self.problem = LinearModelProblem(loss, domain, len(X), 1.0)
         self._records, self._y = Records.clipped(X, domain), y
         self._mean = self.problem.on(self._records, y, 0.0)
 
-    def __call__(self, w: FloatArray) -> float:
+    def __call__(self, w: Floats) -> float:
         """Return the mean loss at `w`."""
         return self._mean.value(w)
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.registry import plans
@@ -27,7 +27,7 @@ from dpconvex_experiments.shared import lines, panels
 
 # E11: adversarial training: the smooth rate is refuted, the Lipschitz bound holds; robust logistic regression.
 
-_Data: TypeAlias = tuple[FloatArray, FloatArray]
+_Data: TypeAlias = tuple[Floats, Floats]
 
 SIZES = (100, 1_000, 10_000)
 ATTACKS = (0.0, 0.02, 0.05, 0.1)
@@ -43,7 +43,7 @@ class _Fit:
 
     attack: float
     epsilon: float
-    points: list[FloatArray]
+    points: list[Floats]
     bound: float | None
 
 
@@ -168,17 +168,17 @@ def _judge(fit: _Fit, unaware: _Fit, best: _Fit, train: _Data, test: _Data) -> _
     return _Judged(fit, float(clean), float(robust), float(without), excess)
 
 
-def _margins(w: FloatArray, data: _Data, attack: float) -> FloatArray:
+def _margins(w: Floats, data: _Data, attack: float) -> Floats:
     """Return the margins under the worst attack: the dual of the maximum norm is the l1 norm."""
     X, y = data
     return y * (X @ w) - attack * float(np.abs(w).sum())
 
 
-def _accuracy(w: FloatArray, data: _Data, attack: float) -> float:
+def _accuracy(w: Floats, data: _Data, attack: float) -> float:
     return float((_margins(w, data, attack) > 0).mean())
 
 
-def _risk(w: FloatArray, data: _Data, attack: float) -> float:
+def _risk(w: Floats, data: _Data, attack: float) -> float:
     margins = _margins(w, data, attack)
     return float(LogisticLoss().value(margins, np.ones(len(margins))).mean())
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import exponential_mechanism, output_perturbation
 from dpconvex.losses import AbsoluteLoss
@@ -84,7 +84,7 @@ def _plans(n: int) -> dict[str, LinearModelPlan]:
     return dict(zip(METHODS, found, strict=True))
 
 
-def _excess(w: FloatArray, l2: float) -> float:
+def _excess(w: Floats, l2: float) -> float:
     """Return the excess over the kink, the minimizer with this ridge too."""
     return float(abs(w[0] - MINIMUM) + l2 / 2 * (w[0] ** 2 - MINIMUM**2))
 
@@ -152,25 +152,25 @@ def worst_case(setting: Setting) -> Outcome:
     )
 
 
-def _cone(noise: FloatArray, depth: float) -> FloatArray:
+def _cone(noise: Floats, depth: float) -> Floats:
     """Return how far the projected release is from a minimizer at that depth."""
     moved = _released(noise, depth)
     moved[:, 0] -= depth
     return np.linalg.norm(moved, axis=1)
 
 
-def _released(noise: FloatArray, depth: float) -> FloatArray:
+def _released(noise: Floats, depth: float) -> Floats:
     points = noise.copy()
     points[:, 0] += depth
     return points / np.maximum(1.0, np.linalg.norm(points, axis=1, keepdims=True))
 
 
-def _search(rng: np.random.Generator, noise: FloatArray, depth: float, steps: int = 300) -> float:
+def _search(rng: np.random.Generator, noise: Floats, depth: float, steps: int = 300) -> float:
     """Return the largest risk found over ``max_k |<g_k, w - a>|``, |g_k| at most 1: convex, least at a, 1-Lipschitz."""
     moved = _released(noise, depth)
     moved[:, 0] -= depth
 
-    def risk(g: FloatArray) -> float:
+    def risk(g: Floats) -> float:
         return float(np.abs(moved @ g.T).max(1).mean())
 
     best = unit_vectors(rng, 6, noise.shape[1]) * rng.uniform(0.5, 1.0, (6, 1))
@@ -183,7 +183,7 @@ def _search(rng: np.random.Generator, noise: FloatArray, depth: float, steps: in
     return value
 
 
-def _two_levels(rng: np.random.Generator, d: int, epsilon: float, count: int) -> FloatArray:
+def _two_levels(rng: np.random.Generator, d: int, epsilon: float, count: int) -> Floats:
     """Return distances from the minimizer of a point of density ``e^epsilon`` in a ball of radius s around it, else 1.
 
     The small ball is shifted into the large one, so its volume, and with it the density, is the same for every data

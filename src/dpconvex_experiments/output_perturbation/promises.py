@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from dpconvex._types import FloatArray, Status
+from dpconvex._types import Floats, Status
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation import OutputPerturbationPlan
 from dpconvex.losses import HingeLoss, LinearModelLoss, LogisticLoss, SmoothedHingeLoss
@@ -91,7 +91,7 @@ def sampler(setting: Setting) -> Outcome:
     )
 
 
-def _judged(dim: int, points: FloatArray) -> tuple[Check, ...]:
+def _judged(dim: int, points: Floats) -> tuple[Check, ...]:
     count, lengths = len(points), np.linalg.norm(points, axis=1)
     length, square = Estimate.of(lengths / (dim * SCALE)), Estimate.of(lengths**2 / (dim * (dim + 1) * SCALE**2))
     radius = float(stats.kstest(lengths, stats.gamma(dim, scale=SCALE).cdf).pvalue)
@@ -254,7 +254,7 @@ def sensitivity(setting: Setting) -> Outcome:
     )
 
 
-def _neighbours(rng: np.random.Generator, n: int, k: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _neighbours(rng: np.random.Generator, n: int, k: int) -> tuple[Floats, Floats, Floats]:
     """Return features (n, DIM), labels (n,) and labels of a neighbour, which turns the last record round."""
     X = unit_vectors(rng, n, DIM)
     if k % 2 == 0:  # aligned: all records on one axis, as many on each side as you like
@@ -266,7 +266,7 @@ def _neighbours(rng: np.random.Generator, n: int, k: int) -> tuple[FloatArray, F
     return X, y, other
 
 
-def _moved(plan: OutputPerturbationPlan, X: FloatArray, y: FloatArray, other: FloatArray) -> float:
+def _moved(plan: OutputPerturbationPlan, X: Floats, y: Floats, other: Floats) -> float:
     """Return a distance that the exact minimisers surely have, at least."""
     problem, l2 = plan.problem, plan.l2
     radius = max(1e-6 * plan.schedule.sensitivity, problem.certifiable_radius(l2))
@@ -339,7 +339,7 @@ def audit(setting: Setting) -> Outcome:
     )
 
 
-def _attacks(centres: FloatArray, quick: bool) -> list[_Attack]:
+def _attacks(centres: Floats, quick: bool) -> list[_Attack]:
     distance, top = float(centres[1] - centres[0]), float(centres[1])
     pure, one = [2.0] if quick else [0.5, 1.0, 2.0], PrivacyParams(1.0)
     attacks = [_Attack("exact minimiser", PrivacyParams(e), laplace(1, distance, e), top) for e in pure]
@@ -357,7 +357,7 @@ def _plan(privacy: PrivacyParams) -> output_perturbation.OutputPerturbationPlan:
     return output_perturbation.plan(problem, privacy, l2=L2, noise=kind)[0]
 
 
-def _centres() -> FloatArray:
+def _centres() -> Floats:
     """Minimisers of two neighbours: the labels' mean over l2, as all margins stay in the linear part of the loss."""
     plan = _plan(PrivacyParams(1.0))
     records = Records.clipped(np.ones((N, 1)), plan.problem.domain)
@@ -374,7 +374,7 @@ def _above(attack: _Attack, centre: float) -> float:
     return float(stats.laplace.sf(attack.threshold, centre, mechanism.scale))
 
 
-def _best(centres: FloatArray, sigma: float) -> float:
+def _best(centres: Floats, sigma: float) -> float:
     """Return the threshold of the half line that shows most of a Gaussian's epsilon at DELTA."""
     points = np.linspace(centres[0], centres[1] + 3 * sigma, 200)
     likely, rare = (stats.norm.sf(points, centre, sigma) for centre in (centres[1], centres[0]))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation.schedules import privacy_ratio
 from dpconvex.losses import AbsoluteLoss, LinearModelLoss, LogisticLoss
@@ -55,7 +55,7 @@ class _Point:
         return 2 * self.lipschitz / self.n
 
     @property
-    def eigenvalues(self) -> FloatArray:
+    def eigenvalues(self) -> Floats:
         return np.where(np.arange(self.dim) % 2 == 0, 1.0, self.kappa)
 
     @property
@@ -72,7 +72,7 @@ class _Point:
         """Proposition 2.6 for delta > 0 as printed."""
         return self.kappa / 2 * energy(1, self.epsilon, self.delta) * self.sensitivity**2
 
-    def excess(self, count: int, source: SeededSource) -> FloatArray:
+    def excess(self, count: int, source: SeededSource) -> Floats:
         """Excess risk of `count` releases of the exact minimiser, which is put at 0."""
         mechanism = noise(self.dim, self.sensitivity, self.epsilon, self.delta)
         points = releases(mechanism, np.zeros(self.dim), PrivacyParams(self.epsilon, self.delta), count, source)

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.solvers._loops import _reordered
 
 
 @_reordered
-def neighbors(X: FloatArray, squares: FloatArray, counts: AnyArray) -> None:
+def neighbors(X: Floats, squares: Floats, counts: Array) -> None:
     """Count for every point the others by the first squared radius that reaches them, (T + 1, n): the last for none."""
     n, d = X.shape
     for i in range(n):

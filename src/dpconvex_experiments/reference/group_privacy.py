@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_relation, check_unit, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, GroupPrivacy, PrivacyParams, Release, Unit
@@ -88,7 +88,7 @@ class GroupPrivacyPlan(LinearModelPlan):
         return (*self.inner.assumptions, rows)
 
     @property
-    def coefficient_deviation(self) -> FloatArray | None:
+    def coefficient_deviation(self) -> Floats | None:
         return self.inner.coefficient_deviation
 
     def describe(self) -> Mapping[str, Any]:
@@ -103,7 +103,7 @@ class GroupPrivacyPlan(LinearModelPlan):
     def exact_bits(self, source: BitSource) -> bool:
         return self.inner.exact_bits(source)
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         assert groups is not None  # checked by `run`
         rows = filled_rows(groups, self.cap, source.generator())
         found = self.inner.run(X[rows], y[rows], source)

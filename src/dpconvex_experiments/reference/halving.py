@@ -22,7 +22,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart, check
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, fallback
@@ -54,7 +54,7 @@ class PairsRadius(RadiusFinder):
     mechanism: AboveThreshold
     label: ClassVar[str] = "radius by all pairs"
 
-    def queries(self, points: FloatArray) -> FloatArray:
+    def queries(self, points: Floats) -> Floats:
         """Mean of the M largest numbers of neighbors within each radius, shape (T,). Private: not for release."""
         from dpconvex_experiments.reference._loops import neighbors
 
@@ -63,7 +63,7 @@ class PairsRadius(RadiusFinder):
         within = 1 + np.cumsum(counts[:-1], axis=0)
         return np.partition(within, -self.most, axis=1)[:, -self.most :].mean(axis=1)
 
-    def find(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FoundRadius:
+    def find(self, points: Floats, source: BitSource, ledger: Ledger) -> FoundRadius:
         other = source.generator().integers(len(self.grid))
         index = self.mechanism.release(self.queries(points), self.label, source, ledger)
         found = index < len(self.grid)
@@ -83,7 +83,7 @@ class HalvingCenter(OfGradients, CenterFinder):
     def describe(self) -> Mapping[str, Any]:
         return {"warm_gradients": self.gradients.times}
 
-    def find(self, points: FloatArray, radius: float, source: BitSource, ledger: Ledger) -> WarmStart:
+    def find(self, points: Floats, radius: float, source: BitSource, ledger: Ledger) -> WarmStart:
         z, ball = np.zeros(self.domain.dim), self.domain.radius_bound
         rounds = max(1, math.ceil(math.log2(max(ball / radius, 1.0))))
         for _ in range(rounds):  # rho_j = mu^2 / (2 rounds)

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from dpconvex import _rounding
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.location.base import LocationPlan, LocationResult, Points, check
 from dpconvex.algorithms.location.noisy_descent import NoisyGradients, OfGradients
@@ -85,7 +85,7 @@ class ClippedMeanPlan(OneStagePlan):
         return LocationResult(location, self.certificate(source), self)
 
 
-def _sums(X: FloatArray, size: float) -> FloatArray:
+def _sums(X: Floats, size: float) -> Floats:
     """Return the parts (3, dim) of the sum of some points (`summation`)."""
     panels = (X[i : i + summation.MOST_ROWS] for i in range(0, len(X), summation.MOST_ROWS))
     found = [summation.vector_parts(rows, np.ones(len(rows)), size) for rows in panels]
@@ -123,7 +123,7 @@ class CoordinateMedianPlan(OneStagePlan):
     def exact_bits(self, source: BitSource) -> bool:
         return self.mechanism.exact_bits(source)
 
-    def _run(self, points: FloatArray, source: BitSource, ledger: Ledger) -> LocationResult:
+    def _run(self, points: Floats, source: BitSource, ledger: Ledger) -> LocationResult:
         columns = points.T  # one release a coordinate
         location = np.array([self.mechanism.release(column, COORDINATE, source, ledger) for column in columns])
         return LocationResult(location, self.certificate(source), self)

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.losses import SmoothLoss
 from dpconvex.losses.base import Task
 from dpconvex.problems.data.domain import DataDomain
@@ -30,16 +30,16 @@ class LinearLoss(SmoothLoss):
     curvature_bound = 0.0
     value_at_zero = 0.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
-    def value(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def value(self, z: Floats, y: Floats) -> Floats:
         return z.copy()
 
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def derivative(self, z: Floats, y: Floats) -> Floats:
         return np.ones_like(z)
 
-    def hessian_weights(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         return np.zeros_like(z)
 
-    def clip_targets(self, y: AnyArray) -> FloatArray:
+    def clip_targets(self, y: Array) -> Floats:
         return np.zeros(np.shape(y))
 
     @classmethod
@@ -57,7 +57,7 @@ class PackingLaw:
 
     k: float  #: order of the moment of gradients that is 1
     p: float  #: in (0, 1]
-    direction: FloatArray  #: the unit vector nu
+    direction: Floats  #: the unit vector nu
 
     @property
     def mean_norm(self) -> float:
@@ -68,11 +68,11 @@ class PackingLaw:
         """Return ``G_j = (E |x|^j)^(1/j)``."""
         return self.p ** (1 / j - 1 / self.k)
 
-    def draw(self, n: int, rng: np.random.Generator) -> FloatArray:
+    def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Return records, shape (n, dim)."""
         return np.outer(rng.random(n) < self.p, self.p ** (-1 / self.k) * self.direction)
 
-    def excess(self, w: FloatArray) -> float:
+    def excess(self, w: Floats) -> float:
         """Return the excess risk of a point (dim,) of the unit ball."""
         return self.mean_norm * (float(self.direction @ w) + RADIUS)
 
@@ -83,8 +83,8 @@ class HeavyTailedInstance:
     """A problem with data on which the lower bound holds; made by `heavy_tailed_lower_bound`."""
 
     problem: LinearModelProblem  #: the linear loss over the unit ball, on a domain that holds all records
-    X: FloatArray  #: records, shape (n, dim)
-    y: FloatArray  #: zeros (n,); they play no part
+    X: Floats  #: records, shape (n, dim)
+    y: Floats  #: zeros (n,); they play no part
     law: PackingLaw  #: where the records are from; its `excess` scores a point
     least_excess: float  #: what no pure epsilon-DP method can go below on average over directions
 

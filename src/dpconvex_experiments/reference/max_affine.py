@@ -17,7 +17,7 @@ from typing import final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses.base import quiet
 from dpconvex.sets import ConvexSet
@@ -32,15 +32,15 @@ _ASCENT = 5000  # steps on the weights for one proximal point
 class MaxAffine:
     """The function ``max over j of <a_j, y> + b_j``: finite slopes a (M, dim) and offsets b (M,)."""
 
-    slopes: FloatArray
-    offsets: FloatArray
+    slopes: Floats
+    offsets: Floats
 
     def __post_init__(self) -> None:
         if self.slopes.ndim != 2 or self.slopes.size == 0 or self.offsets.shape != self.slopes.shape[:1]:
             shapes = f"slopes {self.slopes.shape} and offsets {self.offsets.shape}"
             raise InvalidDataError(f"{shapes}: one offset for each row of slopes is needed, at least one")
 
-    def value(self, y: FloatArray) -> float:
+    def value(self, y: Floats) -> float:
         """Return the function at `y` (dim,)."""
         return float((self.slopes @ y + self.offsets).max())
 
@@ -56,11 +56,11 @@ class Plane:
 
     lower: float
     upper: float
-    slope: FloatArray
+    slope: Floats
 
 
 @quiet
-def max_affine_extension(f: MaxAffine, w: FloatArray, level: float, domain: ConvexSet, tolerance: float) -> Plane:
+def max_affine_extension(f: MaxAffine, w: Floats, level: float, domain: ConvexSet, tolerance: float) -> Plane:
     """Return a plane and a bracket of ``f_C(w) = min over y in W of f(y) + C |w - y|``, `w` projected onto W first.
 
     ``upper - lower`` is at most the tolerance unless rounding or slow convergence of the weights forbid it; the bracket
@@ -87,7 +87,7 @@ def max_affine_extension(f: MaxAffine, w: FloatArray, level: float, domain: Conv
     return Plane(min(best.lower, best.upper), best.upper, best.slope)
 
 
-def _plane_value(f: MaxAffine, w: FloatArray, weights: FloatArray, slope: FloatArray, domain: ConvexSet) -> float:
+def _plane_value(f: MaxAffine, w: Floats, weights: Floats, slope: Floats, domain: ConvexSet) -> float:
     """Value at w of the plane of these weights and this slope, rounded down."""
     tilt = weights @ f.slopes - slope
     y = domain.linear_minimizer(tilt)
@@ -97,8 +97,8 @@ def _plane_value(f: MaxAffine, w: FloatArray, weights: FloatArray, slope: FloatA
 
 
 def _affine_proximal(
-    f: MaxAffine, w: FloatArray, step: float, domain: ConvexSet, weights: FloatArray, tolerance: float
-) -> tuple[FloatArray, FloatArray]:
+    f: MaxAffine, w: Floats, step: float, domain: ConvexSet, weights: Floats, tolerance: float
+) -> tuple[Floats, Floats]:
     """Return ``argmin over W of f(y) + |w - y|^2 / (2 step)`` and the weights of its pieces.
 
     Accelerated projected ascent on the weights: the dual is concave, of curvature ``step |A|^2``; it stops when the

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import softmax
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import Floats, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import (
     Block,
@@ -51,11 +51,11 @@ class LogLinearDensity(RecordLoss):
             raise InvalidParameterError("terms", self.terms, f"must be below points={self.points}")
 
     @cached_property
-    def _grid(self) -> FloatArray:
+    def _grid(self) -> Floats:
         return np.linspace(-1.0, 1.0, self.points)
 
     @cached_property
-    def _statistics(self) -> FloatArray:
+    def _statistics(self) -> Floats:
         angles = np.pi * np.outer(self._grid + 1, np.arange(1, self.terms + 1)) / 2
         return np.cos(angles) / math.sqrt(self.terms)
 
@@ -72,18 +72,18 @@ class LogLinearDensity(RecordLoss):
         """Return 2 as well: gradients differ by the records' statistics only."""
         return 2 * (1 + 1e-12)
 
-    def density(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def density(self, w: Floats) -> tuple[Floats, Floats]:
         """Return the grid (m,) and the probabilities of its points (m,) under parameters `w` (terms,)."""
         return self._grid, softmax(self._statistics @ w)
 
-    def value(self, w: FloatArray, records: FloatArray) -> FloatArray:
+    def value(self, w: Floats, records: Floats) -> Floats:
         log_weights = self._statistics @ w
         return float(np.logaddexp.reduce(log_weights)) - math.log(self.points) - log_weights[self._nearest(records)]
 
-    def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
+    def gradient(self, w: Floats, records: Floats) -> Floats:
         return softmax(self._statistics @ w) @ self._statistics - self._statistics[self._nearest(records)]
 
-    def sums(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
+    def sums(self, w: Floats, records: Floats) -> tuple[float, Floats]:
         """Return the sums over records, from their counts on the grid."""
         counts = np.bincount(self._nearest(records), minlength=self.points)
         log_weights = self._statistics @ w
@@ -91,7 +91,7 @@ class LogLinearDensity(RecordLoss):
         gradient = len(records) * (softmax(log_weights) @ self._statistics) - counts @ self._statistics
         return len(records) * excess - float(counts @ log_weights), gradient
 
-    def _nearest(self, records: FloatArray) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    def _nearest(self, records: Floats) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
         return np.rint((records[:, 0] + 1) / 2 * (self.points - 1)).astype(np.intp)
 
     @classmethod
@@ -123,13 +123,13 @@ class MaxRisk(WholeObjective):
         """Return the loss's: a changed record may be the largest in one data set only."""
         return self.loss.contrast(radius)
 
-    def value_and_gradient(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
+    def value_and_gradient(self, w: Floats, records: Floats) -> tuple[float, Floats]:
         losses = of_shape("value", self.loss.value(w, records), (len(records),))
         worst = int(np.argmax(losses))
         gradient = self.loss.gradient(w, records[worst : worst + 1])
         return float(losses[worst]), of_shape("gradient", gradient, (1, self.dim))[0]
 
-    def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
+    def total(self, w: Floats, records: Records) -> tuple[float, Floats]:
         return max((self.value_and_gradient(w, rows) for rows in row_blocks(records)), key=lambda found: found[0])
 
     @classmethod
@@ -177,13 +177,13 @@ class ShiftedMeanLoss(SaddleLoss):
     def attack_lipschitz(self, radius: float) -> float:
         return (radius + self.concavity * self.attack.l2) * UP
 
-    def value(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
+    def value(self, w: Floats, v: Floats, records: Floats) -> Floats:
         return np.square(w - records).sum(1) / 2 + v @ w - self.concavity / 2 * np.square(v).sum(1)
 
-    def gradient(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
+    def gradient(self, w: Floats, v: Floats, records: Floats) -> Floats:
         return w - records + v
 
-    def attack_gradient(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
+    def attack_gradient(self, w: Floats, v: Floats, records: Floats) -> Floats:
         return w - self.concavity * v
 
     @classmethod
@@ -221,7 +221,7 @@ class QuadraticGame(SimplexSaddle):
     def check(self, records: Any) -> None:
         check_array("records", records, (self.n, 2 * (self.dx + self.dy)))
 
-    def _vectors(self, records: Any, rows: slice) -> list[FloatArray]:
+    def _vectors(self, records: Any, rows: slice) -> list[Floats]:
         ends = np.cumsum([self.dx, self.dx, self.dy])
         return np.split(clamped(records[rows], 1.0), ends, axis=1)
 
@@ -229,7 +229,7 @@ class QuadraticGame(SimplexSaddle):
         q, a, b, r = self._vectors(records, rows)
         return x.combine(q) @ q + y.combine(b) @ a, x.combine(a) @ b - y.combine(r) @ r
 
-    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Floats:
         q, a, b, r = self._vectors(records, rows)
         return x.combine(q) ** 2 / 2 + x.combine(a) * y.combine(b) - y.combine(r) ** 2 / 2
 

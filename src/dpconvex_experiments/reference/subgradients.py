@@ -6,12 +6,12 @@ from collections.abc import Callable
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 
 
 def project_onto_section(
-    project: Callable[[FloatArray], FloatArray], point: FloatArray, centre: FloatArray, radius: float, distance: float
-) -> FloatArray:
+    project: Callable[[Floats], Floats], point: Floats, centre: Floats, radius: float, distance: float
+) -> Floats:
     """Return a member of ``W`` and the ball around `centre` within `distance` of the nearest one.
 
     Lowy 2026, Lemma 2.8: bisection on the multiplier of the ball; the end inside the ball is kept, so the result is a
@@ -25,7 +25,7 @@ def project_onto_section(
     reach = float(np.linalg.norm(point - centre))
     low, high = 0.0, reach / radius
 
-    def at(multiplier: float) -> FloatArray:
+    def at(multiplier: float) -> Floats:
         return project((point + multiplier * centre) / (1 + multiplier))
 
     best = at(high)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.privacy import PrivacyParams
@@ -33,8 +33,8 @@ def noise(*key: int) -> SeededSource:
 class Game:
     """A random rank-one game: records (a, b) of signs with payoff ``x^T a b^T y`` and known means."""
 
-    rows: FloatArray  #: rows, columns: means of the entries of a and of b
-    columns: FloatArray
+    rows: Floats  #: rows, columns: means of the entries of a and of b
+    columns: Floats
 
     @classmethod
     def random(cls, rng: np.random.Generator, d: int, informative: int) -> Game:
@@ -44,7 +44,7 @@ class Game:
         rng.permuted(means, axis=1, out=means)
         return cls(means[0], means[1])
 
-    def records(self, rng: np.random.Generator, n: int) -> AnyArray:
+    def records(self, rng: np.random.Generator, n: int) -> Array:
         """Return n records, int8 (n, 2 d)."""
         means = np.concatenate([self.rows, self.columns])
         out = np.empty((n, len(means)), dtype=np.int8)
@@ -53,7 +53,7 @@ class Game:
             part[:] = np.where(rng.random(part.shape, dtype=np.float32) < (1 + means) / 2, 1, -1)
         return out
 
-    def gap(self, x: FloatArray, y: FloatArray) -> float:
+    def gap(self, x: Floats, y: Floats) -> float:
         """Return the exact duality gap of strategies (d,) on the population."""
         return float((x @ self.rows * self.columns).max() - (self.columns @ y * self.rows).min())
 

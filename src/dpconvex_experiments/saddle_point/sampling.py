@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.minimax.bias_reduced import bias_reduced_sums
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems import SimplexPoint, WorstGroupLoss
@@ -17,21 +17,21 @@ from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.saddle_point.games import PAPER
 from dpconvex_experiments.shared import lines
 
-Function = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+Function = Callable[[Floats], tuple[Floats, Floats]]
 
 
 def functions(rng: np.random.Generator, d: int) -> Mapping[str, Function]:
     """Return functions on the simplex: points (m, d) to values (m,) and gradients (m, d)."""
     A = rng.choice([-1.0, 1.0], (40, d))
 
-    def of_rows(value: Callable[[FloatArray], FloatArray], slope_of: Callable[[FloatArray], FloatArray]) -> Function:
-        def function(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def of_rows(value: Callable[[Floats], Floats], slope_of: Callable[[Floats], Floats]) -> Function:
+        def function(x: Floats) -> tuple[Floats, Floats]:
             z = x @ A.T
             return value(z).mean(1), slope_of(z) @ A / len(A)
 
         return function
 
-    def soft_max(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def soft_max(x: Floats) -> tuple[Floats, Floats]:
         z = 2 * x @ A.T
         top = z.max(1, keepdims=True)
         p = np.exp(z - top)
@@ -129,7 +129,7 @@ def bias_reduction(setting: Setting) -> Outcome:
     moments: dict[str, Estimate] = {}
     for M in setting.track(levels, "Levels"):
         weights = 0.5 ** np.arange(M + 1)
-        found: dict[bool, list[FloatArray]] = {False: [], True: []}
+        found: dict[bool, list[Floats]] = {False: [], True: []}
         for _ in range(repeats):
             N = int(rng.choice(M + 1, p=weights / weights.sum()))
             draws = rng.choice(2 * p, 2 ** (N + 1), p=x), rng.choice(3, 2 ** (N + 1), p=y)
@@ -178,7 +178,7 @@ def bias_reduction(setting: Setting) -> Outcome:
 def _apart(
     problem: WorstGroupLoss,
     records: tuple[Any, ...],
-    at: tuple[FloatArray, FloatArray],
+    at: tuple[Floats, Floats],
     M: int,
     antithetic: bool,
     rng: np.random.Generator,
@@ -191,7 +191,7 @@ def _apart(
     rows, sizes = slice(0, len(records[0])), [len(part) for part in at]
     draws = [rng.choice(size, 2 ** (M + 1), p=part) for size, part in zip(sizes, at, strict=True)]
 
-    def gradient(part: slice) -> FloatArray:
+    def gradient(part: slice) -> Floats:
         x, y = (SimplexPoint.average(v[part], size) for v, size in zip(draws, sizes, strict=True))
         return problem.gradient_sums(records, rows, x, y)[0]
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.user_level import plan_accelerated
@@ -34,7 +34,7 @@ class Crowd:
     # 0: all users have `M` records; else sizes are ``M`` times a Pareto variable of mean 1 and this shape
     tail: float = 0.0
 
-    def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, UserGroups]:
+    def draw(self, rng: np.random.Generator) -> tuple[Floats, Floats, UserGroups]:
         """Return features, labels and whose record each is."""
         sizes = np.full(USERS, M)
         if self.tail:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import final
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 
-Oracle = Callable[[FloatArray], FloatArray | None]
+Oracle = Callable[[Floats], Floats | None]
 """Noisy gradient of the whole objective at a point (dim,); None ends the run (a failed test)."""
 Variance = Callable[[int], float]
 """Mean square error V^2 of a gradient if there are so many of them; infinite where so many are impossible."""
@@ -48,9 +48,7 @@ class Descent:
         """Gradients in all."""
         return sum(stage.steps for stage in self.stages)
 
-    def minimise(
-        self, start: FloatArray, oracle: Oracle, project: Callable[[FloatArray], FloatArray]
-    ) -> tuple[FloatArray, bool]:
+    def minimise(self, start: Floats, oracle: Oracle, project: Callable[[Floats], Floats]) -> tuple[Floats, bool]:
         """Return the last aggregated point (dim,), and whether every step was taken; `start` lies in the set."""
         mu, point = self.convexity, start
         for stage in self.stages:

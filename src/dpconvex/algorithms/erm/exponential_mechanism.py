@@ -27,7 +27,7 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 
 from dpconvex import _rounding
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded, require
 from dpconvex.algorithms.base import USER_LOSS
 from dpconvex.geometry import L2Norm
@@ -67,7 +67,7 @@ class GridPlan(LinearModelPlan):
     source: ClassVar[str]
 
     @property
-    def grid(self) -> FloatArray:
+    def grid(self) -> Floats:
         """Moves from the center, shape (N, dim); the zero vector is one of them."""
         return ball_grid(self.problem.dim, self.side, self.radius)
 
@@ -86,7 +86,7 @@ class GridPlan(LinearModelPlan):
         return self.problem.dim * sensitivity / self.choice.epsilon + rounding + typical.shrinkage(self.l2)
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         """Spread (dim,) of the Gibbs law at half the largest curvature, at most ``L / R`` (kinks), within the ball."""
         problem = self.problem
         curvature = min(problem.smoothness, problem.lipschitz / problem.radius) / 2 + self.l2
@@ -121,7 +121,7 @@ class ExponentialMechanismPlan(GridPlan):
     def describe(self) -> Mapping[str, Any]:
         return {"noise": self.noise_name, "grid_side": self.side}
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger, loss, grid = Ledger(self.privacy, self.releases), self.problem.loss, self.grid
         records = Records.clipped(X, self.problem.domain)  # line 1: records of the public domain
         weights = self.problem.weights(groups)
@@ -176,7 +176,7 @@ class LocalizedMechanismPlan(GridPlan):
             "grid_side": self.side,
         }
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
         records = Records.clipped(X, problem.domain)  # line 1: records of the public domain
         targets = problem.loss.clip_targets(y)
@@ -196,11 +196,11 @@ class LocalizedMechanismPlan(GridPlan):
 def relative_risk(
     loss: LinearModelLoss,
     records: Records,
-    targets: FloatArray,
-    points: FloatArray,
-    origin: FloatArray | None = None,
-    weights: FloatArray | None = None,
-) -> FloatArray:
+    targets: Floats,
+    points: Floats,
+    origin: Floats | None = None,
+    weights: Floats | None = None,
+) -> Floats:
     """Return ``F(w) - F(origin)`` for every row w of `points`, (N,); default: origin 0, weights ``1/n``."""
     total = np.zeros(len(points))
     start_from = np.zeros_like(points[:1]) if origin is None else origin[None]
@@ -217,7 +217,7 @@ def relative_risk(
     return total / records.n if weights is None else total
 
 
-def ball_grid(dim: int, side: int, radius: float) -> FloatArray:
+def ball_grid(dim: int, side: int, radius: float) -> Floats:
     """Return grid points of the centered ball, shape (N, dim): `side` (odd) along each axis, 0 among them.
 
     Rounding coordinates towards 0 stays in the ball, so every point of it is within ``spacing * sqrt(dim)`` of one.
@@ -277,9 +277,9 @@ def plan_localized(
     moved = _score_sensitivity(problem, best.radius, _score_size(problem, lam, best.radius))
     lemma = "scores change by at most 2 L rho / n between neighbours, rho the radius of the ball, plus rounding"
     choice = ReportNoisyMax(Sensitivity(moved, "linf", lemma, unit=privacy.unit), half)
-    solver = default_solver(problem.loss, WholeSpace(), problem.dim)
+    solve = default_solver(problem.loss, WholeSpace(), problem.dim)
     return (
-        LocalizedMechanismPlan(problem, privacy, lam, best.radius, best.side, choice, best.bound, r, center, solver),
+        LocalizedMechanismPlan(problem, privacy, lam, best.radius, best.side, choice, best.bound, r, center, solve),
     )
 
 
@@ -340,7 +340,7 @@ def _best_ball(problem: LinearModelProblem, half: float, lam: float, shrinkage: 
     return Ball(float(bounds[i, j]), float(radius[i, 0]), int(sides[0, j]))
 
 
-def overshoot(d: int, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+def overshoot(d: int, x: Floats) -> tuple[Floats, Floats]:
     """Return ``E (G - x)_+`` and ``E (G - x)_+^2`` for G of the Gamma(d) law, d = 1 or 2, and x at least 0."""
     tail = np.exp(-x)
     return (tail, 2 * tail) if d == 1 else (tail * (x + 2), tail * (2 * x + 6))

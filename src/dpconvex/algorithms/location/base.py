@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import Plan, PredictedError, check_relation, require_delta
 from dpconvex.algorithms.base import Releasing
 from dpconvex.errors import InvalidDataError
@@ -75,12 +75,12 @@ class LocationPlan(Plan):
             return self._run(points, source, Ledger(self.privacy, self.releases))
 
 
-def _sanitized(domain: PointDomain, X: AnyArray) -> FloatArray:
+def _sanitized(domain: PointDomain, X: Array) -> Floats:
     """Return points as `clip_points` does; none of an empty portion."""
     return clip_points(X, domain) if len(X) else np.empty((0, domain.dim))
 
 
-def sample_of(points: Points, count: int, coins: np.random.Generator) -> FloatArray:
+def sample_of(points: Points, count: int, coins: np.random.Generator) -> Floats:
     """Return so many of the points, by their position and by coins, in memory; all without coins where they are all."""
     n = len(points)
     return picked(points, np.sort(coins.permutation(n)[:count]) if count < n else np.arange(n))
@@ -100,11 +100,11 @@ class MedianStatus(StrEnum):
 class LocationResult:
     """What a run hands out. Location, radius, center and status are released; nothing else depends on the data."""
 
-    location: FloatArray  #: (dim,)
+    location: Floats  #: (dim,)
     certificate: PrivacyCertificate
     plan: LocationPlan
     radius: float | None = None  #: The effective radius: most points have most others within it; None: not looked for
-    center: FloatArray | None = None  #: (dim,): where refinement began, the origin if there was none; or as `radius`
+    center: Floats | None = None  #: (dim,): where refinement began, the origin if there was none; or as `radius`
     #: ``ok``; ``radius_at_top``: no radius below the diameter passed, so the data have no crowd at this privacy;
     #: ``radius_too_large``: refinement went on with steps a share `SHORTENED` of those for the radius, or less: only
     #: the location is to be relied on, and there are many outliers; ``center_failed``: the crowd was too light for the
@@ -172,7 +172,7 @@ class RadiusFinder(Stage):
 class WarmStart:
     """Where a booster begins. All three are released or public."""
 
-    center: FloatArray  #: (d,): first iterate
+    center: Floats  #: (d,): first iterate
     #: Iterates are kept within this distance of the center; positive, or 0 for a center that is not to be refined
     ball: float
     radius: float  #: Effective radius of the data, by which steps are sized; positive
@@ -189,7 +189,7 @@ class CenterFinder(Stage):
 class Refined(NamedTuple):
     """What refinement released: the location (d,), and to which share of the planned length steps were cut."""
 
-    location: FloatArray
+    location: Floats
     factor: float = 1.0
 
 

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.base import Releasing
 from dpconvex.algorithms.location.base import Booster, Points, Refined, WarmStart
 from dpconvex.mechanisms import GaussianMechanism
@@ -68,14 +68,14 @@ class NoisyGradients:
         """The ledger entry of all of them."""
         return replace(self.mechanism.planned(self.label), times=self.times)
 
-    def ask(self, points: Points, center: FloatArray, z: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+    def ask(self, points: Points, center: Floats, z: Floats, source: BitSource, ledger: Ledger) -> Floats:
         """Release one gradient at ``center + z``, shape (dim,)."""
         return self.mechanism.release(mean_gradient(points, center, z), self.label, source, ledger)
 
     def descend(
         self,
         points: Points,
-        center: FloatArray,
+        center: Floats,
         ball: float,
         step: float,
         source: BitSource,
@@ -83,7 +83,7 @@ class NoisyGradients:
         *,
         steps: int | None = None,
         tail: float = 1.0,
-    ) -> FloatArray:
+    ) -> Floats:
         """Take noisy steps from the center of a ball; return the average (dim,) of the last share `tail` of iterates.
 
         The ledger must list `release`; `steps` are at most `times`, which they are by default.
@@ -98,12 +98,12 @@ class NoisyGradients:
         return center + kept / averaged
 
 
-def into_ball(offset: FloatArray, radius: float) -> FloatArray:
+def into_ball(offset: Floats, radius: float) -> Floats:
     """Project onto a ball about 0."""
     return offset * min(1.0, radius / max(float(np.linalg.norm(offset)), math.ulp(0.0)))
 
 
-def mean_gradient(points: Points, anchor: FloatArray, offset: FloatArray) -> FloatArray:
+def mean_gradient(points: Points, anchor: Floats, offset: Floats) -> Floats:
     """Return the gradient of the mean distance at ``anchor + offset``, (dim,), by exact sums; 0 for points there."""
     parts = totals(points, points, lambda X, _: (weiszfeld.direction_parts(X, anchor, offset),))[0]
     return summation.vector(parts) / -len(points)

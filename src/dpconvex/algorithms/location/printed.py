@@ -18,7 +18,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
 from dpconvex.algorithms.location.radius_and_center import CENTER, TEST
 from dpconvex.mechanisms import AboveThreshold, BoundedLaplaceMechanism, FailureAllowance, GaussianMechanism, Planned
@@ -57,7 +57,7 @@ class PrintedRadius(RadiusFinder):
     def describe(self) -> Mapping[str, Any]:
         return {**super().describe(), "radius_draws": self.draws, "radius_queries": self.rounds}
 
-    def find(self, points: FloatArray, source: BitSource, ledger: Ledger) -> FoundRadius:
+    def find(self, points: Floats, source: BitSource, ledger: Ledger) -> FoundRadius:
         coins, radii = source.generator(), self.domain.grid[: self.rounds].tolist()
         self.allowance.charge(RADIUS_FAILURE, ledger)
         scores = ((r, float(near_draws(points, r, self.draws, coins).sum()) / self.draws) for r in radii)
@@ -83,7 +83,7 @@ class PrintedCenter(CenterFinder):
     def describe(self) -> Mapping[str, Any]:
         return {"centre_counts": "draws", "centre_draws": self.draws, "centre_least_weight": 0.55 * self.n}
 
-    def find(self, points: FloatArray, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:
+    def find(self, points: Floats, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:
         scores = self._scores(points, 2 * radius, source.generator())
         weights = np.clip((scores - 0.5 * self.draws) / (0.25 * self.draws), 0.0, 1.0)
         self.allowance.charge(CENTER_FAILURE, ledger)
@@ -96,7 +96,7 @@ class PrintedCenter(CenterFinder):
         reach = 3 * unit * self.mechanism.sigma * math.sqrt(self.domain.dim * math.log(4 / failure))
         return WarmStart(center, 6 * radius + reach, radius)
 
-    def _scores(self, points: FloatArray, radius: float, coins: np.random.Generator) -> AnyArray:
+    def _scores(self, points: Floats, radius: float, coins: np.random.Generator) -> Array:
         if self.n > 2 * self.draws:
             return near_draws(points, radius, self.draws, coins)
         near = near_counts(points, Groups.random(self.n, self.n, coins), radius)

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, Points, RadiusFinder, WarmStart, sample_of
 from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, Planned
 from dpconvex.mechanisms.gaussian import INFLATION
@@ -95,17 +95,17 @@ class Ramp:
     high: float  #: share at which they reach 1
     exact: bool
 
-    def floor(self, size: float | AnyArray) -> FloatArray:
+    def floor(self, size: float | Array) -> Floats:
         """Return the largest count of weight 0 (exact: half a group and 1)."""
         sizes = np.asarray(size, dtype=np.float64)
         return sizes / 2 + 1 if self.exact else np.ceil(sizes * self.low)
 
-    def width(self, size: float | AnyArray) -> FloatArray:
+    def width(self, size: float | Array) -> Floats:
         """Return how far counts are apart from weight 0 to weight 1."""
         sizes = np.asarray(size, dtype=np.float64)
         return sizes * self.high - self.floor(sizes) if self.exact else sizes * (self.high - self.low)
 
-    def weights(self, counts: AnyArray, sizes: AnyArray) -> FloatArray:
+    def weights(self, counts: Array, sizes: Array) -> Floats:
         """Return the weights (n,) of records with these counts in groups of these sizes."""
         return np.clip((counts - self.floor(sizes)) / self.width(sizes), 0.0, 1.0)
 
@@ -192,7 +192,7 @@ class GroupedCenter(CenterFinder):
         rounding = 2 * (WEIGHTED_MEAN_ROUNDING + 2.0**-51) * self.domain.radius_bound
         return (spread + rounding) * (1 + 1e-12)
 
-    def _release_mean(self, mean: FloatArray, unit: float, source: BitSource, ledger: Ledger) -> FloatArray:
+    def _release_mean(self, mean: Floats, unit: float, source: BitSource, ledger: Ledger) -> Floats:
         if self.coarse is None:
             return unit * self.mechanism.release(mean / unit, CENTER, source, ledger)
         far = COARSE_UNITS * unit
@@ -254,9 +254,7 @@ def plan_center(
     size = n if exact else size
     reach = (ramp.others(size) + 1) * SUMS  # S + 1 (Lemma 1)
     weights = Sensitivity(reach, "absolute", "the sum of weights changes by at most S + 1 (Lemma 1)", unit=unit)
-    lemma = (
-        "in units of 4 radius (S + 1) / z, the weighted mean moves by at most 1 (Lemma 3; both z and radius released)"
-    )
+    lemma = "in units of 4 radius (S + 1) / z the weighted mean moves by at most 1 (Lemma 3; z, radius released)"
     mean = Sensitivity(1.0, "l2", lemma, unit=unit)
     wide = domain.radius_bound / domain.min_radius * n * math.sqrt(domain.dim) > 2.0**36
     coarse = GaussianMechanism.of_mu(

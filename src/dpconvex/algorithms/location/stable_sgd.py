@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.location.base import Booster, Refined, WarmStart
 from dpconvex.algorithms.location.noisy_descent import into_ball
 from dpconvex.mechanisms import FailureAllowance, GaussianMechanism, Planned
@@ -64,9 +64,7 @@ class Phase:
         bound = _rounding.product_up(2.0 * uses + self.extra, self.step)  # the lemma
         return _rounding.sum_up((bound, _rounding.product_up(error, self.ball + 2 * self.step, 1 + 1e-9)))
 
-    def average(
-        self, points: FloatArray, visits: AnyArray, center: FloatArray, z: FloatArray, size: float
-    ) -> FloatArray:
+    def average(self, points: Floats, visits: Array, center: Floats, z: Floats, size: float) -> Floats:
         """Walk from `z`, without noise; return the average of the kept iterates, both relative to the ball's center."""
         from dpconvex.solvers._loops import walk
 
@@ -97,7 +95,7 @@ class StableSgd(Booster):
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         return (
-            Assumption("the order of visits does not depend on the data", "drawn from coins apart from data and noise"),
+            Assumption("the order of visits does not depend on data", "drawn from coins apart from data and noise"),
         )
 
     @property
@@ -116,7 +114,7 @@ class StableSgd(Booster):
             "covered_visits": [phase.uses for phase in self.phases],
         }
 
-    def refine(self, points: FloatArray, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:
+    def refine(self, points: Floats, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:
         if self.allowance is not None:
             self.allowance.charge(ALLOWANCE, ledger)
         z, size = start.center, start.ball
@@ -129,7 +127,7 @@ class StableSgd(Booster):
             z = start.center + into_ball(z - start.center + unit * noisy, size)
         return Refined(z)
 
-    def visits(self, coins: np.random.Generator) -> list[AnyArray]:
+    def visits(self, coins: np.random.Generator) -> list[Array]:
         """Draw which records each phase visits, from public facts alone."""
         if self.order == "random":
             return [coins.integers(self.n, size=phase.steps) for phase in self.phases]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import Plan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned, VertexSampling, VertexSession
@@ -36,8 +36,8 @@ DRAWN_POINTS = Assumption("gradients are taken at drawn points only", "by the ru
 class SaddleResult:
     """What a run hands out: the pair is released, nothing else depends on the data."""
 
-    x: FloatArray  #: (dx,): probability vector, an average of drawn vertices
-    y: FloatArray  #: (dy,): probability vector; ``[1.0]`` for problems of minimization
+    x: Floats  #: (dx,): probability vector, an average of drawn vertices
+    y: Floats  #: (dy,): probability vector; ``[1.0]`` for problems of minimization
     certificate: PrivacyCertificate  #: what the release costs
     plan: SaddlePlan  #: the public constants
 
@@ -85,7 +85,7 @@ class SaddlePlan(Plan):
             return self._run(records, source)
 
     @final
-    def finish(self, x: FloatArray, y: FloatArray, source: BitSource) -> SaddleResult:
+    def finish(self, x: Floats, y: Floats, source: BitSource) -> SaddleResult:
         """Attach the certificate to a released pair."""
         return SaddleResult(x, y, self.certificate(source), self)
 
@@ -112,7 +112,7 @@ class VertexSamplingPlan(SaddlePlan):
         return self.sampling.start(self.label, source, Ledger(self.privacy, self.releases))
 
 
-def drawn(session: VertexSession, state: list[FloatArray], count: int) -> list[NDArray[np.int64]]:
+def drawn(session: VertexSession, state: list[Floats], count: int) -> list[NDArray[np.int64]]:
     """Draw `count` vertices of each block; a block of one vertex needs no draw."""
     return [session.draw(s, count) if len(s) > 1 else np.zeros(count, np.int64) for s in state]
 
@@ -149,7 +149,7 @@ def affordable(n: int, iterations: float) -> None:
         raise InvalidParameterError("n", n, what, "Use constants='calibrated', another algorithm, or a random subset")
 
 
-def batch_sizes(n: int, weights: FloatArray) -> NDArray[np.int64]:
+def batch_sizes(n: int, weights: Floats) -> NDArray[np.int64]:
     """Return sizes ``ceil(level weights_r)`` of disjoint batches of n records, for the largest level they allow."""
     if len(weights) > n:
         raise InvalidParameterError("iterations", len(weights), f"must be at most n={n}", "Use fewer iterations")

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
@@ -108,7 +108,7 @@ class BiasReducedPlan(base.VertexSamplingPlan):
 
     def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, session = self.problem, self.start(source)
-        state: list[FloatArray] = [np.zeros(problem.dx), np.zeros(problem.dy)]  # log x^t, log y^t: never leave the run
+        state: list[Floats] = [np.zeros(problem.dx), np.zeros(problem.dy)]  # log x^t, log y^t: never leave the run
         output = [np.zeros_like(s) for s in state]
 
         for level, rows in zip(self.levels.tolist(), (*base.batch_slices(self.sizes), None), strict=True):
@@ -128,14 +128,14 @@ class BiasReducedPlan(base.VertexSamplingPlan):
 
 def bias_reduced_sums(
     problem: SimplexSaddle, records: Any, rows: slice, vertices: Sequence[NDArray[np.int64]], M: int, antithetic: bool
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[Floats, Floats]:
     """Return Algorithm 2's combination of sums of clipped gradients at averages of ``2^(N+1)`` vertices, (dx,), (dy,).
 
     The weight of the difference is ``(2 - 2^-M) 2^N = 1/P[N]`` (erratum E2).
     """
     half = len(vertices[0]) // 2  # 2^N
 
-    def at(part: slice) -> tuple[FloatArray, FloatArray]:
+    def at(part: slice) -> tuple[Floats, Floats]:
         x, y = (SimplexPoint.average(v[part], d) for v, d in zip(vertices, (problem.dx, problem.dy), strict=True))
         return problem.gradient_sums(records, rows, x, y)
 

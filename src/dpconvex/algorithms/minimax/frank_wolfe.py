@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
@@ -63,9 +63,7 @@ class FrankWolfePlan(base.VertexSamplingPlan):
     constants = "calibrated"
     label = "vertices towards which steps are taken"
     assumptions = (base.CLIPPED,)
-    theorem = (
-        "Private Frank-Wolfe (Talwar, Thakurta and Zhang 2015): exponential mechanisms of bounded range, composed."
-    )
+    theorem = "Private Frank-Wolfe (Talwar, Thakurta, Zhang 2015): exponential mechanisms of bounded range, composed."
 
     @cached_property
     def sampling(self) -> VertexSampling:
@@ -133,7 +131,7 @@ def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = 
 
     with within_floats(problem.name):
         counts = sorted(
-            {round(2 ** (i / 8)) for i in range(8 * MOST_STEPS.bit_length())} & set(range(1, MOST_STEPS + 1))
+            {round(2 ** (i / 8)) for i in range(8 * MOST_STEPS.bit_length())} - {0} & set(range(MOST_STEPS + 1))
         )
         T = steps or max(FEWEST_STEPS, min(counts, key=lambda T: _typical(problem, T, scale(T))))
         return FrankWolfePlan(problem, privacy, T, scale(T), 8 * smoothness / (T + 2) + ell / scale(T))
@@ -221,7 +219,7 @@ class VarianceReducedPlan(base.VertexSamplingPlan):
         problem, session, one = self.problem, self.start(source), SimplexPoint.uniform(1)
         x = SimplexPoint.uniform(problem.dx)
         points: list[SimplexPoint] = []  # of the nodes on the way down from the root, by depth
-        estimates: list[FloatArray] = []
+        estimates: list[Floats] = []
         nodes = zip(walk(self.phases), base.batch_slices(self.sizes), strict=True)
         for step, ((node, copies), rows) in enumerate(nodes):
             s, b = node.depth, rows.stop - rows.start
@@ -235,7 +233,7 @@ class VarianceReducedPlan(base.VertexSamplingPlan):
         return self.finish(x.dense(), np.ones(1), source)
 
 
-def _exposures(problem: SimplexSaddle, phases: int, pure: bool) -> FloatArray:
+def _exposures(problem: SimplexSaddle, phases: int, pure: bool) -> Floats:
     """Weight of every node, for batches in proportion: its records' range, times the (root of the) draws they meet."""
     return np.array([node.kappa(problem) * node.leaves ** (1.0 if pure else 0.5) for node, _ in walk(phases)])
 

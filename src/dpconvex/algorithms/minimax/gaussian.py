@@ -32,7 +32,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import PredictedError, check_relation, recorded, require_delta, within_floats
 from dpconvex.algorithms.minimax.base import SIGNS, SaddlePlan, SaddleResult, require_records
 from dpconvex.errors import InvalidParameterError
@@ -72,9 +72,7 @@ class GaussianDescentPlan(SaddlePlan):
     smooth: bool = False  #: whether steps and bound are those of smooth minimization
     constants = "calibrated"
     noise_name = "gaussian"
-    theorem = (
-        "Gaussian mechanisms on centred mean gradients, composed adaptively, or in parallel over disjoint batches."
-    )
+    theorem = "Gaussian mechanisms on centred mean gradients, composed adaptively or in parallel over batches."
 
     @property
     def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -138,7 +136,7 @@ class GaussianDescentPlan(SaddlePlan):
                 totals = [total + point for total, point in zip(totals, points, strict=True)]
         return self.finish(totals[0] / self.iterations, totals[1] / self.iterations, source)
 
-    def _moved(self, point: FloatArray, move: FloatArray) -> FloatArray:
+    def _moved(self, point: Floats, move: Floats) -> Floats:
         if self.geometry == "euclidean":
             return Simplex(len(point)).project(point + move)
         logs = np.log(np.maximum(point, 1e-300)) + move

@@ -17,7 +17,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import Plan, recorded, stored
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.errors import InvalidParameterError
@@ -65,10 +65,10 @@ class GroupShares:
         left = _rounding.difference_down(self.privacy.epsilon, BUDGET_SHARE * self.privacy.epsilon)
         return PrivacyParams(left, self.privacy.delta)
 
-    def run(self, groups: AnyArray | EncodedRows, source: BitSource) -> FloatArray:
+    def run(self, groups: Array | EncodedRows, source: BitSource) -> Floats:
         """Release the proportions (n_groups,) of group numbers (n,): an array, or the last targets of `EncodedRows`."""
 
-        def work(_: AnyArray, y: AnyArray) -> Parts:
+        def work(_: Array, y: Array) -> Parts:
             return (np.bincount(y.reshape(len(y), -1)[:, -1].astype(np.intp), minlength=self.n_groups),)
 
         counts = totals(groups, groups, work)[0].astype(np.float64)
@@ -123,6 +123,6 @@ def after_proportions(first: GroupShares, then: SaddlePlan, shares: tuple[float,
     return GroupProportionsPlan(first, then, shares)
 
 
-def raised(proportions: FloatArray, smallest: float) -> FloatArray:
+def raised(proportions: Floats, smallest: float) -> Floats:
     """Return proportions of at least `smallest` and at most 1."""
     return np.clip(proportions, smallest, 1.0)

@@ -24,7 +24,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import Floats, forwarded
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.minimax import base
@@ -92,7 +92,7 @@ class VertexDescentPlan(base.VertexSamplingPlan):
     def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, schedule, layout = self.problem, self.schedule, self.schedule.layout
         session = self.start(source)
-        state: list[FloatArray] = [np.zeros(problem.dx), np.zeros(problem.dy)]  # log x^t, log y^t: never leave the run
+        state: list[Floats] = [np.zeros(problem.dx), np.zeros(problem.dy)]  # log x^t, log y^t: never leave the run
         output = [np.zeros_like(s) for s in state]
         batches = (*base.batch_slices(schedule.sizes), None)  # the last iterate is released, and never queried
         for rows, weight in zip(batches, layout.output_weights.tolist(), strict=True):
@@ -111,7 +111,7 @@ class VertexDescentPlan(base.VertexSamplingPlan):
         return self.finish(x, y, source)
 
 
-def _averages(session: VertexSession, state: list[FloatArray], count: int) -> list[SimplexPoint]:
+def _averages(session: VertexSession, state: list[Floats], count: int) -> list[SimplexPoint]:
     """Average `count` vertices of each block."""
     draws = base.drawn(session, state, count)
     return [SimplexPoint.average(vertices, len(s)) for vertices, s in zip(draws, state, strict=True)]

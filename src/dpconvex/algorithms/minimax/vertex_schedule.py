@@ -18,7 +18,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.minimax.base import affordable, batch_sizes, require_printed
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import SimplexSaddle
@@ -57,7 +57,7 @@ class Layout:
     tapered: bool = False  #: whether the output's weights rise from 0 and fall again; free: its points are released
 
     @cached_property
-    def output_weights(self) -> FloatArray:
+    def output_weights(self) -> Floats:
         """Weights of the released points in the output, shape (T,); they sum to 1."""
         place = (np.arange(self.T) + 0.5) / self.T
         weights = np.minimum(1.0, np.minimum(place, 1 - place) / TUNING.ramp) if self.tapered else np.ones(self.T)
@@ -75,13 +75,13 @@ class Layout:
         return self.K * self.T if self.reuse else (self.K + 1) * self.T - self.K
 
     @cached_property
-    def _exposed(self) -> FloatArray:
+    def _exposed(self) -> Floats:
         """Roots of the draws that follow each batch, or for pure privacy their numbers."""
         exposed = self.draws_after.astype(np.float64)
         return exposed if self.pure else np.sqrt(exposed)
 
     @property
-    def _weights(self) -> FloatArray:
+    def _weights(self) -> Floats:
         return self._exposed if self.balanced else np.ones(self.T - 1)
 
     def sizes(self, n: int) -> NDArray[np.int64]:
@@ -133,9 +133,8 @@ class Bound:
         norm = 1 if pure else 2
         if float(np.linalg.norm(np.multiply(best, spread), norm)) <= cap:
             return best
-        shape = [
-            (ell / s**norm) ** (1 / (1 + norm)) if ell and s else 0.0 for ell, s in zip(self.ells, spread, strict=True)
-        ]
+        pairs = zip(self.ells, spread, strict=True)
+        shape = [(ell / s**norm) ** (1 / (1 + norm)) if ell and s else 0.0 for ell, s in pairs]
         scale = cap / float(np.linalg.norm(np.multiply(shape, spread), norm))
         found = [scale * value if s else b for value, s, b in zip(shape, spread, best, strict=True)]
         for b, other in ((0, 1), (1, 0)):

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import Plan, check_relation
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel, ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -28,7 +28,7 @@ from dpconvex.problems.data.users import UserGroups, exact_weights
 from dpconvex.problems.queries import LARGEST, LinearQueries
 from dpconvex.randomness import BitSource
 
-Answered = tuple[ReleasedModel, FloatArray, ReleasedTables | None]
+Answered = tuple[ReleasedModel, Floats, ReleasedTables | None]
 """What a listing returns: the model, answers, and released tables where there are any."""
 
 LEMMA = (
@@ -47,13 +47,13 @@ class QueryResult:
 
     model: ReleasedModel  #: shares of all combinations of values, and records
     #: Shape (count,). Answers to the planned queries; those of the model unless the method says otherwise.
-    answers: FloatArray
+    answers: Floats
     tables: ReleasedTables | None  #: the noisy tables themselves, where the method measured tables
     certificate: PrivacyCertificate  #: what the release costs
     plan: QueryReleasePlan  #: the public constants
 
     @property
-    def histogram(self) -> FloatArray:
+    def histogram(self) -> Floats:
         """Weights of all combinations of values, (cells,), of sum 1; at most 2^27."""
         return self.model.marginal(range(len(self.model.shape))).ravel()
 
@@ -94,7 +94,7 @@ class QueryReleasePlan(Plan):
         """JSON-ready constants of the method."""
 
     @abstractmethod
-    def _run(self, records: Any, weights: FloatArray | None, source: BitSource, ledger: Ledger) -> Answered:
+    def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
         """Run the paper's listing; return model, answers and released tables.
 
         Records are cells (n,) inside the domain, for plans that need `only_sums` as given: they clip what they sum.
@@ -102,19 +102,19 @@ class QueryReleasePlan(Plan):
         """
 
     @final
-    def answered(self, histogram: FloatArray, answers: FloatArray | None = None) -> Answered:
+    def answered(self, histogram: Floats, answers: Floats | None = None) -> Answered:
         """Return what `_run` returns, of a histogram; the answers are its own unless given."""
         model = Histogram(self.queries.shape, histogram)
         return model, self.queries.answers(histogram) if answers is None else answers, None
 
     @final
-    def record_sums(self, records: Any) -> FloatArray:
+    def record_sums(self, records: Any) -> Floats:
         """Return the sums of all queries over the records; those of marginals are whole numbers, and exact."""
         queries = self.queries
         return totals(records, records, lambda cells, _: (queries.record_sums(queries.clip_records(cells)),))[0]
 
     @final
-    def run(self, records: AnyArray | EncodedRows, source: BitSource, groups: UserGroups | None = None) -> QueryResult:
+    def run(self, records: Array | EncodedRows, source: BitSource, groups: UserGroups | None = None) -> QueryResult:
         """Run the planned method on the cell of each record, integers (n,), or on its values, integers (n, columns).
 
         What lies outside the domain counts as cell or value 0. Plans that need `only_sums` also take rows whose
@@ -143,7 +143,7 @@ class QueryReleasePlan(Plan):
             model, answers, tables = self._run(read, weights, source, ledger)
         return QueryResult(model, answers, tables, self.certificate(source), self)
 
-    def _any_number(self, records: AnyArray | EncodedRows) -> AnyArray:
+    def _any_number(self, records: Array | EncodedRows) -> Array:
         """Return records in memory, however many; no text says how many they are."""
         if isinstance(records, EncodedRows):
             raise InvalidDataError("records are read portion by portion: these neighbors need them in memory")
@@ -220,8 +220,8 @@ def noise_left(queries: LinearQueries, sigma: float) -> float:
 
 
 def fit_histogram(
-    queries: LinearQueries, targets: Mapping[int, FloatArray], times: Mapping[int, float], start: FloatArray, steps: int
-) -> FloatArray:
+    queries: LinearQueries, targets: Mapping[int, Floats], times: Mapping[int, float], start: Floats, steps: int
+) -> Floats:
     r"""Return the minimizer over the simplex of ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` that is near `start`.
 
     Accelerated entropic mirror descent (Tseng 2008); the sum is ``sum_b times_b block_l2^2/4``-smooth in l1.

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import Plan, PredictedError, check_relation, recorded
 from dpconvex.errors import InvalidDataError
 from dpconvex.geometry import GroupedNorm
@@ -48,7 +48,7 @@ NUMBERS = 4  # of a regression: squared residual, absolute residual, target, squ
 class EvaluationResult:
     """What a run hands out."""
 
-    cells: FloatArray  #: The noisy sums, one after the other, as the plan's `shapes` have them
+    cells: Floats  #: The noisy sums, one after the other, as the plan's `shapes` have them
     certificate: PrivacyCertificate
     plan: EvaluationPlan
 
@@ -81,7 +81,7 @@ class EvaluationPlan(Plan):
 
     @property
     @abstractmethod
-    def mechanism(self) -> Mechanism[FloatArray]:
+    def mechanism(self) -> Mechanism[Floats]:
         """The noise on all tables together."""
 
     @property
@@ -112,9 +112,7 @@ class EvaluationPlan(Plan):
         return {"n": self.n, "groups": self.groups, "tables": [list(shape) for shape in self.shapes]}
 
     @final
-    def run(
-        self, where: AnyArray, values: FloatArray | None, users: UserGroups | None, source: BitSource
-    ) -> EvaluationResult:
+    def run(self, where: Array, values: Floats | None, users: UserGroups | None, source: BitSource) -> EvaluationResult:
         """Release the tables of records given by positions (n_records, k), and `values` where the plan sums numbers.
 
         `users` says whose record it is, for plans that protect users and no others. `InvalidDataError` if sizes do
@@ -134,7 +132,7 @@ class EvaluationPlan(Plan):
         return EvaluationResult(noisy, self.certificate(source), self)
 
     @abstractmethod
-    def _sums(self, where: AnyArray, values: FloatArray | None, weights: AnyArray) -> AnyArray:
+    def _sums(self, where: Array, values: Floats | None, weights: Array) -> Array:
         """Return the exact sums, int64 (cells,), in units of `ONE`."""
 
 
@@ -174,7 +172,7 @@ class CountsPlan(EvaluationPlan):
     def deviation(self) -> float:
         return self.mechanism.scale * math.sqrt(math.prod(self.shapes[0]) / 2) / self.n
 
-    def _sums(self, where: AnyArray, values: FloatArray | None, weights: AnyArray) -> AnyArray:
+    def _sums(self, where: Array, values: Floats | None, weights: Array) -> Array:
         total, start = np.zeros(self.size, dtype=np.int64), 0
         for k, shape in enumerate(self.shapes):
             cells = math.prod(shape)
@@ -202,16 +200,14 @@ class NumbersPlan(EvaluationPlan):
         norm = GroupedNorm(ones.astype(np.int64), ones, np.repeat(np.arange(groups), width), np.ones(groups))
         # Lemma 2: the maximum over the numbers of a group, summed over the two groups that a unit leaves and enters
         lemma = "a replaced unit moves four numbers in [0, 1] by at most 1 a group (docs, Private evaluation)"
-        value = self._widened(1.0 if groups == 1 else 2.0)
-        return NormNoiseMechanism(
-            norm, Sensitivity(value, norm.name, lemma, unit=self.privacy.unit), self.privacy.epsilon
-        )
+        moved = Sensitivity(self._widened(1.0 if groups == 1 else 2.0), norm.name, lemma, unit=self.privacy.unit)
+        return NormNoiseMechanism(norm, moved, self.privacy.epsilon)
 
     @property
     def deviation(self) -> float:
         return self.mechanism.scale * math.sqrt(float(self.mechanism.norm.coordinate_variances[0])) / self.n
 
-    def _sums(self, where: AnyArray, values: FloatArray | None, weights: AnyArray) -> AnyArray:
+    def _sums(self, where: Array, values: Floats | None, weights: Array) -> Array:
         assert values is not None  # the plan sums them
         groups, width = self.shapes[0]
         inside = np.clip(np.nan_to_num(values, nan=0.0), 0.0, 1.0)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, systematic, within
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.queries import Zero
@@ -38,11 +38,11 @@ class LatentClasses(ReleasedModel):
     """A mixture of products of distributions over columns."""
 
     shape: tuple[int, ...]
-    weights: FloatArray  #: (classes,): not negative, of sum 1
-    levels: tuple[FloatArray, ...]  #: for each column (classes, values): distributions
+    weights: Floats  #: (classes,): not negative, of sum 1
+    levels: tuple[Floats, ...]  #: for each column (classes, values): distributions
     impossible: tuple[Zero, ...] = ()  #: what sampled records and tables never have
 
-    def _marginal(self, axes: tuple[int, ...]) -> FloatArray:
+    def _marginal(self, axes: tuple[int, ...]) -> Floats:
         first, second = self._products(axes[::2]), self._products(axes[1::2])
         table = first.T @ (self.weights[:, None] * second)
         order = (*axes[::2], *axes[1::2])
@@ -54,14 +54,14 @@ class LatentClasses(ReleasedModel):
                 table[tuple(place)] = 0.0
         return table / table.sum()
 
-    def _products(self, axes: tuple[int, ...]) -> FloatArray:
+    def _products(self, axes: tuple[int, ...]) -> Floats:
         """For each class, the shares of all combinations of values of some columns: (classes, cells)."""
         found = np.ones((len(self.weights), 1))
         for axis in axes:
             found = (found[:, :, None] * self.levels[axis][:, None, :]).reshape(len(found), -1)
         return found
 
-    def _sample(self, size: int, generator: np.random.Generator) -> AnyArray:
+    def _sample(self, size: int, generator: np.random.Generator) -> Array:
         found = self._rounded(size, generator)
         bad = self._violates(found)
         for _ in range(REDRAWS):
@@ -75,13 +75,13 @@ class LatentClasses(ReleasedModel):
         found[bad] = found[~bad][generator.integers(0, int((~bad).sum()), int(bad.sum()))]
         return found
 
-    def _violates(self, records: AnyArray) -> AnyArray:
+    def _violates(self, records: Array) -> Array:
         bad = np.zeros(len(records), dtype=bool)
         for (i, a), (j, b) in self.impossible:
             bad |= (records[:, i] == a) & (records[:, j] == b)
         return bad
 
-    def _rounded(self, size: int, generator: np.random.Generator) -> AnyArray:
+    def _rounded(self, size: int, generator: np.random.Generator) -> Array:
         """Round the classes' sizes, then in each class the counts of each column's values; mix columns in classes."""
         classes = systematic(self.weights, size, generator)
         return np.stack([within(classes, shares, generator) for shares in self.levels], axis=1)
@@ -136,7 +136,7 @@ class _Target:
             for place in ((starts[i] + a, starts[j] + b), (starts[j] + b, starts[i] + a)):
                 self.shares[place], self.inverse[place], self.scored[place] = 0.0, ZERO_WEIGHT, False
 
-    def folds(self, count: int, generator: np.random.Generator) -> AnyArray:
+    def folds(self, count: int, generator: np.random.Generator) -> Array:
         """Put every cell of a pair into one of `count` folds, in both places alike; -1: never left out."""
         fold = np.triu(generator.integers(0, count, self.shares.shape), 1)
         return np.where(self.scored, fold + fold.T, -1)
@@ -170,7 +170,7 @@ def _fits(target: _Target, plan: FitPlan, generator: np.random.Generator) -> lis
 
 
 def _descend(
-    target: _Target, plan: FitPlan, generator: np.random.Generator, left_out: AnyArray | None, most: int
+    target: _Target, plan: FitPlan, generator: np.random.Generator, left_out: Array | None, most: int
 ) -> tuple[_State, int]:
     """Return the state that predicts the left-out cells best, and its step; without any, the last of `most`."""
     product = np.log(target.start + 1e-4).astype(np.float32)
@@ -222,14 +222,14 @@ def _slopes(target: _Target, state: _State, weight: Floats) -> tuple[Floats, Flo
     return of_values, w * (of_classes - w @ of_classes)
 
 
-def _score(target: _Target, state: _State, held: AnyArray) -> float:
+def _score(target: _Target, state: _State, held: Array) -> float:
     """Weighted squared error on left-out cells: an unbiased estimate of the error, and a constant."""
     tables = state.values.T @ (state.weights[:, None] * state.values)
     gap = tables.ravel()[held] - target.shares.ravel()[held]
     return float(np.dot(target.inverse.ravel()[held] * gap, gap))
 
 
-def projected(shares: FloatArray) -> FloatArray:
+def projected(shares: Floats) -> Floats:
     """Return the nearest distribution to shares (k,) of any sign."""
     ordered = np.sort(shares)[::-1]
     excess = (np.cumsum(ordered) - 1) / np.arange(1, len(shares) + 1)

@@ -21,7 +21,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.queries.latent_classes import projected
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, within
 
@@ -36,12 +36,12 @@ class MarkovTree(ReleasedModel):
 
     shape: tuple[int, ...]
     center: int | None
-    weights: FloatArray  #: P(y), (values of the center,); one weight without a center
-    levels: tuple[FloatArray, ...]  #: P(x_i | y) of each column, (values of the center, values)
+    weights: Floats  #: P(y), (values of the center,); one weight without a center
+    levels: tuple[Floats, ...]  #: P(x_i | y) of each column, (values of the center, values)
     #: Parent, child and P(child | parent, y), (values of the center, of the parent, of the child); parents come first.
-    edges: tuple[tuple[int, int, FloatArray], ...]
+    edges: tuple[tuple[int, int, Floats], ...]
 
-    def _marginal(self, axes: tuple[int, ...]) -> FloatArray:
+    def _marginal(self, axes: tuple[int, ...]) -> Floats:
         wanted = [axis for axis in axes if axis != self.center]
         children = {child for _, child, _ in self.edges}
         found, kept = self.weights, list[int]()
@@ -63,7 +63,7 @@ class MarkovTree(ReleasedModel):
             found = found.sum(axis=0)
         return found.transpose([kept.index(axis) for axis in axes])
 
-    def _below(self, node: int, wanted: list[int]) -> tuple[FloatArray, list[int]]:
+    def _below(self, node: int, wanted: list[int]) -> tuple[Floats, list[int]]:
         """Return P(wanted columns below a node | the node, y), (values of y, of the node, ...), and which these are."""
         found, kept = np.ones((len(self.weights), self.shape[node])), list[int]()
         for parent, child, table in self.edges:
@@ -79,7 +79,7 @@ class MarkovTree(ReleasedModel):
                 found, kept = found[(..., *[None] * len(inner))] * spread, kept + inner
         return found, kept
 
-    def _sample(self, size: int, generator: np.random.Generator) -> AnyArray:
+    def _sample(self, size: int, generator: np.random.Generator) -> Array:
         found = np.zeros((size, len(self.shape)), dtype=np.int64)
         given = within(np.zeros(size, dtype=np.int64), self.weights[None, :], generator)
         if self.center is not None:
@@ -95,19 +95,19 @@ class MarkovTree(ReleasedModel):
         return found
 
 
-def conditionals(tables: ReleasedTables, center: int | None) -> tuple[FloatArray, tuple[FloatArray, ...]]:
+def conditionals(tables: ReleasedTables, center: int | None) -> tuple[Floats, tuple[Floats, ...]]:
     """Return P(y), and P(x_i, y) of each column, (values of y, values), from the tables of columns and of the center.
 
     Of the center itself it is diagonal; columns without a table have one value.
     """
-    sums: list[list[tuple[FloatArray, float]]] = [[] for _ in tables.shape]
+    sums: list[list[tuple[Floats, float]]] = [[] for _ in tables.shape]
     fixed = len(tables.subsets) - tables.chosen
     listed = list(zip(tables.subsets, tables.noisy, tables.deviations, strict=True))[:fixed]
     for subset, noisy, deviation in listed:
         for place, axis in enumerate(subset):
             others = noisy.sum(axis=1 - place) if len(subset) == 2 else noisy
             sums[axis].append((others, (deviation**2 * noisy.size / len(others)) ** -1))
-    single = [np.ones(1) for _ in sums]
+    single: list[Array] = [np.ones(1) for _ in sums]
     for axis, each in enumerate(sums):
         if each:
             shares, weights = zip(*each, strict=True)
@@ -129,13 +129,13 @@ def fit(tables: ReleasedTables, center: int | None) -> MarkovTree:
     with np.errstate(all="ignore"):
         weights, joint = conditionals(tables, center)
         single = [part.sum(axis=0) for part in joint]
-        found: dict[int, dict[int, FloatArray]] = {axis: {} for axis in range(len(single))}
+        found: dict[int, dict[int, Floats]] = {axis: {} for axis in range(len(single))}
         first = len(tables.subsets) - tables.chosen
         for (i, j), noisy in zip(tables.subsets[first:], tables.noisy[first:], strict=True):
             pair = with_sums(noisy, single[i], single[j])
             triple = pair[None] if center is None else of_largest_entropy(pair, joint[i], joint[j])
             found[i][j], found[j][i] = triple, triple.transpose(0, 2, 1)
-        edges, seen = list[tuple[int, int, FloatArray]](), set[int]()
+        edges, seen = list[tuple[int, int, Floats]](), set[int]()
         for root in range(len(single)):
             ahead = [] if root in seen else [root]
             seen.add(root)
@@ -149,14 +149,14 @@ def fit(tables: ReleasedTables, center: int | None) -> MarkovTree:
         return MarkovTree(tables.shape, center, weights, levels, tuple(edges))
 
 
-def _given(table: FloatArray, otherwise: FloatArray) -> FloatArray:
+def _given(table: Floats, otherwise: Floats) -> Floats:
     """Divide by the sums over the last axis; rows of sum 0 become the row of `otherwise`."""
     total = table.sum(axis=-1, keepdims=True)
     found = np.where(total > TINY, table / np.maximum(total, TINY), otherwise)
     return found / found.sum(axis=-1, keepdims=True)
 
 
-def with_sums(noisy: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
+def with_sums(noisy: Floats, rows: Floats, columns: Floats) -> Floats:
     """Return the nearest table, shape (a, b), that has these sums and is not negative; the sums hold exactly."""
     a, b = noisy.shape
     found, correction = noisy, np.zeros_like(noisy)
@@ -174,7 +174,7 @@ def with_sums(noisy: FloatArray, rows: FloatArray, columns: FloatArray) -> Float
     return found
 
 
-def of_largest_entropy(pair: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
+def of_largest_entropy(pair: Floats, first: Floats, second: Floats) -> Floats:
     """Return the table (y, a, b) of largest entropy with tables (a, b), (y, a) and (y, b); the last two hold."""
     total = np.maximum(first.sum(axis=1), TINY)
     found = (first / total[:, None])[:, :, None] * second[:, None, :]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.queries.evaluation import NUMBERS, RANGE, EvaluationResult
 
 DRAWS, SEED = 1000, 0x6576616C
@@ -19,9 +19,9 @@ DRAWS, SEED = 1000, 0x6576616C
 SURE = 4.0  # A count is known where it exceeds so many deviations of its noise; what divides by others is not reported
 NORMAL = 1.959963984540054
 
-Metrics = dict[str, FloatArray]
+Metrics = dict[str, Floats]
 Estimates = Mapping[str, "Estimate"]
-Table = Callable[[FloatArray, int], Metrics]
+Table = Callable[[Floats, int], Metrics]
 
 
 @final
@@ -48,21 +48,21 @@ class Found(NamedTuple):
     whole: Estimates
     groups: tuple[Estimates, ...]
     differences: tuple[Estimates, ...]  #: From the first group
-    calibration: FloatArray  #: As `PrivateMetrics` has it
-    roc: FloatArray
+    calibration: Floats  #: As `PrivateMetrics` has it
+    roc: Floats
 
 
-def centers(bins: int) -> FloatArray:
+def centers(bins: int) -> Floats:
     """Return the middles of the bins, in log-odds."""
     return RANGE * (2 * np.arange(bins) + 1 - bins) / bins
 
 
-def thresholds(bins: int) -> FloatArray:
+def thresholds(bins: int) -> Floats:
     """Return the public thresholds between bins, in log-odds; 0 is one of them."""
     return RANGE * (2 * np.arange(1, bins) - bins) / bins
 
 
-def of_scores(result: EvaluationResult, link: Callable[[FloatArray], FloatArray] | None) -> Found:
+def of_scores(result: EvaluationResult, link: Callable[[Floats], Floats] | None) -> Found:
     """Return the metrics of two classes; `link` turns middles of bins into log-odds, None: scores are no log-odds."""
     plan: Any = result.plan
     (shape,) = plan.shapes
@@ -72,10 +72,10 @@ def of_scores(result: EvaluationResult, link: Callable[[FloatArray], FloatArray]
     covariance = -variance / math.prod(shape)  # that centering gives two cells
     count = SURE * math.sqrt(bins * variance)
 
-    def table(T: FloatArray, pooled: int) -> Metrics:
+    def table(T: Floats, pooled: int) -> Metrics:
         return _score_metrics(T, link, pooled**2 * covariance)
 
-    def unknown(T: FloatArray, pooled: int) -> set[str]:
+    def unknown(T: Floats, pooled: int) -> set[str]:
         poor = T.sum(0) < count * math.sqrt(pooled)
         return {name for name, classes in DIVISORS.items() if poor[classes].any()}
 
@@ -89,7 +89,7 @@ def of_scores(result: EvaluationResult, link: Callable[[FloatArray], FloatArray]
     return found._replace(calibration=calibration, roc=roc)
 
 
-def _score_metrics(T: FloatArray, link: Callable[[FloatArray], FloatArray] | None, covariance: float) -> Metrics:
+def _score_metrics(T: Floats, link: Callable[[Floats], Floats] | None, covariance: float) -> Metrics:
     """Return all metrics of tables (..., bins, 2), the positives last."""
     N, P = T[..., 0], T[..., 1]
     bins = T.shape[-2]
@@ -142,7 +142,7 @@ def of_classes(result: EvaluationResult) -> Found:
     classes, groups = confusion[1], confusion[0]
     least = SURE * math.sqrt(classes * 2 * scale**2)
 
-    def table(T: FloatArray, pooled: int) -> Metrics:
+    def table(T: Floats, pooled: int) -> Metrics:
         right, n = np.diagonal(T, axis1=-2, axis2=-1), T.sum((-1, -2))
         found = {"accuracy": right.sum(-1) / n}
         for k in range(classes):
@@ -150,7 +150,7 @@ def of_classes(result: EvaluationResult) -> Found:
             found[f"precision[{k}]"] = right[..., k] / T[..., :, k].sum(-1)
         return found
 
-    def unknown(T: FloatArray, pooled: int) -> set[str]:
+    def unknown(T: Floats, pooled: int) -> set[str]:
         divisors = (("recall", T.sum(1)), ("precision", T.sum(0)))
         limit = least * math.sqrt(pooled)
         return {f"{name}[{k}]" for name, counts in divisors for k in np.flatnonzero(counts < limit)}
@@ -161,7 +161,7 @@ def of_classes(result: EvaluationResult) -> Found:
     return found._replace(calibration=calibration)
 
 
-def _calibration(table: FloatArray, draws: FloatArray, least: float, middles: FloatArray | None) -> FloatArray:
+def _calibration(table: Floats, draws: Floats, least: float, middles: Floats | None) -> Floats:
     """Return `Found.calibration` from a table (bins, 2) and its draws, for bins of more than `least` units."""
     size = table.sum(1)
     order = np.flatnonzero(size > least)
@@ -188,7 +188,7 @@ def of_numbers(result: EvaluationResult, lower: float, upper: float) -> Found:
     draws = sums + plan.mechanism.simulate(DRAWS, generator).reshape(DRAWS, groups, width)
     draws[..., -NUMBERS:] += sampling * generator.standard_normal((DRAWS, groups, NUMBERS))
 
-    def table(S: FloatArray, pooled: int) -> Metrics:
+    def table(S: Floats, pooled: int) -> Metrics:
         n = plan.n if pooled == groups else S[..., 0]  # the number of all is public
         square, absolute, mean, second = (S[..., k] / n for k in range(-NUMBERS, 0))
         spread = np.maximum(second - mean**2, 1e-300)
@@ -202,14 +202,12 @@ def of_numbers(result: EvaluationResult, lower: float, upper: float) -> Found:
     return _found(table, lambda S, pooled: flat, lambda S: S[0] < least, sums, draws)
 
 
-def _tables(
-    result: EvaluationResult, shape: tuple[int, ...], part: slice = slice(None)
-) -> tuple[FloatArray, FloatArray]:
+def _tables(result: EvaluationResult, shape: tuple[int, ...], part: slice = slice(None)) -> tuple[Floats, Floats]:
     """Return a table whose cells add up to n, and draws of it (draws, ...): multinomial, with fresh noise."""
     plan: Any = result.plan
     generator, cells = np.random.default_rng(SEED), result.cells[part]
 
-    def centered(values: FloatArray) -> FloatArray:  # the number of units is public
+    def centered(values: Floats) -> Floats:  # the number of units is public
         return values + (plan.n - values.sum(-1, keepdims=True)) / len(cells)
 
     table = centered(cells)
@@ -221,10 +219,10 @@ def _tables(
 
 def _found(
     table: Table,
-    unknown: Callable[[FloatArray, int], set[str]],
-    small: Callable[[FloatArray], Any],
-    tables: FloatArray,
-    draws: FloatArray,
+    unknown: Callable[[Floats, int], set[str]],
+    small: Callable[[Floats], Any],
+    tables: Floats,
+    draws: Floats,
 ) -> Found:
     """Return the estimates of all groups together and of each of several; functions take how many are added up."""
     groups, found = len(tables), list[tuple[Metrics, Metrics, set[str]]]()
@@ -256,7 +254,7 @@ def _estimates(
     return found
 
 
-def _spread(draws: FloatArray) -> Any:
+def _spread(draws: Floats) -> Any:
     """Return 1.96 deviations of draws (draws, ...), by their quantiles: tails may be heavy."""
     ends = np.quantile(np.nan_to_num(draws), [0.16, 0.84], axis=0)
     return NORMAL * (ends[1] - ends[0]) / 2

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import Floats, forwarded
 from dpconvex.algorithms import PredictedError, recorded, require_delta
 from dpconvex.algorithms.queries import base
 from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
@@ -35,9 +35,7 @@ from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
 
 SELECTED, MEASURED = "worst answered block", "answers of the selected block"
-SELECTION_LEMMA = (
-    "an absolute error of a mean of n values moves by at most (high - low)/n either way: range 2 c times that"
-)
+SELECTION_LEMMA = "absolute errors of a mean of n values move by at most (high - low)/n either way: range 2 c times it"
 SELECTION_SHARE = 0.3  # of the zCDP budget, for selections
 FIT_STEPS = 20  # of the fit after each round but the last, whose steps follow from sigma
 
@@ -109,13 +107,13 @@ class MwemPlan(base.QueryReleasePlan):
         constants = {"rounds": self.rounds, "selection_share": SELECTION_SHARE, "sigma": self.sigma}
         return {**constants, "score_scale": self.scale, "fit_steps": FIT_STEPS}
 
-    def _run(self, records: Any, weights: FloatArray | None, source: BitSource, ledger: Ledger) -> base.Answered:
+    def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> base.Answered:
         queries = self.queries
         session = self.selection.start(SELECTED, source, ledger)
         truth = self.record_sums(records) / self.n
         starts = [part.start for part in queries.blocks]
         histogram = np.full(queries.cells, 1 / queries.cells)
-        sums: dict[int, FloatArray] = {}
+        sums: dict[int, Floats] = {}
         times: dict[int, int] = {}
         for t in range(1, self.rounds + 1):
             # 1. Select a block by the largest error of the present histogram in it.

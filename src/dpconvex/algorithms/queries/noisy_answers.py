@@ -22,7 +22,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import PredictedError, recorded
 from dpconvex.algorithms.queries import base
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Planned
@@ -91,7 +91,7 @@ class QueryNoisePlan(base.QueryReleasePlan):
     def describe(self) -> Mapping[str, Any]:
         return {"sigma": self.sigma, "fit_steps": self.fit_steps}
 
-    def _run(self, records: Any, weights: FloatArray | None, source: BitSource, ledger: Ledger) -> base.Answered:
+    def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> base.Answered:
         queries = self.queries
         truth = self.record_sums(records) / self.n
         noisy = self.mechanism.release(truth, LABEL, source, ledger)

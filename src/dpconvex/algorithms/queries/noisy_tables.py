@@ -37,7 +37,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import PredictedError, check_relation, recorded
 from dpconvex.algorithms.queries.base import (
     Answered,
@@ -117,7 +117,7 @@ class NoisyTablesPlan(QueryReleasePlan):
     noise_name = forwarded("law")
 
     @cached_property
-    def noises(self) -> tuple[tuple[str, Mechanism[FloatArray], float], ...]:
+    def noises(self) -> tuple[tuple[str, Mechanism[Floats], float], ...]:
         """For each table: label in the ledger, shared by tables of one scale; noise; its deviation in a share."""
         sizes, found = [math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets], []
         keys = [(len(subset), round(4 / 3 * math.log2(size))) for subset, size in zip(self.subsets, sizes, strict=True)]
@@ -206,17 +206,15 @@ class NoisyTablesPlan(QueryReleasePlan):
         found |= {"raw_total_variation": self.raw, "expected_total_variation": self.expected_variation}
         return found | ({"histogram_steps": self.steps} if self.steps else {"latent_classes": vars(self.fitting)})
 
-    def _run(self, records: Any, weights: FloatArray | None, source: BitSource, ledger: Ledger) -> Answered:
+    def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
         return self.fitted(self.release(records, source, ledger, weights))
 
-    def release(
-        self, codes: Any, source: BitSource, ledger: Ledger, weights: FloatArray | None = None
-    ) -> ReleasedTables:
+    def release(self, codes: Any, source: BitSource, ledger: Ledger, weights: Floats | None = None) -> ReleasedTables:
         """Count every table of records (n, columns), and return the counts with noise, as shares."""
         noisy, shape = [], self.queries.shape
         sides = [[shape[axis] for axis in subset] for subset in self.subsets]
 
-        def work(codes: AnyArray, _: AnyArray, own: FloatArray | None = None) -> Parts:
+        def work(codes: Array, _: Array, own: Floats | None = None) -> Parts:
             return table_counts(self.queries.codes(codes), shape, self.subsets, own)
 
         counted = totals(codes, codes, work, weights)
@@ -244,7 +242,7 @@ class NoisyTablesPlan(QueryReleasePlan):
 
 def table_noise(
     law: str, privacy: PrivacyParams, mu: float, part: float, size: int, n: int
-) -> tuple[Mechanism[FloatArray], float]:
+) -> tuple[Mechanism[Floats], float]:
     """Return the noise of a table of `size` cells that costs a part of the budget, and its deviation in a share."""
     # Both enlarge the sensitivity for their grids, so no scale is computed from the budget by hand.
     part *= 1 - 1e-12
@@ -267,7 +265,7 @@ def raw_alone(law: str, privacy: PrivacyParams, mu: float, sizes: list[int], n: 
     return ratio * math.fsum(noise) / len(noise)
 
 
-def table_counts(codes: AnyArray, shape: tuple[int, ...], subsets: Tables, weights: FloatArray | None = None) -> Parts:
+def table_counts(codes: Array, shape: tuple[int, ...], subsets: Tables, weights: Floats | None = None) -> Parts:
     """Return the counts of every table, of the values of all columns (n, columns); or sums of records' weights (n,)."""
     columns, sides = codes.T, ([shape[axis] for axis in subset] for subset in subsets)
     pairs = zip(subsets, sides, strict=True)  # one table's cells in memory at a time

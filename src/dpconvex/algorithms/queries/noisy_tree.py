@@ -32,7 +32,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import PredictedError, check_relation, in_units, recorded
 from dpconvex.algorithms.queries import markov_tree, noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check_tables
@@ -86,7 +86,7 @@ class NoisyTreePlan(QueryReleasePlan):
     noise_name = forwarded("law")
 
     @cached_property
-    def fixed(self) -> tuple[tuple[tuple[int, ...], str, Mechanism[FloatArray], float], ...]:
+    def fixed(self) -> tuple[tuple[tuple[int, ...], str, Mechanism[Floats], float], ...]:
         """Tables that are measured whatever the data: columns, label in the ledger, noise, its deviation in a share."""
         columns = [axis for axis, size in enumerate(self.queries.shape) if size > 1]
         tables = [((axis,), self.shares[0]) for axis in columns]
@@ -101,7 +101,7 @@ class NoisyTreePlan(QueryReleasePlan):
             found.append((subset, f"{order}-way tables, scale class {key}", noise, deviation))
         return tuple(found)
 
-    def _noise(self, part: float, subset: tuple[int, ...]) -> tuple[Mechanism[FloatArray], float]:
+    def _noise(self, part: float, subset: tuple[int, ...]) -> tuple[Mechanism[Floats], float]:
         size = cells_of(self.queries.shape, subset)
         return noisy_tables.table_noise(self.law, self.privacy, self.mu, part, size, self.n)
 
@@ -112,7 +112,7 @@ class NoisyTreePlan(QueryReleasePlan):
         pairs = [(s[0], s[1]) for s in self.queries.subsets if len(s) == 2 and min(shape[s[0]], shape[s[1]]) > 1]
         return tuple(pair for pair in pairs if self.center not in pair)
 
-    def measured(self, pair: tuple[int, ...]) -> tuple[Mechanism[FloatArray], float]:
+    def measured(self, pair: tuple[int, ...]) -> tuple[Mechanism[Floats], float]:
         """Noise of a chosen pair's table, of one scale for all pairs, and its deviation in a share."""
         return self._noise((1 - sum(self.shares)) / self.pairs, pair)
 
@@ -178,22 +178,20 @@ class NoisyTreePlan(QueryReleasePlan):
         shares = dict(zip(("columns", "center", "choosing"), self.shares, strict=True))
         return found | {"shares": shares, "expected_total_variation": self.expected_variation}
 
-    def _run(self, records: Any, weights: FloatArray | None, source: BitSource, ledger: Ledger) -> Answered:
+    def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
         return self.fitted(self.release(records, source, ledger, weights))
 
-    def release(
-        self, codes: Any, source: BitSource, ledger: Ledger, weights: FloatArray | None = None
-    ) -> ReleasedTables:
+    def release(self, codes: Any, source: BitSource, ledger: Ledger, weights: Floats | None = None) -> ReleasedTables:
         """Count, add noise, choose pairs and measure them; return the counts with noise, as shares."""
         shape, known = self.queries.shape, [subset for subset, *_ in self.fixed]
         subsets = (*known, *(self.candidates if self.pairs else ()))
 
-        def work(codes: AnyArray, _: AnyArray, own: FloatArray | None = None) -> Parts:
+        def work(codes: Array, _: Array, own: Floats | None = None) -> Parts:
             return noisy_tables.table_counts(self.queries.codes(codes), shape, subsets, own)
 
         counted = dict(zip(subsets, totals(codes, codes, work, weights), strict=True))
 
-        def measure(subset: tuple[int, ...], label: str, noise: Mechanism[FloatArray]) -> FloatArray:
+        def measure(subset: tuple[int, ...], label: str, noise: Mechanism[Floats]) -> Floats:
             sides = [shape[axis] for axis in subset]
             return noise.release(counted[subset], label, source, ledger).reshape(sides) / self.n
 
@@ -214,7 +212,7 @@ class NoisyTreePlan(QueryReleasePlan):
         return ReleasedTables(shape, tuple(known), tuple(noisy), tuple(deviations), self.law, self.pairs)
 
     def _scores(
-        self, counted: Mapping[tuple[int, ...], AnyArray], released: ReleasedTables
+        self, counted: Mapping[tuple[int, ...], Array], released: ReleasedTables
     ) -> dict[tuple[int, int], float]:
         """Half the l1 distance to what columns make of a table, less what noise to come adds: moved by 1 (Lemma)."""
         found, ratio = {}, math.sqrt(0.5 if self.law == "laplace" else 2 / math.pi)

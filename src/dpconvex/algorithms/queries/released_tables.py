@@ -36,7 +36,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.queries import LARGEST
 
@@ -49,11 +49,11 @@ class Marginal:
     """A table of shares with an interval for each of them."""
 
     #: Of the fitted model, one axis a column; they agree with every other table and with sampled records.
-    shares: FloatArray
+    shares: Floats
     #: low, high: intervals for the shares of the *data*, from the noisy table alone, so they hold whatever the model
     #: does.
-    low: FloatArray
-    high: FloatArray
+    low: Floats
+    high: Floats
     level: float  #: Probability with which each interval holds its share; with ``together`` all of them at once
 
     @property
@@ -73,7 +73,7 @@ class ReleasedTotal:
     law: str  #: of the cells' noise
 
     @classmethod
-    def of(cls, noisy: Sequence[FloatArray], deviations: Sequence[float], law: str) -> ReleasedTotal:
+    def of(cls, noisy: Sequence[Floats], deviations: Sequence[float], law: str) -> ReleasedTotal:
         """Return the estimate from tables of noisy counts whose cells have noise of these deviations."""
         weights = [1 / (table.size * noise**2) for table, noise in zip(noisy, deviations, strict=True)]
         whole = math.fsum(weights)
@@ -97,14 +97,14 @@ class ReleasedTables:
 
     shape: tuple[int, ...]  #: number of values of each column
     subsets: tuple[tuple[int, ...], ...]  #: the columns of each table, one or two
-    noisy: tuple[FloatArray, ...]  #: shares, one axis a column; of any sign
+    noisy: tuple[Floats, ...]  #: shares, one axis a column; of any sign
     deviations: tuple[float, ...]  #: standard deviation of the noise of a share, for each table
     law: str  #: "laplace" or "gaussian"
     #: How many of the last tables were chosen after the others were seen: what they say is not pooled with them.
     chosen: int = 0
     total: ReleasedTotal | None = None  #: what noisy counts were divided by; None: by the public number of records
 
-    def estimate(self, axes: tuple[int, ...]) -> tuple[FloatArray, float]:
+    def estimate(self, axes: tuple[int, ...]) -> tuple[Floats, float]:
         """Return the best unbiased shares of a measured table, in the order of `axes`, and its noise's deviation."""
         key = tuple(sorted(axes))
         if key not in self.subsets:
@@ -125,7 +125,7 @@ class ReleasedTables:
             noise = math.sqrt((1 - known / shares.size) / weights)
         return (shares if tuple(axes) == key else shares.T), noise
 
-    def interval(self, axes: tuple[int, ...], shares: FloatArray, level: float, together: bool) -> Marginal:
+    def interval(self, axes: tuple[int, ...], shares: Floats, level: float, together: bool) -> Marginal:
         """Return the model's `shares` of a measured table with intervals for the data's."""
         _validate.real("interval", level, above=0.0, below=1.0)
         found, noise = self.estimate(axes)
@@ -136,7 +136,7 @@ class ReleasedTables:
         low, high = (found - reach) / (1 + off), (found + reach) / (1 - off) if off < 1 else np.ones(found.shape)
         return Marginal(shares, np.clip(low, 0, 1), np.clip(high, 0, 1), level)
 
-    def report(self, names: Sequence[str], model: Callable[[tuple[int, ...]], FloatArray]) -> list[dict[str, Any]]:
+    def report(self, names: Sequence[str], model: Callable[[tuple[int, ...]], Floats]) -> list[dict[str, Any]]:
         """Return for each table its noise, how many deviations of it the model is off, and if it fits (level 0.95)."""
         rows: list[dict[str, Any]] = []
         for subset, noisy, deviation in zip(self.subsets, self.noisy, self.deviations, strict=True):
@@ -153,7 +153,7 @@ class ReleasedModel(ABC):
     shape: tuple[int, ...]  #: number of values of each column
 
     @final
-    def marginal(self, axes: Sequence[int]) -> FloatArray:
+    def marginal(self, axes: Sequence[int]) -> Floats:
         """Return the shares of all combinations of values of some columns, one axis a column, in that order.
 
         `InvalidParameterError` where they are more than 2^27.
@@ -165,16 +165,16 @@ class ReleasedModel(ABC):
         return self._marginal(tuple(axes)).reshape(sides)
 
     @abstractmethod
-    def _marginal(self, axes: tuple[int, ...]) -> FloatArray:
+    def _marginal(self, axes: tuple[int, ...]) -> Floats:
         """Return the shares, of any shape, for distinct columns."""
 
     @final
-    def sample(self, size: int, generator: np.random.Generator) -> AnyArray:
+    def sample(self, size: int, generator: np.random.Generator) -> Array:
         """Return `size` records, int64 (size, columns), in random order, systematically rounded."""
         return generator.permutation(self._sample(_validate.integer("size", size, at_least=1), generator))
 
     @abstractmethod
-    def _sample(self, size: int, generator: np.random.Generator) -> AnyArray:
+    def _sample(self, size: int, generator: np.random.Generator) -> Array:
         """Return the records, in any order."""
 
 
@@ -184,26 +184,26 @@ class Histogram(ReleasedModel):
     """One weight for every combination of values."""
 
     shape: tuple[int, ...]
-    weights: FloatArray  #: (cells,): not negative, of sum 1
+    weights: Floats  #: (cells,): not negative, of sum 1
 
-    def _marginal(self, axes: tuple[int, ...]) -> FloatArray:
+    def _marginal(self, axes: tuple[int, ...]) -> Floats:
         rest = tuple(set(range(len(self.shape))) - set(axes))
         table = self.weights.reshape(self.shape).sum(axis=rest)
         return table.transpose([sorted(axes).index(axis) for axis in axes])
 
-    def _sample(self, size: int, generator: np.random.Generator) -> AnyArray:
+    def _sample(self, size: int, generator: np.random.Generator) -> Array:
         cells = systematic(self.weights, size, generator)
         return np.stack(np.unravel_index(cells, self.shape), axis=1).astype(np.int64)
 
 
-def systematic(weights: FloatArray, size: int, generator: np.random.Generator) -> AnyArray:
+def systematic(weights: Floats, size: int, generator: np.random.Generator) -> Array:
     """Return `size` positions, ascending, each as often as its weight says up to one: a single uniform decides."""
     points = (np.arange(size) + generator.random()) / size
     ends = np.cumsum(weights)
     return np.minimum(np.searchsorted(ends / ends[-1], points, side="right"), len(weights) - 1)
 
 
-def within(groups: AnyArray, shares: FloatArray, generator: np.random.Generator) -> AnyArray:
+def within(groups: Array, shares: Floats, generator: np.random.Generator) -> Array:
     """Return a value for each record, int64 (size,), as often in its group as the group's shares say up to one.
 
     `groups`: the group of each record, integers (size,); `shares`: a distribution a group, (groups, values). Which of a

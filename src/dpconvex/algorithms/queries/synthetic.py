@@ -24,7 +24,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import PredictedError, recorded, require_delta
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check, rounding
 from dpconvex.errors import InvalidParameterError
@@ -99,7 +99,7 @@ class SyntheticPlan(QueryReleasePlan):
     def describe(self) -> Mapping[str, Any]:
         return {"mode": self.mode, "steps": self.steps, "batch": self.batch, "tau_x": self.tau_x, "tau_y": self.tau_y}
 
-    def _run(self, records: Any, weights: FloatArray | None, source: BitSource, ledger: Ledger) -> Answered:
+    def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
         queries, n, B, session = self.queries, self.n, self.batch, self.sampling.start(LABEL, source, ledger)
         if self.mode == "fresh":  # batches need an order that says nothing about the records
             records = source.generator().permutation(records)

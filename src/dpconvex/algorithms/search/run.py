@@ -8,7 +8,7 @@ import narwhals as nw
 import numpy as np
 
 from dpconvex import _progress
-from dpconvex._types import AnyArray
+from dpconvex._types import Array
 from dpconvex.algorithms.search.plan import BEST, CHOICE, HELD_OUT, Candidate, SearchPlan
 from dpconvex.algorithms.search.scores import Searchable, fit_label
 from dpconvex.mechanisms import BestOfRepeats, ReportNoisyMax
@@ -27,7 +27,7 @@ class Part:
 
     X: Any  #: As in `fit`
     y: Any
-    labels: AnyArray | None  #: Numbers of their users (n_records,); None where records are protected
+    labels: Array | None  #: Numbers of their users (n_records,); None where records are protected
 
     @property
     def groups(self) -> UserGroups | None:
@@ -84,11 +84,11 @@ def split(data: Part, n: int, held_out: int, source: BitSource) -> tuple[Part, P
     return _rows(data, np.flatnonzero(~mask)), _rows(data, np.flatnonzero(mask))
 
 
-def _rows(data: Part, rows: AnyArray) -> Part:
+def _rows(data: Part, rows: Array) -> Part:
     return Part(taken(data.X, rows), taken(data.y, rows), None if data.labels is None else data.labels[rows])
 
 
-def taken(values: Any, rows: AnyArray) -> Any:
+def taken(values: Any, rows: Array) -> Any:
     """Return some rows of a table, column, array or list, of the same kind; tables elsewhere stay there."""
     if isinstance(values, TableSource):
         return values.taken(rows)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, stored
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
 from dpconvex.privacy import Sensitivity, Unit
@@ -39,11 +39,11 @@ class Searchable(Protocol):
         """Return the public range of a numeric target, which scales it; None for classes."""
         ...
 
-    def _truth(self, X: Any, y: Any) -> FloatArray:
+    def _truth(self, X: Any, y: Any) -> Floats:
         """Return what is to be predicted, (n,): positions of classes, or numbers in units of the public range."""
         ...
 
-    def _losses(self, score: Score, X: Any, truth: FloatArray) -> FloatArray:
+    def _losses(self, score: Score, X: Any, truth: Floats) -> Floats:
         """Return what the fitted model loses on every record, (n,)."""
         ...
 
@@ -51,7 +51,7 @@ class Searchable(Protocol):
         """Return a copy that encodes and predicts, without a source of noise: workers may have it."""
         ...
 
-    def _fitted_as(self, plan: LinearModelPlan, X: Any, y: Any, labels: AnyArray | None, source: BitSource) -> Self:
+    def _fitted_as(self, plan: LinearModelPlan, X: Any, y: Any, labels: Array | None, source: BitSource) -> Self:
         """Return a copy that is fitted as planned; `labels` say whose record it is."""
         ...
 
@@ -74,7 +74,7 @@ class Score:
         lemma = f"{each} moves the mean of {count:,} losses in [0, {self.bound:g}] by at most bound/n"
         return Sensitivity(value, "absolute", lemma, unit=unit)
 
-    def mean(self, model: Searchable, X: Any, truth: Callable[[Any], FloatArray], groups: UserGroups | None) -> float:
+    def mean(self, model: Searchable, X: Any, truth: Callable[[Any], Floats], groups: UserGroups | None) -> float:
         """Return minus the mean loss of a fitted model, larger is better; every user counts once.
 
         `truth` of a table is `Searchable._truth` of the model whose parameters are searched: all candidates are scored
@@ -82,7 +82,7 @@ class Score:
         """
         blind = model._blind()
 
-        def losses_of(part: Any) -> FloatArray:
+        def losses_of(part: Any) -> Floats:
             with np.errstate(all="ignore"):
                 found = blind._losses(self, part, truth(part))
                 return np.clip(np.nan_to_num(found, nan=self.bound, posinf=self.bound), 0.0, self.bound)
@@ -93,7 +93,7 @@ class Score:
         grouped = losses if groups.order is None else losses[groups.order]
         return -float((np.add.reduceat(grouped, groups.starts[:-1]) / groups.sizes).mean())
 
-    def of_residuals(self, away: FloatArray) -> FloatArray:
+    def of_residuals(self, away: Floats) -> Floats:
         """Return the losses of residuals, target minus prediction."""
         if self.name == "squared_error":
             return away**2

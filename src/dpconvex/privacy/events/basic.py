@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri_exp
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import Floats, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.events.base import Event, Parts, PureEvent, pure_delta
 from dpconvex.privacy.profiles import ORDERS, bounded_range_divergence, gaussian_delta, renyi_delta
@@ -211,7 +211,7 @@ class VertexDraws(Event):
         return Parts(Fraction(0), rho=self.rho)
 
     @cached_property
-    def _divergences(self) -> FloatArray:
+    def _divergences(self) -> Floats:
         return np.minimum(ORDERS * self.rho, self.draws * bounded_range_divergence(self.largest))
 
     def delta(self, epsilon: float) -> float:

@@ -21,14 +21,14 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import AccuracyError
 from dpconvex.problems.custom.functions import RecordLoss
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.linear.lipschitz_extension import Extension, PlanesRisk
 from dpconvex.problems.objective import ROUNDING, UP, StatedBounds
 
-Pairs = Callable[[AnyArray, FloatArray], tuple[FloatArray, FloatArray]]
+Pairs = Callable[[Array, Floats], tuple[Floats, Floats]]
 """From indices of functions (k,) and a point for each (k, dim) to values (k,) and subgradients (k, dim)."""
 
 BROKEN = "the function broke a claim (finite, convex, no steeper than declared); nothing was released"
@@ -55,7 +55,7 @@ class Extender:
         wide = 8 * (self.slope + self.level) * self.radius / (self.tolerance - self.rounding)
         return math.ceil(2 * dim * (dim + 1) * math.log(max(wide, 2.0)) * (1 + 1e-12)) + 1
 
-    def planes(self, f: Pairs, w: FloatArray) -> Extension:
+    def planes(self, f: Pairs, w: Floats) -> Extension:
         """Return planes at the points `w` (m, dim), one for each of m functions.
 
         Raises `AccuracyError` where values or subgradients refute what is claimed of the functions.
@@ -72,16 +72,13 @@ class Extender:
             raise AccuracyError(BROKEN)
         return found
 
-    def ellipsoid(
-        self, f: Pairs, rows: AnyArray, w: FloatArray, upper: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def ellipsoid(self, f: Pairs, rows: Array, w: Floats, upper: Floats) -> tuple[Floats, Floats, Floats]:
         """Return lower bounds, upper bounds and slopes by central cuts; `upper` are values at `w`."""
         (k, dim), R, steps = w.shape, self.radius, self.steps_for(w.shape[1])
         x, J = np.zeros((k, dim)), np.broadcast_to(R * np.eye(dim), (k, dim, dim)).copy()  # E = x + J ball
         shrink, grow = 1 - math.sqrt((dim - 1) / (dim + 1)), dim / math.sqrt(max(dim**2 - 1, 1))
-        cuts, shapes, tangents, pulls = (
-            np.zeros((steps, k, *shape)) for shape in ((dim,), (dim, dim), (dim + 1,), (dim,))
-        )
+        each = ((dim,), (dim, dim), (dim + 1,), (dim,))
+        cuts, shapes, tangents, pulls = (np.zeros((steps, k, *shape)) for shape in each)
         inside = np.zeros((steps, k), dtype=bool)
         for t in range(steps):
             inside[t] = here = np.linalg.norm(x, axis=1) <= R
@@ -108,7 +105,7 @@ class Extender:
         rest = self.radius * np.linalg.norm(mean[:, :-1] - slopes, axis=1)  # Lemma 8.3, of tangents (g, h)
         return mean[:, -1] + np.einsum("ij,ij->i", slopes, w) - rest - self.rounding, upper, slopes
 
-    def _multipliers(self, cuts: FloatArray, shapes: FloatArray, last: FloatArray) -> FloatArray:
+    def _multipliers(self, cuts: Floats, shapes: Floats, last: Floats) -> Floats:
         """Return the multiples xi (steps, k) of the cuts that prove how narrow the last ellipsoid is."""
         u, _, _ = np.linalg.svd(last)
         v = np.stack([u[:, :, -1], -u[:, :, -1]], axis=1)
@@ -121,7 +118,7 @@ class Extender:
             found[t] = share.sum(axis=1)
         return found
 
-    def _evaluated(self, f: Pairs, rows: AnyArray, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _evaluated(self, f: Pairs, rows: Array, points: Floats) -> tuple[Floats, Floats]:
         """Return values and subgradients; raise where they refute the claims."""
         if len(rows) == 0:
             return np.zeros(0), np.zeros(points.shape)
@@ -142,25 +139,25 @@ class ExtendedRisk(PlanesRisk):
     records: Records
     l2: float
     extender: Extender
-    centre: FloatArray  #: in the ball
+    centre: Floats  #: in the ball
     anchors = 0.0
     level = forwarded("extender", "level")
     dim = forwarded("function", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
     _centre = forwarded("centre")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @cached_property
-    def rows(self) -> FloatArray:
+    def rows(self) -> Floats:
         """The records: a dense copy, for the extension visits some of them again and again."""
         rows = self.records.rows(slice(None))
         rows.flags.writeable = False
         return rows
 
     @cached_property
-    def _at_zero(self) -> FloatArray:
+    def _at_zero(self) -> Floats:
         # Values at 0, a public place, are taken off: what rounds is then limited by the declared slope.
         return self._values(np.zeros(self.dim))[0]
 
-    def _values(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _values(self, w: Floats) -> tuple[Floats, Floats]:
         return self.function.each(np.broadcast_to(w, (len(self.rows), self.dim)), self.rows)
 
     @cached_property
@@ -186,30 +183,30 @@ class ExtendedRisk(PlanesRisk):
     def lipschitz_within(self, radius: float) -> float:
         return (self.extender.level + self.l2 * (radius + self.extender.radius)) * UP
 
-    def extension(self, w: FloatArray) -> Extension:
+    def extension(self, w: Floats) -> Extension:
         return self.planes(w[None])
 
-    def planes(self, points: FloatArray) -> Extension:
+    def planes(self, points: Floats) -> Extension:
         """Return planes of every record at every point (k, dim): k blocks of n rows."""
         n = len(self.rows)
 
-        def f(indices: AnyArray, at: FloatArray) -> tuple[FloatArray, FloatArray]:
+        def f(indices: Array, at: Floats) -> tuple[Floats, Floats]:
             values, gradients = self.function.each(at, self.rows[indices % n])
             return values - self._at_zero[indices % n], gradients
 
         return self.extender.planes(f, np.repeat(points, n, axis=0))
 
-    def upper_values(self, points: FloatArray) -> FloatArray:
+    def upper_values(self, points: Floats) -> Floats:
         """Return upper bounds of J at points (k, dim) of the ball, above it by at most `oracle_error`."""
         size = max(1, _TOGETHER // len(self.rows))
         parts = [self.planes(points[k : k + size]).upper for k in range(0, len(points), size)]
         means = np.concatenate(parts).reshape(len(points), -1).mean(1)
         return means + self.l2 / 2 * np.square(points - self.centre).sum(1)
 
-    def gradient_rounding(self, w: FloatArray) -> float:
+    def gradient_rounding(self, w: Floats) -> float:
         return self._own_rounding / self.extender.radius
 
-    def value_rounding(self, value: float, w: FloatArray) -> float:
+    def value_rounding(self, value: float, w: Floats) -> float:
         found = self.at(w)
         return float((found.upper - found.lower).mean()) + self._own_rounding
 

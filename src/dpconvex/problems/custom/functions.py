@@ -13,7 +13,7 @@ from typing import ClassVar, Self, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import Aggregation
 from dpconvex.problems.data.domain import DataDomain
@@ -54,7 +54,7 @@ class ConvexFunction(ABC):
         return 2 * self.lipschitz(radius)
 
     @abstractmethod
-    def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
+    def total(self, w: Floats, records: Records) -> tuple[float, Floats]:
         """Return ``F(w, X)`` and a (sub)gradient (dim,), in float64, for any finite `w`."""
 
     @property
@@ -124,7 +124,7 @@ class CustomObjective(Objective):
     def lipschitz_within(self, radius: float) -> float:
         return (self.function.lipschitz(radius) + self.l2 * radius) * UP
 
-    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+    def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
         fixed = w.view()
         fixed.flags.writeable = False
         value, gradient = self.function.total(fixed, self.records)
@@ -132,12 +132,12 @@ class CustomObjective(Objective):
             value, gradient = _HUGE, np.where(np.isfinite(gradient), gradient, _HUGE)
         return value + self.l2 / 2 * float(w @ w), gradient + self.l2 * w
 
-    def gradient_rounding(self, w: FloatArray) -> float:
+    def gradient_rounding(self, w: Floats) -> float:
         """Return `ROUNDING` times the size of what is summed; one of the claims is that the function computes so."""
         growth = self.l2 if math.isinf(self.function.smoothness) else self.smoothness
         return ROUNDING * (self._lipschitz + growth * float(np.linalg.norm(w)))
 
-    def value_rounding(self, value: float, w: FloatArray) -> float:
+    def value_rounding(self, value: float, w: Floats) -> float:
         norm = float(np.linalg.norm(w))
         return ROUNDING * (abs(value) + (self._lipschitz + self.l2 * norm) * (self.radius + norm))
 
@@ -152,14 +152,14 @@ class RecordLoss(ConvexFunction):
     aggregation: ClassVar[Aggregation] = "average"
 
     @abstractmethod
-    def value(self, w: FloatArray, records: FloatArray) -> FloatArray:
+    def value(self, w: Floats, records: Floats) -> Floats:
         """Return f at `w` (dim,) for `records` (m, n_features), shape (m,)."""
 
     @abstractmethod
-    def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
+    def gradient(self, w: Floats, records: Floats) -> Floats:
         """Return a (sub)gradient of f in w for each of `records` (m, n_features), shape (m, dim)."""
 
-    def each(self, points: FloatArray, records: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def each(self, points: Floats, records: Floats) -> tuple[Floats, Floats]:
         """Return f and a (sub)gradient of each of `records` (m, n_features) at its own row of `points` (m, dim).
 
         For the Lipschitz extension, which moves a steep record's parameters alone. Here `value` and `gradient` are
@@ -173,7 +173,7 @@ class RecordLoss(ConvexFunction):
             gradients[first:last] = of_shape("gradient", self.gradient(w, some), (len(some), self.dim))
         return values, gradients
 
-    def sums(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
+    def sums(self, w: Floats, records: Floats) -> tuple[float, Floats]:
         """Return the sum of the values of `records` (m, n_features), and of their gradients (dim,)."""
         values = of_shape("value", self.value(w, records), (len(records),))
         gradients = of_shape("gradient", self.gradient(w, records), (len(records), self.dim))
@@ -181,7 +181,7 @@ class RecordLoss(ConvexFunction):
         return float(np.sum(values)), np.sum(np.ascontiguousarray(gradients.T), axis=1)
 
     @final
-    def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
+    def total(self, w: Floats, records: Records) -> tuple[float, Floats]:
         value, gradient = 0.0, np.zeros(self.dim)
         for rows in row_blocks(records, self.dim):
             v, g = self.sums(w, rows)
@@ -189,7 +189,7 @@ class RecordLoss(ConvexFunction):
         return value / records.n, gradient / records.n
 
 
-def dense_blocks(records: Records) -> Iterator[tuple[FloatArray, slice]]:
+def dense_blocks(records: Records) -> Iterator[tuple[Floats, slice]]:
     """Yield the records as read-only arrays (m, n_features), and which they are."""
     for block in records.blocks():
         rows = (block.features if block.factor is None else block.dense()).view()
@@ -197,7 +197,7 @@ def dense_blocks(records: Records) -> Iterator[tuple[FloatArray, slice]]:
         yield rows, block.rows
 
 
-def row_blocks(records: Records, width: int = 1) -> Iterator[FloatArray]:
+def row_blocks(records: Records, width: int = 1) -> Iterator[Floats]:
     """Yield the same rows, a few at a time where results have `width` columns."""
     most = max(1, _BLOCK // width)
     for rows, _ in dense_blocks(records):
@@ -205,7 +205,7 @@ def row_blocks(records: Records, width: int = 1) -> Iterator[FloatArray]:
             yield rows[first : first + most]
 
 
-def of_shape(name: str, array: AnyArray, shape: tuple[int, ...]) -> FloatArray:
+def of_shape(name: str, array: Array, shape: tuple[int, ...]) -> Floats:
     """Return what a caller's method `name` returned, in float64; raise `InvalidParameterError` for another shape."""
     if np.shape(array) != shape:
         raise InvalidParameterError(f"{name}(...).shape", np.shape(array), f"must be {shape}")

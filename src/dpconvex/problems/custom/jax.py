@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.custom.functions import RecordLoss
 from dpconvex.problems.data.domain import DataDomain
@@ -89,20 +89,20 @@ class JaxLoss(RecordLoss):
     def lipschitz(self, radius: float) -> float:
         return float(self.slope(radius) if callable(self.slope) else self.slope)
 
-    def value(self, w: FloatArray, records: FloatArray) -> FloatArray:
+    def value(self, w: Floats, records: Floats) -> Floats:
         return self._call("each", w, records)[0]
 
-    def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
+    def gradient(self, w: Floats, records: Floats) -> Floats:
         return self._call("each", w, records)[1]
 
-    def each(self, points: FloatArray, records: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def each(self, points: Floats, records: Floats) -> tuple[Floats, Floats]:
         """Return both by one call, rows filled up to a power of two: few sizes are compiled."""
         m = len(records)
         rows = np.minimum(np.arange(1 << (m - 1).bit_length()), m - 1)
         values, gradients = self._call("pairs", points[rows], records[rows])
         return values[:m], gradients[:m]
 
-    def sums(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
+    def sums(self, w: Floats, records: Floats) -> tuple[float, Floats]:
         """Return both sums by one backward pass, without the gradients of single records."""
         value, gradient = self._call("sum", w, records)
         return float(value), gradient
@@ -116,7 +116,7 @@ class JaxLoss(RecordLoss):
         kinds = {"each": jax.vmap(each, (None, 0)), "pairs": jax.vmap(each), "sum": total}
         return {name: jax.jit(function) for name, function in kinds.items()}
 
-    def _call(self, which: str, w: FloatArray, records: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _call(self, which: str, w: Floats, records: Floats) -> tuple[Floats, Floats]:
         value, gradient = in_double(self._compiled[which], w, records)
         if value.dtype != np.float64:
             remedy = "Its results are certified to 13 digits; convert nothing to float32"

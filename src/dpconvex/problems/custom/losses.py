@@ -8,7 +8,7 @@ from typing import ClassVar, Self, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import Floats, forwarded
 from dpconvex.problems.base import Aggregation
 from dpconvex.problems.custom.functions import ConvexFunction, RecordLoss, of_shape
 from dpconvex.problems.data.domain import DataDomain
@@ -45,11 +45,11 @@ class LocationLoss(RecordLoss):
         far = (radius + self.domain.l2) * (1 + 1e-15)
         return min(1.0, _rounding.widen_up(far / math.hypot(far, self.width)))
 
-    def value(self, w: FloatArray, records: FloatArray) -> FloatArray:
+    def value(self, w: Floats, records: Floats) -> Floats:
         squares = np.square(w - records).sum(1)
         return squares / (np.sqrt(squares + self.width**2) + self.width)  # without cancellation
 
-    def gradient(self, w: FloatArray, records: FloatArray) -> FloatArray:
+    def gradient(self, w: Floats, records: Floats) -> Floats:
         differences = w - records
         return differences / np.sqrt(np.square(differences).sum(1, keepdims=True) + self.width**2)
 
@@ -68,9 +68,9 @@ class WholeObjective(ConvexFunction):
     aggregation: ClassVar[Aggregation] = "whole"
 
     @abstractmethod
-    def value_and_gradient(self, w: FloatArray, records: FloatArray) -> tuple[float, FloatArray]:
+    def value_and_gradient(self, w: Floats, records: Floats) -> tuple[float, Floats]:
         """Return F at `w` (dim,) for `records` (n, n_features), and a (sub)gradient (dim,)."""
 
-    def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
+    def total(self, w: Floats, records: Records) -> tuple[float, Floats]:
         value, gradient = self.value_and_gradient(w, records.rows(slice(None)))
         return float(value), of_shape("gradient", gradient, (self.dim,))

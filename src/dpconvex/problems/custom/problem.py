@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, final
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray, attributes, forwarded
+from dpconvex._types import Array, Floats, attributes, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.base import Aggregation, Problem
 from dpconvex.problems.custom.functions import ConvexFunction
@@ -83,7 +83,7 @@ class CustomProblem(Problem):
     def certifiable_radius(self, l2: float) -> float:
         return self.function.certifiable_radius(l2, self.radius, self.max_steps)
 
-    def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> Objective:
+    def objective(self, X: Array, y: Array, l2: float, groups: UserGroups | None = None) -> Objective:
         if groups is not None:
             raise InvalidDataError("groups are not known to custom functions. Average a user's records in the function")
         return self.function.objective(Records.clipped(X, self.function.domain), l2, self.radius)
@@ -153,7 +153,7 @@ class DeclaredFunction(_Declared):
     def claims(self, radius: float) -> tuple[str, ...]:
         return self.said
 
-    def total(self, w: FloatArray, records: Records) -> NoReturn:
+    def total(self, w: Floats, records: Records) -> NoReturn:
         self._none()
 
 

@@ -16,7 +16,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 
 WIDTH = 256  # points against which four others are compared at a time
 TILE = 256  # rows of a table that are encoded at a time
@@ -24,7 +24,7 @@ SPLITTER = 134217729.0  # 2^27 + 1
 
 
 @njit(cache=True, nogil=True)
-def predictions(rows: FloatArray, W: FloatArray, out: FloatArray) -> None:
+def predictions(rows: Floats, W: Floats, out: Floats) -> None:
     """Write the product of every row with every row of W to ``out``, shape (m, k), summed in one order everywhere."""
     d = rows.shape[1]
     whole = d - d % 8
@@ -48,7 +48,7 @@ def predictions(rows: FloatArray, W: FloatArray, out: FloatArray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def top_scores(scores: FloatArray, top: AnyArray, odds: FloatArray) -> None:
+def top_scores(scores: Floats, top: Array, odds: Floats) -> None:
     """Write the first column with the largest score of every row, and the log-odds of its softmax probability."""
     for i in range(len(scores)):
         row, best, rest = scores[i], 0, 0.0
@@ -62,9 +62,7 @@ def top_scores(scores: FloatArray, top: AnyArray, odds: FloatArray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def add_products(
-    rows: FloatArray, slopes: FloatArray, step: float, fine: float, high: FloatArray, low: FloatArray
-) -> None:
+def add_products(rows: Floats, slopes: Floats, step: float, fine: float, high: Floats, low: Floats) -> None:
     """Add every ``slopes[i, k] rows[i]`` to ``high[k] + low[k]``; adding and subtracting `step` rounds to its grid."""
     for i in range(len(rows)):
         row = rows[i]
@@ -78,7 +76,7 @@ def add_products(
 
 
 @njit(cache=True, nogil=True)
-def add_digits(bits: AnyArray, table: AnyArray) -> None:
+def add_digits(bits: Array, table: Array) -> None:
     """Add floats, given by their bits, to a table: 32 bits a digit, then counts of inf, -inf and NaN."""
     places = len(table) - 3
     for i in range(len(bits)):
@@ -101,9 +99,7 @@ def add_digits(bits: AnyArray, table: AnyArray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def add_by_user(
-    rows: FloatArray, slopes: FloatArray, starts: AnyArray, first: int, steps: AnyArray, high: AnyArray, low: AnyArray
-) -> None:
+def add_by_user(rows: Floats, slopes: Floats, starts: Array, first: int, steps: Array, high: Array, low: Array) -> None:
     """As `add_products` for ``high[user]``, shape (users, k, d); row i has the grouped position first + i."""
     begin, user = 0, 0
     while begin < len(rows):
@@ -115,7 +111,7 @@ def add_by_user(
 
 
 @njit(cache=True, nogil=True)
-def lengths(rows: FloatArray, absolute: bool, out: FloatArray) -> None:
+def lengths(rows: Floats, absolute: bool, out: Floats) -> None:
     """Write the l1 norms (`absolute`) or the squared l2 norms of the rows to `out`, summed in one order everywhere."""
     for i in range(len(rows)):
         total = 0.0
@@ -135,12 +131,12 @@ def floats_at(typing_context: Any, address: Any) -> Any:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def center(addresses: AnyArray, intervals: FloatArray, places: AnyArray, out: FloatArray) -> None:
+def center(addresses: Array, intervals: Floats, places: Array, out: Floats) -> None:
     """Clip columns (n,), given by their addresses, into intervals and map them to [-1/2, 1/2]; NaN becomes 0."""
     n = len(out)
     for start in range(0, n, TILE):
         for j in range(len(addresses)):
-            values: FloatArray = carray(floats_at(addresses[j]), n)  # pyright: ignore[reportCallIssue]
+            values: Floats = carray(floats_at(addresses[j]), n)  # pyright: ignore[reportCallIssue]
             lower, upper = intervals[j]
             middle, width = lower / 2 + upper / 2, upper - lower
             for i in range(start, min(start + TILE, n)):
@@ -153,7 +149,7 @@ def center(addresses: AnyArray, intervals: FloatArray, places: AnyArray, out: Fl
 
 
 @njit(cache=True, nogil=True)
-def inside(rows: FloatArray, limits: FloatArray, simplices: AnyArray) -> bool:
+def inside(rows: Floats, limits: Floats, simplices: Array) -> bool:
     """Say whether absolute entries are within limits, and columns [start, stop) vertices of simplices."""
     for i in range(len(rows)):
         row, outside = rows[i], 0
@@ -171,7 +167,7 @@ def inside(rows: FloatArray, limits: FloatArray, simplices: AnyArray) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def gather(X: FloatArray, members: AnyArray, out: FloatArray) -> None:
+def gather(X: Floats, members: Array, out: Floats) -> None:
     """Copy some rows of X into the columns of `out`."""
     for a in range(len(members)):
         i = members[a]
@@ -180,7 +176,7 @@ def gather(X: FloatArray, members: AnyArray, out: FloatArray) -> None:
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def four_rows(T: FloatArray, size: int, b: int, start: int, stop: int, out: FloatArray) -> None:
+def four_rows(T: Floats, size: int, b: int, start: int, stop: int, out: Floats) -> None:
     """Squared distances of columns b, ..., b + 3 (the last one repeated beyond `size`) from columns [start, stop)."""
     out0, out1, out2, out3 = out[0], out[1], out[2], out[3]
     out[:] = 0.0
@@ -198,13 +194,7 @@ def four_rows(T: FloatArray, size: int, b: int, start: int, stop: int, out: Floa
 
 @njit(cache=True, nogil=True)
 def pair_levels(
-    X: FloatArray,
-    order: AnyArray,
-    bounds: AnyArray,
-    mantissa_square: float,
-    exponent: int,
-    small: int,
-    levels: FloatArray,
+    X: Floats, order: Array, bounds: Array, mantissa_square: float, exponent: int, small: int, levels: Floats
 ) -> None:
     """Count ordered pairs of different records within groups, by group size ``small + row`` and by the least level.
 
@@ -229,9 +219,7 @@ def pair_levels(
 
 
 @njit(cache=True, nogil=True)
-def near_counts(
-    X: FloatArray, order: AnyArray, bounds: AnyArray, first: int, step: int, limit: float, out: FloatArray
-) -> None:
+def near_counts(X: Floats, order: Array, bounds: Array, first: int, step: int, limit: float, out: Floats) -> None:
     """Count for each record ``order[k]`` the members of its group within squared distance `limit`, into ``out[k]``.
 
     Of the pairs only those are counted whose later member is in a quadruple ``first, first + step, ...``.
@@ -259,7 +247,7 @@ def near_counts(
 
 
 @njit(cache=True, nogil=True)
-def near_partners(X: FloatArray, partners: AnyArray, limit: float, out: AnyArray) -> None:
+def near_partners(X: Floats, partners: Array, limit: float, out: Array) -> None:
     """Add 1 to ``out[i]`` where record ``partners[i]`` lies within the limit of record i."""
     d = X.shape[1]
     for i in range(len(X)):
@@ -271,7 +259,7 @@ def near_partners(X: FloatArray, partners: AnyArray, limit: float, out: AnyArray
 
 
 @njit(cache=True, nogil=True)
-def weighted_sums(X: FloatArray, weights: FloatArray, high: FloatArray, low: FloatArray) -> tuple[float, float]:
+def weighted_sums(X: Floats, weights: Floats, high: Floats, low: Floats) -> tuple[float, float]:
     """Add ``sum_i w_i x_i`` to ``high + low``, as if in twice the precision; return the sum of weights likewise."""
     total, rest = 0.0, 0.0
     for i in range(len(X)):

@@ -18,7 +18,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 BlockNorm = Literal["l1", "l2", "linf", "simplex"]
@@ -174,7 +174,7 @@ class DataDomain:
         """Largest absolute feature, the constant included."""
         return max(block.linf for block in self.all_blocks)
 
-    def clip(self, X: Any) -> FloatArray:
+    def clip(self, X: Any) -> Floats:
         """Return a copy of `X`, row by row moved into the domain.
 
         `X` has shape (n, n_features) and any real or integer dtype; the copy is float64. NaN becomes 0; an infinity
@@ -188,7 +188,7 @@ class DataDomain:
         self.clip_in_place(out)
         return out
 
-    def clip_in_place(self, X: FloatArray) -> None:
+    def clip_in_place(self, X: Floats) -> None:
         """As `clip`, on a writable float64 array; buffers stay near 1 MB."""
         step = max(1, _CHUNK // self.n_features)
         for first in range(0, len(X), step):
@@ -205,21 +205,21 @@ class DataDomain:
                     _shorten(part.reshape(len(chunk), count, size), norm, bound)
                 start += size * count
 
-    def check_columns(self, X: AnyArray) -> None:
+    def check_columns(self, X: Array) -> None:
         """Raise `InvalidDataError` unless `X` is a numeric matrix with `n_features` columns (public facts)."""
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise InvalidDataError(f"X has shape {X.shape}; the domain needs (n, {self.n_features})")
         if X.dtype.kind not in "fiub":
             raise InvalidDataError(f"X has dtype {X.dtype}; a real numeric dtype is needed. Encode text with a Schema")
 
-    def holds(self, X: FloatArray) -> bool:
+    def holds(self, X: Floats) -> bool:
         """Say whether rows are seen to be in the domain at one look: only intervals, and vertices of simplices, are."""
         from dpconvex.problems.data import _loops
 
         return self._looks is not None and bool(_loops.inside(X, *self._looks))
 
     @cached_property
-    def _looks(self) -> tuple[FloatArray, AnyArray] | None:
+    def _looks(self) -> tuple[Floats, Array] | None:
         """Limits of all columns, and the ends of simplices; None where there are other blocks."""
         if not {block.norm for block in self.blocks if block.size > 1} <= {"linf", "simplex"}:
             return None
@@ -253,7 +253,7 @@ def is_centered(domain: DataDomain, block: Block) -> bool:
     return block.norm == "simplex" and domain.intercept > 0
 
 
-def center(columns: Sequence[tuple[AnyArray, tuple[float, float], int]], out: FloatArray) -> None:
+def center(columns: Sequence[tuple[Array, tuple[float, float], int]], out: Floats) -> None:
     """Write columns, clipped into intervals and mapped to [-1/2, 1/2], to their places in `out`; NaN becomes 0."""
     from dpconvex.problems.data import _loops
 
@@ -264,7 +264,7 @@ def center(columns: Sequence[tuple[AnyArray, tuple[float, float], int]], out: Fl
     _loops.center(addresses, intervals, np.array([place for *_, place in columns], dtype=np.int64), out)
 
 
-def _to_simplex(rows: FloatArray) -> None:
+def _to_simplex(rows: Floats) -> None:
     """Make the last axis of `rows` (finite) points of the simplex, in place, each by itself; vertices keep bits."""
     np.maximum(rows, 0.0, out=rows)
     # Entries that sum to 1 are below 2; a division leaves sums by less than half of what `Block.rounded` allows off 1.
@@ -275,7 +275,7 @@ def _to_simplex(rows: FloatArray) -> None:
     rows[wrong] = few / few.sum(-1, keepdims=True)
 
 
-def _shorten(rows: FloatArray, norm: BlockNorm, bound: float) -> None:
+def _shorten(rows: Floats, norm: BlockNorm, bound: float) -> None:
     """Scale the last axis of `rows` (finite) down to length `bound`, in place: each a function of that vector alone."""
     with np.errstate(over="ignore"):
         length = np.einsum("ijk->ij", np.abs(rows)) if norm == "l1" else np.sqrt(np.einsum("ijk,ijk->ij", rows, rows))
@@ -288,7 +288,7 @@ def _shorten(rows: FloatArray, norm: BlockNorm, bound: float) -> None:
         rows[long] = few
 
 
-def shorten(rows: FloatArray, norm: BlockNorm, bound: float, among: NDArray[np.bool_] | Literal[True] = True) -> None:
+def shorten(rows: Floats, norm: BlockNorm, bound: float, among: NDArray[np.bool_] | Literal[True] = True) -> None:
     """Scale the vectors along the last axis of `rows` that are too long down to `bound`, in place, whatever their size.
 
     Division by the largest entry comes first: squares and sums of huge or tiny floats must not overflow or vanish.

@@ -22,7 +22,7 @@ from scipy.linalg import eigh
 
 from dpconvex import _leverage, _rounding
 from dpconvex._leverage import Contrasts, Part
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import Block, DataDomain, is_centered
 
@@ -30,7 +30,7 @@ LARGEST_BLOCK = 512  #: Certificates state the floats of other matrices than con
 NEGLIGIBLE = 1e-9
 """Eigenvalues of a kernel below this share of the largest are dropped: no prior variance, no direction."""
 
-Kernel = Callable[[Block], FloatArray | None]
+Kernel = Callable[[Block], Floats | None]
 """From a block of two columns or more to the prior covariance of its values, (d, d), any scale; None: independent."""
 
 
@@ -107,7 +107,7 @@ class Factor:
         return tuple(matrix.shape[1] for matrix in self.matrices)
 
     @cached_property
-    def mean_squares(self) -> FloatArray:
+    def mean_squares(self) -> Floats:
         """Mean squared length of the columns of each block of F, (m,)."""
         return np.array([float(matrix.power(2).sum() / matrix.shape[1]) for matrix in self.matrices])
 
@@ -143,19 +143,19 @@ class Factor:
         """F as certificates have it, block by block."""
         return [_leverage.stated(part) for part in self.blocks]
 
-    def deviations(self, deviations: FloatArray) -> FloatArray:
+    def deviations(self, deviations: Floats) -> Floats:
         """Return the standard deviations of ``F v`` (..., dim) for uncorrelated v of those deviations (..., rank)."""
         return np.sqrt((self.matrix.power(2) @ np.square(deviations).T).T)
 
-    def parameters(self, v: FloatArray) -> FloatArray:
+    def parameters(self, v: Floats) -> Floats:
         """Return ``F v`` for vectors (..., rank)."""
         return (self.matrix @ v.T).T if v.ndim > 1 else self.matrix @ v
 
-    def gradient(self, g: FloatArray) -> FloatArray:
+    def gradient(self, g: Floats) -> Floats:
         """Return ``F^T g`` for vectors (..., dim)."""
         return (self._transposed @ g.T).T if g.ndim > 1 else self._transposed @ g
 
-    def curvature(self, hessian: FloatArray) -> FloatArray:
+    def curvature(self, hessian: Floats) -> Floats:
         """Return ``F^T H F`` for a symmetric matrix (dim, dim)."""
         return self._transposed @ (self._transposed @ hessian).T
 
@@ -164,7 +164,7 @@ class Factor:
         return sparse.csr_array(self.matrix.T)
 
 
-def _root(d: int, covariance: FloatArray | None, share: float) -> Part:
+def _root(d: int, covariance: Floats | None, share: float) -> Part:
     """Return F with ``F F^T`` the centered covariance, scaled to the largest variance `share`, on its grid."""
     if covariance is None:
         return Contrasts(d, share)

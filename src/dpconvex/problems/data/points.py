@@ -16,7 +16,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, IntArray, set_fields
+from dpconvex._types import Array, Floats, IntArray, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.domain import DataDomain, shorten
@@ -58,7 +58,7 @@ class PointDomain:
         set_fields(self, dim=dim, radius_bound=bound, min_radius=least)
 
     @cached_property
-    def grid(self) -> FloatArray:
+    def grid(self) -> Floats:
         """Candidate radii ``r 2^t``, shape (T,), ascending; only the last one reaches the diameter ``2 R``."""
         ratio = math.log2(self.radius_bound) - math.log2(self.min_radius)
         grid = np.ldexp(self.min_radius, np.arange(math.ceil(ratio) + 3))
@@ -69,7 +69,7 @@ class PointDomain:
         return {"dim": self.dim, "radius_bound": self.radius_bound, "min_radius": self.min_radius}
 
 
-def clip_points(X: AnyArray, domain: PointDomain) -> FloatArray:
+def clip_points(X: Array, domain: PointDomain) -> Floats:
     """Sanitize points record by record: the result lies in the domain whatever `X` holds.
 
     NaN becomes 0, an infinity the largest float of its sign, and a point outside the ball is scaled down to its
@@ -99,7 +99,7 @@ WEIGHTED_MEAN_ROUNDING = 2.0**-51
 """Largest l2 error of `weighted_mean`, relative to the largest norm of a point, for up to 2^26 points."""
 
 
-def weighted_mean(X: FloatArray, weights: FloatArray) -> FloatArray:
+def weighted_mean(X: Floats, weights: Floats) -> Floats:
     """Return ``sum_i w_i x_i / sum_i w_i``, as accurate as if summed in twice the precision; 0 for weights all 0.
 
     The two sums err by ``2^-53`` of themselves and ``n^2 2^-106`` of the sum of magnitudes (Ogita, Rump and Oishi 2005,
@@ -113,7 +113,7 @@ def weighted_mean(X: FloatArray, weights: FloatArray) -> FloatArray:
     return (high + low) / (total + rest) if total > 0 else high
 
 
-def user_points(X: AnyArray, users: AnyArray, domain: PointDomain) -> FloatArray:
+def user_points(X: Array, users: Array, domain: PointDomain) -> Floats:
     """Replace the points of each user by their mean, so that one user is one record.
 
     A user who contributes thousands of points then counts as much as one who contributes a single one; the number of
@@ -132,7 +132,7 @@ def user_points(X: AnyArray, users: AnyArray, domain: PointDomain) -> FloatArray
     return clip_points(means, domain)
 
 
-def _chunks(X: FloatArray) -> list[FloatArray]:
+def _chunks(X: Floats) -> list[Floats]:
     # Longer rows one by one: NumPy sums a row beyond its buffer differently where it is alone.
     step = max(1, _CHUNK // X.shape[1]) if X.shape[1] <= 8192 else 1
     return [X[start : start + step] for start in range(0, len(X), step)]
@@ -169,7 +169,7 @@ def group_sizes(n: int, size: int) -> IntArray:
     return np.full(groups, n // groups) + (np.arange(groups) < n % groups)
 
 
-def covered_shares(points: FloatArray, groups: Groups, grid: FloatArray) -> FloatArray:
+def covered_shares(points: Floats, groups: Groups, grid: Floats) -> Floats:
     """Return for each radius of a grid the sum over records of the share of the others in their group within it.
 
     The grid is ``r 2^t`` for t = 0, 1, ..., and groups have at least 2 records each. The sums, shape (T,), ascend; the
@@ -191,7 +191,7 @@ def covered_shares(points: FloatArray, groups: Groups, grid: FloatArray) -> Floa
     return below[0] / (small - 1) + below[1] / small
 
 
-def near_counts(points: FloatArray, groups: Groups, radius: float) -> IntArray:
+def near_counts(points: Floats, groups: Groups, radius: float) -> IntArray:
     """Return how many members of its group lie within `radius` of each record, itself included, shape (n,)."""
     from dpconvex.problems.data import _loops
 
@@ -209,7 +209,7 @@ def near_counts(points: FloatArray, groups: Groups, radius: float) -> IntArray:
     return counts
 
 
-def near_draws(points: FloatArray, radius: float, draws: int, coins: np.random.Generator) -> IntArray:
+def near_draws(points: Floats, radius: float, draws: int, coins: np.random.Generator) -> IntArray:
     """Return how many of `draws` records, drawn with replacement for each record, lie within `radius` of it, (n,)."""
     from dpconvex.problems.data import _loops
 

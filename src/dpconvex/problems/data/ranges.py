@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import center
 
@@ -95,18 +95,18 @@ class NumberRange:
         """Return numbers of these places after the transform, of which the first and the last are the two ends."""
         return [self.lower, *(float(self.unmapped(place)) for place in places[1:-1]), self.upper]
 
-    def transformed(self, values: AnyArray) -> AnyArray:
+    def transformed(self, values: Array) -> Array:
         """Return any numbers, clipped into the range, after the transform; missing ones stay NaN."""
         return self.mapped(np.clip(values, self.lower, self.upper))
 
-    def encode(self, values: AnyArray, out: FloatArray | None = None) -> FloatArray:
+    def encode(self, values: Array, out: Floats | None = None) -> Floats:
         """Return any numbers (n,) in [-1/2, 1/2], written to `out`; missing ones become 0, infinities an end."""
         found = np.empty(len(values)) if out is None else out
         center([(values if self.transform == "none" else self.transformed(values), self.ends, 0)], found[:, None])
         return found
 
 
-def cells(values: AnyArray) -> NDArray[np.int64]:
+def cells(values: Array) -> NDArray[np.int64]:
     """Return the cell of every number, (n,): whatever it is, each has exactly one."""
     with np.errstate(all="ignore"):
         values = np.asarray(values, dtype=np.float64)
@@ -116,7 +116,7 @@ def cells(values: AnyArray) -> NDArray[np.int64]:
     return np.where(np.isnan(values), MISSING, END + np.where(values < 0, -levels, levels))
 
 
-def find(counts: FloatArray, deviation: float, linear: bool) -> NumberRange:
+def find(counts: Floats, deviation: float, linear: bool) -> NumberRange:
     """Return the range that released counts (CELLS,) speak for; finite and of positive length whatever they are.
 
     From the fullest octave of sizes on, either way, to where the sum of what is beyond `EDGE` deviations a cell is
@@ -149,7 +149,7 @@ def find(counts: FloatArray, deviation: float, linear: bool) -> NumberRange:
     return NumberRange(bottom, upper, "signed_log", unit)
 
 
-def _reach(counts: FloatArray, noise: float) -> int:
+def _reach(counts: Floats, noise: float) -> int:
     """Return how many of these cells, in order from the fullest, a range takes in."""
     gains = np.cumsum(counts - np.where(np.arange(len(counts)) < NEAR, EDGE, FAR) * noise)
     return int(np.argmax(gains)) + 1 if gains.size and gains.max() > 0 else 0
@@ -161,7 +161,7 @@ THIN, FEW, VAGUE = 0.15, 0.001, 0.03
 where one deviation is more than such a share of the records, it stays."""
 
 
-def parts(found: NumberRange, values: AnyArray) -> NDArray[np.int64]:
+def parts(found: NumberRange, values: Array) -> NDArray[np.int64]:
     """Return which of the `PARTS` cells of a range every number lies in, (n,); beyond its ends: the last ones."""
     with np.errstate(all="ignore"):
         missing = np.isnan(np.asarray(values, dtype=np.float64))
@@ -169,7 +169,7 @@ def parts(found: NumberRange, values: AnyArray) -> NDArray[np.int64]:
     return np.where(missing, PARTS, cell)
 
 
-def crowded(found: NumberRange, counts: FloatArray, deviation: float, knots: int = 2) -> tuple[int, ...]:
+def crowded(found: NumberRange, counts: Floats, deviation: float, knots: int = 2) -> tuple[int, ...]:
     """Return edges of the cells (PARTS + 1,): where the range begins, knots between, where it ends."""
     # Knots have equal shares of what cells hold, half of it taken as even. Logarithmic scales stay whole.
     cells, first, stop = counts[:PARTS], 0, PARTS

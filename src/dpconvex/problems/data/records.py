@@ -19,7 +19,7 @@ from typing import Any, final
 import numpy as np
 import scipy.sparse
 
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import DataDomain, shortened_length
@@ -36,20 +36,20 @@ class RowBlock:
     """Some consecutive clipped records, in float64."""
 
     rows: slice
-    features: FloatArray  #: (m, n_features)
-    factor: FloatArray | None  #: (m,), what each row of the features is multiplied by; None for 1
+    features: Floats  #: (m, n_features)
+    factor: Floats | None  #: (m,), what each row of the features is multiplied by; None for 1
     intercept: float  #: the constant last feature; 0: none
-    extra: FloatArray | None = None  #: (m,), a further feature between the others and the intercept
+    extra: Floats | None = None  #: (m,), a further feature between the others and the intercept
     copies: int = 0  #: columns that hold it
-    targets: AnyArray | None = None  #: (m,), inside the loss's targets, where they come with the records
-    weights: AnyArray | None = None  #: (m,), where they come with the records
+    targets: Array | None = None  #: (m,), inside the loss's targets, where they come with the records
+    weights: Array | None = None  #: (m,), where they come with the records
 
     @property
     def dim(self) -> int:
         """Length of a record, the constant feature included."""
         return self.features.shape[1] + self.copies + (self.intercept > 0)
 
-    def predict(self, W: FloatArray) -> FloatArray:
+    def predict(self, W: Floats) -> Floats:
         """Return ``X W^T``, (m,) or (m, k), for W (dim,) or (k, dim): of each record and W alone, to the last bit."""
         from dpconvex.problems.data import _loops
 
@@ -65,14 +65,14 @@ class RowBlock:
             z += self.intercept * W[..., -1]
         return z
 
-    def weighted_adjoint(self, g: FloatArray, weights: FloatArray, largest: float, size: float) -> FloatArray:
+    def weighted_adjoint(self, g: Floats, weights: Floats, largest: float, size: float) -> Floats:
         """Return the parts of ``(weights g)^T X`` (`summation.by_weight`); `size` bounds every ``|weight g x|``."""
         g = weights.reshape(-1, *[1] * (g.ndim - 1)) * g
         return summation.by_weight(
             weights, largest, size, lambda rows, size: self.part(rows).ready().adjoint(g[rows], size)
         )
 
-    def adjoint(self, g: FloatArray, size: float) -> FloatArray:
+    def adjoint(self, g: Floats, size: float) -> Floats:
         """Return the parts of ``g^T X`` for `g` (m,) or (m, k), with `size` as `summation.vector_parts` has it."""
         scaled = g if self.factor is None else _scaled(g, self.factor)
         out = [summation.vector_parts(self.features, scaled, size)]
@@ -82,14 +82,14 @@ class RowBlock:
             out.append(summation.vector_parts(np.full((len(g), 1), self.intercept), g, size))
         return out[0] if len(out) == 1 else np.concatenate(out, axis=-1)
 
-    def gram(self, factors: FloatArray, size: float, rounded: Rounded) -> AnyArray:
+    def gram(self, factors: Floats, size: float, rounded: Rounded) -> Array:
         """Return the parts of ``A^T A``, A the records times `factors` (m,) (`summation.gram_parts`)."""
         total, dense, step = np.zeros((2, self.dim, self.dim)), self.dense(), summation.PANEL_ROWS
         for part in (slice(i, i + step) for i in range(0, len(dense), step)):
             total += summation.gram_parts(dense[part], factors[part], size, rounded)
         return total
 
-    def picked(self, stride: int, targets: AnyArray | None = None) -> AnyArray:
+    def picked(self, stride: int, targets: Array | None = None) -> Array:
         """Return the places of about every `stride`-th record: a public hash of record and target decides, no place."""
         keys = self.predict(np.random.default_rng(0).standard_normal(self.dim)).view(np.uint64)
         if targets is not None or self.targets is not None:
@@ -99,7 +99,7 @@ class RowBlock:
             keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
         return np.flatnonzero((keys >> np.uint64(32)) < 2**32 // stride)
 
-    def dense(self) -> FloatArray:
+    def dense(self) -> Floats:
         """Return the records as a new array of shape (m, dim)."""
         m, p = self.features.shape
         out = np.empty((m, p + self.copies + (self.intercept > 0)))
@@ -111,14 +111,14 @@ class RowBlock:
         out[:, p + self.copies :] = self.intercept
         return out
 
-    def targets_in(self, targets: AnyArray | None) -> AnyArray:
+    def targets_in(self, targets: Array | None) -> Array:
         """Return the block's own targets, (m,), or its part of those of all records (n,)."""
         if self.targets is not None:
             return self.targets
         assert targets is not None  # they are here or there
         return targets[self.rows]
 
-    def weights_in(self, weights: AnyArray | None) -> FloatArray:
+    def weights_in(self, weights: Array | None) -> Floats:
         """Return the block's own weights, (m,), or its part of those of all records (n,); 1 without any."""
         if self.weights is not None:
             return self.weights
@@ -128,20 +128,20 @@ class RowBlock:
         """Return the same records with features in float64, rows in one piece."""
         return replace(self, features=np.require(_dense(self.features), np.float64, ["C", "A"]))
 
-    def squared_norms(self) -> FloatArray:
+    def squared_norms(self) -> Floats:
         """Return the squared l2 norms of the records, shape (m,), the constant feature included."""
         norms = _lengths(self.features, absolute=False)
         norms = (norms if self.factor is None else norms * self.factor**2) + self.intercept**2
         return norms if self.extra is None else norms + self.copies * self.extra**2
 
-    def part(self, index: slice | AnyArray) -> RowBlock:
+    def part(self, index: slice | Array) -> RowBlock:
         """Return some of the records (`rows` stays as it is)."""
         columns = {name: getattr(self, name) for name in ("factor", "extra", "targets", "weights")}
         parts = {name: None if column is None else column[index] for name, column in columns.items()}
         return replace(self, features=self.features[index], **parts)
 
 
-Subset = tuple["Records", AnyArray, FloatArray]  #: Some records in memory, their targets, and their weights.
+Subset = tuple["Records", Array, Floats]  #: Some records in memory, their targets, and their weights.
 
 
 class RecordSource(ABC):
@@ -161,32 +161,30 @@ class RecordSource(ABC):
         """Return the sum of `work`, arrays that add up exactly, over the row blocks."""
 
     @abstractmethod
-    def subset(self, stride: int, targets: AnyArray | None = None, weights: AnyArray | None = None) -> Subset:
+    def subset(self, stride: int, targets: Array | None = None, weights: Array | None = None) -> Subset:
         """Return about every `stride`-th record (`RowBlock.picked`) in memory, with target and weight (or 1)."""
 
     @abstractmethod
-    def chosen(self, index: AnyArray, targets: AnyArray | None) -> RecordSource:
+    def chosen(self, index: Array, targets: Array | None) -> RecordSource:
         """Return the records of the given numbers (m,), ascending, m >= 1; targets (n,) come with them from then on."""
 
     @abstractmethod
-    def weighted(self, weights: FloatArray) -> RecordSource:
+    def weighted(self, weights: Floats) -> RecordSource:
         """Return the same records, with weights (n,) that come with them from then on."""
 
     @abstractmethod
-    def lifted(
-        self, column: Callable[[FloatArray], FloatArray], targets: AnyArray | None, domain: DataDomain
-    ) -> RecordSource:
+    def lifted(self, column: Callable[[Floats], Floats], targets: Array | None, domain: DataDomain) -> RecordSource:
         """Return the same records with a further feature, a function of targets, without a copy of the others.
 
         It is the value of every column that `domain` adds after the features; the intercept is that of `domain`.
         """
 
-    def each(self, values: Callable[[RowBlock], FloatArray]) -> Callable[[RowBlock], FloatArray]:
+    def each(self, values: Callable[[RowBlock], Floats]) -> Callable[[RowBlock], Floats]:
         """Return `values`, (m,) for the m records of a block; computed once where records are in memory."""
         return values
 
     @final
-    def largest(self, values: Callable[[RowBlock], FloatArray]) -> float:
+    def largest(self, values: Callable[[RowBlock], Floats]) -> float:
         """Return the largest of all values (m,) of all blocks."""
         top = self.total(lambda block: (summation.Largest.of(values(block)),))[0]
         return top.value
@@ -204,7 +202,7 @@ class Records(RecordSource):
         self.domain, self.n, self._blocks = domain, n, blocks
 
     @classmethod
-    def clipped(cls, X: AnyArray, domain: DataDomain) -> Records:
+    def clipped(cls, X: Array, domain: DataDomain) -> Records:
         """Clip `X` into `domain`, by the rule of `DataDomain.clip`.
 
         `X`, of shape (n, n_features), may have any real or integer dtype and memory order, or be a sparse matrix with
@@ -226,27 +224,25 @@ class Records(RecordSource):
         """Return one row block, in float64."""
         return self._blocks[index].ready()
 
-    def lifted(
-        self, column: Callable[[FloatArray], FloatArray], targets: AnyArray | None, domain: DataDomain
-    ) -> Records:
+    def lifted(self, column: Callable[[Floats], Floats], targets: Array | None, domain: DataDomain) -> Records:
         assert targets is not None  # they are with the records elsewhere only
         extra, copies = column(targets), domain.n_features - self.domain.n_features
         blocks = [replace(b, extra=extra[b.rows], copies=copies, intercept=domain.intercept) for b in self._blocks]
         return Records(domain, self.n, blocks)
 
-    def weighted(self, weights: FloatArray) -> Records:
+    def weighted(self, weights: Floats) -> Records:
         return Records(self.domain, self.n, [replace(b, weights=weights[b.rows]) for b in self._blocks])
 
-    def each(self, values: Callable[[RowBlock], FloatArray]) -> Callable[[RowBlock], FloatArray]:
+    def each(self, values: Callable[[RowBlock], Floats]) -> Callable[[RowBlock], Floats]:
         found = np.concatenate([values(block) for block in self.blocks()])
         return lambda block: found[block.rows]
 
-    def chosen(self, index: AnyArray, targets: AnyArray | None) -> Records:
+    def chosen(self, index: Array, targets: Array | None) -> Records:
         step = _block_rows(self.domain.n_features)
         panels = [slice(i, min(i + step, len(index))) for i in range(0, len(index), step)]
         return Records(self.domain, len(index), [self._joined(index[rows], rows, targets) for rows in panels])
 
-    def _joined(self, index: AnyArray, rows: slice, targets: AnyArray | None) -> RowBlock:
+    def _joined(self, index: Array, rows: slice, targets: Array | None) -> RowBlock:
         """Return the records of the given ascending numbers as one block."""
         size = self._blocks[0].rows.stop
         runs = np.split(index, np.flatnonzero(np.diff(index // size)) + 1)
@@ -269,11 +265,11 @@ class Records(RecordSource):
     def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
         return _threads.total(self.n_blocks, lambda index: work(self.block(index)))
 
-    def predict(self, W: FloatArray) -> FloatArray:
+    def predict(self, W: Floats) -> Floats:
         """Return ``X W^T``: shape (n,) for `W` of shape (dim,), (n, k) for (k, dim)."""
         return np.concatenate([block.predict(W) for block in self.blocks()] or [np.empty((0, *W.shape[:-1]))])
 
-    def adjoint(self, g: FloatArray, size: float | None = None) -> FloatArray:
+    def adjoint(self, g: Floats, size: float | None = None) -> Floats:
         """Return ``g^T X``: shape (dim,) for `g` of shape (n,), (k, dim) for (n, k).
 
         `size` bounds every ``|g x|``; None takes the largest of `g`, which depends on all records.
@@ -281,7 +277,7 @@ class Records(RecordSource):
         size = float(np.abs(g).max(initial=0.0)) * self.domain.linf if size is None else size
         return summation.vector(self.total(lambda block: (block.adjoint(g[block.rows], size),))[0])
 
-    def gram(self, weights: FloatArray, most: float | None = None, rounded: Rounded = np.rint) -> FloatArray:
+    def gram(self, weights: Floats, most: float | None = None, rounded: Rounded = np.rint) -> Floats:
         """Return ``X^T diag(weights) X``, shape (dim, dim), for `weights` of shape (n,) in ``[0, most]``.
 
         Entries of ``diag(weights)^(1/2) X`` are `rounded` to the grid of `summation`. It depends on all records where
@@ -291,11 +287,11 @@ class Records(RecordSource):
         size = math.sqrt(most) * self.domain.linf
         return summation.gram(self.total(lambda b: (b.gram(np.sqrt(weights[b.rows]), size, rounded),))[0], size)
 
-    def squared_norms(self) -> FloatArray:
+    def squared_norms(self) -> Floats:
         """Return the squared l2 norms of the records, shape (n,), the constant feature included."""
         return np.concatenate([block.squared_norms() for block in self.blocks()])
 
-    def rows(self, index: slice) -> FloatArray:
+    def rows(self, index: slice) -> Floats:
         """Return the records of a slice as a new dense array of shape (m, dim)."""
         start, stop, stride = index.indices(self.n)
         size = self._blocks[0].rows.stop
@@ -305,7 +301,7 @@ class Records(RecordSource):
             parts.append(b.part(slice(first, stop - b.rows.start, stride)).dense())
         return np.concatenate(parts) if parts else np.empty((0, self.dim))
 
-    def take(self, index: AnyArray) -> FloatArray:
+    def take(self, index: Array) -> Floats:
         """Return the records of the given numbers (m,), in that order, as a new dense array of shape (m, dim).
 
         The fewer calls for the same total the better.
@@ -322,8 +318,8 @@ class Records(RecordSource):
             first = last
         return out
 
-    def subset(self, stride: int, targets: AnyArray | None = None, weights: AnyArray | None = None) -> Subset:
-        def some(index: int) -> AnyArray:
+    def subset(self, stride: int, targets: Array | None = None, weights: Array | None = None) -> Subset:
+        def some(index: int) -> Array:
             block = self.block(index)
             return block.rows.start + block.picked(stride, targets)
 
@@ -332,7 +328,7 @@ class Records(RecordSource):
         return self.of_rows(self.domain, self.take(index)), index if targets is None else targets[index], counted
 
     @classmethod
-    def of_rows(cls, domain: DataDomain, dense: FloatArray) -> Records:
+    def of_rows(cls, domain: DataDomain, dense: Floats) -> Records:
         """Return dense records (m, dim), the constant feature included, which lie in the domain already."""
         step = _block_rows(domain.n_features)
         bounds = [slice(i, min(i + step, len(dense))) for i in range(0, len(dense), step)]
@@ -344,7 +340,7 @@ def _block_rows(columns: int) -> int:
     return max(1, min(summation.MOST_ROWS, max(_BLOCK // columns, _LEAST_ROWS), _LONGEST // columns))
 
 
-def _lengths(rows: FloatArray, *, absolute: bool) -> FloatArray:
+def _lengths(rows: Floats, *, absolute: bool) -> Floats:
     """Return the l1 norms of rows, or their squared l2 norms, each a function of its row alone."""
     from dpconvex.problems.data import _loops
 
@@ -353,11 +349,11 @@ def _lengths(rows: FloatArray, *, absolute: bool) -> FloatArray:
     return out
 
 
-def _scaled(z: FloatArray, factor: FloatArray) -> FloatArray:
+def _scaled(z: Floats, factor: Floats) -> Floats:
     return z * (factor if z.ndim == 1 else factor[:, None])
 
 
-def _dense(features: Any) -> AnyArray:
+def _dense(features: Any) -> Array:
     """Return features as an array: those of sparse matrices stay sparse until a block of them is used."""
     return features.toarray() if scipy.sparse.issparse(features) else features
 

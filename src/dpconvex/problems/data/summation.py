@@ -24,7 +24,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 
 Parts = tuple[Any, ...]
 """Partial sums, each an array (or a `Largest`); parts of two groups of records are added entry by entry, exactly."""
@@ -48,7 +48,7 @@ def steps(size: float) -> tuple[float, float]:
     return _MAGIC * _FINE * top, _MAGIC * _FINEST * top
 
 
-def vector_parts(rows: FloatArray, factors: FloatArray, size: float) -> AnyArray:
+def vector_parts(rows: Floats, factors: Floats, size: float) -> Array:
     """Return the parts of ``sum_i factors_i rows_i``: (3, d) for factors (m,), (3, k, d) for (m, k).
 
     `rows` are C-contiguous, at most `MOST_ROWS`; `size` bounds every ``|factor x|``, and is the same in all calls whose
@@ -65,12 +65,12 @@ def vector_parts(rows: FloatArray, factors: FloatArray, size: float) -> AnyArray
     return parts[:, 0] if factors.ndim == 1 else parts
 
 
-def vector(parts: AnyArray) -> FloatArray:
+def vector(parts: Array) -> Floats:
     """Return the sum of which `vector_parts`, added up, are the parts."""
     return (parts[0] + parts[1]) + parts[2]
 
 
-def by_weight(weights: FloatArray, largest: float, size: float, sums: Callable[[Any, float], AnyArray]) -> AnyArray:
+def by_weight(weights: Floats, largest: float, size: float, sums: Callable[[Any, float], Array]) -> Array:
     """Return the parts (8, 3, ...) of a sum of weighted vectors.
 
     ``sums(rows, size)`` returns the parts of those of some rows, a mask or a slice, whose products are at most `size`;
@@ -93,12 +93,12 @@ def _class_top(k: int) -> float:
     return 2.0 ** (1 - _CLASS * k) if k else 1.0
 
 
-def weighted_vector(parts: AnyArray) -> FloatArray:
+def weighted_vector(parts: Array) -> Floats:
     """Return the sum of which `by_weight`, added up, are the parts."""
     return np.sum([vector(part) for part in parts[::-1]], axis=0)
 
 
-def number_parts(values: FloatArray) -> AnyArray:
+def number_parts(values: Floats) -> Array:
     """Return the table of ``sum(values)``, shape (71,), for values of any shape."""
     from dpconvex.problems.data import _loops
 
@@ -107,7 +107,7 @@ def number_parts(values: FloatArray) -> AnyArray:
     return table
 
 
-def number(table: AnyArray) -> float:
+def number(table: Array) -> float:
     """Return the float nearest to the exact sum."""
     above, below, missing = table[-3:].tolist()
     if missing or (above and below):
@@ -121,7 +121,7 @@ def number(table: AnyArray) -> float:
         return math.inf if whole > 0 else -math.inf
 
 
-def exact_sum(values: FloatArray) -> float:
+def exact_sum(values: Floats) -> float:
     """Return the float nearest to the exact sum of `values`."""
     return number(number_parts(values))
 
@@ -134,7 +134,7 @@ class Largest:
     value: float
 
     @classmethod
-    def of(cls, values: FloatArray) -> Largest:
+    def of(cls, values: Floats) -> Largest:
         """Return the largest value; NaN if one is."""
         return cls(float(np.max(values, initial=-math.inf)))
 
@@ -142,12 +142,10 @@ class Largest:
         return Largest(float(np.maximum(self.value, other.value)))
 
 
-Rounded = Callable[[FloatArray], FloatArray]
+Rounded = Callable[[Floats], Floats]
 
 
-def gram_parts(
-    rows: FloatArray, factors: FloatArray, size: float, rounded: Rounded, right: FloatArray | None = None
-) -> AnyArray:
+def gram_parts(rows: Floats, factors: Floats, size: float, rounded: Rounded, right: Floats | None = None) -> Array:
     """Return the parts (2, d, d) of ``A^T A`` or ``A^T right``, A = diag(factors) rows rounded, and overwrite `rows`.
 
     `size` bounds every entry of A, and is the same in all calls whose parts are added; `right` is made by `on_grid`. At
@@ -157,18 +155,18 @@ def gram_parts(
     return np.stack(_split(left.T @ (left if right is None else right), 2.0**26))
 
 
-def on_grid(rows: FloatArray, factors: FloatArray, size: float, rounded: Rounded) -> FloatArray:
+def on_grid(rows: Floats, factors: Floats, size: float, rounded: Rounded) -> Floats:
     """Return ``diag(factors) rows / (2^-21 T)`` rounded to whole numbers, in the memory of `rows`."""
     rows *= (factors / (_ENTRY * power_above(size)))[:, None]
     return rounded(rows, rows)  # pyright: ignore[reportCallIssue]
 
 
-def gram(parts: AnyArray, size: float, right: float | None = None) -> FloatArray:
+def gram(parts: Array, size: float, right: float | None = None) -> Floats:
     """Return the matrix of which `gram_parts`, added up, are the parts."""
     return (parts[0] + parts[1]) * (_ENTRY * power_above(size)) * (_ENTRY * power_above(right or size))
 
 
-def _split(values: FloatArray, step: float) -> tuple[FloatArray, FloatArray]:
+def _split(values: Floats, step: float) -> tuple[Floats, Floats]:
     """Return values rounded to multiples of a power of two, and the rest, which is exact."""
     whole = (values + _MAGIC * step) - _MAGIC * step
     return whole, values - whole

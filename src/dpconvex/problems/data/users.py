@@ -22,7 +22,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import _threads, summation
@@ -56,7 +56,7 @@ class UserGroups:
     order: Positions | None = None
 
     @classmethod
-    def of(cls, labels: AnyArray) -> UserGroups:
+    def of(cls, labels: Array) -> UserGroups:
         """Group records by their labels; users are in the order of the sorted labels.
 
         Labels (n_records,) are numbers, texts or dates; objects are told apart by their text. All missing labels are
@@ -98,7 +98,7 @@ class UserGroups:
         """How many records each user has, (n_users,); private."""
         return np.diff(self.starts)
 
-    def spread(self, values: FloatArray) -> FloatArray:
+    def spread(self, values: Floats) -> Floats:
         """Give every record the value of its user: (n_users,) to (n_records,)."""
         grouped = np.repeat(values, self.sizes)
         if self.order is None:
@@ -115,13 +115,13 @@ def _text(cell: object) -> str:
         return ""
 
 
-def record_weights(groups: UserGroups, share: float = 1.0) -> FloatArray:
+def record_weights(groups: UserGroups, share: float = 1.0) -> Floats:
     """Return the weights v of above times `share`, rounded down, (n_records,): those of a user add up to it at most."""
     down = np.nextafter(1 / groups.sizes, 0.0)
     return groups.spread(down if share == 1 else np.nextafter(share * down, 0.0))
 
 
-def exact_weights(groups: UserGroups) -> FloatArray:
+def exact_weights(groups: UserGroups) -> Floats:
     """Return ``1/m_u`` rounded down to a power of two that n_users alone sets, (n_records,).
 
     Those of a user add up to at most 1, and sums of them over any records, in any order, are exact in floats. A user's
@@ -140,13 +140,8 @@ def pick_users(groups: UserGroups, users: Positions) -> tuple[Positions, UserGro
 
 
 def user_gradients(
-    loss: LinearModelLoss,
-    records: Records,
-    targets: FloatArray,
-    groups: UserGroups,
-    weights: FloatArray | None,
-    w: FloatArray,
-) -> FloatArray:
+    loss: LinearModelLoss, records: Records, targets: Floats, groups: UserGroups, weights: Floats | None, w: Floats
+) -> Floats:
     """Return every user's weighted sum of (sub)gradients, shape (n_users, dim).
 
     Targets are clipped (`LinearModelLoss.clip_targets`); without `weights`, one a record, it is each user's mean. The
@@ -167,13 +162,13 @@ def user_gradients(
 def clipped_mean(
     loss: LinearModelLoss,
     records: RecordSource,
-    targets: AnyArray | None,
+    targets: Array | None,
     groups: UserGroups,
-    weights: FloatArray | None,
-    w: FloatArray,
+    weights: Floats | None,
+    w: Floats,
     clip: float,
-    center: FloatArray | None = None,
-) -> FloatArray:
+    center: Floats | None = None,
+) -> Floats:
     """Return the mean over users of their gradients, each shortened to l2 norm `clip`; shape (dim,).
 
     No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
@@ -185,7 +180,7 @@ def clipped_mean(
     reach = _reach(loss, records, w) * (1.0 if weights is None else float(weights.max()))
     size = min(clip, reach) + (0.0 if center is None or clip < np.inf else float(np.abs(center).max()))
 
-    def shortened(G: FloatArray) -> FloatArray:
+    def shortened(G: Floats) -> Floats:
         if center is not None:
             G -= center
         if clip < np.inf:
@@ -199,13 +194,13 @@ def clipped_mean(
 def mean_of_users(
     loss: LinearModelLoss,
     records: RecordSource,
-    targets: AnyArray | None,
+    targets: Array | None,
     groups: UserGroups,
-    weights: FloatArray | None,
-    w: FloatArray,
-    change: Callable[[FloatArray], FloatArray],
+    weights: Floats | None,
+    w: Floats,
+    change: Callable[[Floats], Floats],
     size: float,
-) -> FloatArray:
+) -> Floats:
     """Return the mean over users of the vectors (k,) that `change` makes of their gradients, row by row; shape (k,).
 
     `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and returns an array (m, k), whose
@@ -213,7 +208,7 @@ def mean_of_users(
     """
     reach = _reach(loss, records, w) * (1.0 if weights is None else float(weights.max()))
 
-    def changed(G: FloatArray) -> AnyArray:
+    def changed(G: Floats) -> Array:
         found = change(G)
         most, ones = summation.MOST_ROWS, np.ones(len(found))
         panels = [slice(i, i + most) for i in range(0, len(found), most)]
@@ -236,16 +231,16 @@ def _streamed_sum(
     loss: LinearModelLoss,
     records: StreamedRecords,
     groups: UserGroups,
-    weights: FloatArray,
-    w: FloatArray,
+    weights: Floats,
+    w: Floats,
     reach: float,
-    shortened: Callable[[FloatArray], AnyArray],
-) -> AnyArray:
+    shortened: Callable[[Floats], Array],
+) -> Array:
     """Return the parts of the sum of users' `shortened` gradients; users of several portions are finished here."""
     codes, sizes = groups.spread(np.arange(groups.n_users, dtype=np.float64)).astype(np.int64), groups.sizes
     domain = records.domain
 
-    def work(blocks: list[RowBlock], held: tuple[Positions, Positions, FloatArray]) -> tuple[Any, ...]:
+    def work(blocks: list[RowBlock], held: tuple[Positions, Positions, Floats]) -> tuple[Any, ...]:
         own, expected, shares = held
         if len(own) == 0:
             none = np.empty((0, len(w)))
@@ -268,7 +263,7 @@ def _streamed_sum(
     return np.sum([found[0] for found in passed], axis=0) + shortened(rests[0] + rests[1])
 
 
-def _reach(loss: LinearModelLoss, records: RecordSource, w: FloatArray) -> float:
+def _reach(loss: LinearModelLoss, records: RecordSource, w: Floats) -> float:
     """Return the largest product of a slope and a feature at parameters w."""
     return loss.slope_within(records.domain.l2 * float(np.linalg.norm(w))) * records.domain.linf
 
@@ -280,10 +275,10 @@ class _Reader:
         self,
         loss: LinearModelLoss,
         records: Records,
-        targets: FloatArray,
+        targets: Floats,
         groups: UserGroups,
-        weights: FloatArray | None,
-        w: FloatArray,
+        weights: Floats | None,
+        w: Floats,
         reach: float | None = None,
     ) -> None:
         n = groups.n_records
@@ -302,14 +297,14 @@ class _Reader:
     def users(self, part: int) -> slice:
         return slice(int(self._bounds[part]), int(self._bounds[part + 1]))
 
-    def gradients(self, users: slice) -> FloatArray:
+    def gradients(self, users: slice) -> Floats:
         high, low = self.sums(users)
         if self._weights is not None:
             return high + low
         starts = self._groups.starts[users.start : users.stop + 1]
         return (high + low) / np.diff(starts)[:, None]
 
-    def sums(self, users: slice) -> tuple[FloatArray, FloatArray]:
+    def sums(self, users: slice) -> tuple[Floats, Floats]:
         """Return the two parts of the sums of users' gradients."""
         from dpconvex.problems.data import _loops
 
@@ -328,7 +323,7 @@ class _Reader:
             _loops.add_by_user(rows, slopes, starts, first, steps, high, low)
         return high.reshape(len(high), -1), low.reshape(len(low), -1)
 
-    def _read(self, place: slice) -> tuple[FloatArray, slice | AnyArray]:
+    def _read(self, place: slice) -> tuple[Floats, slice | Array]:
         order = self._groups.order
         if order is None:
             return self._records.rows(place), place

@@ -21,7 +21,7 @@ from typing import Literal, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems.data.domain import Block, DataDomain
@@ -128,7 +128,7 @@ class Lift:
         """Regularization of the lifted problem."""
         return l2 / (1 + self.slope * self.slope)
 
-    def column(self, loss: LinearModelLoss, targets: FloatArray) -> FloatArray:
+    def column(self, loss: LinearModelLoss, targets: Floats) -> Floats:
         """Return the further feature of every record, shape (n,)."""
         shift = -targets  # the c of the module docstring
         if isinstance(loss, PiecewiseLinearLoss):
@@ -136,7 +136,7 @@ class Lift:
             shift = (hi + lo) / (hi - lo)
         return self.radius / self.slope * shift
 
-    def linear(self, loss: LinearModelLoss) -> FloatArray | None:
+    def linear(self, loss: LinearModelLoss) -> Floats | None:
         """Return the coefficients of the linear term (lifted dim,); None where there is none."""
         if not isinstance(loss, PiecewiseLinearLoss):
             return None
@@ -151,7 +151,7 @@ class Lift:
         free = self.domain.dim - self.domain.n_features
         return SecondOrderCones(d // k, k, self.slope, free, radius * self.stretch)
 
-    def parameters(self, point: FloatArray) -> FloatArray:
+    def parameters(self, point: Floats) -> Floats:
         """Return the parameters (dim,) of lifted ones; distances do not grow."""
         d = self.plain.n_features
         return np.concatenate([point[:d], point[self.domain.n_features :] / self.stretch])

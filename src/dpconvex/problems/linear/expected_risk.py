@@ -20,12 +20,12 @@ from scipy.linalg import eigh
 from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import expit
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain, is_centered
 from dpconvex.problems.data.factor import Factor
 
-Size = TypeVar("Size", float, FloatArray)
+Size = TypeVar("Size", float, Floats)
 
 SHARED = -1
 """In the place of a block: directions of all columns that are bounded one by one, and of the constant."""
@@ -77,13 +77,13 @@ def typical_curvature(loss: LinearModelLoss) -> float:
 class TypicalData:
     """Quadratic model of the risk's excess on typical data: g directions in which it curves, m blocks."""
 
-    count: FloatArray  #: how many directions stand behind each entry, all outputs together; fractions occur
-    curvature: FloatArray  #: second derivative of the risk, positive, (g,)
-    signal: FloatArray  #: squared coefficient of the minimizer in one such direction, (g,)
+    count: Floats  #: how many directions stand behind each entry, all outputs together; fractions occur
+    curvature: Floats  #: second derivative of the risk, positive, (g,)
+    signal: Floats  #: squared coefficient of the minimizer in one such direction, (g,)
     block: np.ndarray  #: index of the block that the direction belongs to, or `SHARED`, (g,)
     start: np.ndarray  #: first column of each block, (m,)
     size: np.ndarray  #: columns of each block, (m,)
-    mixing: FloatArray  #: share of the noise of each block in the direction, (m, g)
+    mixing: Floats  #: share of the noise of each block in the direction, (m, g)
     bias: float  #: excess of a perfect fit of this loss in the usual one (`surrogate_excess`)
 
     @classmethod
@@ -93,8 +93,8 @@ class TypicalData:
         levels = np.array([block.size for block in blocks])
         size = levels if factor is None else np.array(factor.ranks)
         # Of a unit of a new coordinate.
-        stretch: FloatArray = np.ones(len(blocks)) if factor is None else factor.mean_squares
-        square: FloatArray = stretch * np.square([float(block.bound) for block in blocks])
+        stretch: Floats = np.ones(len(blocks)) if factor is None else factor.mean_squares
+        square: Floats = stretch * np.square([float(block.bound) for block in blocks])
         one_hot = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
         fixed = one_hot & np.array([factor is None or not is_centered(domain, block) for block in blocks])
         boxed = np.array([block.norm == "linf" for block in blocks])
@@ -110,7 +110,7 @@ class TypicalData:
         spread *= quantiles / spread.sum()
         count, block = np.repeat(inside[used] / quantiles, quantiles), np.repeat(used, quantiles)
         curvature, signal = np.outer(moment[used], spread).ravel(), np.repeat(share[used], quantiles)
-        mixing: FloatArray = np.eye(len(blocks))[:, block]
+        mixing: Floats = np.eye(len(blocks))[:, block]
         alike = np.where(boxed, moment, -1.0 - np.arange(len(blocks)))  # each ball is apart
         for value in np.unique(alike[~one_hot]):
             members = np.flatnonzero((alike == value) & ~one_hot)
@@ -123,7 +123,7 @@ class TypicalData:
             part = np.bincount(members, energy[members] / total, len(blocks)).astype(np.float64)
             mixing = np.append(mixing, np.repeat(part[:, None], len(ranks), 1), 1)
         mean = np.where(fixed, square / levels, 0.0)  # of the blocks that sum to the same in all records
-        off: FloatArray = mixing.T @ np.where(boxed, square * squared_mean, 0.0)
+        off: Floats = mixing.T @ np.where(boxed, square * squared_mean, 0.0)
         if mean.any():
             constant = float(mean @ (share * size)) / mean.sum()
             cells: Any = count, curvature, signal, mixing
@@ -148,11 +148,11 @@ class TypicalData:
         """Excess loss of the zero vector; with public rates that of the best constant."""
         return self._excess(self.signal)
 
-    def variances(self, deviations: FloatArray) -> FloatArray:
+    def variances(self, deviations: Floats) -> Floats:
         """Return each direction's variance (g,) of noise of deviations (dim,) or (k, dim), equal in blocks."""
         return np.square(deviations.take(self.start, -1)) @ self.mixing
 
-    def released_noise(self, deviations: FloatArray) -> float:
+    def released_noise(self, deviations: Floats) -> float:
         """Expected excess from independent noise added to the parameters, deviations of shape (dim,)."""
         return self._excess(self.variances(deviations))
 
@@ -161,12 +161,12 @@ class TypicalData:
         ridge: Any = np.asarray(l2)[..., None]
         return self.bias + self._excess(np.square(ridge / (self.curvature + ridge)) * self.signal)
 
-    def gradient_noise(self, l2: Size, deviations: FloatArray) -> Size:
+    def gradient_noise(self, l2: Size, deviations: Floats) -> Size:
         """Expected excess from a random linear term, deviations (dim,), of the ridge objective; (k, dim) for k `l2`."""
         ridge: Any = np.asarray(l2)[..., None]
         return self._excess(self.variances(deviations) / np.square(self.curvature + ridge))
 
-    def noise_costs(self, l2: float) -> FloatArray:
+    def noise_costs(self, l2: float) -> Floats:
         """Return what a unit of variance of every parameter of a block adds to `gradient_noise`, (m,)."""
         return self.mixing @ (self._weight / np.square(self.curvature + l2)) / 2
 
@@ -186,18 +186,18 @@ class TypicalData:
         k = math.exp(cast(float, brentq(spare, low, high)))
         return float(np.sum(count * h * self.signal[among] * k / (h + k))) / 2
 
-    def _excess(self, squares: FloatArray) -> Any:
+    def _excess(self, squares: Floats) -> Any:
         found = (self._weight * squares).sum(-1)
         return found / 2 if found.ndim else float(found) / 2
 
     @cached_property
-    def _weight(self) -> FloatArray:
+    def _weight(self) -> Floats:
         return self.count * self.curvature
 
 
 def _with_constant(
-    cells: tuple[FloatArray, ...], off: FloatArray, mean: FloatArray, signal: float, known: bool
-) -> tuple[FloatArray, ...]:
+    cells: tuple[Floats, ...], off: Floats, mean: Floats, signal: float, known: bool
+) -> tuple[Floats, ...]:
     """Return count, curvature, signal and mixing of the directions in which ``D + m m^T`` is diagonal.
 
     D has the `cells`, whose directions have the square `off` of m each; in the span of the constant it is 0 and m has
@@ -222,7 +222,7 @@ def _with_constant(
     )
 
 
-def _power_law(size: int) -> tuple[FloatArray, FloatArray]:
+def _power_law(size: int) -> tuple[Floats, Floats]:
     """Return a few cells of ranks 1 to `size`, even in the logarithm: how many are in each, and their mean moments."""
     ranks, most = np.arange(1, size + 1), ORDINARY.spectrum_quantiles
     cells = np.minimum(most * np.log(ranks) / math.log(max(size, 2)), most - 1).astype(int)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.losses import LinearModelLoss
 from dpconvex.losses.base import quiet
 from dpconvex.problems.objective import UP, Objective, inner_product_rounding
@@ -38,34 +38,34 @@ _VALUE_ROUNDING = 2.0**-50  # of a computed loss, relative
 class Pieces:
     """Functions ``max of t (<a, y> + b) over t in [lower, upper]``, one for each of n records."""
 
-    slopes: FloatArray  #: the vectors a (n, dim), finite
-    offsets: FloatArray  #: the numbers b (n,), finite
-    lower: FloatArray  #: with `upper`: (1, 1) for an affine function, (0, 1) for a hinge, (-1, 1) for an absolute value
-    upper: FloatArray
+    slopes: Floats  #: the vectors a (n, dim), finite
+    offsets: Floats  #: the numbers b (n,), finite
+    lower: Floats  #: with `upper`: (1, 1) for an affine function, (0, 1) for a hinge, (-1, 1) for an absolute value
+    upper: Floats
 
     @property
-    def norms(self) -> FloatArray:
+    def norms(self) -> Floats:
         """Largest slope norms A, shape (n,)."""
         return np.linalg.norm(self.slopes, axis=1) * np.maximum(-self.lower, self.upper)
 
-    def values(self, points: FloatArray) -> FloatArray:
+    def values(self, points: Floats) -> Floats:
         """Return the functions at points of shape (n, dim), or at one of shape (dim,)."""
         v = _inner(self.slopes, points) + self.offsets
         return np.maximum(self.lower * v, self.upper * v)
 
-    def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
+    def ends(self, radius: float) -> tuple[Floats, Floats]:
         """Return the least and the largest slope, (n,) each, over the ball of that radius."""
         return self.lower, self.upper
 
-    def derivatives(self, z: FloatArray) -> FloatArray:
+    def derivatives(self, z: Floats) -> Floats:
         """Return a slope of phi at predictions z (n,)."""
         return np.where(z + self.offsets > 0, self.upper, self.lower)
 
-    def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
+    def excess(self, z: Floats, t: Floats) -> Floats:
         """Return a continuous function that is positive where the slope at z is above `t`, and falls with both."""
         return z + self.offsets
 
-    def constants(self, z: FloatArray) -> FloatArray:
+    def constants(self, z: Floats) -> Floats:
         """Return numbers c with ``phi(x) >= slope x + c``, equal at z, for the slopes of `derivatives`."""
         return self.derivatives(z) * self.offsets
 
@@ -80,27 +80,27 @@ class Curves:
     """A smooth loss at the predictions of n records ``slopes`` (n, dim)."""
 
     loss: LinearModelLoss
-    slopes: FloatArray
-    targets: FloatArray
+    slopes: Floats
+    targets: Floats
 
-    def values(self, points: FloatArray) -> FloatArray:
+    def values(self, points: Floats) -> Floats:
         """As for `Pieces`."""
         return self.loss.value(_inner(self.slopes, points), self.targets)
 
-    def ends(self, radius: float) -> tuple[FloatArray, FloatArray]:
+    def ends(self, radius: float) -> tuple[Floats, Floats]:
         """As for `Pieces`."""
         reach = radius * np.linalg.norm(self.slopes, axis=1) * UP
         return self.loss.derivative(-reach, self.targets), self.loss.derivative(reach, self.targets)
 
-    def derivatives(self, z: FloatArray) -> FloatArray:
+    def derivatives(self, z: Floats) -> Floats:
         """As for `Pieces`."""
         return self.loss.derivative(z, self.targets)
 
-    def excess(self, z: FloatArray, t: FloatArray) -> FloatArray:
+    def excess(self, z: Floats, t: Floats) -> Floats:
         """As for `Pieces`."""
         return self.derivatives(z) - t
 
-    def constants(self, z: FloatArray) -> FloatArray:
+    def constants(self, z: Floats) -> Floats:
         """As for `Pieces`."""
         return self.loss.value(z, self.targets) - self.derivatives(z) * z
 
@@ -117,9 +117,9 @@ Profiles = Pieces | Curves  #: Functions ``phi_i(<a_i, y>)`` of n records; `slop
 class Extension:
     """Values and planes of the Lipschitz extensions of n functions at one point."""
 
-    lower: FloatArray  #: (n,): below ``f_C(w)``, and ``f_C(u) >= lower + <slope, u - w>`` for all u in the set
-    upper: FloatArray  #: (n,): above it
-    slopes: FloatArray  #: (n, dim), of norm at most C
+    lower: Floats  #: (n,): below ``f_C(w)``, and ``f_C(u) >= lower + <slope, u - w>`` for all u in the set
+    upper: Floats  #: (n,): above it
+    slopes: Floats  #: (n, dim), of norm at most C
 
     def improve(self, rows: NDArray[np.intp], new: Extension) -> None:
         """Keep the better bounds of some rows, in place."""
@@ -137,18 +137,18 @@ class PlanesRisk(Objective):
     everywhere = False
     smoothness = math.inf  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     level: float  #: C
-    anchors: FloatArray | float  #: the constant: the mean of these, (n,)
+    anchors: Floats | float  #: the constant: the mean of these, (n,)
 
     @property
     @abstractmethod
-    def _centre(self) -> FloatArray:
+    def _centre(self) -> Floats:
         """Of the ridge."""
 
     @abstractmethod
-    def extension(self, w: FloatArray) -> Extension:
+    def extension(self, w: Floats) -> Extension:
         """Return values and planes of all f_i at `w`."""
 
-    def at(self, w: FloatArray) -> Extension:
+    def at(self, w: Floats) -> Extension:
         """Return the extension at `w`, kept for the last points: a value and its slack are needed together."""
         key = w.tobytes()
         if key not in self._last:
@@ -164,14 +164,14 @@ class PlanesRisk(Objective):
     def plane_slope(self, radius: float) -> float:
         return self.level * UP
 
-    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+    def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
         found, away = self.at(w), w - self._centre
         value = float((found.lower - self.anchors).mean()) + self.l2 / 2 * float(away @ away)
         return value, found.slopes.mean(0) + self.l2 * away
 
 
 @quiet
-def lipschitz_extension(some: Profiles, w: FloatArray, level: float, domain: ConvexSet, tolerance: float) -> Extension:
+def lipschitz_extension(some: Profiles, w: Floats, level: float, domain: ConvexSet, tolerance: float) -> Extension:
     """Return values and planes of the extensions of Lipschitz constant `level` at `w`, projected onto the set first.
 
     ``upper - lower`` is at most the tolerance plus `bracket_rounding` for every record (Lowy 2026, Lemma 2.2).
@@ -206,10 +206,10 @@ def lipschitz_extension(some: Profiles, w: FloatArray, level: float, domain: Con
 class _Root:
     """Where falling functions of one variable are 0: values at ``low`` are positive, at ``high`` not."""
 
-    low: FloatArray
-    high: FloatArray
-    at_low: FloatArray
-    at_high: FloatArray
+    low: Floats
+    high: Floats
+    at_low: Floats
+    at_high: Floats
     rose: NDArray[np.bool_]  #: whether the low end moved last
 
     def closed(self) -> NDArray[np.bool_]:
@@ -217,7 +217,7 @@ class _Root:
         middle = 0.5 * (self.low + self.high)
         return (middle <= self.low) | (middle >= self.high)
 
-    def guess(self, step: int) -> FloatArray:
+    def guess(self, step: int) -> Floats:
         """Return the next points: by the secant, every third time the middle, which halves the interval."""
         middle, width = 0.5 * (self.low + self.high), self.high - self.low
         if step % 3 == 0:
@@ -226,7 +226,7 @@ class _Root:
         secant = self.high + self.at_high / np.where(fall > 0, fall, 1.0) * width
         return np.where((secant > self.low) & (secant < self.high) & np.isfinite(fall), secant, middle)
 
-    def narrow(self, x: FloatArray, value: FloatArray) -> None:
+    def narrow(self, x: Floats, value: Floats) -> None:
         """Take in values; an end that stays twice counts half (Illinois), so that both move."""
         up, again = value > 0, (value > 0) == self.rose
         self.low, self.high = np.where(up, x, self.low), np.where(up, self.high, x)
@@ -255,19 +255,19 @@ def bracket_rounding(level: float, steepest: float, value: float, domain: Convex
 @final
 @dataclass(frozen=True, eq=False)
 class _Proximal:
-    y: FloatArray  #: proximal points project(w - s t a), (n, dim)
-    t: FloatArray  #: slopes, (n,)
-    constant: FloatArray  #: c with ``phi(x) >= t x + c``, nearly equal at y, (n,)
-    normal: FloatArray  #: (w - s t a - y) / s, in the normal cone at y, (n, dim)
-    steep: FloatArray  #: size of what t was computed from, (n,)
-    large: FloatArray  #: size of what c was computed from, (n,)
+    y: Floats  #: proximal points project(w - s t a), (n, dim)
+    t: Floats  #: slopes, (n,)
+    constant: Floats  #: c with ``phi(x) >= t x + c``, nearly equal at y, (n,)
+    normal: Floats  #: (w - s t a - y) / s, in the normal cone at y, (n, dim)
+    steep: Floats  #: size of what t was computed from, (n,)
+    large: Floats  #: size of what c was computed from, (n,)
 
-    def slopes(self, some: Profiles) -> FloatArray:
+    def slopes(self, some: Profiles) -> Floats:
         """Return ``p = t a + normal``, which is (w - y) / s."""
         return self.t[:, None] * some.slopes + self.normal
 
 
-def _bracket(some: Profiles, w: FloatArray, near: _Proximal, level: float, domain: ConvexSet) -> Extension:
+def _bracket(some: Profiles, w: Floats, near: _Proximal, level: float, domain: ConvexSet) -> Extension:
     """Bounds and planes from any points of the set, slopes and normals (Lemma 6), rounding against ourselves."""
     t, constant, p = near.t, near.constant, near.slopes(some)
     length = np.linalg.norm(p, axis=1)
@@ -284,10 +284,10 @@ def _bracket(some: Profiles, w: FloatArray, near: _Proximal, level: float, domai
     return Extension(np.minimum(lower - slack, upper), upper, p)
 
 
-def _proximal(some: Profiles, w: FloatArray, s: FloatArray, domain: ConvexSet, tolerance: float) -> _Proximal:
+def _proximal(some: Profiles, w: Floats, s: Floats, domain: ConvexSet, tolerance: float) -> _Proximal:
     """Return proximal points; tangents at the ends of the search average to slope t, within the tolerance of phi."""
 
-    def at(t: FloatArray, part: Profiles, s: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def at(t: Floats, part: Profiles, s: Floats) -> tuple[Floats, Floats, Floats]:
         point = w - (s * t)[:, None] * part.slopes
         y = domain.project_rows(point)
         return point, y, _inner(part.slopes, y)
@@ -324,10 +324,10 @@ def _proximal(some: Profiles, w: FloatArray, s: FloatArray, domain: ConvexSet, t
     return _Proximal(y, slope, constant, domain.outward(y, point - y) / s[:, None], steep, large)
 
 
-def _lines(some: Profiles, z: FloatArray) -> FloatArray:
+def _lines(some: Profiles, z: Floats) -> Floats:
     """Slopes and constants of tangents, (2, n)."""
     return np.array([some.derivatives(z), some.constants(z)])
 
 
-def _inner(a: FloatArray, b: FloatArray) -> FloatArray:
+def _inner(a: Floats, b: Floats) -> Floats:
     return a @ b if b.ndim == 1 else np.einsum("ij,ij->i", a, b)

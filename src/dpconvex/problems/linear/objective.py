@@ -11,7 +11,7 @@ from typing import Self, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.losses.base import quiet
@@ -24,7 +24,7 @@ from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_r
 _HESSIANS = 4096  # of several outputs, worked on at a time
 
 
-def clipped_targets(loss: LinearModelLoss, records: RecordSource, targets: AnyArray | None) -> AnyArray | None:
+def clipped_targets(loss: LinearModelLoss, records: RecordSource, targets: Array | None) -> Array | None:
     """Return targets (n,) in the range that the loss declares; None where they come with the records."""
     if targets is not None and np.shape(targets) != (records.n,):
         raise InvalidDataError(f"targets have shape {np.shape(targets)}; the records need ({records.n},)")
@@ -46,9 +46,9 @@ class LinearModelObjective(Objective):
     loss: LinearModelLoss
     records: RecordSource
     #: (n,), moved into the loss's declared targets, whatever they hold; None where they come with the records.
-    targets: AnyArray | None
+    targets: Array | None
     l2: float  #: ridge weight, at least 0: the strong convexity constant
-    linear: FloatArray | None = None  #: (dim,): coefficients of a linear term (objective perturbation)
+    linear: Floats | None = None  #: (dim,): coefficients of a linear term (objective perturbation)
     #: New coordinates: `w` is then (n_outputs, factor.rank), and the model is ``F w``.
     factor: Factor | None = field(default=None, kw_only=True)
     bounds = forwarded("loss")  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -60,7 +60,7 @@ class LinearModelObjective(Objective):
             raise InvalidDataError(f"linear has shape {self.linear.shape}; the parameters need ({self.dim},)")
 
     @abstractmethod
-    def _weights(self, w: FloatArray) -> Weights:
+    def _weights(self, w: Floats) -> Weights:
         """Return the records' weights at `w`."""
 
     @property
@@ -84,7 +84,7 @@ class LinearModelObjective(Objective):
         return self.records
 
     @property
-    def labels(self) -> AnyArray:
+    def labels(self) -> Array:
         """The targets, for such methods."""
         assert self.targets is not None
         return self.targets
@@ -120,10 +120,10 @@ class LinearModelObjective(Objective):
     def linear_norm(self) -> float:
         return 0.0 if self.linear is None else float(np.linalg.norm(self.linear)) * UP
 
-    def gradient(self, w: FloatArray) -> FloatArray:
+    def gradient(self, w: Floats) -> Floats:
         return self._gradient(self._slope(w, self._weights(w)), w)
 
-    def hessian(self, w: FloatArray) -> FloatArray:
+    def hessian(self, w: Floats) -> Floats:
         """Return the Hessian, shape (dim, dim), to about six digits of its largest entry; the loss must be smooth."""
         W, weights, linf = self._matrix(w), self._weights(w), self.records.domain.linf
         most = self._most_curvature(w, weights.largest)
@@ -143,7 +143,7 @@ class LinearModelObjective(Objective):
         hessian[np.diag_indices_from(hessian)] += self.l2
         return hessian
 
-    def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
+    def hessian_product(self, w: Floats, v: Floats) -> Floats:
         W, V, weights = self._matrix(w), self._matrix(v), self._weights(w)
         domain = self.records.domain
         size = self._most_curvature(w, weights.largest) * self._length * float(np.linalg.norm(v)) * domain.linf
@@ -167,7 +167,7 @@ class LinearModelObjective(Objective):
         records, targets, _ = self.records.subset(stride, self.targets)
         return replace(self, records=records, targets=targets)
 
-    def gradient_rounding(self, w: FloatArray) -> float:
+    def gradient_rounding(self, w: Floats) -> float:
         # The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
         norm = float(np.linalg.norm(w))
         slope = self._slope_at(norm) * self._length
@@ -178,7 +178,7 @@ class LinearModelObjective(Objective):
         grid = 0.0 if self.factor is None else self.factor.summed_rounding * self.records.domain.linf
         return ROUNDING * (slope + self.linear_norm + tilting) + moved + grid * self._slope_at(norm)
 
-    def value_rounding(self, value: float, w: FloatArray) -> float:
+    def value_rounding(self, value: float, w: Floats) -> float:
         norm = float(np.linalg.norm(w))
         slope = self._slope_at(norm) * self._length
         largest = self.loss.value_at_zero if self.tilt else 0.0  # the aggregate may lie far below the largest loss
@@ -188,7 +188,7 @@ class LinearModelObjective(Objective):
         """Largest |slope| of the loss at predictions of parameters of that norm."""
         return self.loss.slope_within(self._length * norm)
 
-    def _curvature(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def _curvature(self, z: Floats, y: Floats) -> Floats:
         """Return ``phi'' + tilt phi' phi'^T`` of some records."""
         if not isinstance(self.loss, SmoothLoss):
             raise InvalidParameterError("loss", self.loss, "must be smooth to have a Hessian")
@@ -198,7 +198,7 @@ class LinearModelObjective(Objective):
             out = out + self.tilt * (slope**2 if slope.ndim == 1 else slope[:, :, None] * slope[:, None, :])
         return out
 
-    def _slope(self, w: FloatArray, weights: Weights) -> FloatArray:
+    def _slope(self, w: Floats, weights: Weights) -> Floats:
         """Gradient of the data part, shape (dim,)."""
         W, size = self._matrix(w), self._size(w, weights.largest)
 
@@ -208,41 +208,39 @@ class LinearModelObjective(Objective):
 
         return self._pull_back(weights.vector(self.records.total(work)[0]).ravel() / weights.total)
 
-    def _size(self, w: FloatArray, largest: float) -> float:
+    def _size(self, w: Floats, largest: float) -> float:
         """Largest product of a record's weight, slope and feature at `w`."""
         return self._slope_at(float(np.linalg.norm(w))) * self.records.domain.linf * largest
 
-    def _most_curvature(self, w: FloatArray, largest: float) -> float:
+    def _most_curvature(self, w: Floats, largest: float) -> float:
         """Largest entry of what `_curvature` returns, times a weight."""
         slope = self._slope_at(float(np.linalg.norm(w))) if self.tilt else 0.0
         return (self.loss.curvature_bound + self.tilt * slope * slope) * largest
 
-    def _matrix(self, w: FloatArray) -> FloatArray:
+    def _matrix(self, w: Floats) -> Floats:
         """`w` as the operand of `Records.predict`: (d,) for one output, else (k, d)."""
         W = w if self.loss.n_outputs == 1 else w.reshape(self.loss.n_outputs, -1)
         return W if self.factor is None else self.factor.parameters(W)
 
-    def _pull_back(self, gradient: FloatArray) -> FloatArray:
+    def _pull_back(self, gradient: Floats) -> Floats:
         """Return the gradient in `w` of a function whose gradient in the model, flat, is given."""
         if self.factor is None:
             return gradient
         return self.factor.gradient(gradient.reshape(self.loss.n_outputs, -1)).ravel()
 
-    def _pull_back_twice(self, hessian: FloatArray) -> FloatArray:
+    def _pull_back_twice(self, hessian: Floats) -> Floats:
         """As `_pull_back` for a Hessian in the model, (k d, k d)."""
         if self.factor is None:
             return hessian
         k, d = self.loss.n_outputs, self.records.dim
-        blocks = [
-            [self.factor.curvature(block) for block in row.transpose(1, 0, 2)] for row in hessian.reshape(k, d, k, d)
-        ]
-        return np.block(blocks)
+        rows = hessian.reshape(k, d, k, d).transpose(0, 2, 1, 3)
+        return np.block([[self.factor.curvature(block) for block in row] for row in rows])
 
-    def _value(self, aggregate: float, w: FloatArray) -> float:
+    def _value(self, aggregate: float, w: Floats) -> float:
         linear = 0.0 if self.linear is None else float(self.linear @ w)
         return aggregate + self.l2 / 2 * float(w @ w) + linear
 
-    def _gradient(self, slope: FloatArray, w: FloatArray) -> FloatArray:
+    def _gradient(self, slope: Floats, w: Floats) -> Floats:
         g = slope + self.l2 * w
         return g if self.linear is None else g + self.linear
 
@@ -251,26 +249,26 @@ class LinearModelObjective(Objective):
 class Weights:
     """How much each record counts: not at all where `of` is None, which stands for 1."""
 
-    of: Callable[[RowBlock, FloatArray, AnyArray], FloatArray] | None  #: (m,), of a block, its predictions, its targets
+    of: Callable[[RowBlock, Floats, Array], Floats] | None  #: (m,), of a block, its predictions, its targets
     largest: float
     total: float  #: their sum
 
-    def times(self, block: RowBlock, z: FloatArray, y: AnyArray, values: FloatArray) -> FloatArray:
+    def times(self, block: RowBlock, z: Floats, y: Array, values: Floats) -> Floats:
         """Return `values` (m, ...) of a block's records, each times the record's weight."""
         return values if self.of is None else self.of(block, z, y).reshape(-1, *[1] * (values.ndim - 1)) * values
 
-    def adjoint(self, block: RowBlock, z: FloatArray, y: AnyArray, values: FloatArray, size: float) -> FloatArray:
+    def adjoint(self, block: RowBlock, z: Floats, y: Array, values: Floats, size: float) -> Floats:
         """Return the parts of the weighted sum of records times `values` (m, ...); `size` bounds weighted products."""
         if self.of is None:
             return block.adjoint(values, size)
         return block.weighted_adjoint(values, self.of(block, z, y), self.largest, size)
 
-    def vector(self, parts: AnyArray) -> FloatArray:
+    def vector(self, parts: Array) -> Floats:
         """Return the sum of which `adjoint`, added up, are the parts."""
         return summation.vector(parts) if self.of is None else summation.weighted_vector(parts)
 
 
-def _weighted_gram(block: RowBlock, weights: FloatArray, most: float, linf: float) -> AnyArray:
+def _weighted_gram(block: RowBlock, weights: Floats, most: float, linf: float) -> Array:
     """Parts of the sum of weights (m,) or (m, k, k), at most `most`, Kronecker x x^T, features at most `linf`."""
     if weights.ndim == 1:
         return block.gram(np.sqrt(weights), math.sqrt(most) * linf, np.rint)
@@ -293,7 +291,7 @@ class RegularizedRisk(LinearModelObjective):
     r"""``J(w) = sum_i v_i loss(W x_i, y_i) + l2/2 |w|^2 + <linear, w>``, the mean loss unless weights are given."""
 
     #: (n,): at least 0, of sum at most 1; None: ``1/n`` each. So every bound of an average of losses holds.
-    weights: FloatArray | None = None
+    weights: Floats | None = None
     heaviest: float | None = None  #: the largest weight, where weights come with the records
 
     def __post_init__(self) -> None:
@@ -305,7 +303,7 @@ class RegularizedRisk(LinearModelObjective):
     def weighted(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.weights is not None or self.heaviest is not None
 
-    def value(self, w: FloatArray) -> float:
+    def value(self, w: Floats) -> float:
         W, weights = self._matrix(w), self._weights(w)
 
         def work(block: RowBlock) -> Parts:
@@ -314,7 +312,7 @@ class RegularizedRisk(LinearModelObjective):
 
         return self._value(summation.number(self.records.total(work)[0]) / weights.total, w)
 
-    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+    def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
         W, weights = self._matrix(w), self._weights(w)
         size = self._size(w, weights.largest)
 
@@ -332,7 +330,7 @@ class RegularizedRisk(LinearModelObjective):
         weights = counted * stride if self.weighted else None
         return replace(self, records=records, targets=targets, weights=weights, heaviest=None)
 
-    def _weights(self, w: FloatArray) -> Weights:
+    def _weights(self, w: Floats) -> Weights:
         weights = self.weights
         if not self.weighted:
             return Weights(None, 1.0, float(self.records.n))
@@ -359,7 +357,7 @@ class TiltedRisk(LinearModelObjective):
     """
 
     tilt: float = 1.0  #: positive, in the inverse unit of the loss
-    _last: list[tuple[FloatArray, tuple[float, float, float]]] = field(default_factory=list, init=False, repr=False)
+    _last: list[tuple[Floats, tuple[float, float, float]]] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -367,20 +365,20 @@ class TiltedRisk(LinearModelObjective):
         if math.isinf(self.loss.value_at_zero):
             raise InvalidParameterError("loss", self.loss, "must have bounded targets", "Give it a target_bound")
 
-    def value(self, w: FloatArray) -> float:
+    def value(self, w: Floats) -> float:
         top, total, above = self._sums(w)
         mean = total / self.records.n
         log_mean = math.log(mean) if mean < 0.5 else math.log1p(above / self.records.n)
         return self._value(top + log_mean / self.tilt, w)
 
-    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+    def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
         return self.value(w), self.gradient(w)
 
-    def _weights(self, w: FloatArray) -> Weights:
+    def _weights(self, w: Floats) -> Weights:
         top, total, _ = self._sums(w)
         return Weights(lambda block, z, y: np.exp(self._exponents(z, y, top)), 1.0, total)
 
-    def _sums(self, w: FloatArray) -> tuple[float, float, float]:
+    def _sums(self, w: Floats) -> tuple[float, float, float]:
         """Return the largest loss t, and the sums of ``e = exp(tilt (loss - t))`` and of ``e - 1``."""
         if self._last and np.array_equal(self._last[0][0], w):
             return self._last[0][1]
@@ -396,5 +394,5 @@ class TiltedRisk(LinearModelObjective):
         return top, total, above
 
     @quiet
-    def _exponents(self, z: FloatArray, y: AnyArray, top: float) -> FloatArray:
+    def _exponents(self, z: Floats, y: Array, top: float) -> Floats:
         return self.tilt * (self.loss.value(z, y) - top)

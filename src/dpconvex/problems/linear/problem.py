@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded, set_fields
+from dpconvex._types import Array, Floats, forwarded, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.base import Aggregation, Problem
@@ -102,7 +102,7 @@ class LinearModelProblem(Problem):
     def dim(self) -> int:
         return self.loss.n_outputs * (self.domain.dim if self.factor is None else self.factor.rank)
 
-    def clipped(self, X: AnyArray | EncodedRows, y: AnyArray | EncodedRows) -> tuple[RecordSource, AnyArray | None]:
+    def clipped(self, X: Array | EncodedRows, y: Array | EncodedRows) -> tuple[RecordSource, Array | None]:
         """Return records in the domain and targets in the loss's range; None where they come with the records.
 
         X and y are arrays, or the same source of encoded rows.
@@ -115,10 +115,10 @@ class LinearModelProblem(Problem):
     def on(
         self,
         records: RecordSource,
-        targets: AnyArray | None,
+        targets: Array | None,
         l2: float,
         groups: UserGroups | None = None,
-        linear: FloatArray | None = None,
+        linear: Floats | None = None,
     ) -> LinearModelObjective:
         """Return the objective on records of the domain, without an attack.
 
@@ -132,7 +132,7 @@ class LinearModelProblem(Problem):
         given = (self.loss, records, targets, l2, linear, weights, heaviest)
         return RegularizedRisk(*given, factor=self.factor)
 
-    def weights(self, groups: UserGroups | None) -> FloatArray | None:
+    def weights(self, groups: UserGroups | None) -> Floats | None:
         """Return the records' weights (n_records,), a user's of sum at most ``1/n``; None for ``1/n`` each."""
         if (groups is not None) != self.grouped:
             raise InvalidDataError("groups must be given where, and only where, the problem has records_per_user")
@@ -160,7 +160,7 @@ class LinearModelProblem(Problem):
         assert self.lift is not None
         return LinearModelProblem(self.loss, self.lift.domain, self.n, self.radius * self.lift.stretch, self.tilt)
 
-    def objective(self, X: AnyArray, y: AnyArray, l2: float, groups: UserGroups | None = None) -> LinearModelObjective:
+    def objective(self, X: Array, y: Array, l2: float, groups: UserGroups | None = None) -> LinearModelObjective:
         records, targets = self.clipped(X, y)
         if self.lift is None:
             return self.on(records, targets, l2, groups)
@@ -171,7 +171,7 @@ class LinearModelProblem(Problem):
     def constraint(self, radius: float) -> ConvexSet:
         return super().constraint(radius) if self.lift is None else self.lift.constraint(radius)
 
-    def parameters(self, point: FloatArray) -> FloatArray:
+    def parameters(self, point: Floats) -> Floats:
         if self.factor is not None:
             return self.factor.parameters(point.reshape(self.loss.n_outputs, -1)).ravel()
         return point if self.lift is None else self.lift.parameters(point)

@@ -13,7 +13,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import RowBlock
@@ -29,15 +29,15 @@ DEVIATION = 1 / 6  #: What other columns leave of it to plan for; larger ones le
 class Layout:
     """Which entries of the curvature of columns, categories and a constant (last) are released, D of them."""
 
-    widths: FloatArray  #: (d,): largest magnitude of each column
+    widths: Floats  #: (d,): largest magnitude of each column
     categories: Mapping[str, list[int]]  #: Columns of each category
     blocks: tuple[tuple[float, int], ...]  #: Half of what a replaced record moves one by, for c = 1, and its size
     lengths: tuple[float, ...]  #: The same half in l2
-    places: AnyArray  #: (2, D): which products of columns are summed; beyond them stands what `extended` adds
-    patterns: FloatArray  #: (D, d, d): what each entry fills in the curvature matrix
-    planned: FloatArray  #: (d, d): second moments to plan for: independent columns, levels equally frequent
+    places: Array  #: (2, D): which products of columns are summed; beyond them stands what `extended` adds
+    patterns: Floats  #: (D, d, d): what each entry fills in the curvature matrix
+    planned: Floats  #: (d, d): second moments to plan for: independent columns, levels equally frequent
 
-    def extended(self, block: RowBlock) -> FloatArray:
+    def extended(self, block: RowBlock) -> Floats:
         """Return the records (m, d + categories): after the constant ``sqrt(1 - |p|^2)`` of each category."""
         from dpconvex.problems.data import _loops
 
@@ -57,7 +57,7 @@ def layout_of(domain: DataDomain, shapes: ExpectedShapes | None = None, users: b
     d, s0, parts, widths = domain.dim, domain.intercept, list[list[int]](), list[float]()
     starts = np.cumsum([0, *(block.size for block in domain.blocks)]).tolist()
     vertices = {} if shapes is None else dict(zip(starts, shapes.vertices, strict=False))  # by first column
-    categories, found = dict[str, list[int]](), list[tuple[float, AnyArray, FloatArray]]()
+    categories, found = dict[str, list[int]](), list[tuple[float, Array, Floats]]()
     for block in domain.all_blocks:
         columns = [*range(len(widths), len(widths) + block.size)]
         widths += [block.bound] * block.size
@@ -89,7 +89,7 @@ def layout_of(domain: DataDomain, shapes: ExpectedShapes | None = None, users: b
     return Layout(np.array(widths), categories, blocks, lengths, *every, planned + np.outer(mean, mean))
 
 
-def _hats(domain: DataDomain, k: list[int], knots: Knots) -> tuple[float, AnyArray, FloatArray]:
+def _hats(domain: DataDomain, k: list[int], knots: Knots) -> tuple[float, Array, Floats]:
     """Return the products of a shape's vertices; with the constant stand their sums, as weights add up to 1."""
     last = len(knots.places)
     every = combinations_with_replacement(range(len(k)), 2)
@@ -102,7 +102,7 @@ def _hats(domain: DataDomain, k: list[int], knots: Knots) -> tuple[float, AnyArr
     return UP, places, patterns
 
 
-def _levels(domain: DataDomain, k: list[int], own: int) -> tuple[float, AnyArray, FloatArray]:
+def _levels(domain: DataDomain, k: list[int], own: int) -> tuple[float, Array, Floats]:
     """Return the levels, and last the cells without one: their second moments are ``1/d^2`` everywhere."""
     patterns, d = np.zeros((len(k) + 1, domain.dim, domain.dim)), len(k)
     patterns[np.arange(d), k, k] = 1.0
@@ -112,9 +112,7 @@ def _levels(domain: DataDomain, k: list[int], own: int) -> tuple[float, AnyArray
     return UP, np.repeat([*k, own], 2).reshape(-1, 2), patterns
 
 
-def moments(
-    layout: Layout, block: RowBlock, weights: FloatArray, most: float, share: FloatArray | float = 1.0
-) -> AnyArray:
+def moments(layout: Layout, block: RowBlock, weights: Floats, most: float, share: Floats | float = 1.0) -> Array:
     """Return the parts of the second moments of `extended` records times weights (m,) in [0, most], exact sums.
 
     `share` (m,) is a record's part of its user. What a record adds depends on it and on these two alone: entries are

@@ -16,7 +16,7 @@ from scipy.linalg import block_diag, eigh
 from scipy.special import ndtr
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data.factor import Factor
@@ -44,9 +44,9 @@ GUESS = Guess()
 class Prior(NamedTuple):
     """What is expected of one block; matrices (size, size)."""
 
-    kernel: FloatArray | None  #: Prior covariance of the values, of any scale; None: independent
-    mass: FloatArray  #: Expected second moments of the weights; rows sum to the expected weights
-    signal: FloatArray  #: Expected covariance of the values
+    kernel: Floats | None  #: Prior covariance of the values, of any scale; None: independent
+    mass: Floats  #: Expected second moments of the weights; rows sum to the expected weights
+    signal: Floats  #: Expected covariance of the values
     misfit: float = 0.0  #: Mean square of what the shape does between its vertices
 
 
@@ -69,7 +69,7 @@ class Knots:
         """How many vertices there are."""
         return len(self.places) + self.own
 
-    def write(self, raw: FloatArray, out: FloatArray) -> None:
+    def write(self, raw: Floats, out: Floats) -> None:
         """Write the weights of places (n,), NaN for missing cells, into zeros of shape (n, size)."""
         places, m = np.array(self.places), len(self.places)
         missing, rows = np.isnan(raw), np.arange(len(raw))
@@ -99,8 +99,8 @@ class Knots:
             GUESS.motion * float(np.square(np.diff(places)).sum()) / 6,
         )
 
-    def _beside(self, among: FloatArray, missing: float) -> FloatArray:
-        return cast(FloatArray, block_diag(among, missing)) if self.own else among
+    def _beside(self, among: Floats, missing: float) -> Floats:
+        return cast(Floats, block_diag(among, missing)) if self.own else among
 
 
 @final
@@ -145,12 +145,12 @@ class Pair:
         """What is expected of the block."""
         one, two = self.first.prior, self.second.prior
         sides = [np.eye(len(p.mass)) if p.kernel is None else p.kernel for p in (one, two)]
-        kernel = cast(FloatArray, np.kron(_centered(sides[0]), _centered(sides[1])))
-        mass = cast(FloatArray, np.kron(one.mass, two.mass))
+        kernel = cast(Floats, np.kron(_centered(sides[0]), _centered(sides[1])))
+        mass = cast(Floats, np.kron(one.mass, two.mass))
         return Prior(kernel, mass, GUESS.pair * kernel / kernel.diagonal().max())
 
 
-def _centered(kernel: FloatArray) -> FloatArray:
+def _centered(kernel: Floats) -> Floats:
     """Return the covariance of the values less their mean."""
     return kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean()
 
@@ -170,12 +170,12 @@ class ExpectedShapes:
             raise InvalidParameterError("vertices", len(self.vertices), what, "Group rare levels")
 
     @cached_property
-    def kernels(self) -> tuple[FloatArray | None, ...]:
+    def kernels(self) -> tuple[Floats | None, ...]:
         """Prior covariance of the values of each block but the constant."""
         return tuple(each.prior.kernel for each in self.vertices)
 
     @cached_property
-    def moments(self) -> tuple[FloatArray, ...]:
+    def moments(self) -> tuple[Floats, ...]:
         """Second moments of each block's features about their mean, (d, d)."""
         masses = [each.prior.mass for each in self.vertices]
         if not self.intercept:
@@ -184,7 +184,7 @@ class ExpectedShapes:
         return (*spread, np.array([[self.intercept**2]]))
 
     @cached_property
-    def signals(self) -> tuple[FloatArray, ...]:
+    def signals(self) -> tuple[Floats, ...]:
         """Covariance of the values of each shape, squared logits, (d, d)."""
         return (*(each.prior.signal for each in self.vertices), *([np.array([[1.0]])] if self.intercept else []))
 
@@ -220,9 +220,9 @@ class ExpectedShapes:
             np.tile(which, count),
             np.cumsum(numbers) - numbers,
             numbers,
-            np.tile(cast(FloatArray, block_diag(*mixing)), count),
+            np.tile(cast(Floats, block_diag(*mixing)), count),
             (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual)) + lost,
-            cast(FloatArray, block_diag(*vectors)),
+            cast(Floats, block_diag(*vectors)),
         )
 
 
@@ -231,25 +231,25 @@ class ExpectedShapes:
 class TypicalShapes(TypicalData):
     """Quadratic model whose directions mix the coordinates of a block, (r, g); g directions, r coordinates."""
 
-    vectors: FloatArray  #: Each direction as values at the vertices, (dim, r); they come first among the g
+    vectors: Floats  #: Each direction as values at the vertices, (dim, r); they come first among the g
 
-    def variances(self, deviations: FloatArray) -> FloatArray:
+    def variances(self, deviations: Floats) -> Floats:
         return np.square(deviations[..., : len(self.mixing)]) @ self.mixing
 
-    def noise_costs(self, l2: float) -> FloatArray:
+    def noise_costs(self, l2: float) -> Floats:
         length = np.tile(np.square(self.vectors).sum(0), ORDINARY.spectrum_quantiles)
         each = self._weight * length / np.square(self.curvature + l2)
         mean = np.bincount(self.block, length) / np.bincount(self.block)
         return np.bincount(self.block, each) / mean / 2
 
-    def value_deviations(self, l2: float, deviations: FloatArray, output: float) -> FloatArray:
+    def value_deviations(self, l2: float, deviations: Floats, output: float) -> Floats:
         """Return the deviation of each value (dim,) from a linear term of those (r,) and output noise of deviation."""
         found = self.variances(deviations).reshape(-1, len(self.mixing))
         h = self.curvature.reshape(found.shape)
         mean = (found / np.square(h + l2)).mean(0) + output**2
         return np.sqrt(np.square(self.vectors) @ mean)
 
-    def degrees_of_freedom(self, l2: float) -> FloatArray:
+    def degrees_of_freedom(self, l2: float) -> Floats:
         """Return ``sum h / (h + l2)`` of each block, (m,), of one output."""
         each = self.curvature / (self.curvature + l2) / ORDINARY.spectrum_quantiles
         return np.bincount(self.block, each, minlength=len(self.size)).astype(np.float64)

@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, TruncatedLosses, truncate
 from dpconvex.problems.data import summation
@@ -56,10 +56,10 @@ class CenteredRisk(Objective):
 
     loss: LinearModelLoss
     records: RecordSource
-    targets: AnyArray | None  #: None where they come with the records
+    targets: Array | None  #: None where they come with the records
     l2: float
     level: float
-    centre: FloatArray | None
+    centre: Floats | None
     dim = forwarded("records", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
@@ -83,12 +83,12 @@ class CenteredRisk(Objective):
     def plane_slope(self, radius: float) -> float:
         return self.level * UP
 
-    def value_rounding(self, value: float, w: FloatArray) -> float:
+    def value_rounding(self, value: float, w: Floats) -> float:
         reach = float(np.linalg.norm(w)) + self._centre_norm
         return ROUNDING * (abs(value) + (self.level + self.l2 * reach) * reach)
 
     @property
-    def _centre(self) -> FloatArray:
+    def _centre(self) -> Floats:
         assert self.centre is not None  # set on creation; tells the type checker
         return self.centre
 
@@ -96,7 +96,7 @@ class CenteredRisk(Objective):
     def _centre_norm(self) -> float:
         return float(np.linalg.norm(self._centre)) * UP
 
-    def _ridge(self, w: FloatArray) -> float:
+    def _ridge(self, w: Floats) -> float:
         away = w - self._centre
         return self.l2 / 2 * float(away @ away)
 
@@ -114,10 +114,10 @@ class TruncatedRisk(CenteredRisk):
 
     loss: LinearModelLoss
     records: RecordSource
-    targets: AnyArray | None  #: None where they come with the records
+    targets: Array | None  #: None where they come with the records
     l2: float
     truncation: Truncation
-    centre: FloatArray | None = None
+    centre: Floats | None = None
     level = forwarded("truncation", "level")
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ class TruncatedRisk(CenteredRisk):
             return self.losses, block.rows
         return self._truncated(block, block.targets), slice(None)
 
-    def _truncated(self, rows: Records | RowBlock, targets: AnyArray | None) -> TruncatedLosses:
+    def _truncated(self, rows: Records | RowBlock, targets: Array | None) -> TruncatedLosses:
         t = self.truncation
         assert targets is not None
         return truncate(self.loss, targets, np.sqrt(rows.squared_norms()), t.level, t.radius, t.smoothing)
@@ -149,17 +149,17 @@ class TruncatedRisk(CenteredRisk):
     def smoothness(self) -> float:
         return (self._curvature + self.l2) * UP
 
-    def value(self, w: FloatArray) -> float:
+    def value(self, w: Floats) -> float:
         def work(block: RowBlock) -> Parts:
             losses, rows = self.of(block)
             return (summation.number_parts(losses.value(block.predict(w), rows)),)
 
         return summation.number(self.records.total(work)[0]) / self.records.n + self._ridge(w)
 
-    def gradient(self, w: FloatArray) -> FloatArray:
+    def gradient(self, w: Floats) -> Floats:
         return self.mean_slope(w) + self.l2 * (w - self._centre)
 
-    def mean_slope(self, w: FloatArray) -> FloatArray:
+    def mean_slope(self, w: Floats) -> Floats:
         """Return the mean of the clipped gradients, the ridge left out: of norm at most C, shape (dim,)."""
 
         def work(block: RowBlock) -> Parts:
@@ -168,7 +168,7 @@ class TruncatedRisk(CenteredRisk):
 
         return summation.vector(self.records.total(work)[0]) / self.records.n
 
-    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+    def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
         def work(block: RowBlock) -> Parts:
             z, (losses, rows) = block.predict(w), self.of(block)
             values = summation.number_parts(losses.value(z, rows))
@@ -178,8 +178,8 @@ class TruncatedRisk(CenteredRisk):
         ridge, n = self.l2 * (w - self._centre), self.records.n
         return summation.number(values) / n + self._ridge(w), summation.vector(slope) / n + ridge
 
-    def hessian(self, w: FloatArray) -> FloatArray:
-        def curvature(block: RowBlock) -> FloatArray:
+    def hessian(self, w: Floats) -> Floats:
+        def curvature(block: RowBlock) -> Floats:
             losses, rows = self.of(block)
             return losses.curvature(block.predict(w), rows)
 
@@ -189,7 +189,7 @@ class TruncatedRisk(CenteredRisk):
         hessian[np.diag_indices_from(hessian)] += self.l2
         return hessian
 
-    def hessian_product(self, w: FloatArray, v: FloatArray) -> FloatArray:
+    def hessian_product(self, w: Floats, v: Floats) -> Floats:
         size = self._curvature * float(np.linalg.norm(v))
 
         def work(block: RowBlock) -> Parts:
@@ -198,7 +198,7 @@ class TruncatedRisk(CenteredRisk):
 
         return summation.vector(self.records.total(work)[0]) / self.records.n + self.l2 * v
 
-    def gradient_rounding(self, w: FloatArray) -> float:
+    def gradient_rounding(self, w: Floats) -> float:
         norm = float(np.linalg.norm(w))
         return ROUNDING * (self.level + self.smoothness * norm + self.l2 * self._centre_norm)
 
@@ -225,7 +225,7 @@ class RecordCap:
 
 
 def profiles(
-    loss: LinearModelLoss, features: FloatArray, targets: FloatArray, radius: float, cap: RecordCap
+    loss: LinearModelLoss, features: Floats, targets: Floats, radius: float, cap: RecordCap
 ) -> extension.Profiles:
     """Return the losses of records on a ball of that radius; targets as `clip_targets` returns them."""
     with np.errstate(all="ignore"):
@@ -264,12 +264,12 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
 
     loss: LinearModelLoss
     records: Records  # pyright: ignore[reportIncompatibleVariableOverride]
-    targets: AnyArray  # pyright: ignore[reportIncompatibleVariableOverride]
+    targets: Array  # pyright: ignore[reportIncompatibleVariableOverride]
     l2: float
     level: float
     domain: ConvexSet
     tolerance: float
-    centre: FloatArray | None = None
+    centre: Floats | None = None
     cap: RecordCap | None = None  #: None: what the loss and the features' domain admit
 
     def __post_init__(self) -> None:
@@ -294,18 +294,18 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
         assert self.cap is not None  # set on creation; tells the type checker
         return self.tolerance + extension_rounding(self.loss, self.level, self.l2, self.cap, self.domain, self.dim)
 
-    def gradient_rounding(self, w: FloatArray) -> float:
+    def gradient_rounding(self, w: Floats) -> float:
         return ROUNDING * self.lipschitz_within(float(np.linalg.norm(w)))
 
-    def value_rounding(self, value: float, w: FloatArray) -> float:
+    def value_rounding(self, value: float, w: Floats) -> float:
         found, reach = self.at(w), self.domain.radius + self._centre_norm
         rounding = inner_product_rounding(self.dim) * (self.level + self.l2 * reach) * reach
         return float((found.upper - found.lower).mean()) + rounding
 
     @cached_property
-    def anchors(self) -> FloatArray:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def anchors(self) -> Floats:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Lower bounds at the centre, (n,): computed values are less by their mean."""
         return self.extension(self._centre).lower
 
-    def extension(self, w: FloatArray) -> extension.Extension:
+    def extension(self, w: Floats) -> extension.Extension:
         return extension.lipschitz_extension(self.pieces, w, self.level, self.domain, self.tolerance)

@@ -17,7 +17,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.problems.base import Aggregation
 from dpconvex.problems.custom.functions import ConvexFunction, CustomObjective, dense_blocks, of_shape
 from dpconvex.problems.data.domain import Block
@@ -52,15 +52,15 @@ class SaddleLoss(ConvexFunction):
         """Return the largest l2 norm of ``grad_v h`` at parameters of norm at most `radius`."""
 
     @abstractmethod
-    def value(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
+    def value(self, w: Floats, v: Floats, records: Floats) -> Floats:
         """Return h at `w` (dim,), attacks `v` (m, k) and `records` (m, n_features), shape (m,)."""
 
     @abstractmethod
-    def gradient(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
+    def gradient(self, w: Floats, v: Floats, records: Floats) -> Floats:
         """Return the gradients in w, shape (m, dim)."""
 
     @abstractmethod
-    def attack_gradient(self, w: FloatArray, v: FloatArray, records: FloatArray) -> FloatArray:
+    def attack_gradient(self, w: Floats, v: Floats, records: Floats) -> Floats:
         """Return the gradients in v, shape (m, k)."""
 
     @final
@@ -81,7 +81,7 @@ class SaddleLoss(ConvexFunction):
         return SaddleObjective(self, records, l2, radius)
 
     @final
-    def total(self, w: FloatArray, records: Records) -> tuple[float, FloatArray]:
+    def total(self, w: Floats, records: Records) -> tuple[float, Floats]:
         objective = SaddleObjective(self, records, 1.0, 1.0)
         v = objective.worst_attacks(w)
         value, gradient = 0.0, np.zeros(self.dim)
@@ -127,22 +127,22 @@ class SaddleObjective(CustomObjective):
     function: SaddleLoss
     smoothness = math.inf  # the worst attack may jump  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
-    def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+    def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
         value, gradient = self.function.total(w, self.records)
         return value + self.l2 / 2 * float(w @ w), gradient + self.l2 * w
 
-    def gradient_rounding(self, w: FloatArray) -> float:
+    def gradient_rounding(self, w: Floats) -> float:
         return math.inf
 
-    def value_rounding(self, value: float, w: FloatArray) -> float:
+    def value_rounding(self, value: float, w: Floats) -> float:
         return math.inf
 
-    def slopes(self, w: FloatArray, v: FloatArray, rows: FloatArray) -> FloatArray:
+    def slopes(self, w: Floats, v: Floats, rows: Floats) -> Floats:
         """Return the sum of the gradients in w of some records' payoffs, shape (dim,)."""
         gradients = of_shape("gradient", self.function.gradient(w, v, rows), (len(rows), self.dim))
         return np.sum(np.ascontiguousarray(gradients.T), axis=1)
 
-    def payoff_gradients(self, w: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def payoff_gradients(self, w: Floats, v: Floats) -> tuple[Floats, Floats]:
         """Return the gradient in w of the mean payoff with the ridge (dim,), and each record's in v (n, k); finite."""
         slope, attacks = self.l2 * w, np.empty_like(v)
         for rows, part in dense_blocks(self.records):
@@ -150,19 +150,19 @@ class SaddleObjective(CustomObjective):
             attacks[part] = of_shape("attack_gradient", self.function.attack_gradient(w, v[part], rows), v[part].shape)
         return np.nan_to_num(slope, posinf=0.0, neginf=0.0), np.nan_to_num(attacks, posinf=0.0, neginf=0.0)
 
-    def project_attacks(self, v: FloatArray) -> FloatArray:
+    def project_attacks(self, v: Floats) -> Floats:
         """Return the nearest attacks of S, (n, k)."""
         bound = self.function.attack.bound
         if self.function.attack.norm == "linf":
             return np.clip(v, -bound, bound)
         return L2Ball(bound).project_rows(v)
 
-    def attack_gap(self, v: FloatArray, gradients: FloatArray) -> float:
+    def attack_gap(self, v: Floats, gradients: Floats) -> float:
         """Return ``max_u mean_i <gradient_i, u_i - v_i>`` over attacks u of S: the Frank-Wolfe gap."""
         norm = np.abs(gradients).sum(1) if self.function.attack.norm == "linf" else np.linalg.norm(gradients, axis=1)
         return float(np.mean(self.function.attack.bound * norm - np.einsum("ij,ij->i", gradients, v)))
 
-    def worst_attacks(self, w: FloatArray) -> FloatArray:
+    def worst_attacks(self, w: Floats) -> Floats:
         """Return nearly the worst attacks at `w`, (n, k): accelerated ascent, exact for payoffs linear in v."""
         v = np.zeros((self.records.n, self.function.attack.size))
         beta = self.function.attack_smoothness

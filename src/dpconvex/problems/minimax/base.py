@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, attributes, finite, forwarded
+from dpconvex._types import Array, Floats, attributes, finite, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
-Pair = tuple[FloatArray, FloatArray]  # of x and of y
+Pair = tuple[Floats, Floats]  # of x and of y
 
 _CHUNK = 2**20  # floats of records worked on at a time (8 MB)
 _MOST_ROWS = 4096  # records summed at a time at most; the sums of these parts are added up pairwise
@@ -37,7 +37,7 @@ class SimplexPoint:
     """A probability vector, given by the entries that are not 0."""
 
     indices: NDArray[np.int64]  #: (k,): different vertices
-    weights: FloatArray  #: (k,): non-negative, of sum 1
+    weights: Floats  #: (k,): non-negative, of sum 1
     dim: int  #: number of vertices of the simplex
 
     @classmethod
@@ -49,7 +49,7 @@ class SimplexPoint:
         return cls(indices, counts / len(draws), dim)
 
     @classmethod
-    def full(cls, weights: FloatArray) -> SimplexPoint:
+    def full(cls, weights: Floats) -> SimplexPoint:
         """Return the point with these weights, shape (dim,)."""
         return cls(np.arange(len(weights)), np.asarray(weights, dtype=np.float64), len(weights))
 
@@ -58,13 +58,13 @@ class SimplexPoint:
         """Return the center of the simplex."""
         return cls.full(np.full(dim, 1 / dim))
 
-    def dense(self) -> FloatArray:
+    def dense(self) -> Floats:
         """Return all weights, shape (dim,)."""
         out = np.zeros(self.dim)
         out[self.indices] = self.weights
         return out
 
-    def combine(self, M: AnyArray) -> FloatArray:
+    def combine(self, M: Array) -> Floats:
         """Return the weighted sum of columns of `M` (..., dim), reading only those that matter."""
         return (M if len(self.indices) == self.dim else M[..., self.indices]) @ self.weights
 
@@ -140,7 +140,7 @@ class SimplexSaddle(ABC):
         """Sum the clipped gradients of some records, or return parts of them; rows are few enough to be held dense."""
 
     @abstractmethod
-    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Floats:
         """Return the values of some records, each clipped to `value_range`."""
 
     def record_size(self, records: Any) -> int:
@@ -196,7 +196,7 @@ class SimplexSaddle(ABC):
         """Return what `_gradients` says of all `rows` that there are; None of none."""
         return _added_pairwise(self._gradients(records, part, x, y) for part in self._parts(records, rows))
 
-    def of_portion(self, X: AnyArray, y: AnyArray) -> Any:
+    def of_portion(self, X: Array, y: Array) -> Any:
         """Return records of this problem's form from a portion of `EncodedRows`."""
         raise NotImplementedError(f"{self.name}: records are not read portion by portion")
 
@@ -313,7 +313,7 @@ class SaddleSection(SimplexSaddle):
             return gx, gy
         return (-gy if self.player == "y" else gx), np.zeros(1)
 
-    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Floats:
         values = self.whole._values(records, *self._there(rows, x, y))
         return -values if self.player == "y" else values
 
@@ -328,7 +328,7 @@ def clamped(values: Any, bound: float) -> Any:
         return np.require(finite(values, bound), requirements="C")
 
 
-def sums_by(index: NDArray[np.int64], values: FloatArray, size: int) -> FloatArray:
+def sums_by(index: NDArray[np.int64], values: Floats, size: int) -> Floats:
     """Return the sum of the `values` (m,) of each index (m,), shape (size,)."""
     return np.bincount(index, weights=values, minlength=size).astype(np.float64, copy=False)
 

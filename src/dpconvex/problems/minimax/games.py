@@ -10,7 +10,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import Floats, forwarded
 from dpconvex.problems.minimax.base import (
     Pair,
     SimplexPoint,
@@ -71,14 +71,14 @@ class MatrixGame(_Game):
     def check(self, records: Any) -> None:
         check_array("records", records, (self.n, self.dx, self.dy), sparse=(self.n, self.dx * self.dy))
 
-    def _total(self, records: Any, rows: slice) -> FloatArray:
+    def _total(self, records: Any, rows: slice) -> Floats:
         return np.asarray(clamped(records[rows], self.bound).sum(0)).reshape(self.dx, self.dy)
 
     def _gradients(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair:
         total = self._total(records, rows)
         return y.combine(total), x.combine(total.T)
 
-    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Floats:
         each = (self._total(records, slice(i, i + 1)) for i in range(*rows.indices(self.n)))
         return np.array([x.combine(y.combine(matrix)) for matrix in each])
 
@@ -101,7 +101,7 @@ class RankOneGame(_Game):
         a, b = part[:, : self.dx], part[:, self.dx :]
         return y.combine(b) @ a, x.combine(a) @ b
 
-    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Floats:
         part = clamped(records[rows], 1.0)
         return x.combine(part[:, : self.dx]) * y.combine(part[:, self.dx :])
 
@@ -132,7 +132,7 @@ class PlayLog(_Game):
     def check(self, records: Any) -> None:
         check_array("records", records, (self.n, 3))
 
-    def _plays(self, records: Any, rows: slice) -> tuple[Any, Any, FloatArray]:
+    def _plays(self, records: Any, rows: slice) -> tuple[Any, Any, Floats]:
         part = np.nan_to_num(np.asarray(records[rows], dtype=np.float64), nan=-1.0, posinf=-1.0, neginf=-1.0)
         places = ((0, self.dx), (1, self.dy))
         i, j = (np.where((part[:, k] >= 0) & (part[:, k] < d), part[:, k], 0).astype(np.int64) for k, d in places)
@@ -142,7 +142,7 @@ class PlayLog(_Game):
         i, j, loss = self._plays(records, rows)
         return sums_by(i, loss * y.dense()[j], self.dx), sums_by(j, loss * x.dense()[i], self.dy)
 
-    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Floats:
         i, j, loss = self._plays(records, rows)
         return loss * x.dense()[i] * y.dense()[j]
 
@@ -157,7 +157,7 @@ class DualityGap:
 
 
 def duality_gap(
-    problem: SimplexSaddle, records: Any, x: FloatArray, y: FloatArray, *, steps: int = 200, tolerance: float = 1e-4
+    problem: SimplexSaddle, records: Any, x: Floats, y: Floats, *, steps: int = 200, tolerance: float = 1e-4
 ) -> DualityGap:
     """Enclose the strong duality gap of (x, y) on the mean of the records. Not private.
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, attributes
+from dpconvex._types import Array, Floats, attributes
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import summation
@@ -84,7 +84,7 @@ class WorstGroupLoss(base.SimplexSaddle):
         return self.radius * self.feature_bound
 
     @cached_property
-    def _corners(self) -> tuple[FloatArray, FloatArray]:
+    def _corners(self) -> tuple[Floats, Floats]:
         """Extreme predictions with extreme targets, where slopes and losses are largest (both are convex there)."""
         targets = np.unique(self.loss.clip_targets(np.array([-1e300, 0.0, 1e300])))
         return np.repeat([-self.reach, self.reach], len(targets)), np.tile(targets, 2)
@@ -162,7 +162,7 @@ class WorstGroupLoss(base.SimplexSaddle):
     def count(self, records: Any) -> int:
         return len(records[1])
 
-    def of_portion(self, X: AnyArray, y: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
+    def of_portion(self, X: Array, y: Array) -> tuple[Array, Array, Array]:
         """Return records; the columns of `y` are targets and groups."""
         return X, y[:, 0], y[:, 1]
 
@@ -178,11 +178,11 @@ class WorstGroupLoss(base.SimplexSaddle):
         base.check_array("targets", targets, (self.n,))
         base.check_array("groups", groups, (self.n,))
 
-    def point(self, x: FloatArray) -> FloatArray:
+    def point(self, x: Floats) -> Floats:
         """Return the weights (p,) that a point (2 p,) of the simplex stands for."""
         return self.radius * (x[: self.dim] - x[self.dim :])
 
-    def _predictions(self, X: Any, x: base.SimplexPoint) -> FloatArray:
+    def _predictions(self, X: Any, x: base.SimplexPoint) -> Floats:
         w = self.point(x.dense())
         constant = self.feature_bound * w[-1] if self.intercept else 0.0
         if issparse(X):
@@ -193,12 +193,12 @@ class WorstGroupLoss(base.SimplexSaddle):
         _loops.predictions(X, w[None, : self.n_features], z)
         return z[:, 0] + constant
 
-    def _targets(self, records: Any, rows: slice) -> tuple[FloatArray, Any, FloatArray]:
+    def _targets(self, records: Any, rows: slice) -> tuple[Floats, Any, Floats]:
         groups = np.nan_to_num(np.asarray(records[2][rows], dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
         g = np.where((groups >= 0) & (groups < self.dy), groups, 0.0).astype(np.int64)
         return self.loss.clip_targets(records[1][rows]), g, np.array(self.factors)[g]
 
-    def _losses(self, z: FloatArray, targets: FloatArray) -> FloatArray:
+    def _losses(self, z: Floats, targets: Floats) -> Floats:
         return np.clip(np.nan_to_num(self.loss.value(z, targets)), 0.0, self.loss_bound)
 
     def _gradients(self, records: Any, rows: slice, x: base.SimplexPoint, y: base.SimplexPoint) -> base.Pair:
@@ -219,13 +219,13 @@ class WorstGroupLoss(base.SimplexSaddle):
         half = self.radius * summation.vector(sums[0])
         return np.concatenate([half, -half]), summation.vector(sums[1])
 
-    def _values(self, records: Any, rows: slice, x: base.SimplexPoint, y: base.SimplexPoint) -> FloatArray:
+    def _values(self, records: Any, rows: slice, x: base.SimplexPoint, y: base.SimplexPoint) -> Floats:
         z = self._predictions(base.clamped(records[0][rows], self.feature_bound), x)
         targets, g, factors = self._targets(records, rows)
         return y.dense()[g] * factors * self._losses(z, targets)
 
 
-def _column_parts(X: Any, slopes: FloatArray, size: float) -> FloatArray:
+def _column_parts(X: Any, slopes: Floats, size: float) -> Floats:
     """Return the parts (3, n_features) of ``X^T slopes`` (`summation`), exact; of a sparse matrix one rounded sum."""
     if issparse(X):
         whole = np.asarray(X.T @ slopes)
@@ -247,6 +247,6 @@ def l1_ball_loss(
     return WorstGroupLoss(loss, n, n_features, radius, feature_bound, (1.0,), intercept, third_derivative)
 
 
-def single_group(X: Any, targets: AnyArray) -> tuple[Any, AnyArray, AnyArray]:
+def single_group(X: Any, targets: Array) -> tuple[Any, Array, Array]:
     """Return the records of a problem with one group."""
     return X, targets, np.zeros(len(targets), dtype=np.int8)

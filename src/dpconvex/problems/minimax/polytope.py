@@ -14,13 +14,13 @@ from typing import Any, ClassVar, NoReturn, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.custom.jax import in_double, require_jax
 from dpconvex.problems.minimax.base import Pair, SimplexPoint, SimplexSaddle, check_bound, check_sizes, clamped
 
-Gradients = Callable[[FloatArray, FloatArray, AnyArray], tuple[AnyArray, AnyArray]]
-Values = Callable[[FloatArray, FloatArray, AnyArray], AnyArray]
+Gradients = Callable[[Floats, Floats, Array], tuple[Array, Array]]
+Values = Callable[[Floats, Floats, Array], Array]
 
 
 @final
@@ -56,8 +56,8 @@ class PolytopeSaddle(SimplexSaddle):
     gradients: Gradients
     values: Values  #: ``values(u, v, records) -> (m,)``
     #: V (p, dx), W (q, dy): vertices in columns; identity matrices for simplices.
-    V: FloatArray
-    W: FloatArray
+    V: Floats
+    W: Floats
     #: ``(bx, by)``: lifted gradients are clipped to ``[-bx, bx]`` and ``[-by, by]``. Positive.
     bounds: tuple[float, float]
     value_bounds: tuple[float, float]  #: least and largest value, to which values are clipped
@@ -127,7 +127,7 @@ class PolytopeSaddle(SimplexSaddle):
             sums.append(clamped(finite @ vertices, bound).sum(0))
         return sums[0], sums[1]
 
-    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> FloatArray:
+    def _values(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Floats:
         return np.asarray(self.values(x.combine(self.V), y.combine(self.W), records[rows]), dtype=np.float64)
 
 
@@ -136,7 +136,7 @@ def no_function(*_: Any) -> NoReturn:
     raise AssertionError("declared constants have no function")
 
 
-def l1_ball_vertices(dim: int, radius: float) -> FloatArray:
+def l1_ball_vertices(dim: int, radius: float) -> Floats:
     """Return the vertices ``radius e_j`` and ``-radius e_j`` of an l1 ball in columns, shape (dim, 2 dim)."""
     _validate.integer("dim", dim, at_least=1)
     check_bound("radius", radius)
@@ -146,8 +146,8 @@ def l1_ball_vertices(dim: int, radius: float) -> FloatArray:
 def jax_saddle(
     f: Callable[[Any, Any, Any], Any],
     n: int,
-    V: FloatArray,
-    W: FloatArray,
+    V: Floats,
+    W: Floats,
     *,
     bounds: tuple[float, float],
     value_bounds: tuple[float, float],
@@ -163,11 +163,11 @@ def jax_saddle(
     jax = require_jax("jax_saddle")
     compiled = jax.jit(jax.vmap(jax.value_and_grad(f, (0, 1)), (None, None, 0)))
 
-    def gradients(u: FloatArray, v: FloatArray, records: AnyArray) -> tuple[AnyArray, AnyArray]:
+    def gradients(u: Floats, v: Floats, records: Array) -> tuple[Array, Array]:
         gu, gv = in_double(compiled, u, v, records)[1]
         return np.asarray(gu), np.asarray(gv)
 
-    def values(u: FloatArray, v: FloatArray, records: AnyArray) -> AnyArray:
+    def values(u: Floats, v: Floats, records: Array) -> Array:
         return np.asarray(in_double(compiled, u, v, records)[0])
 
     constants = (smoothness, second_smoothness, bilinear)

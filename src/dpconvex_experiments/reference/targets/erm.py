@@ -10,7 +10,7 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan, curvature
 from dpconvex.algorithms.erm import (
     exponential_mechanism,
@@ -260,7 +260,7 @@ def _search(privacy: PrivacyParams, bound: float, method: str, ratio: float = 9.
     grid = {"l2": [4 * bound**2, 4 * ratio * bound**2]}
     plan = PrivateSearchCV(base, grid, method=method, holdout=1 / 3).plan(SEARCHED)[0]
 
-    def run(X: Any, y: Any, source: BitSource) -> FloatArray:
+    def run(X: Any, y: Any, source: BitSource) -> Floats:
         chosen, model = search.run(plan, base, search.Part(X, y, None), source)
         return np.array([chosen, *np.ravel(model.coef_)])
 

@@ -5,7 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
@@ -36,12 +36,12 @@ class _SignTable:
 
     bound: float
 
-    def gradients(self, u: FloatArray, v: FloatArray, records: AnyArray) -> tuple[AnyArray, AnyArray]:
+    def gradients(self, u: Floats, v: Floats, records: Array) -> tuple[Array, Array]:
         """``FAR`` times too long, so that clipping is seen."""
         phase = _KEYS[0] * records[:, :1] + _KEYS[1] * u[0] + _KEYS[2] * v[0] + _KEYS[3] * np.arange(2)
         return FAR * self.bound * records[:, 1:] * np.sign(np.sin(phase)), np.zeros((len(records), 1))
 
-    def values(self, u: FloatArray, v: FloatArray, records: AnyArray) -> AnyArray:
+    def values(self, u: Floats, v: Floats, records: Array) -> Array:
         """Bounded by 1."""
         return np.sin(_KEYS[0] * records[:, 0] + u[0])
 
@@ -147,7 +147,7 @@ def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring) -> Sub
     privacy, queries = replace(privacy, neighboring=neighbors), Marginals.of_order((2, 3, 2), 2)
     plan = noisy_tables.plan(queries, 8, privacy, relations="all")
 
-    def run(codes: AnyArray, *given: Any) -> AnyArray:
+    def run(codes: Array, *given: Any) -> Array:
         weights = exact_weights(given[1]) if privacy.unit == Unit.USER else None
         released = plan.release(queries.codes(codes), given[-1], Ledger(privacy, plan.releases), weights)
         times = 1.0 if released.total is None else released.total.value  # it is released: counts, not shares
@@ -192,7 +192,7 @@ def _tree(privacy: PrivacyParams, bound: float) -> Subject:
     queries = Marginals.of_order((2, 2, 2), 2)
     plan = noisy_tree.plan(queries, 8, privacy, pairs=1)
 
-    def run(codes: AnyArray, *given: Any) -> AnyArray:
+    def run(codes: Array, *given: Any) -> Array:
         weights = exact_weights(given[1]) if privacy.unit == Unit.USER else None
         released = plan.release(queries.codes(codes), given[-1], Ledger(privacy, plan.releases), weights)
         chosen = queries.subsets.index(released.subsets[-1])

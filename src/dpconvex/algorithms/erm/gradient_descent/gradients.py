@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.mechanisms.gaussian import Sample
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.data import summation
@@ -16,8 +16,8 @@ from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.data.users import clipped_mean, pick_users, record_weights
 from dpconvex.randomness import BitSource
 
-Gradient = Callable[[FloatArray], FloatArray]
-SampledGradient = Callable[[FloatArray, Sample], FloatArray]
+Gradient = Callable[[Floats], Floats]
+SampledGradient = Callable[[Floats, Sample], Floats]
 
 
 @final
@@ -28,7 +28,7 @@ class Clipping:
     problem: LinearModelProblem  #: Of an average loss
     level: float  #: Length C to which a unit's gradient is cut
     #: D of one output (dim,): gradients are divided by it before they are cut; None: they are not.
-    deviations: FloatArray | None
+    deviations: Floats | None
 
     @property
     def cuts(self) -> bool:
@@ -36,12 +36,12 @@ class Clipping:
         return self.deviations is not None or self.level < self.problem.lipschitz
 
     @cached_property
-    def scales(self) -> FloatArray:
+    def scales(self) -> Floats:
         """D for all parameters, of shape (n_parameters,)."""
         each = np.ones(self.problem.domain.dim) if self.deviations is None else self.deviations
         return np.tile(each, self.problem.loss.n_outputs)
 
-    def lengths(self, block: RowBlock) -> FloatArray:
+    def lengths(self, block: RowBlock) -> Floats:
         """Return records' lengths in the norm in which gradients are measured, (m,)."""
         if self.deviations is None:
             return np.sqrt(block.squared_norms())
@@ -49,7 +49,7 @@ class Clipping:
 
 
 def mean_gradients(
-    clipping: Clipping, batches: int, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource
+    clipping: Clipping, batches: int, X: Array, y: Array, groups: UserGroups | None, source: BitSource
 ) -> list[Gradient]:
     """Return every batch's mean clipped gradient: records at equal distances, users by coins of `source`."""
     if groups is None:
@@ -62,12 +62,12 @@ def mean_gradients(
     return [_of_users(clipping, X[rows], y[rows], users) for rows, users in picked]
 
 
-def sampled_gradient(clipping: Clipping, rate: float, X: AnyArray, y: AnyArray) -> SampledGradient:
+def sampled_gradient(clipping: Clipping, rate: float, X: Array, y: Array) -> SampledGradient:
     """Return the sum of the sampled records' clipped gradients over ``rate * n``, by parameters and sample."""
     problem = clipping.problem
     records, targets = problem.clipped(X, y)
 
-    def gradient(w: FloatArray, sample: Sample) -> FloatArray:
+    def gradient(w: Floats, sample: Sample) -> Floats:
         if len(sample) == 0:
             return np.zeros_like(w)
         drawn = records.chosen(sample, targets)
@@ -77,7 +77,7 @@ def sampled_gradient(clipping: Clipping, rate: float, X: AnyArray, y: AnyArray) 
     return gradient
 
 
-def _of_records(clipping: Clipping, X: AnyArray, y: AnyArray) -> Gradient:
+def _of_records(clipping: Clipping, X: Array, y: Array) -> Gradient:
     problem = clipping.problem
     if not clipping.cuts:
         return problem.objective(X, y, 0.0).gradient
@@ -87,7 +87,7 @@ def _of_records(clipping: Clipping, X: AnyArray, y: AnyArray) -> Gradient:
     return lambda w: total(w) / records.n / scales
 
 
-def _of_users(clipping: Clipping, X: AnyArray, y: AnyArray, groups: UserGroups) -> Gradient:
+def _of_users(clipping: Clipping, X: Array, y: Array, groups: UserGroups) -> Gradient:
     problem, weights = clipping.problem, record_weights(groups)
     if not clipping.cuts:
         own = replace(problem, n=groups.n_users)  # those of a batch are fewer
@@ -99,11 +99,11 @@ def _of_users(clipping: Clipping, X: AnyArray, y: AnyArray, groups: UserGroups) 
 def clipped_sum(
     problem: LinearModelProblem,
     records: RecordSource,
-    targets: AnyArray | None,
-    lengths: Callable[[RowBlock], FloatArray],
+    targets: Array | None,
+    lengths: Callable[[RowBlock], Floats],
     clip: float,
-    w: FloatArray,
-) -> FloatArray:
+    w: Floats,
+) -> Floats:
     """Return the sum over records of gradients, each scaled down to `clip` in the norm of `lengths`, (dim,)."""
     outputs, domain = problem.loss.n_outputs, problem.domain
     W = w if outputs == 1 else w.reshape(outputs, records.dim)

@@ -31,7 +31,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import (
     LinearModelPlan,
     PredictedError,
@@ -106,7 +106,7 @@ class InformedPlan(LinearModelPlan):
         return replace(planned, size=planned.size / kept(self.ahead.level))
 
     @cached_property
-    def spread(self) -> FloatArray:
+    def spread(self) -> Floats:
         """Deviation of the noise in one gradient, (dim,), if it is cut as typical ones are."""
         sigma = self.budget.each(self.ahead.choice.steps.count).sigma
         return sigma * self.clip / kept(self.ahead.level) * self.look.scales
@@ -122,7 +122,7 @@ class InformedPlan(LinearModelPlan):
         return PredictedError(bound, trivial, source, expected=self.ahead.choice.expected, proved=False)
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         walked = math.sqrt(float(self.ahead.choice.steps.response(np.zeros(1))[1][0])) * self.spread
         return np.minimum(walked, self.problem.radius)
 
@@ -178,7 +178,7 @@ class InformedPlan(LinearModelPlan):
             "block_scales": self.look.scales[np.cumsum([0, *sizes[:-1]])].tolist(),
         }
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         assert groups is not None
         ledger, problem, look = Ledger(self.privacy, self.releases), self.problem, self.look
         facts = problem.loss, *problem.clipped(X, y), groups, record_weights(groups)
@@ -195,32 +195,32 @@ class InformedPlan(LinearModelPlan):
         session = self.budget.start(STEPS, source, ledger)
         session.set_uses(plan.steps.count)
 
-        def noisy(w: FloatArray) -> FloatArray:
+        def noisy(w: Floats) -> Floats:
             released = session.release(mean(w, partial(self._cut, level=plan.clip), 1.0))
             return plan.clip * look.scales * released + self.l2 * w
 
         ball = L2Ball(FAR * problem.radius)  # it only keeps numbers finite
         return plan.finish(plan.steps.minimize(w, noisy, ball.project), source)  # line 4: the steps
 
-    def _shares(self, G: FloatArray) -> FloatArray:
+    def _shares(self, G: Floats) -> Floats:
         """Return users' shares of positive labels, (m, 1): slopes at prediction 0 have two values."""
         positive, negative = self.problem.loss.derivative(np.zeros(2), np.array([1.0, -1.0]))
         found = (G[:, -1:] / self.problem.domain.intercept - negative) / (positive - negative)
         return np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)
 
-    def _bins(self, G: FloatArray) -> FloatArray:
+    def _bins(self, G: Floats) -> Floats:
         """Return the bins of users' gradients as unit vectors, (m, bins)."""
         lengths = np.linalg.norm(_finite(G / self.look.scales), axis=1)
         return np.eye(TUNING.bins)[np.searchsorted(self.look.edges, lengths)]
 
-    def _cut(self, G: FloatArray, level: float) -> FloatArray:
+    def _cut(self, G: Floats, level: float) -> Floats:
         """Return users' gradients over D, cut to `level`, over it, (m, dim)."""
         scaled = _finite(G / self.look.scales / level)
         shorten(scaled, "l2", 1.0)
         return scaled
 
 
-def _finite(rows: FloatArray) -> FloatArray:
+def _finite(rows: Floats) -> Floats:
     """Return the rows, 0 in the place of those that are not finite: none is in practice, as slopes are bounded."""
     return np.where(np.isfinite(rows).all(1, keepdims=True), rows, 0.0)
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import Choice
 from dpconvex.geometry import gaussian_block_weights
@@ -85,7 +85,7 @@ class Look:
     deviations: tuple[float, float, float]  #: Of the noise in labels, lengths and gradient (in its level)
 
     @cached_property
-    def scales(self) -> FloatArray:
+    def scales(self) -> Floats:
         """D (dim,): gradients are divided by it."""
         return gaussian_block_weights(self.problem.domain)[0]
 
@@ -95,7 +95,7 @@ class Look:
         return typical_steps.slope_unit(self.problem.loss) * gaussian_block_weights(self.problem.domain)[1]
 
     @cached_property
-    def edges(self) -> FloatArray:
+    def edges(self) -> Floats:
         """Ends of the bins of lengths but the first and the last, (bins - 1,)."""
         return self.longest * np.geomspace(TUNING.first_edge, TUNING.last_edge, TUNING.bins - 1)
 
@@ -122,7 +122,7 @@ class Look:
         z: Any = brentq(slope, -50.0, 50.0) if slope(-50.0) < 0 < slope(50.0) else 0.0
         return float(z) / self.problem.domain.intercept, self.deviations[0] * math.sqrt(trust)
 
-    def typical_length(self, shares: FloatArray) -> float:
+    def typical_length(self, shares: Floats) -> float:
         """Return the typical length h, on its grid's range, from noisy shares of users by bin."""
         tried = np.geomspace(TUNING.first_edge, TUNING.longest, TUNING.lengths)
         below = ndtr(np.log(self.edges / self.longest / tried[:, None]) / TUNING.spread)
@@ -131,7 +131,7 @@ class Look:
         prior = np.square(np.log(tried / self.usual_length) / TUNING.prior_spread)
         return _log_mean(tried, -(off + prior) / 2)
 
-    def planned(self, share: float, shares: FloatArray, squares: FloatArray) -> Course:
+    def planned(self, share: float, shares: Floats, squares: Floats) -> Course:
         """Return the course for what was released; `squares` are those of each block's part of the mean gradient.
 
         That is the gradient cut to `TUNING.first_cut` typical lengths, as `block_squares` measures it.
@@ -148,7 +148,7 @@ class Look:
         """Whether a share of labels is of use: there is a constant, and the shares are not public."""
         return self.problem.domain.intercept > 0 and self.problem.loss.rates is None
 
-    def block_squares(self, gradient: FloatArray) -> FloatArray:
+    def block_squares(self, gradient: Floats) -> Floats:
         """Return the squared length of each block's part, one-hot parts less their mean; not of the constant."""
         gradient = np.clip(gradient, -FARTHEST, FARTHEST)
         parts = np.split(gradient, np.cumsum([block.size for block in self.problem.domain.blocks]))
@@ -156,7 +156,7 @@ class Look:
         moved = (part - part.mean() if block.categorical else part for block, part in pairs)
         return np.array([np.square(part).sum() for part in moved])
 
-    def _seen(self, length: float, unknown: float, risked: float, squares: FloatArray) -> float:
+    def _seen(self, length: float, unknown: float, risked: float, squares: Floats) -> float:
         """Return the signal that the gradient shows, `risked` if it shows nothing."""
         blocks, typical = self.problem.domain.blocks, self.problem.typical
         assert typical is not None
@@ -198,7 +198,7 @@ class Look:
         return Course(length, start, unknown, signal, level, choice)
 
 
-def _log_mean(values: FloatArray, log_weights: FloatArray) -> float:
+def _log_mean(values: Floats, log_weights: Floats) -> float:
     """Return the weighted geometric mean."""
     weights = np.exp(log_weights - log_weights.max())
     return float(np.exp(np.average(np.log(values), weights=weights)))

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult
 from dpconvex.algorithms.erm.accelerated_sgd import Descent, Stage
 from dpconvex.algorithms.erm.gradient_descent.gradients import Clipping, Gradient, mean_gradients, sampled_gradient
@@ -64,7 +64,7 @@ class NoisyGradientPlan(LinearModelPlan):
     l2: float = 0.0  #: Ridge weight; its gradient needs no noise
     typical: Steps | None = None  #: Steps with momentum; None: those whose bound is proved
     #: D of one output (dim,): gradients are divided by it before they are cut; None: they are not.
-    deviations: FloatArray | None = None
+    deviations: Floats | None = None
     expected: float | None = None  #: Excess on typical data
     rate: float = 1.0  #: Probability with which a record takes part in a step; 1: all units, or those of the batch
     noise_name = "gaussian"
@@ -133,7 +133,7 @@ class NoisyGradientPlan(LinearModelPlan):
         return (Assumption(f"every {self.privacy.unit}'s gradient{where} has length at most C", how), sizes, drawn)
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         """Spread (dim,) of the released point, if nothing pulled back."""
         if self.typical is not None:
             walked = math.sqrt(float(self.typical.response(np.zeros(1))[1][0])) * self.mechanism.sigma
@@ -158,10 +158,10 @@ class NoisyGradientPlan(LinearModelPlan):
             }
         return facts
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         released = self._on_sample(X, y, source) if self.sampled else self._on_batch(X, y, groups, source)
 
-        def noisy(w: FloatArray) -> FloatArray:
+        def noisy(w: Floats) -> Floats:
             return self.clipping.scales * released(w) + self.l2 * w
 
         w, total, averaged = np.zeros(self.problem.dim), np.zeros(self.problem.dim), math.ceil(TAIL * self.steps)
@@ -176,19 +176,19 @@ class NoisyGradientPlan(LinearModelPlan):
             w = self.ball.project(w - self.step_size * noisy(w))
         return self.finish(total / averaged, source)
 
-    def _on_batch(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> Gradient:
+    def _on_batch(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> Gradient:
         """Return noisy mean gradients, of all units or of each batch in its turn."""
         ledger = Ledger(self.privacy, self.releases)
         gradients = mean_gradients(self.clipping, self.batches, X, y, groups, source)
         turn = iter(range(self.steps))
 
-        def released(w: FloatArray) -> FloatArray:
+        def released(w: Floats) -> Floats:
             j = next(turn) % self.batches
             return self.mechanism.release(gradients[j](w), LABEL, source, ledger, self.blocks[j])
 
         return released
 
-    def _on_sample(self, X: AnyArray, y: AnyArray, source: BitSource) -> Gradient:
+    def _on_sample(self, X: Array, y: Array, source: BitSource) -> Gradient:
         """Return noisy gradients of a fresh secret sample of records each."""
         assert self.sampled is not None
         session = self.sampled.start(self.problem.n, LABEL, source, Ledger(self.privacy, self.releases))

@@ -22,9 +22,7 @@ from dpconvex.problems import LinearModelProblem
 from dpconvex.problems.objective import ROUNDING
 
 LEMMA = "a mean of K vectors of length at most C changes by at most 2C/K when one is replaced, plus rounding"
-SAMPLED_LEMMA = (
-    "a record that takes part adds a vector of length at most C/(q n), one that does not adds none; rounding"
-)
+SAMPLED_LEMMA = "a record in the batch adds a vector of length at most C/(q n), any other adds none; rounding"
 MOST_GIVEN = 10_000  #: Steps that a caller may ask for where momentum is chosen for them: their weights are tabulated.
 MOST_BATCHES = 1024
 

@@ -13,7 +13,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import ORDINARY, typical_curvature
@@ -69,9 +69,7 @@ class Steps:
     momentum: float  #: m in [0, 1)
     averaged: int  #: How many of the last points are averaged, at least 1
 
-    def minimize(
-        self, start: FloatArray, noisy: Callable[[FloatArray], FloatArray], project: Callable[[FloatArray], FloatArray]
-    ) -> FloatArray:
+    def minimize(self, start: Floats, noisy: Callable[[Floats], Floats], project: Callable[[Floats], Floats]) -> Floats:
         """Return the mean of the last points (dim,), each projected, from noisy gradients."""
         w, velocity, total = start, np.zeros_like(start), np.zeros_like(start)
         for t in range(self.count):
@@ -81,7 +79,7 @@ class Steps:
                 total += w
         return total / self.averaged
 
-    def response(self, curvature: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def response(self, curvature: Floats) -> tuple[Floats, Floats]:
         """Return the missed share of the minimizer and the variance for gradient noise of variance 1, shapes (g,)."""
         with np.errstate(all="ignore"):
             sums = _sums(self.size * curvature, np.array([self.momentum]), self.count)[:, 0]
@@ -89,7 +87,7 @@ class Steps:
             return missed, self.size**2 * noise
 
 
-def _sums(products: FloatArray, momenta: FloatArray, count: int) -> FloatArray:
+def _sums(products: Floats, momenta: Floats, count: int) -> Floats:
     """Return partial sums of ``a_j / eta``, shape (count + 1, momenta, products)."""
     m = momenta[:, None]
     moved = -np.ones((len(momenta), len(products)))
@@ -102,7 +100,7 @@ def _sums(products: FloatArray, momenta: FloatArray, count: int) -> FloatArray:
     return np.array(sums)
 
 
-def _tail(sums: FloatArray, products: FloatArray, count: int, averaged: int) -> tuple[FloatArray, FloatArray]:
+def _tail(sums: Floats, products: Floats, count: int, averaged: int) -> tuple[Floats, Floats]:
     """Return the missed share and the noise over eta^2 of the mean of the last points."""
     age = np.arange(1, count + 1)
     weight = (sums[age] - sums[np.maximum(age - averaged, 0)]) / averaged
@@ -115,7 +113,7 @@ def _averaged(count: int) -> list[int]:
 
 
 @lru_cache(maxsize=16)
-def _table(counts: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+def _table(counts: tuple[int, ...]) -> tuple[Floats, Floats]:
     """Return missed shares and noise over eta^2 by number of steps, last point or mean, momentum and x."""
     with np.errstate(all="ignore"):
         sums = _sums(_PRODUCTS, np.array(TUNING.momenta), max(counts))
@@ -124,8 +122,8 @@ def _table(counts: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
 
 
 def _effects(
-    problem: LinearModelProblem, noise: FloatArray, counts: tuple[int, ...], l2: float, signal: float
-) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    problem: LinearModelProblem, noise: Floats, counts: tuple[int, ...], l2: float, signal: float
+) -> tuple[Floats, Floats, Floats, float]:
     """Return the excess, (counts, tails, momenta, rates), of what is missed, of noise, of samples; and that of 0."""
     typical = problem.typical
     assert typical is not None  # there is no tilt and no attack here
@@ -176,7 +174,7 @@ def quadratic_bound(steps: Steps, problem: LinearModelProblem, variance: float, 
     return bias + float(np.max(curvature * spread)) * variance / 2
 
 
-def typical_levels(problem: LinearModelProblem, weights: FloatArray) -> tuple[tuple[float, float], ...]:
+def typical_levels(problem: LinearModelProblem, weights: Floats) -> tuple[tuple[float, float], ...]:
     """Return clipping levels in units of the longest gradient, and their costs; `weights` as in `typical_length`."""
     loss, typical = problem.loss, typical_length(problem.domain, weights)
     unit = min(1.0, loss.value_at_zero / math.log(2))  # measured for two classes
@@ -186,7 +184,7 @@ def typical_levels(problem: LinearModelProblem, weights: FloatArray) -> tuple[tu
     return tuple(dict(found).items())
 
 
-def typical_length(domain: DataDomain, weights: FloatArray) -> float:
+def typical_length(domain: DataDomain, weights: Floats) -> float:
     """Return a typical record's length over the largest; `weights` (dim,), equal in a block, count squares."""
     blocks = domain.all_blocks
     size = np.array([block.size for block in blocks])
@@ -242,7 +240,7 @@ class Choice:
 
 def choose(
     problem: LinearModelProblem,
-    noise: FloatArray,
+    noise: Floats,
     *,
     mu: float,
     levels: Sequence[tuple[float, float]],
@@ -276,7 +274,7 @@ def _least(options: list[tuple[float, Choice]]) -> float:
 
 def _options(
     problem: LinearModelProblem,
-    effects: tuple[FloatArray, FloatArray, FloatArray, float],
+    effects: tuple[Floats, Floats, Floats, float],
     mu: float,
     levels: Sequence[tuple[float, float]],
     counts: tuple[int, ...],

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
 from dpconvex.geometry import L2Norm
@@ -85,7 +85,7 @@ class ClippedGradientPlan(LinearModelPlan):
         return (replace(self.mechanism.planned(LABEL), times=self.steps),)
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         """The noise of all steps in the average iterate, if nothing pulled it back."""
         d, mechanism = self.problem.dim, self.mechanism
         gaussian = isinstance(mechanism, GaussianMechanism)
@@ -99,7 +99,7 @@ class ClippedGradientPlan(LinearModelPlan):
     def exact_bits(self, source: BitSource) -> bool:
         return self.mechanism.exact_bits(source)
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Take the planned number of steps from 0; return the average of the points where gradients were taken."""
         ledger = Ledger(self.privacy, self.releases)
         records, targets = self.problem.clipped(X, y)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
-from dpconvex._types import AnyArray, forwarded
+from dpconvex._types import Array, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, check_moments, extreme
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING
@@ -83,7 +83,7 @@ class ClippedResidualsPlan(TwoStagePlan):
     def at(self, privacy: PrivacyParams) -> ClippedResidualsPlan:
         return plan(self.problem, privacy, self.moments, constants=self.constants, sums=self.sums)
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         result = self.then.run(X, y, source)
         return self.restored(result, result.point, source)
 

@@ -21,7 +21,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, final
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import check_relation, recorded
 from dpconvex.algorithms.erm.heavy_tailed.localization import HeavyTailedPlan, planned
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_moments
@@ -46,7 +46,7 @@ class CustomExtension(Extension):
     def error(self, part: Part, radius: float) -> float:
         return self._extender(part, radius).tolerance + own_rounding(self._extender(part), part.l2)
 
-    def risk(self, part: Part, data: Data, centre: FloatArray, radius: float) -> ExtendedRisk:
+    def risk(self, part: Part, data: Data, centre: Floats, radius: float) -> ExtendedRisk:
         return ExtendedRisk(part.problem.function, data[0], part.l2, self._extender(part, radius), centre)
 
     def work(self, part: Part, radius: float) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm.heavy_tailed import localized_mechanism
@@ -83,7 +83,7 @@ class GradientScorePlan(NetPlan[P]):
         )
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         """Spread of the last choice, at most the net's radius."""
         stage, away = self.phases[-1].stages[0], self.noises[-1][0].scale / self.phases[-1].l2
         return np.full(self.problem.dim, min(away * (1 + self.problem.dim * math.log(stage.side)), stage.confine))
@@ -92,13 +92,13 @@ class GradientScorePlan(NetPlan[P]):
         stages = [phase.stages[0] for phase in self.phases]
         return {**super().describe(), "nets": [{"ball_radius": s.confine, "side": s.side} for s in stages]}
 
-    def scores(self, t: int, risk: Objective, net: FloatArray) -> FloatArray:
+    def scores(self, t: int, risk: Objective, net: Floats) -> Floats:
         """Return minus the lengths of the projected gradients at the points of a net, shape (N,)."""
         gamma = self.step(self.phases[t])
         slopes = np.array([risk.gradient(w) for w in net])
         return -np.linalg.norm(net - self.domain.project_rows(net - gamma * slopes), axis=1) / gamma
 
-    def _part(self, t: int, data: Data, center: FloatArray, releases: Iterator[Release], to: To) -> FloatArray:
+    def _part(self, t: int, data: Data, center: Floats, releases: Iterator[Release], to: To) -> Floats:
         net, entry = self.net(t, center), next(releases)  # line 1
         risk = self.method.risk(self.part(self.phases[t]), data, center, 0.0)
         scores = self.scores(t, risk, net)  # lines 2 and 3

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.stats import beta
 
 from dpconvex import _rounding
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.heavy_tailed import clipped_gradient
 from dpconvex.algorithms.erm.heavy_tailed.clipped_residuals import fitted
@@ -57,7 +57,7 @@ class Scale:
     constants: str = "calibrated"
 
     @cached_property
-    def edges(self) -> FloatArray:
+    def edges(self) -> Floats:
         """Public levels, falling, shape (BINS,); no record's bound exceeds the first."""
         return bin_edges(self.problem, slopes=self.slopes)
 
@@ -126,17 +126,17 @@ class Scale:
         q = float(beta.ppf(sure, least, self.n - least + 1))
         return q, most / self.n if self.slopes else float(beta.isf(sure, most + 1, self.n - most))
 
-    def below(self, bounds: FloatArray) -> AnyArray:
+    def below(self, bounds: Floats) -> Array:
         """Return how many of the records' bounds (n,) lie below each edge."""
         return np.searchsorted(np.sort(bounds), self.edges, side="right")
 
-    def scores(self, below: AnyArray) -> FloatArray:
+    def scores(self, below: Array) -> Floats:
         """Return the score of every level, by how many records lie below it: 0 where it separates t of them."""
         above = self.n - below.astype(np.float64)
         above[0] = 0.0  # exactly so but for rounding
         return -np.maximum(np.maximum(above - self.target, self.target - np.append(above[1:], self.n)), 0.0)
 
-    def squares(self, bounds: FloatArray, level: float) -> float:
+    def squares(self, bounds: Floats, level: float) -> float:
         """Return the sum of ``min(A/C, 1)^2``, each rounded up to the grid."""
         return float(np.ceil(np.minimum(bounds / level, 1.0) ** 2 * GRID).sum()) / GRID
 
@@ -156,7 +156,7 @@ class Scale:
         mean = square + math.sqrt(2 * a * square) + a / 3 + 1 / GRID
         return level, self.second(level, self.n * mean + self.noise.scale * math.log(6 / self.failure))
 
-    def run(self, X: AnyArray, y: AnyArray, source: BitSource, ledger: Ledger) -> tuple[float, ...]:
+    def run(self, X: Array, y: Array, source: BitSource, ledger: Ledger) -> tuple[float, ...]:
         """Return the level and, of gradients, the second moment; data (n, ...) are clipped here."""
         bounds = partial(record_bounds, self.problem, slopes=self.slopes)
         label = SLOPES if self.slopes else LEVEL

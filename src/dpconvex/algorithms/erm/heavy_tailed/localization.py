@@ -27,7 +27,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.base import P, beyond_floats
 from dpconvex.algorithms.erm.heavy_tailed import schedule as schedules
@@ -91,7 +91,7 @@ class LocalizationPlan(ConvexPlan[P]):
             for phase in self.phases
         )
 
-    def near(self, point: FloatArray, stage: schedules.Stage) -> ConvexSet:
+    def near(self, point: Floats, stage: schedules.Stage) -> ConvexSet:
         """Return where the stage after `stage`, which released `point`, minimizes."""
         if math.isinf(stage.confine):
             return self.domain
@@ -120,16 +120,14 @@ class LocalizationPlan(ConvexPlan[P]):
         return (
             Assumption("every record's loss is convex and C-Lipschitz", self.method.lipschitz),
             Assumption("the objective of each phase is l2-strongly convex", "the ridge is part of the objective"),
-            Assumption(
-                "the solver's point is within tau of the exact minimiser for every data set", self.method.reached
-            ),
+            Assumption("the solver's point is within tau of the minimiser for all data sets", self.method.reached),
             Assumption("records are assigned to phases by position", "fixed strides, whatever the records hold"),
             *(Assumption(claim, DECLARED) for claim in self.problem.claims),
             *((RETURNS,) if self.problem.claims else ()),
         )
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         scale = self.noises[-1][-1].scale
         return np.full(self.problem.dim, scale * math.sqrt(self.problem.dim + 1))
 
@@ -164,7 +162,7 @@ class LocalizationPlan(ConvexPlan[P]):
         """Never: noise in floating point, guarded by two grids."""
         return False
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
         problem: Any = self.problem
         releases = iter(self.releases)
@@ -180,7 +178,7 @@ class LocalizationPlan(ConvexPlan[P]):
         return self.finish(center, source)
 
     @abstractmethod
-    def _part(self, t: int, data: Data, center: FloatArray, releases: Iterator[Release], to: To) -> FloatArray:
+    def _part(self, t: int, data: Data, center: Floats, releases: Iterator[Release], to: To) -> Floats:
         """Return what one part of phase t releases; `releases` are those to come."""
 
 
@@ -199,7 +197,7 @@ class HeavyTailedPlan(LocalizationPlan[P]):
             f"being the slope that no record's loss exceeds ({self.method.lipschitz}); parts read disjoint records."
         )
 
-    def _part(self, t: int, data: Data, center: FloatArray, releases: Iterator[Release], to: To) -> FloatArray:
+    def _part(self, t: int, data: Data, center: Floats, releases: Iterator[Release], to: To) -> Floats:
         phase, region, point = self.phases[t], self.domain, center
         source, ledger = to
         for stage, mechanism in zip(phase.stages, self.noises[t], strict=True):
@@ -211,7 +209,7 @@ class HeavyTailedPlan(LocalizationPlan[P]):
         return point
 
 
-def middle(points: FloatArray) -> FloatArray:
+def middle(points: Floats) -> Floats:
     """Return the point whose ball around it that holds more than half of all points is smallest; the first if tied.
 
     If more than half of the points (J, dim) are within r of any one place, the result is within 3 r of it.

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm.exponential_mechanism import RADII, Ball, ball_grid, overshoot
@@ -51,7 +51,7 @@ class NetPlan(LocalizationPlan[P]):
 
     compares_values: ClassVar[bool] = False  #: of the objective, for the choice
 
-    def net(self, t: int, center: FloatArray) -> FloatArray:
+    def net(self, t: int, center: Floats) -> Floats:
         """Return the net of phase t around a center, (N, dim): a grid, projected, which brings no point farther off."""
         stage = self.phases[t].stages[0]
         return self.domain.project_rows(center + ball_grid(self.problem.dim, stage.side, stage.confine))
@@ -96,7 +96,7 @@ class LocalizedMechanismPlan(NetPlan[P]):
         )
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         """Spread of the last choice where the ridge alone bends the objective, at most the ball's radius."""
         phase, choice = self.phases[-1], self.choices[-1]
         sharpness = choice.epsilon / (2 * choice.sensitivity.value) * phase.l2
@@ -109,12 +109,12 @@ class LocalizedMechanismPlan(NetPlan[P]):
         ]
         return {**super().describe(), "nets": nets}
 
-    def scores(self, t: int, risk: Objective, net: FloatArray, center: FloatArray) -> FloatArray:
+    def scores(self, t: int, risk: Objective, net: Floats, center: Floats) -> Floats:
         """Return minus the computed values on the net (Algorithm 6), less a multiple of the grid of scores."""
         step = self.choices[t].step
         return np.rint(risk.upper_values(center[None]) / step) * step - risk.upper_values(net)
 
-    def _part(self, t: int, data: Data, center: FloatArray, releases: Iterator[Release], to: To) -> FloatArray:
+    def _part(self, t: int, data: Data, center: Floats, releases: Iterator[Release], to: To) -> Floats:
         part, (stage,), (mechanism,) = self.part(self.phases[t]), self.phases[t].stages, self.noises[t]
         solved = self.method.minimize(part, data, center, (self.domain, stage.radius, center))  # Algorithm 7, line 1
         entry = next(releases)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import check_relation, require_average, stored
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.errors import InvalidParameterError
@@ -107,14 +107,14 @@ def record_cap(moments: Moments, n: int, failure: float = 0.01) -> float:
     return moments.bound * (n / failure) ** (1 / moments.k)
 
 
-def record_bounds(problem: LinearModelProblem, X: AnyArray, y: AnyArray, *, slopes: bool = False) -> FloatArray:
+def record_bounds(problem: LinearModelProblem, X: Array, y: Array, *, slopes: bool = False) -> Floats:
     """Return every record's largest gradient over the ball, or its slope at the prediction 0, shape (n,): no NaN."""
     with np.errstate(all="ignore"):
         norms = np.sqrt(Records.clipped(X, problem.domain).squared_norms())
         return _bounds(problem, norms, problem.loss.clip_targets(y), slopes)
 
 
-def bin_edges(problem: LinearModelProblem, *, slopes: bool = False) -> FloatArray:
+def bin_edges(problem: LinearModelProblem, *, slopes: bool = False) -> Floats:
     """Return the upper ends of the public bins, falling, shape (BINS,); no record exceeds the first."""
     with np.errstate(all="ignore"):
         targets = problem.loss.clip_targets(np.array([-1.0, 1.0]) * np.finfo(np.float64).max)
@@ -122,7 +122,7 @@ def bin_edges(problem: LinearModelProblem, *, slopes: bool = False) -> FloatArra
     return float(largest) * RATIO ** -np.arange(BINS, dtype=np.float64)
 
 
-def _bounds(problem: LinearModelProblem, norms: FloatArray, targets: FloatArray, slopes: bool) -> FloatArray:
+def _bounds(problem: LinearModelProblem, norms: Floats, targets: Floats, slopes: bool) -> Floats:
     """``|x|`` times the largest slope over predictions up to ``R |x|``, which is at an end: slopes are monotone."""
     if slopes:  # those at 0
         return np.abs(problem.loss.derivative(np.zeros(len(targets)), targets))

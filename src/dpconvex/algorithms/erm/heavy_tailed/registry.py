@@ -23,7 +23,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 
 from dpconvex import _rounding, _validate, algorithms
-from dpconvex._types import AnyArray, forwarded
+from dpconvex._types import Array, forwarded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import (
@@ -266,7 +266,7 @@ class LeveledPlan(TwoStagePlan):
         found = leveled(*facts, sums=self.sums)
         return found.informed(*self.released) if self.released else found
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         first, rest = (X, y), (X, y)
         if self.method.apart:
             apart = np.arange(self.problem.n) % APART == APART - 1

@@ -35,9 +35,7 @@ class Tuning:
 
     growth: float = 5.0  #: of the ridge weight from phase to phase; any value above 2^(2 - 2/k) keeps the rate
     one_level_growth: float = 8.0  #: the same where all phases cut at one level; any value above 4 keeps the rate
-    one_level_start: float = (
-        4.0  #: first ridge weight there, over Delta_1/D; 8 has the least bound, 2 to 4 the least loss
-    )
+    one_level_start: float = 4.0  #: first ridge weight over Delta_1/D: 8 has the least bound, 2 to 4 the least loss
     accuracy: float = 0.05  #: solver radius in units of C / (lambda m): noise is 5 % larger than for exact minimizers
     smoothing: float = 0.25  #: shift of the minimizer by smoothing kinks, in units of the noise's mean length
     fewest: int = 20  #: records of a phase, at least, unless there is one phase only

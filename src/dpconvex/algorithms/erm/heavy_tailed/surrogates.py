@@ -25,7 +25,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 
 from dpconvex import _validate, solvers
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import require
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, record_cap
 from dpconvex.errors import InvalidParameterError
@@ -35,8 +35,8 @@ from dpconvex.problems.linear.truncated import ExtensionRisk, RecordCap, Truncat
 from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
-Data = tuple[Records, AnyArray]
-Near = tuple[ConvexSet, float, FloatArray]  #: Region, distance and start of a minimization.
+Data = tuple[Records, Array]
+Near = tuple[ConvexSet, float, Floats]  #: Region, distance and start of a minimization.
 
 MOST_STEPS = 1e5  #: Passes over the records in one minimization of a planned number of steps: some minutes.
 SOLVER = solvers.Guaranteed(solvers.BallNewton(), solvers.AcceleratedGradient())
@@ -98,7 +98,7 @@ class Surrogate(ABC):
         """Return the smallest distance that is reached for every data set; refuses what takes too long."""
 
     @abstractmethod
-    def risk(self, part: Part, data: Data, centre: FloatArray, radius: float) -> Objective:
+    def risk(self, part: Part, data: Data, centre: Floats, radius: float) -> Objective:
         """Return the ridge risk, as accurate as that distance from its minimizer needs."""
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Surrogate(ABC):
         return max(9, min(2**8, 2**22 // m))
 
     @abstractmethod
-    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
+    def minimize(self, part: Part, data: Data, centre: Floats, near: Near) -> Floats:
         """Return a member of the region within the distance of the minimizer."""
 
     def work(self, part: Part, radius: float) -> Mapping[str, Any]:
@@ -137,7 +137,7 @@ class Truncated(Surrogate):
         projected = (curvature + part.l2) * part.domain.projection_error
         return 4 * (ROUNDING * (part.level + (curvature + part.l2) * R) + projected) / part.l2
 
-    def risk(self, part: Part, data: Data, centre: FloatArray, radius: float) -> Objective:
+    def risk(self, part: Part, data: Data, centre: Floats, radius: float) -> Objective:
         return TruncatedRisk(part.problem.loss, *data, part.l2, part.truncation, centre)
 
     def error(self, part: Part, radius: float) -> float:
@@ -147,7 +147,7 @@ class Truncated(Surrogate):
     def most_points(self, m: int) -> int:
         return max(9, min(2**14, 2**30 // m))
 
-    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
+    def minimize(self, part: Part, data: Data, centre: Floats, near: Near) -> Floats:
         region, radius, start = near
         risk = self.risk(part, data, centre, radius)
         solver = SOLVER if SOLVER.refusal(risk.bounds, region, risk.dim) is None else SOLVER.guaranteed
@@ -163,9 +163,7 @@ class Extension(Surrogate):
 
     name: str
     piecewise: bool = False
-    lipschitz = (
-        "it is the Lipschitz extension over the set, an infimum of C-Lipschitz functions; of f = 0 beyond the cap"
-    )
+    lipschitz = "the Lipschitz extension over the set: an infimum of C-Lipschitz functions; of f = 0 beyond the cap"
     reached = "planes of a planned accuracy end with a certificate for all data, rounding being planned for"
 
     def bias(self, moments: Moments, level: float) -> tuple[float, float]:
@@ -180,17 +178,16 @@ class Extension(Surrogate):
     def error(self, part: Part, radius: float) -> float:
         return part.l2 * radius**2 / 16  # the tolerance, and rounding below it by `finest`
 
-    def risk(self, part: Part, data: Data, centre: FloatArray, radius: float) -> Objective:
+    def risk(self, part: Part, data: Data, centre: Floats, radius: float) -> Objective:
         """By planes within ``alpha / 16``."""
         tolerance = part.l2 * radius**2 / 32
         loss = part.problem.loss
         return ExtensionRisk(loss, *data, part.l2, part.level, part.domain, tolerance, centre, part.cap)
 
-    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
+    def minimize(self, part: Part, data: Data, centre: Floats, near: Near) -> Floats:
         region, radius, start = near
-        return require(
-            solvers.CuttingPlane().solve(self.risk(part, data, centre, radius), radius, region, start), radius
-        )
+        found = solvers.CuttingPlane().solve(self.risk(part, data, centre, radius), radius, region, start)
+        return require(found, radius)
 
 
 class Counted(Extension):
@@ -230,7 +227,7 @@ class FixedSteps(Counted):
             return (4 * part.width * 2 * part.level / alpha) ** 2 + 1
         return solvers.ridge_subgradient_steps(2 * part.level, part.l2, alpha)
 
-    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
+    def minimize(self, part: Part, data: Data, centre: Floats, near: Near) -> Floats:
         region, radius, _ = near
         slope, wide, alpha = 2 * part.level, part.width, part.l2 / 2 * radius**2
         if not region.contains(centre, 1e-12):  # else no step leaves its neighborhood; an eighth of alpha is for 1e-12
@@ -255,12 +252,12 @@ class Joint(Counted):
         slope = part.level + part.l2 * width + (part.cap.steepest + part.level) / math.sqrt(part.m)
         return (3 * math.sqrt(part.m + 1) * width * slope / (part.l2 / 2 * radius**2)) ** 2 + 1
 
-    def minimize(self, part: Part, data: Data, centre: FloatArray, near: Near) -> FloatArray:
+    def minimize(self, part: Part, data: Data, centre: Floats, near: Near) -> Floats:
         region, radius, start = near
         pieces = cast(ExtensionRisk, self.risk(part, data, centre, radius)).pieces
         dim = len(centre)
 
-        def subgradients(y: FloatArray) -> FloatArray:
+        def subgradients(y: Floats) -> Floats:
             return pieces.derivatives(np.einsum("ij,ij->i", pieces.slopes, y))[:, None] * pieces.slopes
 
         joint = solvers.JointProblem(

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, require
 from dpconvex.algorithms.base import USER_LOSS
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
@@ -60,11 +60,11 @@ class SeparateOutput:
         """What is released beside the minimizer."""
         return {MASK: self.mechanism}
 
-    def simulate(self, dim: int, size: int, generator: np.random.Generator) -> FloatArray:
+    def simulate(self, dim: int, size: int, generator: np.random.Generator) -> Floats:
         """Return `size` noise vectors of the law, (size, dim): for pictures, not for a run."""
         return self.mechanism.simulate(size, generator)
 
-    def release(self, minimizer: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+    def release(self, minimizer: Floats, source: BitSource, ledger: Ledger) -> Floats:
         """Return the minimizer (dim,) with noise."""
         return self.mechanism.release(minimizer, MASK, source, ledger)
 
@@ -78,11 +78,11 @@ class JointGaussianOutput:
     deviation: float  #: Of every coordinate
     mechanisms: ClassVar[Mapping[str, Planned]] = {}
 
-    def simulate(self, dim: int, size: int, generator: np.random.Generator) -> FloatArray:
+    def simulate(self, dim: int, size: int, generator: np.random.Generator) -> Floats:
         """Return normal numbers, a little wider for the grid of the release."""
         return self.deviation * (1 + 2**-9) * generator.standard_normal((size, dim))
 
-    def release(self, minimizer: FloatArray, source: BitSource, ledger: Ledger) -> FloatArray:
+    def release(self, minimizer: Floats, source: BitSource, ledger: Ledger) -> Floats:
         """Return the minimizer (dim,) with noise."""
         return self.noise.add_output_noise(minimizer, self.deviation, MINIMIZER, source, ledger)
 
@@ -97,7 +97,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     noise_name: str  #: Kind of noise, as asked for or chosen
     noise: ObjectiveNoise  #: Law of the linear term, with its event
     copies: int  #: Independent copies of the linear term, one an output; 1 where one law covers all outputs
-    deviations: FloatArray  #: (dim,): standard deviations of the linear term
+    deviations: Floats  #: (dim,): standard deviations of the linear term
     #: Noise that hides how far the solver stopped from the exact minimizer; its sensitivity is twice that distance.
     output: SeparateOutput | JointGaussianOutput
     gradient_tolerance: float  #: Gradient norm that the solver certifies
@@ -166,7 +166,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         )
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         """Guess the noise of ``b`` through a curvature that public facts suggest. Only for pictures."""
         # Columns count as independent, numeric ones as uniform, levels as equally frequent; half the largest curvature.
         # Means of blocks and the constant are collinear but for the ridge: their small system is solved exactly.
@@ -197,7 +197,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     def only_sums(self) -> bool:
         return self.solver.only_sums and self.problem.only_sums
 
-    def noise_reach(self) -> FloatArray:
+    def noise_reach(self) -> Floats:
         """``(|F_j| ||b||_2 + |F_j b|) / (2 n l2)``, plus output noise and solver radius (docs, Proposition 5)."""
         size, generator = simulations(self.problem.dim)
         b = self.noise.simulate(self.copies, size, generator)
@@ -207,13 +207,13 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         moved += np.abs(self._model(outer)) + self.solver_radius * self._lengths
         return reach_quantile(moved)
 
-    def _model(self, v: FloatArray) -> FloatArray:
+    def _model(self, v: Floats) -> Floats:
         """Return the parameters of the model (size, outputs * domain.dim) for rows of new coordinates."""
         factor, k = self.problem.factor, self.problem.loss.n_outputs
         return v if factor is None else factor.parameters(v.reshape(len(v) * k, -1)).reshape(len(v), -1)
 
     @property
-    def _lengths(self) -> FloatArray | float:
+    def _lengths(self) -> Floats | float:
         """How far a unit step of the new coordinates moves each parameter of the model."""
         factor = self.problem.factor
         return 1.0 if factor is None else np.tile(factor.deviations(np.ones(factor.rank)), self.problem.loss.n_outputs)
@@ -226,7 +226,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
             "solver_radius": self.solver_radius,
         }
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
         records, targets = problem.clipped(X, y)  # line 1: records of the public domain
         b = self.noise.draw(self.copies, MINIMIZER, source, ledger)  # line 2: independent of the data

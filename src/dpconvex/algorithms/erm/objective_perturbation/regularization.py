@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from dpconvex import _rounding
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.erm.objective_perturbation.plan import LONGEST, output_part
 from dpconvex.losses import CurvatureLaw, LinearModelLoss
 from dpconvex.privacy import GaussianObjectivePerturbation
@@ -103,7 +103,7 @@ def user_rank(problem: LinearModelProblem) -> int | None:
 
 
 def planned_error(
-    problem: LinearModelProblem, deviations: FloatArray, output: Callable[[Any], Any]
+    problem: LinearModelProblem, deviations: Floats, output: Callable[[Any], Any]
 ) -> Callable[[Any, Any], Any]:
     """Return the expected error, for users bound (5.1), by `l2` and noise ``b``; `deviations` of ``b`` in its unit."""
     n, typical, length = problem.n, problem.typical, float(np.linalg.norm(deviations))
@@ -128,7 +128,7 @@ def planned_error(
 
 
 def pure_regularization(
-    problem: LinearModelProblem, frobenius: bool, deviations: FloatArray, budget: float, output: Callable[[Any], Any]
+    problem: LinearModelProblem, frobenius: bool, deviations: Floats, budget: float, output: Callable[[Any], Any]
 ) -> tuple[float, NoiseShare]:
     """Minimize the planned error over the ridge; `deviations` (dim,) are those of ``b`` at ``epsilon_1 = 1``."""
     loss, unit_tau, error = problem.loss, problem.tau(1.0), planned_error(problem, deviations, output)
@@ -153,7 +153,7 @@ def pure_regularization(
 
 
 def gaussian_regularization(
-    problem: LinearModelProblem, gradient_bound: float, deviations: FloatArray, epsilon: float, delta: float
+    problem: LinearModelProblem, gradient_bound: float, deviations: Floats, epsilon: float, delta: float
 ) -> tuple[float, GaussianObjectivePerturbation]:
     """Return the regularization, and the event of the smallest Gaussian ``b`` that it allows, with ``rho = 0``."""
     unit_tau, (rule, curvature) = problem.tau(1.0), gaussian_rule(problem.loss)
@@ -224,9 +224,7 @@ def calibrate_gaussian(
         return events.CurvedObjectivePerturbation(*given, mu, tangent)
 
     best = event(smallest(lambda sigma: event(sigma).delta(epsilon) <= delta, gradient_bound / epsilon))
-    for _ in range(
-        2 if share and rule in events.TANGENT_RULES else 0
-    ):  # every tangent is a bound: this is about noise alone
+    for _ in range(2 if share and rule in events.TANGENT_RULES else 0):  # tangents are bounds: less noise is all
         t = min(TANGENTS, key=lambda tangent: event(best.sigma, tangent).delta(epsilon))
         best = event(smallest(lambda sigma, t=t: event(sigma, t).delta(epsilon) <= delta, best.sigma), t)
     return best

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import _validate, algorithms
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.base import USER_LOSS, P
 from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
@@ -91,9 +91,7 @@ ACCURACY_ASSUMPTIONS = (
     ),
 )
 TILT_ASSUMPTIONS = (
-    Assumption(
-        "the minimiser lies in the ball", "the regulariser keeps it there for every data set, or a constraint does"
-    ),
+    Assumption("the minimiser lies in the ball", "the regulariser or a constraint keeps it there for all data"),
     Assumption(
         "C bounds the ratio of two records' weights everywhere in the ball",
         "computed from the loss's values at the largest predictions and targets that the clipped records allow",
@@ -186,7 +184,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         )
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         return np.full(self.problem.dim, self.deviation)
 
     @property
@@ -194,7 +192,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         # A noisy point that is projected does not stay where it is.
         return self.schedule.needs_accuracy and self.output_set == WholeSpace()
 
-    def noise_reach(self) -> FloatArray | None:
+    def noise_reach(self) -> Floats | None:
         """Quantiles of the noise, plus the solver's radius; not known where the solver need not come near.
 
         Projecting the sum to the ball can turn a coordinate by the noise's whole length, which then takes its place.
@@ -218,7 +216,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
             **(balls if math.isfinite(self.schedule.ball) else {}),
         }
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
         risk = self.problem.objective(X, y, self.l2, groups)  # lines 1, 2: F_lambda of records in the public domain
         found = self.solver.solve(risk, self.solver_radius, self.constraint)  # line 3: w_T

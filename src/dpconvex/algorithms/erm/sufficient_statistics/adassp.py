@@ -29,7 +29,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.erm.sufficient_statistics.plan import MOMENTS, MOMENTS_LEMMA, check_regression, noisy_mean
 from dpconvex.algorithms.erm.sufficient_statistics.statistics import Statistics, packed, unpacked
@@ -81,7 +81,7 @@ class AdasspPlan(LinearModelPlan):
         return {EIGENVALUE: self.eigenvalue, MOMENTS: self.moments, PRODUCTS: self.products}
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         """The noise of the products, through the largest ridge."""
         return np.full(self.problem.dim, min(self.products.sigma / self.largest_ridge, self.problem.radius))
 
@@ -94,7 +94,7 @@ class AdasspPlan(LinearModelPlan):
         surely = max(0.0, eigenvalue - math.sqrt(log) * self.eigenvalue.sigma)
         return max(0.0, self.largest_ridge - surely)
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Algorithm 2."""
         ledger, d = Ledger(self.privacy, self.releases), self.problem.dim
         data = Statistics.of(self.problem, X, y, groups, np.ones(d))

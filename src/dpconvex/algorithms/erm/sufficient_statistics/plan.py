@@ -29,7 +29,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.algorithms.erm.sufficient_statistics import statistics
 from dpconvex.errors import InvalidParameterError
@@ -131,7 +131,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
     only_sums = forwarded("problem", "only_sums")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
-    def units(self) -> FloatArray:
+    def units(self) -> Floats:
         """What features are divided by, shape (dim,)."""
         return gaussian_block_weights(self.problem.domain)[0]
 
@@ -151,7 +151,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
         return self.moments.sigma / math.sqrt(2)
 
     @property
-    def own_ridge(self) -> FloatArray:
+    def own_ridge(self) -> Floats:
         """Curvature of the ridge that was asked for, in the units of the noise, shape (dim,)."""
         return self.l2 / self.units**2
 
@@ -161,13 +161,13 @@ class SufficientStatisticsPlan(LinearModelPlan):
         return (self.problem.radius * float(self.units.mean())) ** 2
 
     @cached_property
-    def thresholds(self) -> FloatArray:
+    def thresholds(self) -> Floats:
         """Levels for residuals, ascending; the last is the largest residual there is."""
         slope = self.problem.loss.slope_bound
         largest = slope if math.isfinite(slope) else 2 * _target_bound(self.problem)
         return largest * 2.0 ** (-np.arange(TUNING.levels)[::-1] / 2)
 
-    def with_public(self, moments: FloatArray) -> FloatArray:
+    def with_public(self, moments: Floats) -> Floats:
         """Return noisy moments, shape (dim, dim), with the square of the constant as it is and the ridge added."""
         known = moments.copy()
         constant = self.problem.domain.intercept
@@ -205,7 +205,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
         return self.moments.planned(MOMENTS), *later
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         """A guess, for pictures: the last gradients' noise through the curvature of columns that are independent."""
         blocks = self.problem.domain.all_blocks
         shares = [b.bound**2 / (3 if b.norm == "linf" else b.size) for b in blocks]
@@ -223,7 +223,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
     def exact_bits(self, source: BitSource) -> bool:
         return self.moments.exact_bits(source)
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Fit noisy moments, then take noisy gradient steps with residuals cut at a level that is found privately."""
         ledger, d = Ledger(self.privacy, self.releases), self.problem.dim
         data = statistics.Statistics.of(self.problem, X, y, groups, self.units)

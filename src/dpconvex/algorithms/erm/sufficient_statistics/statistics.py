@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 
 from dpconvex import _rounding
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.losses import SquaredLoss
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.data import summation
@@ -31,32 +31,32 @@ class Statistics:
 
     problem: LinearModelProblem
     records: RecordSource
-    targets: FloatArray | None  #: None where they come with the records, as weights always do
-    units: FloatArray  #: (dim,): features are divided by these, parameters multiplied
+    targets: Floats | None  #: None where they come with the records, as weights always do
+    units: Floats  #: (dim,): features are divided by these, parameters multiplied
 
     @classmethod
     def of(
-        cls, problem: LinearModelProblem, X: AnyArray, y: AnyArray, groups: UserGroups | None, units: FloatArray
+        cls, problem: LinearModelProblem, X: Array, y: Array, groups: UserGroups | None, units: Floats
     ) -> Statistics:
         """Clip records and targets, and weigh them."""
         (records, targets), weights = problem.clipped(X, y), problem.weights(groups)
         return cls(problem, records if weights is None else records.weighted(weights), targets, units)
 
-    def moments(self) -> FloatArray:
+    def moments(self) -> Floats:
         """Return the mean of ``x x^T``, shape (dim, dim)."""
         size = self.records.domain.linf * math.sqrt(1 / self.problem.n)
         # Rounding towards 0 keeps each record in the domain; sums are exact: no grid and no error depends on the data.
         found = self.records.total(lambda b: (b.gram(np.sqrt(self._weights(b)), size, np.trunc),))[0]
         return summation.gram(found, size) / np.outer(self.units, self.units)
 
-    def products(self) -> FloatArray:
+    def products(self) -> Floats:
         """Return the mean of ``x y``, shape (dim,)."""
         assert isinstance(self.problem.loss, SquaredLoss)  # plans check
         size = self.problem.loss.target_bound * self.records.domain.linf / self.problem.n
         found = self.records.total(lambda b: (self._adjoint(b, b.targets_in(self.targets), size),))[0]
         return summation.weighted_vector(found) / self.units
 
-    def joint_moments(self, unit: float) -> FloatArray:
+    def joint_moments(self, unit: float) -> Floats:
         """Return the mean of ``z z^T`` for ``z = (x, y / unit)``, shape (dim + 1, dim + 1)."""
         cross = self.products() / unit
         squares = self.records.total(
@@ -65,7 +65,7 @@ class Statistics:
         corner = np.array([[summation.number(squares[0])]])
         return np.block([[self.moments(), cross[:, None]], [cross[None, :], corner]])
 
-    def gradient(self, w: FloatArray, clip: float) -> FloatArray:
+    def gradient(self, w: Floats, clip: float) -> Floats:
         """Return the mean of ``x cut(r)``, r the residual at `w` over `clip` and cut to [-1, 1]; shape (dim,)."""
         size = self.records.domain.linf / self.problem.n
 
@@ -75,7 +75,7 @@ class Statistics:
 
         return summation.weighted_vector(self.records.total(work)[0]) / self.units
 
-    def residual_shares(self, w: FloatArray, thresholds: FloatArray) -> FloatArray:
+    def residual_shares(self, w: Floats, thresholds: Floats) -> Floats:
         """Return the share of records by size of residual, between ascending thresholds, (len(thresholds) + 1,)."""
         bins = len(thresholds) + 1
 
@@ -89,25 +89,25 @@ class Statistics:
 
         return summation.weighted_vector(self.records.total(work)[0])
 
-    def _adjoint(self, block: RowBlock, values: FloatArray, size: float) -> AnyArray:
+    def _adjoint(self, block: RowBlock, values: Floats, size: float) -> Array:
         return block.weighted_adjoint(values, self._weights(block), 1 / self.problem.n, size)
 
-    def _residuals(self, block: RowBlock, w: FloatArray) -> FloatArray:
+    def _residuals(self, block: RowBlock, w: Floats) -> Floats:
         return -self.problem.loss.derivative(block.predict(w / self.units), block.targets_in(self.targets))
 
-    def _weights(self, block: RowBlock) -> FloatArray:
+    def _weights(self, block: RowBlock) -> Floats:
         if block.weights is not None:
             return block.weights
         return np.full(len(block.features), _rounding.ratio_down(1.0, self.problem.n))
 
 
-def packed(matrix: FloatArray) -> FloatArray:
+def packed(matrix: Floats) -> Floats:
     """Return the upper triangle of a symmetric matrix as a vector of the matrix's Frobenius length."""
     rows, columns = np.triu_indices(len(matrix))
     return matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
 
 
-def unpacked(vector: FloatArray, dim: int) -> FloatArray:
+def unpacked(vector: Floats, dim: int) -> Floats:
     """Return the symmetric matrix, shape (dim, dim), of a `packed` vector."""
     rows, columns = np.triu_indices(dim)
     matrix = np.zeros((dim, dim))
@@ -120,18 +120,18 @@ def unpacked(vector: FloatArray, dim: int) -> FloatArray:
 class Curvature:
     """Noisy second moments by eigenvalues, raised to 0; steps take the resolution for curvature that noise may hide."""
 
-    values: FloatArray  #: at least 0
-    basis: FloatArray  #: eigenvectors in columns
+    values: Floats  #: at least 0
+    basis: Floats  #: eigenvectors in columns
     deviation: float  #: of an entry of the matrix off the diagonal
     resolution: float  #: curvature that noise may hide
 
     @classmethod
-    def of(cls, matrix: FloatArray, deviation: float, share: float) -> Curvature:
+    def of(cls, matrix: Floats, deviation: float, share: float) -> Curvature:
         """Decompose a noisy matrix, shape (dim, dim); the resolution is `share` times ``sqrt(dim)`` deviations."""
         values, basis = np.linalg.eigh(matrix)
         return cls(np.maximum(values, 0.0), basis, deviation, share * deviation * np.sqrt(len(values)))
 
-    def first_fit(self, products: FloatArray, deviation: float, expected: float) -> tuple[FloatArray, float]:
+    def first_fit(self, products: Floats, deviation: float, expected: float) -> tuple[Floats, float]:
         """Return the posterior mean of the parameters, a priori normal, and their energy of largest density."""
         d, a, seen = len(self.values), self.values, self.basis.T @ products
         energies = expected * _ENERGIES
@@ -142,11 +142,11 @@ class Curvature:
         best = int(np.argmax(evidence))
         return self.basis @ (energies[best] / d * a * seen / variances[best]), float(energies[best])
 
-    def step(self, gradient: FloatArray, ridge: float) -> FloatArray:
+    def step(self, gradient: Floats, ridge: float) -> Floats:
         """Return the inverse of ``A + (resolution + ridge) I`` times a gradient, shape (dim,)."""
         return self.basis @ (self.basis.T @ gradient / (self.values + self.resolution + ridge))
 
-    def settled(self, points: FloatArray, gradients: FloatArray, ridge: float) -> FloatArray:
+    def settled(self, points: Floats, gradients: Floats, ridge: float) -> Floats:
         """Return a step from the mean of points and gradients, (rounds, dim): the last half where curvature hides."""
         late = slice(len(points) // 2, None)
         last, whole = (points[part].mean(0) + self.step(gradients[part].mean(0), ridge) for part in (late, slice(None)))
@@ -154,7 +154,7 @@ class Curvature:
         return last + self.basis @ (known * (self.basis.T @ (whole - last)))
 
 
-def cutting_level(shares: FloatArray, thresholds: FloatArray, noise: float, reach: float) -> float:
+def cutting_level(shares: Floats, thresholds: Floats, noise: float, reach: float) -> float:
     """Return the threshold of least noise and bias together, by noisy shares (k + 1,) between thresholds (k,)."""
     edges = np.concatenate([[0.0], thresholds, thresholds[-1:]])
     middle = (edges[1:] + edges[:-1]) / 2

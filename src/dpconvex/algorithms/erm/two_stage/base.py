@@ -5,7 +5,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, cast
 
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import Floats, forwarded
 from dpconvex.algorithms import LinearModelPlan, PrivateResult, continued
 from dpconvex.algorithms.recipes import PLANNERS, Recipe
 from dpconvex.mechanisms import Planned
@@ -57,7 +57,7 @@ class TwoStagePlan(LinearModelPlan):
         """Return this plan with what `then` became in a run."""
         return continued(self, then=then)
 
-    def restored(self, result: PrivateResult, point: FloatArray, source: BitSource) -> PrivateResult:
+    def restored(self, result: PrivateResult, point: Floats, source: BitSource) -> PrivateResult:
         """Return the result of a run of `then` as that of this plan; `point` holds its parameters in this problem."""
         return self.after(cast(LinearModelPlan, result.plan)).finish(point, source, result.status)
 

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding, algorithms
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
@@ -117,12 +117,12 @@ class CenteredPlan(TwoStagePlan):
         return np.concatenate([self.numeric, np.setdiff1d(columns, self.numeric)])
 
     @cached_property
-    def half_widths(self) -> FloatArray:
+    def half_widths(self) -> Floats:
         """Bounds of the numeric columns."""
         return numeric_half_widths(self.problem.domain)
 
     @cached_property
-    def lengths(self) -> FloatArray:
+    def lengths(self) -> Floats:
         """The public list of distances, falling; the first one no record can exceed, wherever the center is."""
         farthest = 2 * float(np.linalg.norm(self.half_widths)) * (1 + 1e-12)
         return farthest * TUNING.ratio ** -np.arange(TUNING.lengths, dtype=np.float64)
@@ -163,7 +163,7 @@ class CenteredPlan(TwoStagePlan):
         )
 
     @property
-    def coefficient_deviation(self) -> FloatArray | None:
+    def coefficient_deviation(self) -> Floats | None:
         found = self.then.coefficient_deviation
         return None if found is None else self._moved_back(found, np.zeros(len(self.numeric)))
 
@@ -177,14 +177,14 @@ class CenteredPlan(TwoStagePlan):
         }
         return {**self.then.problem.describe(), **self.then.describe(), "recentred": recentred}
 
-    def informed(self, center: FloatArray, length: float) -> CenteredPlan:
+    def informed(self, center: Floats, length: float) -> CenteredPlan:
         """Return the plan for a released center (p,) and length; columns stay if it is not clearly shorter."""
         moved = length <= TUNING.worth * float(np.linalg.norm(self.half_widths))
         problem = centered(self.problem, length) if moved else self.problem
         then = self.planner(problem, self.then.privacy)[0]
         return algorithms.continued(self, then=then, center=tuple(center.tolist()), length=length, moved=moved)
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
         found = totals(X, y, lambda X, y: (self._units(X, groups),))[0]  # line 1: of the public domain
         noisy = self.first.release(found / UNITS / self.problem.n, CENTER, source, ledger)  # line 2: the center
@@ -198,26 +198,26 @@ class CenteredPlan(TwoStagePlan):
         result = plan.then.run(*mapped(X, y, change), source, groups)  # line 4: the method, which clips again
         return plan.restored(result, plan._moved_back(result.point, center), source)
 
-    def _units(self, X: AnyArray, groups: UserGroups | None) -> AnyArray:
+    def _units(self, X: Array, groups: UserGroups | None) -> Array:
         """Return the sums of the numeric columns, or of users' means, in whole units, (p,)."""
         columns = self.problem.domain.clip(X)[:, self.order[: len(self.numeric)]]
         pairs = zip(columns.T, self.half_widths, strict=True)
         return np.array([total(np.rint(column / width * UNITS).astype(np.int64), groups) for column, width in pairs])
 
-    def _moved(self, X: AnyArray, center: FloatArray) -> FloatArray:
+    def _moved(self, X: Array, center: Floats) -> Floats:
         """Return the clipped records, numeric columns first and moved by the center (p,)."""
         moved = self.problem.domain.clip(X)[:, self.order]
         moved[:, : len(self.numeric)] -= center
         return moved
 
-    def _within(self, moved: FloatArray, groups: UserGroups | None) -> AnyArray:
+    def _within(self, moved: Floats, groups: UserGroups | None) -> Array:
         """Return how many records, or the sum of what shares of users', are within each of the lengths, in `PARTS`."""
         distances = np.linalg.norm(moved[:, : len(self.numeric)], axis=1)
         if groups is None:
             return PARTS * np.searchsorted(np.sort(distances), self.lengths, side="right")
         return np.array([total((distances <= length) * PARTS, groups) for length in self.lengths])
 
-    def _moved_back(self, point: FloatArray, center: FloatArray) -> FloatArray:
+    def _moved_back(self, point: Floats, center: Floats) -> Floats:
         """Return the method's flat parameters as those of the columns as they were; `center` has shape (p,)."""
         if not self.moved:
             return point
@@ -229,7 +229,7 @@ class CenteredPlan(TwoStagePlan):
         return out.ravel()
 
 
-def total(values: AnyArray, groups: UserGroups | None) -> int:
+def total(values: Array, groups: UserGroups | None) -> int:
     """Return the exact sum of integers (n_records,), or over users of their means, each rounded down to an integer."""
     if groups is None:
         return int(values.sum())
@@ -280,7 +280,7 @@ def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     return replace(problem, domain=DataDomain((numeric, *others), constant), radius=radius)
 
 
-def numeric_half_widths(domain: DataDomain) -> FloatArray:
+def numeric_half_widths(domain: DataDomain) -> Floats:
     """Return the bounds of the columns that are bounded one by one."""
     numeric = [block for block in domain.blocks if block.norm == "linf"]
     return np.repeat([block.bound for block in numeric], [block.size for block in numeric])

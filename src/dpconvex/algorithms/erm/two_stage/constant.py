@@ -21,7 +21,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import algorithms
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.base import CLEARLY
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
@@ -74,26 +74,26 @@ class ConstantPlan(TwoStagePlan):
         return f"{self.then.theorem} Features are replaced by a public constant, record by record."
 
     @property
-    def coefficient_deviation(self) -> FloatArray | None:
+    def coefficient_deviation(self) -> Floats | None:
         found = self.then.coefficient_deviation
         return None if found is None else self._placed(found)
 
     def describe(self) -> Mapping[str, Any]:
         return {**self.problem.describe(), **self.then.describe(), "constant": {"method": self.then.algorithm}}
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         same = partial(constants, value=self.problem.domain.intercept)
         result = self.then.run(*mapped(X, y, same), source)
         return self.restored(result, self._placed(result.point), source)
 
-    def _placed(self, intercepts: FloatArray) -> FloatArray:
+    def _placed(self, intercepts: Floats) -> Floats:
         """Return flat parameters (outputs * dim,): 0 for all columns."""
         out = np.zeros((self.problem.loss.n_outputs, self.problem.domain.dim))
         out[:, -1] = intercepts
         return out.ravel()
 
 
-def constants(X: AnyArray, value: float) -> FloatArray:
+def constants(X: Array, value: float) -> Floats:
     """Return as many records (n, 1) of that one number."""
     return np.full((X.shape[0], 1), value)
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import algorithms
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
@@ -75,7 +75,7 @@ class ProjectedPlan(TwoStagePlan):
         return f"{self.then.theorem} Records are projected one by one, by a matrix drawn independently of the data."
 
     @property
-    def coefficient_deviation(self) -> FloatArray | None:
+    def coefficient_deviation(self) -> Floats | None:
         """The mean over projections for projected columns, what `then` says for the others."""
         found = self.then.coefficient_deviation
         if found is None:
@@ -87,16 +87,14 @@ class ProjectedPlan(TwoStagePlan):
         projected = {"columns": len(self.wide), "to": self.columns, "method": self.then.algorithm}
         return {**self.then.problem.describe(), **self.then.describe(), "projected": projected}
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         P = projection(len(self.wide), self.columns, source)  # line 1: independent of data and noise
-        result = self.then.run(
-            *mapped(X, y, partial(self._projected, P=P)), source
-        )  # line 2: the method, which clips again
+        result = self.then.run(*mapped(X, y, partial(self._projected, P=P)), source)  # line 2; it clips again
         weights = result.point.reshape(self.problem.loss.n_outputs, -1)
         point = self._placed(weights, weights[:, : self.columns] @ P)  # line 3: back to the columns as they were
         return self.restored(result, point, source)
 
-    def _placed(self, inner: FloatArray, wide: FloatArray) -> FloatArray:
+    def _placed(self, inner: Floats, wide: Floats) -> Floats:
         """Return flat parameters (outputs * dim,): `wide` for projected columns, those of the method for the others."""
         out = np.empty((len(inner), self.problem.domain.dim))
         out[:, self.wide] = wide
@@ -104,7 +102,7 @@ class ProjectedPlan(TwoStagePlan):
         out[:, self.problem.domain.n_features :] = inner[:, self.columns + len(self.others) :]
         return out.ravel()
 
-    def _projected(self, X: AnyArray, P: FloatArray) -> FloatArray:
+    def _projected(self, X: Array, P: Floats) -> Floats:
         """Return records with projected columns first, each a function of itself alone; chunks of rows at a time."""
         from dpconvex.problems.data import _loops
 
@@ -151,7 +149,7 @@ def projected(problem: LinearModelProblem, columns: int) -> LinearModelProblem:
     return replace(problem, domain=inner, radius=problem.radius * math.sqrt(1 - share * (1 - columns / p)))
 
 
-def projection(columns: int, kept: int, source: BitSource) -> FloatArray:
+def projection(columns: int, kept: int, source: BitSource) -> Floats:
     """Return the projection onto a uniformly random subspace, (kept, columns), scaled to keep mean squares."""
     normal = source.generator().standard_normal((columns, kept))
     return np.linalg.qr(normal)[0].T * np.sqrt(columns / kept)

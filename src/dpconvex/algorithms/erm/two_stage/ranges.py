@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import _rounding
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
@@ -50,8 +50,8 @@ SHARES = (0.04, 0.2), (0.04, 0.04)
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
 UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
 
-Cells = Callable[[AnyArray], NDArray[np.int64]]
-Place = Callable[[FloatArray, tuple[NumberRange, ...], tuple[tuple[float, ...], ...]], FloatArray]
+Cells = Callable[[Array], NDArray[np.int64]]
+Place = Callable[[Floats, tuple[NumberRange, ...], tuple[tuple[float, ...], ...]], Floats]
 
 
 @final
@@ -145,7 +145,7 @@ class RangedPlan(TwoStagePlan):
         """Return this plan, to run with such a map of records."""
         return continued(self, place=place)
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
         octaves = self._counts(X, y, groups, [ranges.cells] * len(self.first.cells), ranges.CELLS)
         noisy = self.first.release(octaves, RANGES, source, ledger).reshape(-1, ranges.CELLS)  # line 1: all at once
@@ -160,14 +160,14 @@ class RangedPlan(TwoStagePlan):
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
         return plan.restored(result, result.point, source)
 
-    def _counts(self, X: Any, y: Any, groups: UserGroups | None, cells: Sequence[Cells], count: int) -> FloatArray:
+    def _counts(self, X: Any, y: Any, groups: UserGroups | None, cells: Sequence[Cells], count: int) -> Floats:
         """Return the histograms of all columns and the target, one after the other."""
 
-        def places(X: Any, y: Any) -> AnyArray:
+        def places(X: Any, y: Any) -> Array:
             raw = [X[:, k] for k in self.columns] + [y] * self.target
             return np.array([of(v) for of, v in zip(cells, raw, strict=True)], dtype=np.uint8)
 
-        def counted(found: AnyArray) -> FloatArray:
+        def counted(found: Array) -> Floats:
             return np.concatenate([histogram(each, count, groups) for each in found])
 
         if groups is None or not isinstance(X, EncodedRows):
@@ -175,7 +175,7 @@ class RangedPlan(TwoStagePlan):
         parts = X.run(lambda portion, first, _: (first, places(*portion)))  # a user may be in several portions
         return counted(np.hstack([part for _, part in sorted(parts, key=lambda each: each[0])]))
 
-    def _placed(self, X: FloatArray) -> FloatArray:
+    def _placed(self, X: Floats) -> Floats:
         """Return the method's features of records, now that ranges are released."""
         if self.place is not None:
             return self.place(X, self.found, self.found_knots)
@@ -221,7 +221,7 @@ def plan(
     return RangedPlan(privacy, first, second, then, columns, linear, target, knots)
 
 
-def histogram(cells: AnyArray, count: int, groups: UserGroups | None) -> FloatArray:
+def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:
     """Return how many records, or users, each cell has, (count,); the cells of a user's records are averaged."""
     if groups is None:
         return np.bincount(cells, minlength=count).astype(np.float64)

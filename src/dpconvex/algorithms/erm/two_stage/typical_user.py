@@ -27,7 +27,7 @@ from typing import Any, ClassVar, cast, final
 import numpy as np
 
 from dpconvex import _rounding, algorithms
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import JointHistogram, Planned
@@ -91,7 +91,7 @@ class TypicalUserPlan(TwoStagePlan):
         then = self.planner(replace(self.problem, records_per_user=typical), self.then.privacy)[0]
         return algorithms.continued(self, then=then, typical=typical)
 
-    def read_off(self, noisy: FloatArray) -> int:
+    def read_off(self, noisy: Floats) -> int:
         """Return the typical number for released counts (12,), which noise may have made anything.
 
         Counts that noise drowns are no better than a guess: their sums are mixed with expected ones.
@@ -102,7 +102,7 @@ class TypicalUserPlan(TwoStagePlan):
         below = (np.cumsum(noisy[:-1]) + doubt * expected) / (1 + doubt)
         return TYPICAL[int((below < n / 2).sum())]
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         assert groups is not None  # the problem counts users
         ledger = Ledger(self.privacy, self.releases)
         cells = np.minimum(np.frexp(groups.sizes)[1] - 1, len(TYPICAL) - 1)

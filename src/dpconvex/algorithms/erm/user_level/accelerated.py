@@ -26,7 +26,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.algorithms.erm.user_level import accelerated_schedule as schedules, guards
 from dpconvex.algorithms.erm.user_level.gradients import Smoothing, UserGradients, smoothings
@@ -60,9 +60,7 @@ class AcceleratedPlan(LinearModelPlan):
     algorithm: ClassVar[str] = "accelerated_user"
     assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
         Assumption("a user's vector depends on this user's records alone", "mean gradient, then cut to length L"),
-        Assumption(
-            "phases, batches and cohorts do not depend on the data", "secret coins of their own, anew for cohorts"
-        ),
+        Assumption("phases, batches, cohorts do not depend on data", "secret coins of their own, anew for cohorts"),
         Assumption("steps, radii and thresholds are public", "the plan fixes them; a failed test ends the run"),
     )
 
@@ -99,7 +97,7 @@ class AcceleratedPlan(LinearModelPlan):
         return f"User-level means of gradients (Lowy, Liu and Asi 2024, Algorithms 2 and 3, repaired); guard: {names}."
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         """Rough: the noise of the last phase, as far as strong convexity damps it."""
         last = self.phases[-1]
         walked = last.guard.deviation * last.descent.steps**1.5 / last.descent.stages[-1].gamma
@@ -136,7 +134,7 @@ class AcceleratedPlan(LinearModelPlan):
     def exact_bits(self, source: BitSource) -> bool:
         return source.exact  # all noise is discrete Gaussian or Laplace
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Solve ever more regularized problems on disjoint users from noisy means of their gradients."""
         assert groups is not None  # `run` checked; tells the type checker
         ledger, coins = Ledger(self.privacy, self.releases), source.generator()
@@ -150,7 +148,7 @@ class AcceleratedPlan(LinearModelPlan):
             means = [phase.guard.start(source, ledger, self.block(i, j)) for j in range(batching.batches)]
             turn = iter(range(phase.descent.steps))
 
-            def gradient(w: FloatArray) -> FloatArray | None:
+            def gradient(w: Floats) -> Floats | None:
                 j = next(turn) % batching.batches  # noqa: B023 - used within this turn of the loop only
                 mean = means[j](batches[j](w))  # noqa: B023
                 ridge = phase.l2 * (w - center) + self.l2 * w  # noqa: B023

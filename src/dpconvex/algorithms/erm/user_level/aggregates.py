@@ -17,7 +17,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, GuardedMean
 from dpconvex.mechanisms.robust_mean import best_ramp, h_index
 from dpconvex.mechanisms.test_and_release import counts_within, ramp
@@ -51,8 +51,8 @@ class Aggregate(ABC):
 
     @abstractmethod
     def release(
-        self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
-    ) -> FloatArray | None:
+        self, displacements: Floats, start: Floats, label: str, source: BitSource, ledger: Ledger, block: str
+    ) -> Floats | None:
         """Return a private displacement (dim,) from those of the parts (C, dim); None if the test failed."""
 
     @abstractmethod
@@ -75,8 +75,8 @@ class Guarded(Aggregate):
         return self.noise.unit_length(self.radius, self.clip) * self.noise.sigma
 
     def release(
-        self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
-    ) -> FloatArray | None:
+        self, displacements: Floats, start: Floats, label: str, source: BitSource, ledger: Ledger, block: str
+    ) -> Floats | None:
         return self.noise.release(displacements, self.radius, self.clip, label, source, ledger, block)
 
     def describe(self) -> Mapping[str, Any]:
@@ -110,8 +110,8 @@ class Plain(Aggregate):
         return self.length * self.noise.sigma
 
     def release(
-        self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
-    ) -> FloatArray | None:
+        self, displacements: Floats, start: Floats, label: str, source: BitSource, ledger: Ledger, block: str
+    ) -> Floats | None:
         anchor = start if self.about_origin else np.zeros_like(start)
         mean = plain_mean(displacements + anchor, self.clip)
         return self.length * self.noise.release(mean / self.length, label, source, ledger, block) - anchor
@@ -166,8 +166,8 @@ class Searched(Aggregate):
         )
 
     def release(
-        self, displacements: FloatArray, start: FloatArray, label: str, source: BitSource, ledger: Ledger, block: str
-    ) -> FloatArray | None:
+        self, displacements: Floats, start: Floats, label: str, source: BitSource, ledger: Ledger, block: str
+    ) -> Floats | None:
         points = clip_points(displacements, PointDomain(displacements.shape[1], self.clip, self.clip / 2))
         ledger.record(self.allowance.planned(f"failing lemma of {label}", block))
         session = self.test.start(f"radius of {label}", source, ledger, block)
@@ -203,7 +203,7 @@ def plain_length(count: int, clip: float) -> float:
     return (2 * clip / count + 2 * (WEIGHTED_MEAN_ROUNDING + 2.0**-51) * clip) * (1 + 1e-12)
 
 
-def plain_mean(points: FloatArray, clip: float) -> FloatArray:
+def plain_mean(points: Floats, clip: float) -> Floats:
     """Return the mean of vectors (C, dim), each cut to length `clip` (not a number counts as 0)."""
     cut = clip_points(points, PointDomain(points.shape[1], clip, clip / 2))
     return weighted_mean(cut, np.ones(len(cut)))

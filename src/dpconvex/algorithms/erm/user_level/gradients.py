@@ -13,14 +13,14 @@ from typing import ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import Batching
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.data.users import Positions, pick_users, user_gradients
 
-Vectors = Callable[[FloatArray], FloatArray]  #: Vectors (users, dim) at parameters (dim,). Not private.
+Vectors = Callable[[Floats], Floats]  #: Vectors (users, dim) at parameters (dim,). Not private.
 SMOOTHINGS = ("auto", "none", "envelope", "randomised")
 
 
@@ -32,7 +32,7 @@ class ShiftedLoss:
     loss: LinearModelLoss
     n_outputs: ClassVar[int] = 1
 
-    def derivative(self, z: FloatArray, y: FloatArray) -> FloatArray:
+    def derivative(self, z: Floats, y: Floats) -> Floats:
         """Return the slope (n,) at ``z + y[:, 1]`` for the targets ``y[:, 0]``."""
         return self.loss.derivative(z + y[:, 1], y[:, 0])
 
@@ -57,8 +57,8 @@ class Smoothing:
         return 0.0
 
     def at_step(
-        self, loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, dim: int, coins: np.random.Generator
-    ) -> tuple[LinearModelLoss | ShiftedLoss, FloatArray]:
+        self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: np.random.Generator
+    ) -> tuple[LinearModelLoss | ShiftedLoss, Floats]:
         """Return loss and targets (n,) of one step, for records of lengths `norms` (n,); coins apart from noise."""
         return loss, targets
 
@@ -77,8 +77,8 @@ class Envelope(Smoothing):
         return self.size * problem.loss.slope_bound**2 / 2
 
     def at_step(
-        self, loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, dim: int, coins: np.random.Generator
-    ) -> tuple[LinearModelLoss | ShiftedLoss, FloatArray]:
+        self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: np.random.Generator
+    ) -> tuple[LinearModelLoss | ShiftedLoss, Floats]:
         assert isinstance(loss, PiecewiseLinearLoss)  # `smoothings` offers it to no other
         return loss.smoothed(self.size), targets
 
@@ -97,8 +97,8 @@ class Randomized(Smoothing):
         return problem.lipschitz * self.size
 
     def at_step(
-        self, loss: LinearModelLoss, targets: FloatArray, norms: FloatArray, dim: int, coins: np.random.Generator
-    ) -> tuple[LinearModelLoss | ShiftedLoss, FloatArray]:
+        self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: np.random.Generator
+    ) -> tuple[LinearModelLoss | ShiftedLoss, Floats]:
         shape = (dim + 1) / 2
         shifts = self.size * norms * (2 * coins.beta(shape, shape, size=len(targets)) - 1)
         return ShiftedLoss(loss), np.column_stack([targets, shifts])
@@ -129,8 +129,8 @@ class UserGradients:
 
     problem: LinearModelProblem
     smoothing: Smoothing
-    X: AnyArray
-    y: AnyArray
+    X: Array
+    y: Array
     groups: UserGroups
     coins: np.random.Generator
 
@@ -149,7 +149,7 @@ class UserGradients:
         records, targets = Records.clipped(self.X[rows], self.problem.domain), loss.clip_targets(self.y[rows])
         norms = np.sqrt(records.squared_norms())
 
-        def vectors(w: FloatArray) -> FloatArray:
+        def vectors(w: Floats) -> Floats:
             slopes, values = self.smoothing.at_step(loss, targets, norms, len(w), self.coins)
             # Of the loss only the derivative is used.
             return user_gradients(slopes, records, values, groups, None, w)  # pyright: ignore[reportArgumentType]

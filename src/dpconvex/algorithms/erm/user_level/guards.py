@@ -27,7 +27,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import mechanisms
-from dpconvex._types import FloatArray, forwarded
+from dpconvex._types import Floats, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.cohorts import SUM_LEMMA
 from dpconvex.mechanisms.robust_mean import best_ramp, budget
@@ -38,7 +38,7 @@ from dpconvex.problems.data.points import clip_points
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 
-Mean = Callable[[FloatArray], FloatArray | None]  #: Noisy mean of vectors (count, dim); None: the test failed.
+Mean = Callable[[Floats], Floats | None]  #: Noisy mean of vectors (count, dim); None: the test failed.
 MEAN, TESTS, WRONG = "mean user gradient", "tests of all steps", "tests that pass wrongly"
 """Labels of what is released."""
 FALSE_ALARM = 1e-3  #: Probability that any test fails although all users are alike; privacy does not depend on it.
@@ -119,7 +119,7 @@ class SampledGuard(TestedSteps):
         ledger.record(self.releases(block)[0])
         uses = iter(range(self.steps))
 
-        def mean(points: FloatArray) -> FloatArray | None:
+        def mean(points: Floats) -> Floats | None:
             next(uses)  # no step beyond those that were paid for
             return self.mean.draw(points, self.radius, self.clip, source)
 
@@ -134,7 +134,7 @@ class ClippedSteps(Guard):
     name: ClassVar[str] = "clipped"
     deviation = forwarded("noise", "sigma")  # pyright: ignore[reportIncompatibleMethodOverride]
 
-    def cut(self, points: FloatArray) -> FloatArray:
+    def cut(self, points: Floats) -> Floats:
         """Return the vectors (count, dim), none longer than the largest length."""
         return clip_points(points, PointDomain(self.noise.dim, self.clip, self.clip / 2))
 
@@ -165,7 +165,7 @@ class ThresholdGuard(ClippedSteps):
         ledger.record(self.allowance.planned(WRONG, block))
         session = self.test.start(TESTS, source, ledger, block)  # one for all steps (erratum E3)
 
-        def mean(points: FloatArray) -> FloatArray | None:
+        def mean(points: Floats) -> Floats | None:
             excesses, means = self.cohorts.examine(self.cut(points), self.radius, source)
             if session.query(-excesses.min()):
                 return None
@@ -239,9 +239,7 @@ def threshold(
     wrong, unit, size = privacy.delta / 2, privacy.unit, count // cohorts
     lemma = "one user changes the h-index of one cohort by at most 1"
     score = Sensitivity(1.0, "absolute", lemma, unit=unit)
-    allowance = mechanisms.FailureAllowance(
-        wrong * (1 - 1e-9), "noises of threshold and queries exceed their margin", unit
-    )
+    allowance = mechanisms.FailureAllowance(wrong * (1 - 1e-9), "noises exceed their margin", unit)
     share = mechanisms.crowded(size, outliers, FALSE_ALARM / (steps * cohorts)) if cohorts > 1 else outliers
 
     def option(part: float) -> ThresholdGuard | None:

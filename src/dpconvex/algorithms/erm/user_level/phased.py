@@ -26,7 +26,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate, algorithms
-from dpconvex._types import AnyArray, FloatArray, forwarded
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Schedule, calibrated, paper
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
@@ -78,9 +78,7 @@ class PhasedPlan(algorithms.LinearModelPlan):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        return tuple(
-            release for i, phase in enumerate(self.phases, 1) for release in phase.aggregate.releases(*_names(i))
-        )
+        return tuple(each for i, phase in enumerate(self.phases, 1) for each in phase.aggregate.releases(*_names(i)))
 
     @property
     def theorem(self) -> str:
@@ -90,7 +88,7 @@ class PhasedPlan(algorithms.LinearModelPlan):
         return text + ": h-index test with deterministic weights, or sample and aggregate; phases read disjoint users."
 
     @property
-    def coefficient_deviation(self) -> FloatArray:
+    def coefficient_deviation(self) -> Floats:
         return np.full(self.problem.dim, self.phases[-1].aggregate.deviation)
 
     def describe(self) -> Mapping[str, Any]:
@@ -113,7 +111,7 @@ class PhasedPlan(algorithms.LinearModelPlan):
     def exact_bits(self, source: BitSource) -> bool:
         return source.exact  # all noise is discrete Gaussian or Laplace
 
-    def _run(self, X: AnyArray, y: AnyArray, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         """Walk over parts of the users from the last released point, and release the mean of where they end."""
         assert groups is not None  # `run` checked; tells the type checker
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
@@ -145,12 +143,12 @@ class Pooled:
 
     loss: LinearModelLoss
     records: Records
-    targets: FloatArray
+    targets: Floats
     groups: UserGroups
     radius: float
     cap: int
 
-    def displacements(self, users: AnyArray, start: FloatArray, step: float, source: BitSource) -> FloatArray:
+    def displacements(self, users: Array, start: Floats, step: float, source: BitSource) -> Floats:
         """Return how far each part's average iterate is from the start, (parts, dim); `users` is (parts, users)."""
         moved, total = np.zeros((2, len(users), len(start)))
         lengths, pieces, size = np.ones((len(users), 1)), [], 0
@@ -168,7 +166,7 @@ class Pooled:
         return total / lengths
 
     def _walk(
-        self, pieces: list[tuple[int, Positions]], start: FloatArray, step: float, moved: FloatArray, total: FloatArray
+        self, pieces: list[tuple[int, Positions]], start: Floats, step: float, moved: Floats, total: Floats
     ) -> None:
         """Walk on, over a piece of the records of each of some parts: they are read together, which is faster."""
         from dpconvex.solvers import _loops
@@ -190,7 +188,7 @@ class Pooled:
         _threads.total(len(pieces), walk)
 
 
-def drawn_records(groups: UserGroups, users: AnyArray, cap: int, coins: np.random.Generator) -> Positions:
+def drawn_records(groups: UserGroups, users: Array, cap: int, coins: np.random.Generator) -> Positions:
     """Return the records of some different users, at most `cap` random ones of each, in random order."""
     first, sizes = groups.starts[users], groups.sizes[users]
     ends = np.cumsum(sizes)

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpconvex._types import FloatArray
+from dpconvex._types import Floats
 from dpconvex.algorithms.erm.user_level.aggregates import Aggregate, Guarded, Searched, plain, plain_length, searched
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import OutlierRemoval, RobustMean
@@ -138,7 +138,7 @@ def _steps(facts: Facts, shape: _Shape) -> list[int]:
     return [max(1, size // shape.parts * facts.records) for size in shape.sizes]
 
 
-def _bounds(facts: Facts, shape: _Shape, etas: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _bounds(facts: Facts, shape: _Shape, etas: Floats) -> tuple[Floats, Floats]:
     """Return the bound with and without a last projection, for several first step sizes."""
     L, R, d = facts.problem.lipschitz, facts.problem.radius, facts.problem.dim
     square, total = np.full(len(etas), R**2), np.zeros(len(etas))
@@ -151,7 +151,7 @@ def _bounds(facts: Facts, shape: _Shape, etas: FloatArray) -> tuple[FloatArray, 
     return total + L * np.sqrt(np.minimum(square, 4 * R**2)), total + facts.problem.curvature / 2 * square
 
 
-def _deviations(facts: Facts, C: int, T: int, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _deviations(facts: Facts, C: int, T: int, eta: Floats) -> tuple[Floats, Floats]:
     """Return the noise of the guarded (or searched) and of the plain mean."""
     mu, _ = budget(facts.privacy.epsilon, facts.privacy.delta)
     L, R = facts.problem.lipschitz, facts.problem.radius

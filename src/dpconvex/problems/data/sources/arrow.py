@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 
 from dpconvex import _validate
-from dpconvex._types import AnyArray
+from dpconvex._types import Array
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.sources.rows import TableSource, chosen_columns, inside
@@ -42,7 +42,7 @@ class Tables(TableSource):
     read: Callable[[int], Iterator[pa.RecordBatch]]  #: yields batches of about so many rows
     memory: int = field(default_factory=lambda: MEMORY.get())  #: bytes that portions may take
 
-    def taken(self, index: AnyArray) -> Tables:
+    def taken(self, index: Array) -> Tables:
         import pyarrow as pa
 
         def some(rows: int) -> Iterator[pa.RecordBatch]:

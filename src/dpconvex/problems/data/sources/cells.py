@@ -9,7 +9,7 @@ from typing import Any, TypeVar, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.problems.data.sources.rows import EncodedRows, Held, Portion, nothing, run_here
 
 LEAST = 2**26  #: Bytes of the smallest matrix that is not made.
@@ -17,7 +17,7 @@ LEAST = 2**26  #: Bytes of the smallest matrix that is not made.
 _STEP, _PORTION, _LEAST_ROWS = 2**15, 2**20, 256
 """Rows that are read at a time; floats of a portion, and its rows where they are wide."""
 
-Cells = Sequence[AnyArray]
+Cells = Sequence[Array]
 T = TypeVar("T")
 
 
@@ -28,11 +28,7 @@ class CellRows(EncodedRows):
     in_memory = True
 
     def __init__(
-        self,
-        n: int,
-        n_features: int,
-        read: Callable[[slice], tuple[Cells, AnyArray]],
-        encode: Callable[[Cells], FloatArray],
+        self, n: int, n_features: int, read: Callable[[slice], tuple[Cells, Array]], encode: Callable[[Cells], Floats]
     ) -> None:
         self.n, self.n_features, self._encode = n, n_features, encode
         for rows in _slices(n, _STEP):

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, final
 import narwhals as nw
 import numpy as np
 
-from dpconvex._types import AnyArray
+from dpconvex._types import Array
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data.sources.arrow import open_tables, quiet_reading
 from dpconvex.problems.data.sources.rows import Held, Portion, TableSource, chosen_columns, inside
@@ -44,7 +44,7 @@ class Partitions(TableSource):
     def n(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return sum(self.sizes)
 
-    def taken(self, index: AnyArray) -> Partitions:
+    def taken(self, index: Array) -> Partitions:
         return TakenPartitions(self, index)
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Partitions(TableSource):
 class TakenPartitions(Partitions):
     """Some rows of each partition; with each task go the numbers of those of its own."""
 
-    def __init__(self, whole: Partitions, index: AnyArray) -> None:
+    def __init__(self, whole: Partitions, index: Array) -> None:
         self.engine, self.empty, self._whole = whole.engine, whole.empty, whole
         ends = np.cumsum([0, *whole.sizes]).tolist()
         self._rows = [inside(index, first, stop) for first, stop in pairwise(ends)]
@@ -82,7 +82,7 @@ class TakenPartitions(Partitions):
         return list(map(len, self._rows))
 
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
-        def of(part: Any, given: tuple[AnyArray, *tuple[Any, ...]]) -> T:
+        def of(part: Any, given: tuple[Array, *tuple[Any, ...]]) -> T:
             rows, *more = given
             found: Any = nw.from_native(part, eager_only=True)
             return function(found[rows.tolist()].to_native(), *more)

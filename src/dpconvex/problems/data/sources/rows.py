@@ -26,14 +26,14 @@ from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 
-from dpconvex._types import AnyArray, FloatArray
+from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock, Subset, clipped_blocks
 from dpconvex.problems.data.summation import Parts
 
-Portion = tuple[FloatArray, FloatArray]  #: Encoded features (m, n_features), and targets (m,) as a plan takes them.
+Portion = tuple[Floats, Floats]  #: Encoded features (m, n_features), and targets (m,) as a plan takes them.
 
 Held = Callable[[int, int], Any]
 """What goes along with rows ``first, ..., stop - 1``: called by the driver, with numbers that are public."""
@@ -75,7 +75,7 @@ class TableSource(ABC):
         return None
 
     @abstractmethod
-    def taken(self, index: AnyArray) -> TableSource:
+    def taken(self, index: Array) -> TableSource:
         """Return the rows of the given numbers (m,), ascending, m >= 1."""
 
 
@@ -87,12 +87,12 @@ def chosen_columns(columns: Sequence[str] | None, header: Sequence[str]) -> list
     return list(header if columns is None else columns)
 
 
-def each_row(table: Any, values: Callable[[Any], AnyArray]) -> AnyArray:
+def each_row(table: Any, values: Callable[[Any], Array]) -> Array:
     """Return what `values` says of rows, (m,) of a portion, for all of them, (n,); a frame in memory is one portion."""
     if not isinstance(table, TableSource):
         return values(table)
 
-    def encode(part: Any) -> tuple[AnyArray, AnyArray]:
+    def encode(part: Any) -> tuple[Array, Array]:
         found = values(part) if len(part) else np.empty(0)
         return found, found
 
@@ -100,7 +100,7 @@ def each_row(table: Any, values: Callable[[Any], AnyArray]) -> AnyArray:
     return np.concatenate([part for _, part in sorted(found, key=lambda each: each[0])])
 
 
-def inside(index: AnyArray, first: int, stop: int) -> AnyArray:
+def inside(index: Array, first: int, stop: int) -> Array:
     """Return which of the ascending numbers are in ``[first, stop)``, counted from `first`."""
     start, end = np.searchsorted(index, [first, stop]).tolist()
     return index[start:end] - first
@@ -180,7 +180,7 @@ class EncodedTables(EncodedRows):
         if self.n < 1:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
 
-    def then(self, expand: Callable[[AnyArray], AnyArray], n_features: int) -> EncodedTables:
+    def then(self, expand: Callable[[Array], Array], n_features: int) -> EncodedTables:
         """Return the same rows with their features expanded; the encoding travels to workers without the rows."""
         encode = self._encode
 
@@ -201,9 +201,7 @@ class EncodedTables(EncodedRows):
 class MappedRows(EncodedRows):
     """Rows with features and targets that are functions of those of other rows, one by one."""
 
-    def __init__(
-        self, rows: EncodedRows, change: Callable[[FloatArray], FloatArray], targets: Callable[[Any], Any]
-    ) -> None:
+    def __init__(self, rows: EncodedRows, change: Callable[[Floats], Floats], targets: Callable[[Any], Any]) -> None:
         self.n, self._rows, self._changes = rows.n, rows, (change, targets)
         self.n_features = change(np.zeros((1, rows.n_features))).shape[1]
 
@@ -218,9 +216,9 @@ def same(values: Any) -> Any:
 
 
 def mapped(
-    X: AnyArray | EncodedRows,
-    y: AnyArray | EncodedRows,
-    change: Callable[[FloatArray], FloatArray],
+    X: Array | EncodedRows,
+    y: Array | EncodedRows,
+    change: Callable[[Floats], Floats],
     targets: Callable[[Any], Any] = same,
 ) -> tuple[Any, Any]:
     """Return features and targets that functions of single rows make of others: arrays, or rows twice."""
@@ -231,7 +229,7 @@ def mapped(
 
 
 def totals(
-    X: AnyArray | EncodedRows, y: AnyArray | EncodedRows, work: Callable[..., Parts], own: AnyArray | None = None
+    X: Array | EncodedRows, y: Array | EncodedRows, work: Callable[..., Parts], own: Array | None = None
 ) -> Parts:
     """Return the sum of `work` of features and targets, and what rows have of their `own`, over portions.
 
@@ -244,7 +242,7 @@ def totals(
     return reduce(_threads.add, X.run(lambda portion, _, held: work(*portion, held), lambda i, j: own[i:j]))
 
 
-def picked(X: AnyArray | EncodedRows, index: AnyArray) -> FloatArray:
+def picked(X: Array | EncodedRows, index: Array) -> Floats:
     """Return the features of the rows of the given numbers (m,), ascending, in memory."""
     if not isinstance(X, EncodedRows):
         return X if len(index) == len(X) else X[index]
@@ -264,7 +262,7 @@ class Clipping:
     """How a portion becomes blocks of clipped records; it travels with tasks, and holds no rows."""
 
     domain: DataDomain
-    targets: Callable[[AnyArray], FloatArray]
+    targets: Callable[[Array], Floats]
     changes: tuple[Change, ...] = ()
 
     def __call__(self, portion: Portion, first: int, held: tuple[Any, ...]) -> list[RowBlock]:
@@ -297,8 +295,8 @@ class StreamedRecords(RecordSource):
         found = (parts for parts in self.each_portion(lambda blocks: parts_of(blocks, work)) if parts is not None)
         return reduce(_threads.add, found)
 
-    def subset(self, stride: int, targets: AnyArray | None = None, weights: AnyArray | None = None) -> Subset:
-        def some(blocks: list[RowBlock]) -> list[tuple[FloatArray, AnyArray, AnyArray]]:
+    def subset(self, stride: int, targets: Array | None = None, weights: Array | None = None) -> Subset:
+        def some(blocks: list[RowBlock]) -> list[tuple[Floats, Array, Array]]:
             parts = (block.part(block.picked(stride)) for block in blocks)
             return [(part.dense(), part.targets_in(None), part.weights_in(None)) for part in parts]
 
@@ -310,22 +308,20 @@ class StreamedRecords(RecordSource):
             counted.append(weights_of)
         return Records.of_rows(self.domain, chosen), np.concatenate(labels), np.concatenate(counted)
 
-    def chosen(self, index: AnyArray, targets: AnyArray | None) -> StreamedRecords:
-        def change(block: RowBlock, numbers: AnyArray, rows: slice) -> RowBlock | None:
+    def chosen(self, index: Array, targets: Array | None) -> StreamedRecords:
+        def change(block: RowBlock, numbers: Array, rows: slice) -> RowBlock | None:
             here = inside(numbers, rows.start, rows.stop)
             return block.part(here) if len(here) else None
 
         return self._changed(change, self.domain, len(index), lambda first, stop: inside(index, first, stop))
 
-    def weighted(self, weights: FloatArray) -> StreamedRecords:
-        def change(block: RowBlock, weights: FloatArray, rows: slice) -> RowBlock:
+    def weighted(self, weights: Floats) -> StreamedRecords:
+        def change(block: RowBlock, weights: Floats, rows: slice) -> RowBlock:
             return replace(block, weights=weights[rows])
 
         return self._changed(change, self.domain, self.n, lambda first, stop: weights[first:stop])
 
-    def lifted(
-        self, column: Callable[[FloatArray], FloatArray], targets: AnyArray | None, domain: DataDomain
-    ) -> StreamedRecords:
+    def lifted(self, column: Callable[[Floats], Floats], targets: Array | None, domain: DataDomain) -> StreamedRecords:
         copies, intercept = domain.n_features - self.domain.n_features, domain.intercept
 
         def change(block: RowBlock, none: None, rows: slice) -> RowBlock:
@@ -348,7 +344,7 @@ class StreamedRecords(RecordSource):
         )
 
 
-def streamed(rows: EncodedRows, domain: DataDomain, targets: Callable[[AnyArray], FloatArray]) -> StreamedRecords:
+def streamed(rows: EncodedRows, domain: DataDomain, targets: Callable[[Array], Floats]) -> StreamedRecords:
     """Return rows as records of a domain, with targets that a loss clips."""
     return StreamedRecords(rows, domain, Clipping(domain, targets), rows.n)
 
