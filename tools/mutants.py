@@ -1071,8 +1071,8 @@ MUTANTS = (
     Mutant(
         "evaluation: a unit that changes its group is counted once",
         "algorithms/queries/evaluation.py",
-        "value = self._widened(1.0 if groups == 1 else 2.0)",
-        "value = self._widened(1.0)",
+        "Sensitivity(self._widened(1.0 if groups == 1 else 2.0),",
+        "Sensitivity(self._widened(1.0),",
         "private_evaluation/numbers_of_users",
         ("tests/unit/algorithms/queries/test_evaluation.py::test_no_unit_moves_the_sums_by_more_than_the_sensitivity",),
     ),
