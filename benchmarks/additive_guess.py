@@ -159,7 +159,10 @@ def straight(path: str, seeds: int) -> None:
                         constant = -rate * np.log(rate) - (1 - rate) * np.log(1 - rate)
                         losses.append(log_loss(model, frame.iloc[test], y[test].astype(int)) / constant)
                 row[which] = float(np.mean(losses))
-            row["share"] = model.plan_.predicted_error.expected / model.plan_.problem.typical.at_zero
+                plan, zero = model.plan_, model.plan_.problem.typical.at_zero
+                row |= {"n": len(y) * 4 // 5, f"{which}_expected": plan.predicted_error.expected / zero}
+                row |= {f"{which}_columns": plan.problem.domain.n_features, f"{which}_algorithm": plan.algorithm}
+            row["share"] = row["bent_expected"]
             rows_found.append(row)
             print(row, flush=True)
     with open(path, "w") as file:
