@@ -72,6 +72,7 @@ class AdditiveModel(WithIntervals):
     solver: str = field(init=False, default="auto")
     user_test: str = field(init=False, default="auto")
     user_smoothing: str = field(init=False, default="auto")
+    most_rows: int | None = field(init=False, default=None)
     knots_: tuple[tuple[float, ...], ...] = field(init=False)
     shape_deviation_: Floats = field(init=False)
 

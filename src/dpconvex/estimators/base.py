@@ -170,6 +170,7 @@ class PrivateLinearModel(FittedModel, Exported):
     solver: str = "auto"
     user_test: str = "auto"
     user_smoothing: str = "auto"
+    most_rows: int | None = None
     records_per_user: int | str = 1
     weight_cap: float | None = None
     random_state: int | BitSource | None = None
@@ -291,9 +292,10 @@ class PrivateLinearModel(FittedModel, Exported):
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
         privacy = self._rest(features, PrivacyParams(self.epsilon, self.delta, unit=unit), n)
-        own = {name: getattr(self, name) for name in ("user_test", "user_smoothing")}
-        for given in (each for each in own.items() if unit == Unit.RECORD and each[1] != "auto"):
-            raise InvalidParameterError(*given, "is for users", f"{SAY_WHOSE}'auto'")
+        own: dict[str, Any] = {name: getattr(self, name) for name in ("user_test", "user_smoothing", "most_rows")}
+        for given in (each for each in own.items() if unit == Unit.RECORD and each[1] not in ("auto", None)):
+            usual = None if given[0] == "most_rows" else "auto"
+            raise InvalidParameterError(*given, "is for users", f"{SAY_WHOSE}{usual!r}")
         if unit == Unit.RECORD and self._asks_users:
             raise InvalidParameterError("records_per_user", self.records_per_user, "is for users", f"{SAY_WHOSE}1")
         domain = features.domain

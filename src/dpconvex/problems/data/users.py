@@ -139,6 +139,31 @@ def pick_users(groups: UserGroups, users: Positions) -> tuple[Positions, UserGro
     return (rows if groups.order is None else groups.order[rows]), UserGroups(starts)
 
 
+def distinct_within(
+    records: Floats, targets: Floats, groups: UserGroups, most: int, generator: np.random.Generator
+) -> tuple[Positions, UserGroups]:
+    """Return the places, ascending, of the records (n, dim) that stay under a cap, and the users as groups of those.
+
+    A user with more than `most` distinct records, bit by bit and target included, keeps so many of them with all their
+    copies: a uniform subset that coins choose, of a law that depends on that user's own records alone.
+    """
+    users = groups.spread(np.arange(groups.n_users, dtype=np.float64))
+    many = np.flatnonzero(groups.spread(groups.sizes.astype(np.float64)) > most)
+    stays = np.ones(len(users), dtype=bool)
+    if len(many):
+        cells = np.ascontiguousarray(np.column_stack([users[many], targets[many], records[many]]))
+        whole = cells.view(np.dtype((np.void, cells.itemsize * cells.shape[1])))[:, 0]
+        _, first, place = np.unique(whole, return_index=True, return_inverse=True)
+        owner = users[many][first]
+        order = np.lexsort((generator.random(len(first)), owner))
+        starts = np.searchsorted(owner[order], owner[order])  # of each user's distinct records, in random order
+        chosen = np.zeros(len(first), dtype=bool)
+        chosen[order] = np.arange(len(first)) - starts < most
+        stays[many] = chosen[place]
+    kept = np.flatnonzero(stays)
+    return kept, UserGroups.of(users[kept])
+
+
 def user_gradients(
     loss: LinearModelLoss, records: Records, targets: Floats, groups: UserGroups, weights: Floats | None, w: Floats
 ) -> Floats:
