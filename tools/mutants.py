@@ -57,6 +57,8 @@ OUTPUT = "algorithms/erm/output_perturbation"
 BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
 TABLES, NOISY = "algorithms/queries/noisy_tables.py", "tests/unit/algorithms/queries/test_noisy_tables.py"
 USERS_OF = "problems/data/users.py"
+CAPPED = "tests/statistical/test_user_gaussian_density.py"
+OBJECTIVE_EVENTS, PERTURBED = "privacy/events/objective.py", "algorithms/erm/objective_perturbation"
 TREE, TREES = "algorithms/queries/noisy_tree.py", "tests/unit/algorithms/queries/test_noisy_tree.py"
 BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
@@ -1644,6 +1646,62 @@ MUTANTS = (
             "tests/unit/estimators/test_synthetic_estimator.py::"
             "test_portion_by_portion_users_are_protected_and_added_records_are_not",
         ),
+    ),
+    Mutant(
+        "Gaussian noise for users: as many pairs of vertices as vertices",
+        OBJECTIVE_EVENTS,
+        "return ((m**2, epsilon - cost, 2.0), (m,",
+        "return ((m, epsilon - cost, 2.0), (m,",
+        "",
+        (f"{CAPPED}::test_the_event_is_the_formula",),
+    ),
+    Mutant(
+        "Gaussian noise for users: what curvature costs at slope 0 is forgotten",
+        OBJECTIVE_EVENTS,
+        "_rounding.widen_up(self.curvature * self.tau if free else cost)",
+        "_rounding.widen_up(0.0 if free else cost)",
+        "",
+        (f"{CAPPED}::test_the_event_is_the_formula",),
+    ),
+    Mutant(
+        "Gaussian noise for users: rows are those that a user is guessed to have",
+        f"{PERTURBED}/planner.py",
+        "else (rows, problem.dim)",
+        "else (problem.records_per_user or 1, problem.dim)",
+        "",
+        (f"{CAPPED}::test_plans_rest_on_the_cap_and_never_on_a_guess",),
+    ),
+    Mutant(
+        "Gaussian noise for users: the rank of a record",
+        f"{PERTURBED}/planner.py",
+        "else (rows, problem.dim)",
+        "else (rows, 1)",
+        "",
+        (f"{CAPPED}::test_plans_rest_on_the_cap_and_never_on_a_guess",),
+    ),
+    Mutant(
+        "Gaussian noise for users: the cap is stated and not applied",
+        f"{PERTURBED}/plan.py",
+        "if self.most_rows is not None:  #",
+        "if self.most_rows is None:  #",
+        "",
+        (f"{CAPPED}::test_a_run_caps_before_it_weighs",),
+    ),
+    Mutant(
+        "Gaussian noise for users: rows that differ in their targets count as one",
+        USERS_OF,
+        "np.column_stack([users[many], targets[many], records[many]])",
+        "np.column_stack([users[many], records[many]])",
+        "",
+        (f"{CAPPED}::test_the_cap_keeps_whole_distinct_rows",),
+    ),
+    Mutant(
+        "Gaussian noise for users: half the noise",
+        f"{PERTURBED}/planner.py",
+        "    energy = copies * float(deviations @ deviations) * event.sigma**2",
+        "    event = replace(event, sigma=event.sigma / 2)\n    energy = copies * float(deviations @ deviations) * event.sigma**2",
+        "objective_perturbation/users_gaussian",
+        (f"{CAPPED}::test_plans_rest_on_the_cap_and_never_on_a_guess",),
     ),
 )
 

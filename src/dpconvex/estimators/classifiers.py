@@ -390,7 +390,9 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
     algorithm, constants, noise, l2, coefficient_norm, random_state, verbose : optional
         As in `PrivateLogisticRegression`.
-    tilt, adversarial_radius, adversarial_norm, risk, solver, user_test, user_smoothing, most_rows, records_per_user : optional
+    tilt, adversarial_radius, adversarial_norm, risk, solver : optional
+        As in `PrivateLogisticRegression`.
+    user_test, user_smoothing, most_rows, records_per_user : optional
         As in `PrivateLogisticRegression`.
 
     Attributes

@@ -101,11 +101,17 @@ def _worst_solver(privacy: PrivacyParams, bound: float, noise: str, constants: s
 
 @builder
 def _objective(
-    privacy: PrivacyParams, bound: float, noise: str, loss: LinearModelLoss, ridge: float = 100.0
+    privacy: PrivacyParams,
+    bound: float,
+    noise: str,
+    loss: LinearModelLoss,
+    ridge: float = 100.0,
+    most_rows: int | None = None,
 ) -> Subject:
     problem = linear_problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
     l2 = ridge * loss.curvature_bound * bound**2 / (N * privacy.epsilon)
-    return linear_subject(plans(problem, privacy, "objective_perturbation", Options(l2=l2, noise=noise))[0])
+    options = Options(l2=l2, noise=noise, most_rows=most_rows)
+    return linear_subject(plans(problem, privacy, "objective_perturbation", options)[0])
 
 
 def _curvature(privacy: PrivacyParams, bound: float) -> Subject:
@@ -313,6 +319,10 @@ TARGETS = (
         {
             "output_perturbation/users": ("pure", _output("l2", HingeLoss())),
             "objective_perturbation/users": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
+            "objective_perturbation/users_gaussian": (
+                "approximate",
+                _objective("gaussian", SmoothedHingeLoss(0.5), most_rows=1),
+            ),
             "objective_perturbation_with_curvature/users": ("pure", _curvature),
             "noisy_gradient/users": ("approximate", _noisy(4, proved=True)),
             "sufficient_statistics/users": ("approximate", _statistics(sufficient_statistics.plan)),

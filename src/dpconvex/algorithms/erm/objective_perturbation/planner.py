@@ -83,9 +83,7 @@ def plan(
     return found
 
 
-def check_noise(
-    problem: LinearModelProblem, privacy: PrivacyParams, noise: str, most_rows: int | None = None
-) -> None:
+def check_noise(problem: LinearModelProblem, privacy: PrivacyParams, noise: str, most_rows: int | None = None) -> None:
     """Raise `InvalidParameterError` where Gaussian noise is asked for and not proved, or a cap fits no users."""
     if most_rows is not None:
         _validate.integer("most_rows", most_rows, at_least=1)
