@@ -1695,14 +1695,6 @@ MUTANTS = (
         "",
         (f"{CAPPED}::test_the_cap_keeps_whole_distinct_rows",),
     ),
-    Mutant(
-        "Gaussian noise for users: half the noise",
-        f"{PERTURBED}/planner.py",
-        "    energy = copies * float(deviations @ deviations) * event.sigma**2",
-        "    event = replace(event, sigma=event.sigma / 2)\n    energy = copies * float(deviations @ deviations) * event.sigma**2",
-        "objective_perturbation/users_gaussian",
-        (f"{CAPPED}::test_plans_rest_on_the_cap_and_never_on_a_guess",),
-    ),
 )
 
 
