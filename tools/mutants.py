@@ -1688,6 +1688,22 @@ MUTANTS = (
         (f"{CAPPED}::test_a_run_caps_before_it_weighs",),
     ),
     Mutant(
+        "samples of users: two in the order of labels share a coin",
+        GRADIENTS,
+        "pick_users(groups, sample)",
+        "pick_users(groups, np.unique(sample // 2 * 2))",
+        "noisy_gradient/user_samples",
+        ("tests/unit/algorithms/erm/test_sampled_gradient.py", "-k", "a_user_takes_part or a_new_label"),
+    ),
+    Mutant(
+        "samples of users: divided by how many take part",
+        GRADIENTS,
+        "mean * (len(sample) / (rate * clipping.problem.n))",
+        "mean / rate",
+        "noisy_gradient/user_samples",
+        ("tests/unit/algorithms/erm/test_sampled_gradient.py", "-k", "a_user_takes_part"),
+    ),
+    Mutant(
         "Gaussian noise for users: rows that differ in their targets count as one",
         USERS_OF,
         "np.column_stack([users[many], targets[many], records[many]])",

@@ -325,6 +325,7 @@ TARGETS = (
             ),
             "objective_perturbation_with_curvature/users": ("pure", _curvature),
             "noisy_gradient/users": ("approximate", _noisy(4, proved=True)),
+            "noisy_gradient/user_samples": ("approximate", _noisy(8, rate=0.4)),
             "sufficient_statistics/users": ("approximate", _statistics(sufficient_statistics.plan)),
             "informed_gradient": ("approximate", _informed),
             "phased_sgd": ("approximate", _phased("plain")),
