@@ -28,7 +28,7 @@ from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
-from dpconvex.problems.data.sources.rows import StreamedRecords
+from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
 from dpconvex.problems.data.summation import Parts
 
 Positions = NDArray[np.intp]
@@ -214,6 +214,20 @@ def clipped_mean(
         return G
 
     return mean_of_users(loss, records, targets, groups, weights, w, shortened, size)
+
+
+def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups) -> Array:
+    """Return each user's means of integers that `values` makes of rows, (m, k), rounded down; shape (n_users, k)."""
+    users = groups.spread(np.arange(groups.n_users, dtype=np.float64)).astype(np.intp)
+
+    def sums(rows: Any, first: int) -> Array:
+        found = values(rows)
+        out = np.zeros((groups.n_users, found.shape[1]), dtype=np.int64)
+        np.add.at(out, users[first : first + len(found)], found)
+        return out
+
+    parts = X.run(lambda portion, first, _: sums(portion[0], first)) if isinstance(X, EncodedRows) else [sums(X, 0)]
+    return sum(parts) // groups.sizes[:, None]  # integers: exact in any order
 
 
 def mean_of_users(
