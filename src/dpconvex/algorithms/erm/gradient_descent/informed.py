@@ -132,7 +132,9 @@ class InformedPlan(LinearModelPlan):
         source = "noisy gradient descent after a look; an estimate: for quadratic risks of at most half the largest "
         source += "curvature, clipping bias left out"
         bound = min(bound, 2 * problem.lipschitz * problem.radius)
-        return PredictedError(bound, trivial, source, expected=self.ahead.choice.expected, proved=False)
+        caution = 1.0 if self.centers is None else TUNING.caution
+        expected = self.ahead.choice.expected
+        return PredictedError(bound, trivial, source, expected=expected, proved=False, caution=caution)
 
     @property
     def coefficient_deviation(self) -> Floats:
