@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpconvex import PrivateLogisticRegression, verify
+from dpconvex.algorithms import continued
 from dpconvex.algorithms.erm.gradient_descent import plan_informed
 from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, TUNING, kept
 from dpconvex.algorithms.erm.registry import plans
@@ -79,7 +80,7 @@ def test_without_a_constant_or_with_public_rates_labels_are_not_looked_at() -> N
         assert plan.labels is None
         assert len(plan.releases) == 3 + 2 * (plan.centers is not None)
         assert 0.999999 < total_epsilon(plan.releases, 1e-6) <= 1 + 1e-9
-        assert plan.resumed(*columns(plan), 0.9, (0.1,) * TUNING.bins, (0.1,) * 3).ahead.start == 0
+        assert plan.resumed(*columns(plan), 0.9, (0.1,) * TUNING.bins, (0.1,) * 4).ahead.start == 0
 
 
 def test_no_pair_of_neighbors_moves_the_run_further_than_the_budget() -> None:
@@ -153,13 +154,14 @@ def test_a_fit_is_verified_with_the_course_that_it_took() -> None:
 @pytest.mark.parametrize("size", [1e12, -1e12, np.finfo(float).max])
 def test_extreme_releases_lead_to_a_run(size: float) -> None:
     plan = plan_informed(problem(50), USERS)
-    after = plan.resumed(*columns(plan, size), size, (size,) * TUNING.bins, (abs(size), 0.0, 1e-300))
+    after = plan.resumed(*columns(plan, size), size, (size,) * TUNING.bins, (abs(size), 0.0, 1e-300, abs(size)))
     assert 0.02 * (1 - 1e-9) <= after.ahead.length <= 0.6 * (1 + 1e-9)
     assert 1e-3 <= after.ahead.signal <= TUNING.seen[1] * (1 + 1e-9)
     assert 1 <= after.steps.count <= 256
     assert np.isfinite(after.spread).all()
     assert abs(after.ahead.start) <= np.log((1 - TUNING.least_share) / TUNING.least_share) * (1 + 1e-6)
     assert plan.look.block_squares(np.full(6, size)).max() <= 3 * FARTHEST**2
+    assert min(block.bound for block in after.look.problem.domain.blocks[1:]) > 0.01
 
 
 def test_no_content_of_the_data_raises_or_warns() -> None:
@@ -195,9 +197,39 @@ def test_a_typical_length_is_found() -> None:
 def test_a_look_may_only_make_the_run_bolder() -> None:
     plan = plan_informed(problem(500), USERS)
     shares = (0.0,) * 6 + (0.5, 0.5) + (0.0,) * 4
-    nothing, much = (plan.resumed(*columns(plan), 0.5, shares, (square,) * 3).ahead.signal for square in (0.0, 0.5))
+    nothing, much = (
+        plan.resumed(*columns(plan), 0.5, shares, (square,) * 3 + (0.0,)).ahead.signal for square in (0.0, 0.5)
+    )
     assert nothing in TUNING.signals
     assert much > nothing
+
+
+def test_narrow_columns_far_from_the_middle_are_found_and_used() -> None:
+    """Column 3 lies in a tenth of its range, near an end, and decides the labels: ten times the error without."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(2000), 3)
+    X = np.column_stack(
+        [np.eye(3)[rng.integers(0, 3, 6000)], rng.normal(0.35, 0.05, 6000), rng.uniform(-0.5, 0.5, 6000)]
+    )
+    score = 40 * (X[:, 3] - 0.35)
+    y, groups = np.where(rng.random(6000) < 1 / (1 + np.exp(-score)), 1.0, -1.0), UserGroups.of(labels)
+    plan = plan_informed(problem(2000), PrivacyParams(2.0, 1e-6, unit=Unit.USER))
+    found = plan.run(X, y, SeededSource(0), groups)
+    assert found.plan.look.center == pytest.approx((0.35, 0.0), abs=0.05)
+    assert [block.bound for block in found.plan.look.problem.domain.blocks[1:]] == pytest.approx([0.11, 0.5], rel=0.4)
+    blind = continued(plan, centers=None, widths=None).run(X, y, SeededSource(0), groups)
+    best = np.logaddexp(0, -y * score).mean()
+    lost = [np.logaddexp(0, -y * (X @ each.point[:5] + each.point[5])).mean() - best for each in (found, blind)]
+    assert lost[0] < 0.01
+    assert lost[1] > 10 * lost[0]
+
+
+def test_what_cutting_pulls_off_raises_the_level() -> None:
+    """Nothing is seen of it but the constant's part of the look's gradient; noise alone is not taken for it."""
+    plan = plan_informed(problem(1000), USERS)
+    shares = (0.0,) * 6 + (0.5, 0.5) + (0.0,) * 4
+    found = [plan.resumed(*columns(plan), 0.3, shares, (1e-3,) * 3 + (x,)).ahead for x in (0.0, 1e-9, 0.2)]
+    assert found[0].level == found[1].level < found[2].level
 
 
 def test_an_intercept_that_is_off_is_no_signal() -> None:
@@ -232,10 +264,10 @@ def test_what_it_is_not_for_is_refused(given: LinearModelProblem, privacy: Priva
 
 
 @pytest.mark.parametrize(
-    "course", [(0.5, (0.1,) * 11, (0.1,) * 3), (0.5, (0.1,) * 12, (0.1,) * 2), (np.nan, (0.1,) * 12, (0.1,) * 3)]
+    "course", [(0.5, (0.1,) * 11, (0.1,) * 4), (0.5, (0.1,) * 12, (0.1,) * 3), (np.nan, (0.1,) * 12, (0.1,) * 4)]
 )
 def test_what_no_look_releases_is_refused(course: Any) -> None:
     with pytest.raises(InvalidParameterError, match="look"):
         plan_informed(problem(n=20), USERS).resumed((), (), *course)
     with pytest.raises(InvalidParameterError, match="look"):
-        plan_informed(problem(), USERS).resumed((), (), 0.5, (0.1,) * 12, (0.1,) * 3)
+        plan_informed(problem(), USERS).resumed((), (), 0.5, (0.1,) * 12, (0.1,) * 4)

@@ -172,7 +172,7 @@ class InformedPlan(LinearModelPlan):
         look = self._narrowed(center, width)
         numbers = np.array([*center, *width, share, *shares, *squares], dtype=np.float64)
         count, blocks = 0 if self.centers is None else len(self.look.columns), look.problem.domain.blocks
-        if tuple(map(len, (center, width, shares, squares))) != (count, count, TUNING.bins, len(blocks)) or not (
+        if tuple(map(len, (center, width, shares, squares))) != (count, count, TUNING.bins, len(blocks) + 1) or not (
             np.isfinite(numbers).all()
         ):
             what = "must hold a number a column, twice, a share, shares by length and a square per block"

@@ -36,6 +36,8 @@ class Tuning:
     center_variance: float = 0.15  #: of a column's center around the middle of its range, in squared half ranges
     usual_width: float = 0.45  #: of a column: mean distance from its center, in half ranges
     narrowest: float = 0.03  #: width that is tried, in the same unit
+    unlike: float = 1.0  #: log-deviation of lengths where one class's gradients are the longer ones
+    doubt: float = 1.0  #: variances of noise that a constant pulled off must exceed to be seen
     #: By which it is compared where columns are looked at: other methods lose more where ranges are too wide.
     caution: float = 0.4
     heavier: float = 1.25  #: root mean square of distances over their mean
@@ -70,6 +72,12 @@ def kept(level: float) -> float:
     """Return what cutting to `level` typical lengths leaves of a gradient: ``E min(1, k exp(-Z/2))``, Z normal."""
     cut = 2 * math.log(level)
     return float(ndtr(cut) + level * math.exp(1 / 8) * ndtr(-cut - 0.5))
+
+
+def taken(level: float) -> float:
+    """Return the mean length that cutting takes from typical gradients, ``E(exp(s Z) - k)_+``, in typical lengths."""
+    s = TUNING.unlike
+    return float(math.exp(s**2 / 2) * ndtr(s - math.log(level) / s) - level * ndtr(-math.log(level) / s))
 
 
 @final
@@ -209,9 +217,10 @@ class Look:
         share, shares = float(np.clip(share, -FARTHEST, FARTHEST)), np.clip(shares, -FARTHEST, FARTHEST)
         squares = np.clip(squares, 0.0, FARTHEST**2)
         (start, unknown), length = self.start(share) if self.labels else (0.0, 0.0), self.typical_length(shares)
-        risked = self._risked(length)
+        pulled = self._pulled(length, start, unknown, float(squares[-1])) if self.labels else 0.0
+        risked = self._risked(length, pulled)
         signal = max(risked, self._seen(length, unknown, risked, squares))
-        return self._course(length, start, unknown, signal)
+        return self._course(length, start, unknown, signal, pulled)
 
     @property
     def labels(self) -> bool:
@@ -219,12 +228,25 @@ class Look:
         return self.problem.domain.intercept > 0 and self.problem.loss.rates is None
 
     def block_squares(self, gradient: Floats) -> Floats:
-        """Return the squared length of each block's part, one-hot parts less their mean; not of the constant."""
+        """Return the squared length of each block's part, one-hot parts less their mean, and of the constant's."""
         gradient = np.clip(gradient, -FARTHEST, FARTHEST)
         parts = np.split(gradient, np.cumsum([block.size for block in self.problem.domain.blocks]))
         pairs = zip(self.problem.domain.blocks, parts, strict=False)
         moved = (part - part.mean() if block.categorical else part for block, part in pairs)
-        return np.array([np.square(part).sum() for part in moved])
+        constant = gradient[-1] if self.problem.domain.intercept else 0.0
+        return np.array([*(np.square(part).sum() for part in moved), np.square(constant)])
+
+    def _pulled(self, length: float, start: float, unknown: float, square: float) -> float:
+        """Return what cutting costs by pulling the constant off, over the squared mean length that it takes away.
+
+        At a start that predicts the share of labels the constant's part of the mean gradient is 0. Where it is not once
+        gradients are cut, those of one class are longer, and a run drifts to where as much is cut from either.
+        """
+        unit, c, loss = float(self.scales[-1]) * length * self.longest, self.problem.domain.intercept, self.problem.loss
+        noise = (TUNING.first_cut * unit * self.deviations[2]) ** 2 + (unknown * c) ** 2
+        off = max(0.0, (TUNING.first_cut * unit) ** 2 * square - TUNING.doubt * noise)
+        bend = loss.hessian_weights(np.full(2, start * c), np.array([1.0, -1.0]))
+        return off / (2 * c**2 * float(np.mean(bend))) / taken(TUNING.first_cut) ** 2
 
     def _seen(self, length: float, unknown: float, risked: float, squares: Floats) -> float:
         """Return the signal that the gradient shows, `risked` if it shows nothing."""
@@ -247,23 +269,23 @@ class Look:
             weight -= free * np.log(variance) + (D * scale) ** 2 * squares[place] / variance
         return _log_mean(tried, weight / 2)
 
-    def _risked(self, length: float) -> float:
+    def _risked(self, length: float, pulled: float) -> float:
         """Return the largest signal whose best steps cost little by their noise, whatever the data are."""
         unit = self.problem.loss.value_at_zero / math.log(2)
-        bold = (s for s in TUNING.signals if self._choice(length, s).noise <= TUNING.risked * unit)
+        bold = (s for s in TUNING.signals if self._choice(length, s, pulled).noise <= TUNING.risked * unit)
         return next(bold, TUNING.signals[-1])
 
-    def _choice(self, length: float, signal: float) -> Choice:
+    def _choice(self, length: float, signal: float, pulled: float) -> Choice:
         problem, typical = self.problem, self.problem.typical
         assert typical is not None
         noise = 2 * length * self.longest / (problem.n * self.mu) * self.scales
         lost = signal * float(np.sum(typical.count * typical.curvature * typical.signal)) / 2
-        levels = [(level / kept(level), cost * lost) for level, cost in TUNING.levels]
+        levels = [(k / kept(k), cost * lost, pulled * (taken(k) / kept(k)) ** 2) for k, cost in TUNING.levels]
         options: dict[str, Any] = {"steps": None, "l2": self.l2, "rates": (1.0,), "signal": signal, "bold": 1.0}
         return typical_steps.choose(problem, noise, mu=self.mu, levels=levels, **options)
 
-    def _course(self, length: float, start: float, unknown: float, signal: float) -> Course:
-        choice = self._choice(length, signal)
+    def _course(self, length: float, start: float, unknown: float, signal: float, pulled: float = 0.0) -> Course:
+        choice = self._choice(length, signal, pulled)
         level = next(level for level, _ in TUNING.levels if level / kept(level) == choice.level)
         return Course(length, start, unknown, signal, level, choice)
 
