@@ -37,7 +37,7 @@ class Tuning:
     usual_width: float = 0.45  #: of a column: mean distance from its center, in half ranges
     narrowest: float = 0.03  #: width that is tried, in the same unit
     unlike: float = 1.0  #: log-deviation of lengths where one class's gradients are the longer ones
-    doubt: float = 1.0  #: variances of noise that a constant pulled off must exceed to be seen
+    doubt: float = 2.0  #: variances of noise that a constant pulled off must exceed to be seen
     #: By which it is compared where columns are looked at: other methods lose more where ranges are too wide.
     caution: float = 0.4
     heavier: float = 1.25  #: root mean square of distances over their mean
