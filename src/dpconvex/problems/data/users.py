@@ -151,7 +151,7 @@ def distinct_within(
     many = np.flatnonzero(groups.spread(groups.sizes.astype(np.float64)) > most)
     stays = np.ones(len(users), dtype=bool)
     if len(many):
-        cells = np.ascontiguousarray(np.column_stack([users[many], targets[many], records[many]]))
+        cells = np.ascontiguousarray(np.column_stack([users[many], targets[many], records[many]]) + 0.0)  # no -0.0
         whole = cells.view(np.dtype((np.void, cells.itemsize * cells.shape[1])))[:, 0]
         _, first, place = np.unique(whole, return_index=True, return_inverse=True)
         owner = users[many][first]
