@@ -242,7 +242,8 @@ class Look:
         At a start that predicts the share of labels the constant's part of the mean gradient is 0. Where it is not once
         gradients are cut, those of one class are longer, and a run drifts to where as much is cut from either.
         """
-        unit, c, loss = float(self.scales[-1]) * length * self.longest, self.problem.domain.intercept, self.problem.loss
+        loss: Any = self.problem.loss  # smooth, or there is no look
+        unit, c = float(self.scales[-1]) * length * self.longest, self.problem.domain.intercept
         noise = (TUNING.first_cut * unit * self.deviations[2]) ** 2 + (unknown * c) ** 2
         off = max(0.0, (TUNING.first_cut * unit) ** 2 * square - TUNING.doubt * noise)
         bend = loss.hessian_weights(np.full(2, start * c), np.array([1.0, -1.0]))
