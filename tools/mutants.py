@@ -401,8 +401,8 @@ MUTANTS = (
     Mutant(
         "ramp accepted from below A = C/2",
         "mechanisms/robust_mean.py",
-        "self.count <= 2 * self.low and",
-        "self.count <= 2 * self.low + 1 and",
+        "if not self.count / 2 <= self.low",
+        "if not (self.count - 1) / 2 <= self.low",
         "",
         (f"{ROBUST}::test_no_ramp_is_planned_that_leaves_zero_below_one_half",),
     ),

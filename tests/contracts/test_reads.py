@@ -345,7 +345,7 @@ def _move(step: Step, other: Step) -> float:
     """How far a value moves, in units of the stated sensitivity."""
     mechanism, mine, its = step.mechanism, step.value, other.value
     if isinstance(mechanism, RobustMean):  # score, mean, and the mean's sensitivity where both scores pass
-        score = abs(mine[0] - its[0]) / mechanism.score_sensitivity
+        score = abs(mine[0] - its[0])  # of sensitivity 1
         good = min(mine[0], its[0]) >= mechanism.passing
         return max(score, float(np.linalg.norm(mine[1] - its[1])) / mine[2] if good else 0.0)
     if isinstance(mechanism, CohortMean):  # the same in each cohort, the whole sum in the last's units

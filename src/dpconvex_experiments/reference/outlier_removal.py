@@ -25,7 +25,7 @@ def plan_outlier_removal(
     The score's Laplace scale b is by default the paper's ``20/epsilon``, which spends a tenth of epsilon.
     """
     scale = 20 / epsilon if score_scale is None else _validate.real("score_scale", score_scale, above=0.0)
-    coupling, rest = delta / 8, epsilon - exact.enlarged(score_sensitivity(count, "average")) / scale
+    coupling, rest = delta / 8, epsilon - exact.enlarged(score_sensitivity(count)) / scale
     least = least_count(scale, delta)
     if count < least or rest <= 0:
         what = f"must be at least {least} for this promise"
