@@ -1,8 +1,9 @@
 """Constants of methods as their papers print them (repaired), in the place of those that are calibrated here.
 
 None of them carries privacy: plans price every schedule by what it draws and adds, and refuse what the promise does not
-cover. Saddle points: Gonzalez, Guzman and Paquette 2024; Frank-Wolfe as they cite it. Heavy tails: Lowy 2026,
-Algorithms 1, 2 and 4; symbols are those of `dpconvex.algorithms.erm.heavy_tailed.schedule`.
+cover, or a sensitivity below the one that is proved. Saddle points: Gonzalez, Guzman and Paquette 2024; Frank-Wolfe as
+they cite it. Heavy tails: Lowy 2026, Algorithms 1, 2 and 4. Output perturbation: Lowy and Razaviyayn. Symbols are those
+of the `schedule` modules of the methods.
 """
 
 import itertools
@@ -12,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import gamma
 
+from dpconvex import _rounding
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Schedule, Setting, Stage
+from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.minimax import anytime, base, bias_reduced, frank_wolfe, vertex_schedule
 from dpconvex.errors import InvalidParameterError
 from dpconvex.plugins import printed
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import SimplexSaddle
+from dpconvex.problems.base import Problem
 from dpconvex.problems.linear.truncated import Truncation
 
 PRINTED_TAIL = 3.0  #: The paper's zeta (Algorithm 2).
@@ -187,3 +191,58 @@ def _printed_phase(setting: Setting, layout: tuple[int, int, int, int], l2: floa
         for radius, confine in zip(radii, (ball, math.inf), strict=True)
     )
     return Phase(first, step, J, m, l2, truncation, stages, error / l2)
+
+
+@printed("output_perturbation")
+def output_perturbation(
+    problem: Problem, l2: float | None, epsilon: float, delta: float, target: str = "empirical"
+) -> schedules.Schedule:
+    """Return the repaired printed schedule: Theorems 3.4 and 3.5 for classes G and J, 3.1.2 and 3.2.2 for F and H.
+
+    The Lipschitz constant includes the regulariser, ``L + l2 R``. Tilted losses: Theorems 5.1, 5.2 with Lemma 5.2's
+    sensitivity; they need `l2`. Population: Propositions 4.1 to 4.4, stability term ``(L + l2 R) reach`` in full.
+    """
+    L, beta, R, n, d = problem.lipschitz, problem.smoothness, problem.radius, problem.n, problem.dim
+    smooth, population = math.isfinite(beta), target == "population"
+    ratio = schedules.privacy_ratio(d, epsilon, delta)
+    tilted, unit = problem.aggregation == "tilted", 1.0 if problem.aggregation == "whole" else 1 / n
+    q, more, weight, ball = ratio * unit, population / math.sqrt(n), unit, R if problem.local else math.inf
+    if delta == 0:
+        moment1, moment2 = ratio, d * (d + 1) / epsilon**2
+    else:
+        moment1, moment2 = ratio / math.sqrt(2), ratio**2 / 2
+    if l2:
+        R = R if problem.local else min(L / l2, math.sqrt(2 * problem.value_at_zero / l2))
+        lam, total, theorem = l2, L + l2 * R, f"Theorem 3.{2 if smooth else 1}.2"
+        if tilted:
+            ball, theorem = problem.minimiser_norm(l2), f"Theorem 5.{2 if smooth else 1} (repaired)"
+            # min(1, C/n) of Lemma 5.2; never below the boxed bound, also in floating point
+            over_n = math.exp(min(0.0, problem.log_weight_ratio(ball) - math.log(n)))
+            weight = max(schedules.largest_weight(problem, ball), min(1.0, _rounding.widen_up(over_n)))
+        if smooth:
+            alpha = total**2 / l2 * min((beta + l2) / l2 * q**2, weight**2)
+        else:
+            alpha = total**2 / l2 * weight * min(weight, ratio)
+        shrinkage, source = 0.0, theorem if tilted else f"{theorem}{'a' if delta == 0 else 'b'}"
+    elif smooth:
+        beta = max(beta, L / (2 * R))  # L <= 2 beta R may be assumed, by a larger beta
+        lam = (beta * L**2 / R**2) ** (1 / 3) * (q ** (2 / 3) + more)
+        scale = beta ** (1 / 3) * L ** (2 / 3) * R ** (4 / 3)
+        alpha = min(L ** (4 / 3) * R ** (2 / 3) / beta ** (1 / 3) * q ** (-2 / 3) * unit**2, scale * q ** (2 / 3))
+        total, shrinkage, source = L + lam * R, lam * R**2 / 2, "Theorem 3.5 (repaired)"
+    else:
+        lam = L / R * (math.sqrt(q) + more) if population else L / (R * math.sqrt(1 + 1 / q))
+        alpha = L * R * q**1.5 / (1 if problem.aggregation == "whole" else (1 + ratio) ** 2)
+        total, shrinkage, source = L + lam * R, lam * R**2 / 2, "Theorem 3.4 (repaired)"
+    sensitivity = 2 * total / lam * weight * (1 + 1e-14)
+    r = max(math.sqrt(2 * alpha / lam), problem.certifiable_radius(lam))
+    reach = schedules.within_ball(sensitivity, r, ball)
+    bound = shrinkage + total * (r + moment1 * reach)
+    projected = problem.local
+    if smooth and not (projected and population):
+        curved = shrinkage + (beta + lam) / 2 * (moment2 * reach**2 + r**2)
+        curved += total * r if projected else 0.0  # the gradient at a minimizer on the sphere is not 0
+        bound, projected = min(bound, curved), projected and bound <= curved
+    if population:
+        bound, source = bound + total * reach, f"{source}, population (Lemma 4.1)"
+    return schedules.Schedule(lam, sensitivity, r, bound, source, ball, projected)

@@ -19,7 +19,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, IntArray
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
 from dpconvex.algorithms.location.geometric_median import ORDERS, GeometricMedianPlan, fallback
 from dpconvex.algorithms.location.radius_and_center import CENTER, TEST
@@ -29,7 +29,7 @@ from dpconvex.mechanisms import AboveThreshold, BoundedLaplaceMechanism, Failure
 from dpconvex.plugins import printed
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, Groups, near_counts, near_draws, weighted_mean
+from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, Groups, near_counts, weighted_mean
 from dpconvex.randomness import BitSource
 
 THEOREM = (
@@ -111,6 +111,16 @@ class PrintedCenter(CenterFinder):
             return near_draws(points, radius, self.draws, coins)
         near = near_counts(points, Groups.random(self.n, self.n, coins), radius)
         return coins.binomial(self.draws, near / self.n)  # the exact law: indices of different records are independent
+
+
+def near_draws(points: Floats, radius: float, draws: int, coins: np.random.Generator) -> IntArray:
+    """Return how many of `draws` records, drawn with replacement for each record, lie within `radius` of it, (n,)."""
+    from dpconvex_experiments.reference import _loops
+
+    counts = np.zeros(len(points), dtype=np.int64)
+    for _ in range(draws):
+        _loops.near_partners(points, coins.integers(len(points), size=len(points)), radius * radius, counts)
+    return counts
 
 
 def plan_printed_radius(domain: PointDomain, n: int, epsilon: float, delta: float, unit: Unit) -> PrintedRadius:
