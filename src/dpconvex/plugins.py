@@ -21,7 +21,7 @@ def load(group: str) -> tuple[Any, ...]:
 
 
 def printed(name: str) -> Callable[[T], T]:
-    """Mark what fixes a method's constants as its paper prints them (repaired); the methods here find it by name."""
+    """Mark constants as a paper prints them (repaired), or a method of its, which the methods here find by name."""
 
     def marked(planner: T) -> T:
         _PRINTED[name] = planner

@@ -24,7 +24,7 @@ import pytest
 
 from dpconvex.algorithms.erm import gradient_descent, heavy_tailed, user_level
 from dpconvex.algorithms.erm.gradient_descent.gradients import sampled_gradient
-from dpconvex.algorithms.erm.heavy_tailed import Moments, gradient_score, localized_mechanism
+from dpconvex.algorithms.erm.heavy_tailed import Moments
 from dpconvex.algorithms.location.base import WarmStart
 from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
 from dpconvex.algorithms.queries import synthetic
@@ -55,6 +55,7 @@ from dpconvex_experiments.audit.auditor import priced_once
 from dpconvex_experiments.audit.replay import Step, _Recorder, coins, tapped
 from dpconvex_experiments.audit.target import run_of
 from dpconvex_experiments.audit.targets import TARGETS
+from dpconvex_experiments.reference import gradient_score, localized_mechanism
 from dpconvex_experiments.reference.targets import erm, location, mechanisms, minimax
 
 Path = tuple[tuple[int, str | None], ...]

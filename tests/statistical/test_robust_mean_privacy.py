@@ -21,7 +21,7 @@ from dpconvex.mechanisms.robust_mean import best_ramp, h_index
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.audit.replay import replayed
-from dpconvex_experiments.reference.outlier_removal import plan_outlier_removal
+from dpconvex_experiments.reference.printed_constants import plan_outlier_removal
 
 Law = tuple[float, float]  # probability to pass, mean if passed (in units of the radius)
 

@@ -18,7 +18,7 @@ from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import SeededSource, SystemSource
-from dpconvex_experiments.reference.outlier_removal import least_count, plan_outlier_removal
+from dpconvex_experiments.reference.printed_constants import least_count, plan_outlier_removal
 
 # User-level specification, section 8: C, epsilon, delta, sigma_H, s0, theta, A, B, kappa, sigma / rho.
 GOLDEN = [
