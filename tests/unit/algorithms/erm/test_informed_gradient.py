@@ -112,7 +112,7 @@ def _pairs(given: LinearModelProblem) -> list[tuple[Any, Any]]:
     ends, middle = X.copy(), X.copy()
     ends[last, 3:], middle[:, 3:] = -X[last, 3:], 0.0
     far, near = middle.copy(), X.copy()
-    far[last, 3:], near[last, 3:] = 0.5, X[last, 3:] * 0.6  # about where noisy centers are put
+    far[last, 3:], near[last, 3:] = 0.5, 0.3  # about where noisy centers are put
     changed = ((X, y), (X, even)), ((X, y), (ends, y)), ((near, y), (ends, y)), ((middle, y), (far, y))
     return [*found, *(((*one, groups), (*other, groups)) for one, other in changed)]
 
