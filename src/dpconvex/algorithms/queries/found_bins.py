@@ -1,0 +1,321 @@
+r"""Private ranges and bins: histograms of the columns that have none declared, then noisy tables of what was found.
+
+Listing
+    1. Count the octaves of every open column (`problems.data.ranges`), with noise, and read its range off them.
+    2. Count 32 to 128 equal cells of each range, what is exactly 0 and what is missing, with noise. Bins have equal
+       shares of what the cells hold, but no cell has more than one; 0 has one where it stands out and a range begins
+       there. 3. Release tables of all columns, numbers in their bins (`noisy_tables`, `noisy_tree`). 4. Fit, with what
+       step 2 says of single columns.
+Guarantee
+    That of the tables, pure epsilon or (epsilon, delta), for the same neighbors: one promise for all steps.
+Lemma
+    Every number, whatever it is, has exactly one octave, and exactly one of the cells of any given range. So the
+    histograms of step 1 are tables of one column, and the Lemma of `noisy_tables` holds as it stands, for users and
+    added records, too. Given the outcome of step 1 the cells of step 2 are public; given both the bins are, and a
+    record's values are a function of that record alone. Their number, all scales and the tables' plan are fixed before
+    records are read: adaptive uses of fixed mechanisms. Pure epsilons add up; with a delta all noise is Gaussian, and
+    mu^2 of all steps add up.
+Intervals
+    From step 3 alone: the noise of step 2 had a part in the choice of the bins, that of step 3 is drawn after it.
+Assumptions
+    Nothing is refused after a release: every outcome gives a finite range of positive length, and as many increasing
+    edges as were planned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex import _rounding
+from dpconvex._types import Array, Floats, forwarded
+from dpconvex.algorithms import PredictedError, continued, recorded, stored
+from dpconvex.algorithms.queries import noisy_tables
+from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan
+from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
+from dpconvex.algorithms.queries.noisy_tree import NoisyTreePlan
+from dpconvex.algorithms.queries.released_tables import ReleasedTables
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import Mechanism, Planned
+from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Release
+from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu
+from dpconvex.problems import NumberRange
+from dpconvex.problems.data import ranges
+from dpconvex.problems.data.sources.rows import mapped, same, totals
+from dpconvex.problems.data.summation import Parts
+from dpconvex.randomness import BitSource
+
+OCTAVES, CELLS = "octaves of a column without a declared range", "cells of a range that was found"
+SHARES = (0.04, 0.2), (0.04, 0.04)
+"""Of epsilon, or of mu^2, for the two histograms of all columns: the least and the most, as for linear models."""
+NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
+FINEST, GRAIN = 128, 0.5
+"""Cells of a range at most; they are halved, down to `ranges.PARTS`, where noise exceeds so much of an even share."""
+EVEN_CUTS, STANDS = 0.25, 3.0
+"""Share of what cells hold that counts as even when bins are cut; deviations above which 0 may have a bin."""
+TINY = 2.0**ranges.LOWEST  #: What is smaller than this counts as 0, here as for octaves.
+EVEN = 1e-3  #: Share of a bin's numbers that are drawn evenly over it, whatever its cells hold.
+
+Cut = tuple[int, ...]
+
+
+@stored
+@final
+@dataclass(frozen=True)
+class Open:
+    """Columns whose ranges are to be found, by position: public facts."""
+
+    columns: tuple[int, ...]
+    linear: tuple[int, ...] = ()  #: Those of them that stay on a linear scale
+    missing: tuple[int, ...] = ()  #: Those whose last value stands for missing numbers; of others it is the middle bin
+
+    def __post_init__(self) -> None:
+        for part in ("columns", "linear", "missing"):
+            object.__setattr__(self, part, tuple(getattr(self, part)))
+        if not self.columns or not {*self.linear, *self.missing} <= {*self.columns}:
+            raise InvalidParameterError("columns", self.columns, "must be some columns, the others among them")
+
+
+@final
+@dataclass(frozen=True)
+class FoundBinsPlan(QueryReleasePlan):
+    """Ranges and bins of some columns from the data, then noisy tables; a run is given these columns' numbers."""
+
+    then: NoisyTablesPlan | NoisyTreePlan
+    open: Open
+    parts: tuple[float, float]  #: of epsilon or mu^2, for octaves and for cells
+    mu: float  #: Gaussian budget of everything; 0 for Laplace noise
+    outer: tuple[NumberRange, ...] = ()  #: Released first
+    edges: tuple[Cut, ...] = ()  #: Of the cells of these ranges: the bins' edges
+    #: Noisy counts of the cells of each range, and of what is missing.
+    held: tuple[Floats, ...] = field(default=(), compare=False, repr=False)
+    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    preferred: ClassVar[bool] = True
+    neighbors: ClassVar[tuple[Neighboring, ...]] = NoisyTablesPlan.neighbors  # pyright: ignore[reportIncompatibleVariableOverride]
+    constants = "calibrated"
+    algorithm = forwarded("then", "algorithm")
+    noise_name = forwarded("then", "noise_name")
+    ranked = forwarded("then", "ranked")  # pyright: ignore[reportIncompatibleMethodOverride]
+    expectation = forwarded("then", "expectation")  # pyright: ignore[reportIncompatibleMethodOverride]
+    assumptions = (
+        *QueryReleasePlan.assumptions,
+        Assumption(
+            "the tables depend on bins that were released, and on no other numbers of the data",
+            "each record is put into them by itself; the plan is made before the run and does not depend on them",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
+
+    @property
+    def theorem(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return f"Adaptive composition of noisy histograms, first of octaves, then of cells, and: {self.then.theorem}"
+
+    @property
+    def predicted_error(self) -> PredictedError:
+        given = self.then.predicted_error
+        return replace(given, source=f"{given.source}; on the bins found", proved=False)
+
+    @cached_property
+    def noises(self) -> tuple[tuple[Mechanism[Floats], float], ...]:
+        """Of the two histograms of one column: noise, and its deviation in a count."""
+        found = []
+        for part, size in zip(self.parts, (ranges.CELLS, self.cells + 2), strict=True):
+            found.append(noisy_tables.table_noise(self.then.law, self.privacy, self.mu, part / self._count, size, 1))
+        return tuple(found)
+
+    @cached_property
+    def cells(self) -> int:
+        """Cells of a range: so many that noise does not hide an even share of the records; then what is missing, 0."""
+        one = (self.then.law, self.privacy, self.mu, self.parts[1] / self._count)
+        noise, found = noisy_tables.table_noise(*one, 1, self.n)[1], FINEST
+        while found > ranges.PARTS and noise * found > GRAIN:
+            found //= 2
+        return found
+
+    @property
+    def _count(self) -> int:
+        return len(self.open.columns)
+
+    @property
+    def mechanisms(self) -> Mapping[str, Planned]:
+        return {label: noise for label, (noise, _) in zip((OCTAVES, CELLS), self.noises, strict=True)}
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        own = (replace(each, times=self._count) for each in super().releases)
+        return (*own, *self.then.releases)
+
+    def exact_bits(self, source: BitSource) -> bool:
+        return super().exact_bits(source) and self.then.exact_bits(source)
+
+    @property
+    def course(self) -> tuple[Any, ...]:
+        return (tuple(map(astuple, self.outer)), self.edges) if self.outer else ()
+
+    def resumed(self, *course: Any) -> FoundBinsPlan:
+        """Return the plan for released ranges and bins, if they can be released."""
+        fields, edges = course
+        outer = ranges.read_back(fields, edges, self._count, self.cells)
+        for k, one, cut in zip(self.open.columns, outer, edges, strict=True):
+            if self._bins(k) - len(cut) + 1 not in (0, int(one.lower == cut[0] == 0)):
+                raise InvalidParameterError("bins", edges, "must be as many as were planned")
+        return continued(self, outer=outer, edges=tuple(map(tuple, edges)))
+
+    def _bins(self, column: int) -> int:
+        return self.queries.shape[column] - (column in self.open.missing)
+
+    def describe(self) -> Mapping[str, Any]:
+        found = {
+            "columns": list(self.open.columns),
+            "cells": [ranges.CELLS, self.cells],
+            "shares": list(self.parts),
+            "deviations": [deviation for _, deviation in self.noises],
+            "found": [[list(astuple(one)), list(cut)] for one, cut in zip(self.outer, self.edges, strict=True)] or None,
+        }
+        return {**self.then.describe(), "private_ranges": found}
+
+    @property
+    def found(self) -> tuple[NumberRange, ...]:
+        """The ranges that were found and released; empty before a run."""
+        each = zip(self.outer, self.edges, strict=True)
+        return tuple(ranges.kept(one, cut[0], cut[-1], self.cells) for one, cut in each)
+
+    @property
+    def bins(self) -> tuple[tuple[list[float], list[tuple[float, float]]], ...]:
+        """For each open column: the edges of its bins, and what share of its numbers lies below each of many places."""
+        found = []
+        for k, one, cut, held in zip(self.open.columns, self.outer, self.edges, self.held, strict=True):
+            shares, own = np.maximum(held[cut[0] : cut[-1]], 0.0), len(cut) <= self._bins(k)
+            shares = shares / max(shares.sum(), 1.0) + EVEN / len(shares)
+            edges, places = (ranges.knots(one, c, self.cells) for c in (cut, range(cut[0], cut[-1] + 1)))
+            below = np.append(0.0, np.cumsum(shares)).tolist()
+            if own:  # of 0 alone: what lies below the smallest octave
+                edges, places, below = [0.0, TINY, *edges[1:]], [0.0, TINY, *places[1:]], [-1.0, *below]
+            found.append((edges, list(zip(places, below, strict=True))))
+        return tuple(found)
+
+    def _takes(self, records: Array) -> bool:
+        return records.shape[1:] == (len(self.queries.shape),) and records.dtype.kind in "iuf"
+
+    def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> FoundBinsPlan:
+        octaves = self._histograms(records, weights, [ranges.cells] * self._count, 0, source, ledger)
+        linear = [k in self.open.linear for k in self.open.columns]
+        deviations = [[deviation] * len(linear) for _, deviation in self.noises]
+        outer = tuple(map(ranges.find, octaves, deviations[0], linear))
+        cells = [partial(_cells, one, self.cells) for one in outer]
+        held = self._histograms(records, weights, cells, 1, source, ledger)
+        edges = tuple(map(self._cut, self.open.columns, outer, held))
+        return continued(self, outer=outer, edges=edges, held=tuple(held))
+
+    def _cut(self, column: int, one: NumberRange, held: Floats) -> Cut:
+        """Return the edges of a column's bins among its cells; one less where 0 has a bin of its own."""
+        bins, deviation, zeros = self._bins(column), self.noises[1][1], held[-1]
+        own = one.lower == 0 and bins > 2 and zeros > max(STANDS * deviation, held.sum() / bins)
+        rest = held[:-1].copy()
+        if not own:
+            rest[ranges.parts(one, np.zeros(1), self.cells)] += zeros
+        cut = ranges.crowded(one, rest, deviation, bins - own + 1, EVEN_CUTS, capped=True)
+        return (0, *cut[1:]) if own else cut
+
+    def _histograms(
+        self,
+        records: Any,
+        weights: Floats | None,
+        cells: Sequence[Callable[[Array], NDArray[np.int64]]],
+        step: int,
+        source: BitSource,
+        ledger: Ledger,
+    ) -> list[Floats]:
+        """Return the noisy histogram of every open column; each number is counted in exactly one cell (Lemma)."""
+        label, noise = (OCTAVES, CELLS)[step], self.noises[step][0]
+        size = (ranges.CELLS, self.cells + 2)[step]
+
+        def work(X: Array, _: Array, own: Floats | None = None) -> Parts:
+            columns = zip(cells, self.open.columns, strict=True)
+            return tuple(np.bincount(of(X[:, k]), own, size).astype(np.float64) for of, k in columns)
+
+        counted = totals(records, records, work, weights)
+        return [noise.release(each, label, source, ledger) for each in counted]
+
+    def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
+        codes, _ = mapped(records, records, self._codes, same)
+        tables = self.then.release(codes, source, ledger, weights)
+        model, answers, _ = self.then.fitted(self._pooled(tables))
+        return model, answers, tables
+
+    def _codes(self, raw: Floats) -> Array:
+        """Return the values of all columns of records (n, columns), each record by itself; open ones in their bins."""
+        found = np.clip(np.nan_to_num(raw, nan=-1.0), -1, 2**31).astype(np.int64)
+        for k, one, cut in zip(self.open.columns, self.outer, self.edges, strict=True):
+            found[:, k] = self._bin_of(k, one, cut)[_cells(one, self.cells, raw[:, k])]
+        return found
+
+    def _bin_of(self, column: int, one: NumberRange, cut: Cut) -> Array:
+        """Return the bin of each cell of a column's range, of what is missing, and of 0."""
+        bins = self._bins(column)
+        own = len(cut) <= bins
+        found = np.searchsorted(cut[1:-1], np.arange(self.cells), side="right") + own
+        zero = 0 if own else found[ranges.parts(one, np.zeros(1), self.cells)[0]]
+        return np.append(found, [bins if column in self.open.missing else bins // 2, zero])
+
+    def _pooled(self, tables: ReleasedTables) -> ReleasedTables:
+        """Return the tables with step 2 in those of single columns, cell by cell, weights inverse to the variances."""
+        n = self.n if tables.total is None else tables.total.value
+        noisy, deviations = list(tables.noisy), list(tables.deviations)
+        for k, one, cut, held in zip(self.open.columns, self.outer, self.edges, self.held, strict=True):
+            if (k,) in tables.subsets:
+                at, bins = tables.subsets.index((k,)), self._bin_of(k, one, cut)
+                own, cells = deviations[at] ** -2, np.bincount(bins, minlength=self.queries.shape[k])
+                other = (self.noises[1][1] / n) ** -2 / np.maximum(cells, 1)
+                shares = np.bincount(bins, held, len(cells)) / n
+                noisy[at] = (own * noisy[at] + other * shares) / (own + other)
+                deviations[at] = math.sqrt(float(np.mean(1 / (own + other))))
+        return replace(tables, noisy=tuple(noisy), deviations=tuple(deviations))
+
+
+def _cells(found: NumberRange, count: int, values: Array) -> Array:
+    """Return the cell of every number, (n,): one of the range's, then that of what is missing, then that of 0."""
+    with np.errstate(all="ignore"):
+        zero = np.abs(np.asarray(values, dtype=np.float64)) < TINY
+    return np.where(zero, count + 1, ranges.parts(found, values, count))
+
+
+def rest(privacy: PrivacyParams, n: int, columns: int, law: str) -> PrivacyParams:
+    """Return the promise that the histograms of so many columns leave for the tables, whose noise has this law."""
+    parts = _parts(privacy, n, columns, law)
+    left = _rounding.difference_down(1.0, _rounding.sum_up(parts))
+    if law == "laplace":
+        return replace(privacy, epsilon=_rounding.product_down(privacy.epsilon, left), delta=0.0)
+    mu = _mu(privacy, law) * math.sqrt(left)
+    return replace(privacy, epsilon=epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), privacy.delta))
+
+
+def _mu(privacy: PrivacyParams, law: str) -> float:
+    return 0.0 if law == "laplace" else largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9)
+
+
+def _parts(privacy: PrivacyParams, n: int, columns: int, law: str) -> tuple[float, float]:
+    mu = _mu(privacy, law)
+    one = noisy_tables.table_noise(law, privacy, mu, 1 / columns, ranges.CELLS, n)[1] / NOISY  # with all of the budget
+    needed = one if law == "laplace" else one**2
+    first, second = (min(max(needed, least), most) for least, most in SHARES)
+    return first, second
+
+
+@recorded("found_bins")
+def plan(then: NoisyTablesPlan | NoisyTreePlan, privacy: PrivacyParams, open: Open) -> FoundBinsPlan:
+    """Return the plan that finds the bins of some columns for planned tables; `then` keeps a promise of its own."""
+    for k in open.columns:
+        bins = then.queries.shape[k] - (k in open.missing) if 0 <= k < len(then.queries.shape) else 0
+        if not 1 <= bins <= ranges.PARTS:
+            raise InvalidParameterError("bins", bins, f"must be 1 to {ranges.PARTS} for a range that is found")
+    parts = _parts(privacy, then.n, len(open.columns), then.law)
+    return FoundBinsPlan(then.queries, then.n, privacy, then, open, parts, _mu(privacy, then.law))
