@@ -55,7 +55,7 @@ OCTAVES, CELLS = "octaves of a column without a declared range", "cells of a ran
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, or of mu^2, for the two histograms of all columns: the least and the most, as for linear models."""
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
-FINEST, GRAIN = 128, 0.5
+FINEST, GRAIN = 128, 2.0
 """Cells of a range at most; they are halved, down to `ranges.PARTS`, where noise exceeds so much of an even share."""
 EVEN_CUTS, STANDS = 0.25, 3.0
 """Share of what cells hold that counts as even when bins are cut; deviations above which 0 may have a bin."""
@@ -183,16 +183,25 @@ class FoundBinsPlan(QueryReleasePlan):
         return {**self.then.describe(), "private_ranges": found}
 
     @property
+    def grids(self) -> tuple[NumberRange, ...]:
+        """What the cells of each range make up: on a linear scale their width is a power of two, as of whole numbers."""
+        found = []
+        for one in self.outer:
+            step = 2.0 ** math.ceil(math.log2((one.upper - one.lower) / self.cells))
+            found.append(replace(one, upper=one.lower + self.cells * step) if one.transform == "none" else one)
+        return tuple(found)
+
+    @property
     def found(self) -> tuple[NumberRange, ...]:
         """The ranges that were found and released; empty before a run."""
-        each = zip(self.outer, self.edges, strict=True)
+        each = zip(self.grids, self.edges, strict=True)
         return tuple(ranges.kept(one, cut[0], cut[-1], self.cells) for one, cut in each)
 
     @property
     def bins(self) -> tuple[tuple[list[float], list[tuple[float, float]]], ...]:
         """For each open column: the edges of its bins, and what share of its numbers lies below each of many places."""
         found = []
-        for k, one, cut, held in zip(self.open.columns, self.outer, self.edges, self.held, strict=True):
+        for k, one, cut, held in zip(self.open.columns, self.grids, self.edges, self.held, strict=True):
             shares, own = np.maximum(held[cut[0] : cut[-1]], 0.0), len(cut) <= self._bins(k)
             shares = shares / max(shares.sum(), 1.0) + EVEN / len(shares)
             edges, places = (ranges.knots(one, c, self.cells) for c in (cut, range(cut[0], cut[-1] + 1)))
@@ -208,12 +217,12 @@ class FoundBinsPlan(QueryReleasePlan):
     def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> FoundBinsPlan:
         octaves = self._histograms(records, weights, [ranges.cells] * self._count, 0, source, ledger)
         linear = [k in self.open.linear for k in self.open.columns]
-        deviations = [[deviation] * len(linear) for _, deviation in self.noises]
-        outer = tuple(map(ranges.find, octaves, deviations[0], linear))
-        cells = [partial(_cells, one, self.cells) for one in outer]
+        deviations = [self.noises[0][1]] * len(linear)
+        plan = continued(self, outer=tuple(map(ranges.find, octaves, deviations, linear)))
+        cells = [partial(_cells, one, self.cells) for one in plan.grids]
         held = self._histograms(records, weights, cells, 1, source, ledger)
-        edges = tuple(map(self._cut, self.open.columns, outer, held))
-        return continued(self, outer=outer, edges=edges, held=tuple(held))
+        edges = tuple(map(self._cut, self.open.columns, plan.grids, held))
+        return continued(plan, edges=edges, held=tuple(held))
 
     def _cut(self, column: int, one: NumberRange, held: Floats) -> Cut:
         """Return the edges of a column's bins among its cells; one less where 0 has a bin of its own."""
@@ -254,7 +263,7 @@ class FoundBinsPlan(QueryReleasePlan):
     def _codes(self, raw: Floats) -> Array:
         """Return the values of all columns of records (n, columns), each record by itself; open ones in their bins."""
         found = np.clip(np.nan_to_num(raw, nan=-1.0), -1, 2**31).astype(np.int64)
-        for k, one, cut in zip(self.open.columns, self.outer, self.edges, strict=True):
+        for k, one, cut in zip(self.open.columns, self.grids, self.edges, strict=True):
             found[:, k] = self._bin_of(k, one, cut)[_cells(one, self.cells, raw[:, k])]
         return found
 
@@ -270,7 +279,7 @@ class FoundBinsPlan(QueryReleasePlan):
         """Return the tables with step 2 in those of single columns, cell by cell, weights inverse to the variances."""
         n = self.n if tables.total is None else tables.total.value
         noisy, deviations = list(tables.noisy), list(tables.deviations)
-        for k, one, cut, held in zip(self.open.columns, self.outer, self.edges, self.held, strict=True):
+        for k, one, cut, held in zip(self.open.columns, self.grids, self.edges, self.held, strict=True):
             if (k,) in tables.subsets:
                 at, bins = tables.subsets.index((k,)), self._bin_of(k, one, cut)
                 own, cells = deviations[at] ** -2, np.bincount(bins, minlength=self.queries.shape[k])
