@@ -17,6 +17,7 @@ from dpconvex.algorithms.queries.found_bins import FoundBinsPlan, Open
 from dpconvex.algorithms.queries.registry import plan_queries
 from dpconvex.algorithms.queries.released_tables import Marginal, ReleasedModel, ReleasedTables
 from dpconvex.data import Schema
+from dpconvex.data.cells import MISSING
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -187,7 +188,7 @@ class PrivateSyntheticData(PrivateEstimator):
         how = {"constants": self.constants, "sums": sums}
         if cells.open:
             linear = [k for k in cells.open if getattr(cells.described[k], "transform", "auto") == "none"]
-            missing = [k for k in cells.open if cells.columns[k].missing]
+            missing = [k for k in cells.open if MISSING in cells.columns[k].labels]
             how["open"] = Open(cells.open, tuple(linear), tuple(missing))
         return plan_queries(self._queries(), n, privacy, self.algorithm, **how)
 

@@ -2,10 +2,9 @@ r"""Private ranges and bins: histograms of the columns that have none declared, 
 
 Listing
     1. Count the octaves of every open column (`problems.data.ranges`), with noise, and read its range off them.
-    2. Count 32 to 128 equal cells of each range, what is exactly 0 and what is missing, with noise. Bins have equal
+    2. Count 128 equal cells of each range, what is exactly 0 and what is missing, with noise. Bins have equal
        shares of what the cells hold, but no cell has more than one; 0 has one where it stands out and a range begins
-       there. 3. Release tables of all columns, numbers in their bins (`noisy_tables`, `noisy_tree`). 4. Fit, with what
-       step 2 says of single columns.
+       there. 3. Release tables of all columns, numbers in their bins, and fit (`noisy_tables`, `noisy_tree`).
 Guarantee
     That of the tables, pure epsilon or (epsilon, delta), for the same neighbors: one promise for all steps.
 Lemma
@@ -40,7 +39,6 @@ from dpconvex.algorithms.queries import noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan
 from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
 from dpconvex.algorithms.queries.noisy_tree import NoisyTreePlan
-from dpconvex.algorithms.queries.released_tables import ReleasedTables
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Mechanism, Planned
 from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Release
@@ -55,10 +53,8 @@ OCTAVES, CELLS = "octaves of a column without a declared range", "cells of a ran
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, or of mu^2, for the two histograms of all columns: the least and the most, as for linear models."""
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
-FINEST, GRAIN = 128, 2.0
-"""Cells of a range at most; they are halved, down to `ranges.PARTS`, where noise exceeds so much of an even share."""
-EVEN_CUTS, STANDS = 0.25, 3.0
-"""Share of what cells hold that counts as even when bins are cut; deviations above which 0 may have a bin."""
+FINE = 128  #: Cells of a range; neither half as many nor twice, nor fewer where noise is large, were better.
+STANDS = 3.0  #: Deviations above which 0 may have a bin of its own.
 TINY = 2.0**ranges.LOWEST  #: What is smaller than this counts as 0, here as for octaves.
 EVEN = 1e-3  #: Share of a bin's numbers that are drawn evenly over it, whatever its cells hold.
 
@@ -127,18 +123,9 @@ class FoundBinsPlan(QueryReleasePlan):
     def noises(self) -> tuple[tuple[Mechanism[Floats], float], ...]:
         """Of the two histograms of one column: noise, and its deviation in a count."""
         found = []
-        for part, size in zip(self.parts, (ranges.CELLS, self.cells + 2), strict=True):
+        for part, size in zip(self.parts, (ranges.CELLS, FINE + 2), strict=True):
             found.append(noisy_tables.table_noise(self.then.law, self.privacy, self.mu, part / self._count, size, 1))
         return tuple(found)
-
-    @cached_property
-    def cells(self) -> int:
-        """Cells of a range: so many that noise does not hide an even share of the records; then what is missing, 0."""
-        one = (self.then.law, self.privacy, self.mu, self.parts[1] / self._count)
-        noise, found = noisy_tables.table_noise(*one, 1, self.n)[1], FINEST
-        while found > ranges.PARTS and noise * found > GRAIN:
-            found //= 2
-        return found
 
     @property
     def _count(self) -> int:
@@ -163,7 +150,7 @@ class FoundBinsPlan(QueryReleasePlan):
     def resumed(self, *course: Any) -> FoundBinsPlan:
         """Return the plan for released ranges and bins, if they can be released."""
         fields, edges = course
-        outer = ranges.read_back(fields, edges, self._count, self.cells)
+        outer = ranges.read_back(fields, edges, self._count, FINE)
         for k, one, cut in zip(self.open.columns, outer, edges, strict=True):
             if self._bins(k) - len(cut) + 1 not in (0, int(one.lower == cut[0] == 0)):
                 raise InvalidParameterError("bins", edges, "must be as many as were planned")
@@ -175,7 +162,7 @@ class FoundBinsPlan(QueryReleasePlan):
     def describe(self) -> Mapping[str, Any]:
         found = {
             "columns": list(self.open.columns),
-            "cells": [ranges.CELLS, self.cells],
+            "cells": [ranges.CELLS, FINE],
             "shares": list(self.parts),
             "deviations": [deviation for _, deviation in self.noises],
             "found": [[list(astuple(one)), list(cut)] for one, cut in zip(self.outer, self.edges, strict=True)] or None,
@@ -184,18 +171,18 @@ class FoundBinsPlan(QueryReleasePlan):
 
     @property
     def grids(self) -> tuple[NumberRange, ...]:
-        """What the cells of each range make up: on a linear scale their width is a power of two, as of whole numbers."""
+        """What cells make up: on a linear scale their width is a power of two, so whole numbers are not cut."""
         found = []
         for one in self.outer:
-            step = 2.0 ** math.ceil(math.log2((one.upper - one.lower) / self.cells))
-            found.append(replace(one, upper=one.lower + self.cells * step) if one.transform == "none" else one)
+            step = 2.0 ** math.ceil(math.log2((one.upper - one.lower) / FINE))
+            found.append(replace(one, upper=one.lower + FINE * step) if one.transform == "none" else one)
         return tuple(found)
 
     @property
     def found(self) -> tuple[NumberRange, ...]:
         """The ranges that were found and released; empty before a run."""
         each = zip(self.grids, self.edges, strict=True)
-        return tuple(ranges.kept(one, cut[0], cut[-1], self.cells) for one, cut in each)
+        return tuple(ranges.kept(one, cut[0], cut[-1], FINE) for one, cut in each)
 
     @property
     def bins(self) -> tuple[tuple[list[float], list[tuple[float, float]]], ...]:
@@ -204,7 +191,7 @@ class FoundBinsPlan(QueryReleasePlan):
         for k, one, cut, held in zip(self.open.columns, self.grids, self.edges, self.held, strict=True):
             shares, own = np.maximum(held[cut[0] : cut[-1]], 0.0), len(cut) <= self._bins(k)
             shares = shares / max(shares.sum(), 1.0) + EVEN / len(shares)
-            edges, places = (ranges.knots(one, c, self.cells) for c in (cut, range(cut[0], cut[-1] + 1)))
+            edges, places = (ranges.knots(one, c, FINE) for c in (cut, range(cut[0], cut[-1] + 1)))
             below = np.append(0.0, np.cumsum(shares)).tolist()
             if own:  # of 0 alone: what lies below the smallest octave
                 edges, places, below = [0.0, TINY, *edges[1:]], [0.0, TINY, *places[1:]], [-1.0, *below]
@@ -219,7 +206,7 @@ class FoundBinsPlan(QueryReleasePlan):
         linear = [k in self.open.linear for k in self.open.columns]
         deviations = [self.noises[0][1]] * len(linear)
         plan = continued(self, outer=tuple(map(ranges.find, octaves, deviations, linear)))
-        cells = [partial(_cells, one, self.cells) for one in plan.grids]
+        cells = [partial(_cells, one, FINE) for one in plan.grids]
         held = self._histograms(records, weights, cells, 1, source, ledger)
         edges = tuple(map(self._cut, self.open.columns, plan.grids, held))
         return continued(plan, edges=edges, held=tuple(held))
@@ -230,8 +217,8 @@ class FoundBinsPlan(QueryReleasePlan):
         own = one.lower == 0 and bins > 2 and zeros > max(STANDS * deviation, held.sum() / bins)
         rest = held[:-1].copy()
         if not own:
-            rest[ranges.parts(one, np.zeros(1), self.cells)] += zeros
-        cut = ranges.crowded(one, rest, deviation, bins - own + 1, EVEN_CUTS, capped=True)
+            rest[ranges.parts(one, np.zeros(1), FINE)] += zeros
+        cut = ranges.crowded(one, rest, deviation, bins - own + 1, capped=True)
         return (0, *cut[1:]) if own else cut
 
     def _histograms(
@@ -245,7 +232,7 @@ class FoundBinsPlan(QueryReleasePlan):
     ) -> list[Floats]:
         """Return the noisy histogram of every open column; each number is counted in exactly one cell (Lemma)."""
         label, noise = (OCTAVES, CELLS)[step], self.noises[step][0]
-        size = (ranges.CELLS, self.cells + 2)[step]
+        size = (ranges.CELLS, FINE + 2)[step]
 
         def work(X: Array, _: Array, own: Floats | None = None) -> Parts:
             columns = zip(cells, self.open.columns, strict=True)
@@ -256,38 +243,22 @@ class FoundBinsPlan(QueryReleasePlan):
 
     def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
         codes, _ = mapped(records, records, self._codes, same)
-        tables = self.then.release(codes, source, ledger, weights)
-        model, answers, _ = self.then.fitted(self._pooled(tables))
-        return model, answers, tables
+        return self.then.fitted(self.then.release(codes, source, ledger, weights))
 
     def _codes(self, raw: Floats) -> Array:
         """Return the values of all columns of records (n, columns), each record by itself; open ones in their bins."""
         found = np.clip(np.nan_to_num(raw, nan=-1.0), -1, 2**31).astype(np.int64)
         for k, one, cut in zip(self.open.columns, self.grids, self.edges, strict=True):
-            found[:, k] = self._bin_of(k, one, cut)[_cells(one, self.cells, raw[:, k])]
+            found[:, k] = self._bin_of(k, one, cut)[_cells(one, FINE, raw[:, k])]
         return found
 
     def _bin_of(self, column: int, one: NumberRange, cut: Cut) -> Array:
         """Return the bin of each cell of a column's range, of what is missing, and of 0."""
         bins = self._bins(column)
         own = len(cut) <= bins
-        found = np.searchsorted(cut[1:-1], np.arange(self.cells), side="right") + own
-        zero = 0 if own else found[ranges.parts(one, np.zeros(1), self.cells)[0]]
-        return np.append(found, [bins if column in self.open.missing else bins // 2, zero])
-
-    def _pooled(self, tables: ReleasedTables) -> ReleasedTables:
-        """Return the tables with step 2 in those of single columns, cell by cell, weights inverse to the variances."""
-        n = self.n if tables.total is None else tables.total.value
-        noisy, deviations = list(tables.noisy), list(tables.deviations)
-        for k, one, cut, held in zip(self.open.columns, self.grids, self.edges, self.held, strict=True):
-            if (k,) in tables.subsets:
-                at, bins = tables.subsets.index((k,)), self._bin_of(k, one, cut)
-                own, cells = deviations[at] ** -2, np.bincount(bins, minlength=self.queries.shape[k])
-                other = (self.noises[1][1] / n) ** -2 / np.maximum(cells, 1)
-                shares = np.bincount(bins, held, len(cells)) / n
-                noisy[at] = (own * noisy[at] + other * shares) / (own + other)
-                deviations[at] = math.sqrt(float(np.mean(1 / (own + other))))
-        return replace(tables, noisy=tuple(noisy), deviations=tuple(deviations))
+        found = np.searchsorted(cut[1:-1], np.arange(FINE), side="right") + own
+        zero = 0 if own else found[ranges.parts(one, np.zeros(1), FINE)[0]]
+        return np.array([*found, bins if column in self.open.missing else bins // 2, zero])
 
 
 def _cells(found: NumberRange, count: int, values: Array) -> Array:

@@ -171,14 +171,13 @@ def parts(found: NumberRange, values: Array, count: int = PARTS) -> NDArray[np.i
 
 
 def crowded(
-    found: NumberRange, counts: Floats, deviation: float, knots: int = 2, even: float = 0.5, capped: bool = False
+    found: NumberRange, counts: Floats, deviation: float, knots: int = 2, capped: bool = False
 ) -> tuple[int, ...]:
     """Return edges of cells, of which the last is for what is missing: where the range begins, knots, where it ends.
 
-    Knots have equal shares of what cells hold, a share `even` of it taken as even; where `capped`, no cell counts for
-    more than one of these shares.
+    Where `capped`, no cell counts for more than what lies between two knots.
     """
-    # Logarithmic scales stay whole.
+    # Knots have equal shares of what cells hold, half of it taken as even. Logarithmic scales stay whole.
     cells, first, stop = counts[:-1], 0, len(counts) - 1
     if found.transform == "none" and deviation <= VAGUE * counts.sum():
         few = FEW * PARTS / len(cells) * counts.sum()
@@ -190,7 +189,7 @@ def crowded(
     held = np.maximum(cells[first:stop], 0.0)
     for _ in range(CAPPING * capped):
         held = np.minimum(held, held.sum() / (knots - 1))
-    law = np.cumsum((1 - even) * held / max(held.sum(), 1e-300) + even / len(held))
+    law = np.cumsum(held / max(held.sum(), 1e-300) + 1 / len(held))
     edges = first + np.searchsorted(law, np.arange(1, knots - 1) * law[-1] / (knots - 1)) + 1
     room = np.arange(knots)
     edges = np.maximum.accumulate(np.r_[first, edges, stop] - room) + room  # none twice
