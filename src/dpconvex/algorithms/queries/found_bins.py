@@ -39,6 +39,7 @@ from dpconvex.algorithms.queries import noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan
 from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
 from dpconvex.algorithms.queries.noisy_tree import NoisyTreePlan
+from dpconvex.algorithms.queries.released_tables import ReleasedTables
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Mechanism, Planned
 from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Release
@@ -89,8 +90,8 @@ class FoundBinsPlan(QueryReleasePlan):
     mu: float  #: Gaussian budget of everything; 0 for Laplace noise
     outer: tuple[NumberRange, ...] = ()  #: Released first
     edges: tuple[Cut, ...] = ()  #: Of the cells of these ranges: the bins' edges
-    #: Noisy counts of the cells of each range, and of what is missing.
-    held: tuple[Floats, ...] = field(default=(), compare=False, repr=False)
+    #: Noisy counts: octaves of each column, then of each the cells of its range, of what is missing, and of 0.
+    counted: tuple[Floats, ...] = field(default=(), compare=False, repr=False)
     only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     preferred: ClassVar[bool] = True
     neighbors: ClassVar[tuple[Neighboring, ...]] = NoisyTablesPlan.neighbors  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -188,7 +189,9 @@ class FoundBinsPlan(QueryReleasePlan):
     def bins(self) -> tuple[tuple[list[float], list[tuple[float, float]]], ...]:
         """For each open column: the edges of its bins, and what share of its numbers lies below each of many places."""
         found = []
-        for k, one, cut, held in zip(self.open.columns, self.grids, self.edges, self.held, strict=True):
+        for k, one, cut, held in zip(
+            self.open.columns, self.grids, self.edges, self.counted[self._count :], strict=True
+        ):
             shares, own = np.maximum(held[cut[0] : cut[-1]], 0.0), len(cut) <= self._bins(k)
             shares = shares / max(shares.sum(), 1.0) + EVEN / len(shares)
             edges, places = (ranges.knots(one, c, FINE) for c in (cut, range(cut[0], cut[-1] + 1)))
@@ -209,12 +212,13 @@ class FoundBinsPlan(QueryReleasePlan):
         cells = [partial(_cells, one, FINE) for one in plan.grids]
         held = self._histograms(records, weights, cells, 1, source, ledger)
         edges = tuple(map(self._cut, self.open.columns, plan.grids, held))
-        return continued(plan, edges=edges, held=tuple(held))
+        return continued(plan, edges=edges, counted=(*octaves, *held))
 
     def _cut(self, column: int, one: NumberRange, held: Floats) -> Cut:
         """Return the edges of a column's bins among its cells; one less where 0 has a bin of its own."""
         bins, deviation, zeros = self._bins(column), self.noises[1][1], held[-1]
-        own = one.lower == 0 and bins > 2 and zeros > max(STANDS * deviation, held.sum() / bins)
+        own = one.lower == 0 and bins > 2 and ranges.knots(one, (0, 1, FINE), FINE)[1] > TINY
+        own = own and zeros > max(STANDS * deviation, held.sum() / bins)
         rest = held[:-1].copy()
         if not own:
             rest[ranges.parts(one, np.zeros(1), FINE)] += zeros
@@ -242,8 +246,12 @@ class FoundBinsPlan(QueryReleasePlan):
         return [noise.release(each, label, source, ledger) for each in counted]
 
     def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
+        return self.then.fitted(self.release(records, source, ledger, weights))
+
+    def release(self, records: Any, source: BitSource, ledger: Ledger, weights: Floats | None = None) -> ReleasedTables:
+        """Return noisy tables of records (n, columns), in the bins found."""
         codes, _ = mapped(records, records, self._codes, same)
-        return self.then.fitted(self.then.release(codes, source, ledger, weights))
+        return self.then.release(codes, source, ledger, weights)
 
     def _codes(self, raw: Floats) -> Array:
         """Return the values of all columns of records (n, columns), each record by itself; open ones in their bins."""
