@@ -59,6 +59,7 @@ STANDS = 3.0  #: Deviations above which 0 may have a bin of its own.
 TINY = 2.0**ranges.LOWEST  #: What is smaller than this counts as 0, here as for octaves.
 EVEN = 1e-3  #: Share of a bin's numbers that are drawn evenly over it, whatever its cells hold.
 
+Cells = Callable[[Array], NDArray[np.int64]]
 Cut = tuple[int, ...]
 
 
@@ -71,12 +72,6 @@ class Open:
     columns: tuple[int, ...]
     linear: tuple[int, ...] = ()  #: Those of them that stay on a linear scale
     missing: tuple[int, ...] = ()  #: Those whose last value stands for missing numbers; of others it is the middle bin
-
-    def __post_init__(self) -> None:
-        for part in ("columns", "linear", "missing"):
-            object.__setattr__(self, part, tuple(getattr(self, part)))
-        if not self.columns or not {*self.linear, *self.missing} <= {*self.columns}:
-            raise InvalidParameterError("columns", self.columns, "must be some columns, the others among them")
 
 
 @final
@@ -189,9 +184,8 @@ class FoundBinsPlan(QueryReleasePlan):
     def bins(self) -> tuple[tuple[list[float], list[tuple[float, float]]], ...]:
         """For each open column: the edges of its bins, and what share of its numbers lies below each of many places."""
         found = []
-        for k, one, cut, held in zip(
-            self.open.columns, self.grids, self.edges, self.counted[self._count :], strict=True
-        ):
+        last = self.counted[self._count :]
+        for k, one, cut, held in zip(self.open.columns, self.grids, self.edges, last, strict=True):
             shares, own = np.maximum(held[cut[0] : cut[-1]], 0.0), len(cut) <= self._bins(k)
             shares = shares / max(shares.sum(), 1.0) + EVEN / len(shares)
             edges, places = (ranges.knots(one, c, FINE) for c in (cut, range(cut[0], cut[-1] + 1)))
@@ -205,12 +199,13 @@ class FoundBinsPlan(QueryReleasePlan):
         return records.shape[1:] == (len(self.queries.shape),) and records.dtype.kind in "iuf"
 
     def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> FoundBinsPlan:
-        octaves = self._histograms(records, weights, [ranges.cells] * self._count, 0, source, ledger)
-        linear = [k in self.open.linear for k in self.open.columns]
-        deviations = [self.noises[0][1]] * len(linear)
-        plan = continued(self, outer=tuple(map(ranges.find, octaves, deviations, linear)))
-        cells = [partial(_cells, one, FINE) for one in plan.grids]
-        held = self._histograms(records, weights, cells, 1, source, ledger)
+        (noise, deviation), (finer, _) = self.noises
+        counts = self._counts(records, weights, [ranges.cells] * self._count, ranges.CELLS)
+        octaves = [noise.release(each, OCTAVES, source, ledger) for each in counts]
+        found = zip(octaves, self.open.columns, strict=True)
+        plan = continued(self, outer=tuple(ranges.find(each, deviation, k in self.open.linear) for each, k in found))
+        counts = self._counts(records, weights, [partial(_cells, one) for one in plan.grids], FINE + 2)
+        held = [finer.release(each, CELLS, source, ledger) for each in counts]
         edges = tuple(map(self._cut, self.open.columns, plan.grids, held))
         return continued(plan, edges=edges, counted=(*octaves, *held))
 
@@ -225,25 +220,14 @@ class FoundBinsPlan(QueryReleasePlan):
         cut = ranges.crowded(one, rest, deviation, bins - own + 1, capped=True)
         return (0, *cut[1:]) if own else cut
 
-    def _histograms(
-        self,
-        records: Any,
-        weights: Floats | None,
-        cells: Sequence[Callable[[Array], NDArray[np.int64]]],
-        step: int,
-        source: BitSource,
-        ledger: Ledger,
-    ) -> list[Floats]:
-        """Return the noisy histogram of every open column; each number is counted in exactly one cell (Lemma)."""
-        label, noise = (OCTAVES, CELLS)[step], self.noises[step][0]
-        size = (ranges.CELLS, FINE + 2)[step]
+    def _counts(self, records: Any, weights: Floats | None, cells: Sequence[Cells], size: int) -> Parts:
+        """Return the histogram of every open column; each number is counted in exactly one cell (Lemma)."""
 
         def work(X: Array, _: Array, own: Floats | None = None) -> Parts:
             columns = zip(cells, self.open.columns, strict=True)
             return tuple(np.bincount(of(X[:, k]), own, size).astype(np.float64) for of, k in columns)
 
-        counted = totals(records, records, work, weights)
-        return [noise.release(each, label, source, ledger) for each in counted]
+        return totals(records, records, work, weights)
 
     def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
         return self.then.fitted(self.release(records, source, ledger, weights))
@@ -257,7 +241,7 @@ class FoundBinsPlan(QueryReleasePlan):
         """Return the values of all columns of records (n, columns), each record by itself; open ones in their bins."""
         found = np.clip(np.nan_to_num(raw, nan=-1.0), -1, 2**31).astype(np.int64)
         for k, one, cut in zip(self.open.columns, self.grids, self.edges, strict=True):
-            found[:, k] = self._bin_of(k, one, cut)[_cells(one, FINE, raw[:, k])]
+            found[:, k] = self._bin_of(k, one, cut)[_cells(one, raw[:, k])]
         return found
 
     def _bin_of(self, column: int, one: NumberRange, cut: Cut) -> Array:
@@ -269,11 +253,11 @@ class FoundBinsPlan(QueryReleasePlan):
         return np.array([*found, bins if column in self.open.missing else bins // 2, zero])
 
 
-def _cells(found: NumberRange, count: int, values: Array) -> Array:
+def _cells(found: NumberRange, values: Array) -> Array:
     """Return the cell of every number, (n,): one of the range's, then that of what is missing, then that of 0."""
     with np.errstate(all="ignore"):
         zero = np.abs(np.asarray(values, dtype=np.float64)) < TINY
-    return np.where(zero, count + 1, ranges.parts(found, values, count))
+    return np.where(zero, FINE + 1, ranges.parts(found, values, FINE))
 
 
 def rest(privacy: PrivacyParams, n: int, columns: int, law: str) -> PrivacyParams:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pytest
+from sklearn.base import clone
 
 from dpconvex import PrivateSyntheticData, Schema, verify
 from dpconvex.algorithms.queries import found_bins, noisy_tables, noisy_tree
 from dpconvex.algorithms.queries.found_bins import FINE, FoundBinsPlan, Open
-from dpconvex.data import CategoricalColumn, NumericColumn, UnrangedColumn, UnrangedTarget
+from dpconvex.data import CategoricalColumn, NumericColumn, UnrangedColumn, UnrangedTarget, open_files
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import ExponentialMechanism, Mechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit
 from dpconvex.privacy.ledger import fits, total_epsilon
 from dpconvex.problems import UserGroups
 from dpconvex.problems.data import ranges
+from dpconvex.problems.data.sources.arrow import MEMORY
 from dpconvex.problems.data.users import exact_weights
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import SeededSource
@@ -113,11 +117,11 @@ def test_every_release_is_in_the_ledger_which_uses_the_promise(delta: float) -> 
         assert all(0.04 <= part <= most for part, most in zip(plan.parts, (0.2, 0.04), strict=True))
 
 
-def test_every_outcome_gives_the_planned_bins() -> None:
+def test_every_outcome_gives_the_planned_bins(full: bool) -> None:
     """Noise alone, single cells, all there is in one cell, counts of any sign: increasing edges, cells in bins."""
     plan = planned(PrivacyParams(1.0), 50, Marginals.of_order((17, 2, 16), 2))
     rng = np.random.default_rng(0)
-    for trial in range(300):
+    for trial in range(300 if full else 60):
         counts = []
         for size in (ranges.CELLS, ranges.CELLS, FINE + 2, FINE + 2):
             drawn = rng.laplace(0, rng.choice([0.1, 10, 1e4]), size)
@@ -191,6 +195,23 @@ def test_a_certificate_is_planned_again_with_what_was_found(more: dict) -> None:
     assert more or verify(users.certificate_).passed
 
 
+def test_tables_are_read_portion_by_portion_with_the_same_bits(tmp_path: Path) -> None:
+    who = np.arange(3000) // 3
+    pacsv.write_csv(table(3000).append_column("who", pa.array(who)), tmp_path / "table.csv")
+    model = PrivateSyntheticData(2.0, schema=SCHEMA, bins=6, random_state=0)
+    owned = replace(SCHEMA, user="who")
+    token = MEMORY.set(150_000)
+    try:
+        read = clone(model).fit(open_files(tmp_path / "table.csv", SCHEMA))
+        users = clone(model).set_params(schema=owned).fit(open_files(tmp_path / "table.csv", owned))
+    finally:
+        MEMORY.reset(token)
+    for one, groups in ((read, None), (users, who)):
+        here = clone(model).fit(table(3000), groups=groups)
+        assert here.ranges_ == one.ranges_
+        np.testing.assert_array_equal(here.answers_, one.answers_)
+
+
 def test_nothing_but_released_numbers_leaves() -> None:
     """The same answers of all mechanisms: the same model, certificate, schema and records for different data."""
     rng, found = np.random.default_rng(5), []
@@ -242,10 +263,9 @@ def test_a_course_that_no_run_can_release_is_refused() -> None:
     ):
         with pytest.raises(InvalidParameterError):
             plan.resumed(fields, edges)
-    with pytest.raises(InvalidParameterError, match="columns"):
-        Open(())
-    with pytest.raises(InvalidParameterError, match="columns"):
-        replace(OPEN, missing=(1,))
+    for opened in (Open((5,)), Open((0,), missing=())):
+        with pytest.raises(InvalidParameterError, match="bins"):
+            planned(PrivacyParams(1.0), 50, Marginals.of_order((34, 2, 3), 2), opened=opened)
 
 
 def replace_upper(one: tuple) -> tuple:
