@@ -75,7 +75,7 @@ class PrivateSyntheticData(PrivateEstimator):
         Tight constants, or the paper's (repaired) ones.
     impossible : sequence of mappings, optional
         Pairs of values that no record has together, as ``{"sex": "Male", "relationship": "Wife"}``: public knowledge.
-        They are counted as they are, and never drawn. For noisy tables.
+        They are counted as they are, and never drawn. For noisy tables and chosen forests.
     neighbors : {"replace_one", "add_or_remove_one"}
         What the promise is about. With ``"add_or_remove_one"`` the number of records is private too, and the noise on
         counts is half as large (by the root of 2 if Gaussian) at the same epsilon, which promises less: replacing a
