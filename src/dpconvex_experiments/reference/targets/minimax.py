@@ -1,7 +1,7 @@
 """What is audited of saddle points, games, l1 geometry, answered queries, synthetic data, private evaluation."""
 
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
 from dpconvex.algorithms.queries import found_bins, noisy_tables, noisy_tree
 from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
-from dpconvex.algorithms.queries.registry import QUERY_METHODS
+from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.select import Options
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit
 from dpconvex.problems import MatrixGame, PolytopeSaddle, SimplexPoint, UserGroups
@@ -160,9 +160,7 @@ def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring) -> Sub
 def _found_bins(privacy: PrivacyParams, bound: float) -> Subject:
     """A column without a range: a number is 0 or missing, so it stays in the same cells whatever is found."""
     queries, open_ = Marginals.of_order((2, 2), 2), found_bins.Open((1,), missing=(1,))
-    law = "gaussian" if privacy.delta else "laplace"
-    then = noisy_tables.plan(queries, 8, found_bins.rest(privacy, 8, 1, law), relations="all")
-    plan = found_bins.plan(then, privacy, open_)
+    plan = cast(Any, plan_queries(queries, 8, privacy, "noisy_tables", open=open_)[0])
 
     def run(records: Array, *given: Any) -> Array:
         ledger = Ledger(privacy, plan.releases)
