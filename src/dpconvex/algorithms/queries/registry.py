@@ -8,7 +8,7 @@ from dpconvex.algorithms.queries.base import QueryReleasePlan
 from dpconvex.algorithms.queries.found_bins import Open
 from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
 from dpconvex.algorithms.queries.noisy_tree import NoisyTreePlan
-from dpconvex.algorithms.select import Method, Options, Registry
+from dpconvex.algorithms.select import Method, Options, Plans, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.queries import LinearQueries
@@ -69,7 +69,7 @@ def _with_ranges(
     if not found:
         what = "must be 1 or 2 where ranges are found"
         raise InvalidParameterError("order", max(map(len, queries.subsets)), what, "Declare the ranges: lower, upper")
-    return tuple(sorted(found, key=lambda each: each.ranked))
+    return Plans(sorted(found, key=lambda each: each.ranked))
 
 
 def _rank(method: Method, plan: QueryReleasePlan) -> tuple[bool, bool, float]:
