@@ -39,9 +39,7 @@ class Unranged(Described):
     @property
     def undeclared(self) -> InvalidParameterError:
         """The error for what needs a declared range."""
-        remedy = (
-            "Give lower and upper, or use a linear or additive model, which finds ranges privately"
-        )
+        remedy = "Give lower and upper, or use a linear or additive model, which finds ranges privately"
         return InvalidParameterError("range", PRIVATE, f"of {self.name!r} must be declared here", remedy)
 
 
