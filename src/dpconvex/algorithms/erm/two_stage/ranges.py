@@ -80,11 +80,7 @@ class RangedPlan(TwoStagePlan):
     @property
     def found_knots(self) -> tuple[tuple[float, ...], ...]:
         """The knots that were found, of each range, ends included; empty before a run."""
-        found = []
-        for one, cut in zip(self.found, self.edges, strict=True):
-            first, last = one.ends
-            found.append(tuple(one.back([first + (last - first) * ((k - cut[0]) / (cut[-1] - cut[0])) for k in cut])))
-        return tuple(found)
+        return tuple(tuple(ranges.knots(one, cut)) for one, cut in zip(self.outer, self.edges, strict=True))
 
     problem = forwarded("then", "problem")
     algorithm = forwarded("then", "algorithm")
@@ -110,11 +106,7 @@ class RangedPlan(TwoStagePlan):
     def resumed(self, *course: Any) -> RangedPlan:
         """Return the plan for released ranges, if they can be released, and for what came since."""
         fields, edges, *later = course
-        outer = tuple(NumberRange(*each) for each in fields)
-        fine = all(map(ranges.released, outer)) and len(outer) == len(edges) == len(self.first.cells)
-        fine &= all(cut[0] >= 0 and cut[-1] <= ranges.PARTS and min(np.diff(cut)) > 0 for cut in edges)
-        if not fine:
-            raise InvalidParameterError("ranges", fields, "must be one range a column, whose ends are powers of two")
+        outer = ranges.read_back(fields, edges, len(self.first.cells))
         plan = continued(self, outer=outer, edges=tuple(map(tuple, edges)))
         return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
 
