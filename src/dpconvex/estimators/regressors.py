@@ -28,6 +28,7 @@ from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuber
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.data.sources.cluster import predicted
+from dpconvex.problems.linear.expected_risk import ORDINARY
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 from dpconvex.sets import ConvexSet
@@ -177,6 +178,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
         return REGRESSION_RADIUS * default_radius(domain)
+
+    def _explained(self, share: float) -> float | None:
+        return ORDINARY.explained_variance * share**2
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon; heavy tails: the method that ran, same moments."""

@@ -28,7 +28,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.sources.rows import mapped
-from dpconvex.problems.linear.expected_risk import squared_reach
+from dpconvex.problems.linear.expected_risk import squared_reach, typical_curvature
 from dpconvex.randomness import BitSource
 
 REMAINS = {"regression": 0.25, "classification": CLEARLY}
@@ -56,7 +56,9 @@ class ConstantPlan(TwoStagePlan):
         known = math.isfinite(trivial)
         expected = None
         if given.expected is not None and typical is not None:
-            expected = given.expected + REMAINS[self.problem.loss.task] * min(trivial, typical.at_zero)
+            columns = self.problem.explained
+            lost = typical.at_zero if columns is None else columns * typical_curvature(self.problem.loss.usual) / 2
+            expected = given.expected + REMAINS[self.problem.loss.task] * min(trivial, lost)
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")
         return replace(given, bound=bound, trivial=trivial, expected=expected, source=source, proved=known)
