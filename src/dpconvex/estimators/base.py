@@ -230,7 +230,7 @@ class PrivateLinearModel(FittedModel, Exported):
         """Comparator norm where none is given."""
 
     def _explained(self, share: float) -> float | None:
-        """Return what predictions are expected to vary, at a comparator norm of that share of the default."""
+        """Return the variance of predictions to expect, at a comparator norm of that share of the default."""
         return None
 
     def _feature_map(self, n_features: int | None) -> FeatureMap:
@@ -311,8 +311,8 @@ class PrivateLinearModel(FittedModel, Exported):
             typical: Any = TYPICAL[GUESS] if self._asks_users else self.records_per_user
             many = None if unit == Unit.RECORD else typical
             problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
-            if unit == Unit.RECORD:
-                problem = replace(problem, explained=self._explained(float(radius) / usual))
+            if many is None:
+                problem = replace(problem, explained=self._explained(problem.radius / usual))
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
             return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))

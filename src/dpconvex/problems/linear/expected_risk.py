@@ -49,9 +49,10 @@ class Tuning:
     #: Mean squared length of the minimizer over R^2: lengths R/4, R/2 and R are equally likely, and forecasts are
     #: linear in the square.
     squared_length: float = 7 / 16
-    #: Variance of the minimizer's predictions of numbers, in squares of the range of targets.
-    explained_variance: float = 0.004
-    explained_power: float = 0.0
+    #: Variance of the minimizer's predictions of numbers about their mean, in squares of the targets' range. In place
+    #: of what the length says: numbers vary by a tenth of their range, however many columns there are.
+    explained_variance: float = 0.006
+    explained_power: float = 0.5  #: squared coefficients of numbers fall with this power of a direction's curvature
     kink_density: float = 0.2  #: density of margins where a margin loss changes its slope
 
     @property
@@ -77,7 +78,7 @@ def typical_curvature(loss: LinearModelLoss) -> float:
 
 
 def capped_curvature(loss: LinearModelLoss) -> float:
-    """The same of numbers, where residuals count up to a cap: the share of ordinary ones that are below it."""
+    """Return the same of a cap on residuals: the share of ordinary ones that are below it."""
     residuals = ordinary_residuals(loss)
     return float(loss.hessian_weights(residuals, np.zeros(len(residuals))).mean())
 
@@ -101,7 +102,9 @@ class TypicalData:
     size: np.ndarray  #: columns of each block, (m,)
     mixing: Floats  #: share of the noise of each block in the direction, (m, g)
     bias: float  #: excess of a perfect fit of this loss in the usual one (`surrogate_excess`)
-    worth: float = field(default=1.0, kw_only=True)  #: curvature of the usual loss, in which errors count, over that of this one
+    worth: float = field(
+        default=1.0, kw_only=True
+    )  #: curvature of the usual loss, in which errors count, over that of this one
 
     @classmethod
     def of(
@@ -151,7 +154,7 @@ class TypicalData:
             mixing = np.append(mixing, np.repeat(part[:, None], len(ranks), 1), 1)
         if explained is not None and len(count):
             signal = signal * curvature**-ORDINARY.explained_power
-            signal = signal * (explained / float(count @ (curvature * signal)))
+            signal *= explained / float(count @ (curvature * signal))
         mean = np.where(fixed, square / levels, 0.0)  # of the blocks that sum to the same in all records
         off: Floats = mixing.T @ np.where(boxed, square * squared_mean, 0.0)
         if mean.any():
