@@ -430,6 +430,8 @@ def measure(table: Table, epsilon: float, delta: float, seeds: int) -> dict[str,
     for seed in range(seeds):
         model = kind(epsilon, delta, domain=schema.domain(), random_state=seed, **own).fit(X, y)
         z = X @ np.ravel(model.coef_) + np.ravel(model.intercept_)[0]
+        if numeric:
+            z = np.clip(z, schema.target.lower, schema.target.upper)  # as predictions are
         found.append((float(np.square((z - y) / width).mean()) / 2 if numeric else log_loss(z, y)) - best)
     plan = model.plan_
     return {

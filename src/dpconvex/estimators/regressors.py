@@ -180,7 +180,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return REGRESSION_RADIUS * default_radius(domain)
 
     def _explained(self, share: float) -> float | None:
-        return None if self.heavy_tailed is not None else ORDINARY.explained_variance * share**2
+        return None if self.heavy_tailed is not None else ORDINARY.explained_variance * share**2 or None
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon; heavy tails: the method that ran, same moments."""
