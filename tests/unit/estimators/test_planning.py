@@ -119,7 +119,7 @@ def test_what_predictions_of_numbers_vary_follows_the_coefficients_that_are_aske
 
     usual = explained()
     radius = PrivateLinearRegression(schema=NUMBERS).plan(500)[0].problem.radius
-    assert usual == ORDINARY.explained_variance
+    assert usual is not None and usual == ORDINARY.explained_variance
     assert explained(algorithm="objective_perturbation", coefficient_norm=2 * radius) == pytest.approx(4 * usual)
     assert explained(heavy_tailed=2) is None  # not measured: as before
     assert explained(Unit.USER) is None

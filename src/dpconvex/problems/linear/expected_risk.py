@@ -21,7 +21,7 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import expit
 
 from dpconvex._types import Floats
-from dpconvex.losses import LinearModelLoss
+from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain, is_centered
 from dpconvex.problems.data.factor import Factor
 
@@ -80,7 +80,7 @@ def typical_curvature(loss: LinearModelLoss) -> float:
 def capped_curvature(loss: LinearModelLoss) -> float:
     """Return the same of a cap on residuals: the share of ordinary ones that are below it."""
     residuals = ordinary_residuals(loss)
-    return float(loss.hessian_weights(residuals, np.zeros(len(residuals))).mean())
+    return float(cast(SmoothLoss, loss).hessian_weights(residuals, np.zeros(len(residuals))).mean())
 
 
 def ordinary_residuals(loss: LinearModelLoss) -> Floats:
@@ -153,8 +153,8 @@ class TypicalData:
             part = np.bincount(members, energy[members] / total, len(blocks)).astype(np.float64)
             mixing = np.append(mixing, np.repeat(part[:, None], len(ranks), 1), 1)
         if explained is not None and len(count):
-            signal = signal * curvature**-ORDINARY.explained_power
-            signal *= explained / float(count @ (curvature * signal))
+            signal = signal * np.power(curvature, -ORDINARY.explained_power)
+            signal = signal * (explained / float(count @ (curvature * signal)))
         mean = np.where(fixed, square / levels, 0.0)  # of the blocks that sum to the same in all records
         off: Floats = mixing.T @ np.where(boxed, square * squared_mean, 0.0)
         if mean.any():
