@@ -45,9 +45,7 @@ HEAVY_REACH = 1e6
 
 CAPS = (0.5, 0.25, 0.125, 0.0625)
 """Caps on residuals that are tried, in units of the target's range; without one slopes reach the whole range."""
-
 DEFAULT_WIDTH = 0.2  #: Of the pseudo-Huber loss, as a share of the target's range (ours).
-
 DEFAULT_SMOOTHING = 0.05  #: Length of the quadratic piece of the pinball loss as a share of the target's range (ours).
 
 GUARANTEE = """
