@@ -716,7 +716,7 @@ def command_lines() -> dict[str, Any]:
             lines = [" ".join(line.strip("│╭╮╰╯─ ").split()) for line in plain.splitlines()]
             text: Any = [line for line in lines if line]
             if "--json" in words and result.exit_code == 0:
-                content = json.loads(result.output)
+                content = json.loads(result.stdout)  # a warning that a plan is hopeless stands beside it
                 listed = content.pop("plans", []) if isinstance(content, dict) else []
                 for each in listed:  # plans of equal error come in an order that rounding decides
                     each.pop("chosen")

@@ -426,5 +426,8 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
             return PseudoHuberLoss(DEFAULT_WIDTH, target_bound=reach)
         return SmoothedPinballLoss(self.quantile, DEFAULT_SMOOTHING, target_bound=reach)
 
+    def _explained(self, share: float) -> float | None:
+        return None  # lines are compared with shapes, which have a law of their own
+
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in CAPS) if self.loss == "squared" else ()
