@@ -25,6 +25,7 @@ from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.curvature import MOST_COLUMNS
 from dpconvex.algorithms.erm.registry import expected_of_first, plans
+from dpconvex.algorithms.erm.two_stage.ranges import worth_knots
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericColumn, UnrangedColumn
 from dpconvex.data.columns import MOST_KNOTS
@@ -137,6 +138,8 @@ class AdditiveModel(WithIntervals):
             raise InvalidParameterError("monotone", self.monotone, "is for one score", "Leave it out")
         if self._infers():
             return self._for_intervals(shapes, n, loss, unit)
+        placed = shapes.skewed if self.knots == "auto" else ()
+        shapes = replace(shapes, placed=placed if worth_knots(self.epsilon, n, len(placed)) else ())
         quick = copy(self)
         quick.noise = "grouped" if self.noise == "auto" else self.noise  # other laws differ little, less with knots
         found = [super(AdditiveModel, quick)._plans(each, n, loss, unit) for each in self._maps(shapes)]
@@ -173,7 +176,7 @@ class AdditiveModel(WithIntervals):
         return plans(problem, privacy, "auto" if problem.shapes is None else SHAPES, options)
 
     def _fitting(self, features: FeatureMap, plan: LinearModelPlan) -> FeatureMap:
-        shapes, blocks = cast(ShapeMap, features), plan.problem.domain.blocks
+        shapes, blocks = replace(cast(ShapeMap, features), placed=_placed(plan)), plan.problem.domain.blocks
         straight = plan.problem.shapes is None
         found = shapes.at(2) if straight else next(m for m in self._maps(shapes) if m.domain.blocks == blocks)
         found = found.found(getattr(plan, "found", ()), getattr(plan, "found_knots", ()))
@@ -183,7 +186,8 @@ class AdditiveModel(WithIntervals):
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         if self._infers():
             return super().plans_at(epsilon)
-        features = self._feature_map(self.n_features_in_).at(getattr(self.plan_, "knots", 2))
+        features = replace(self._feature_map(self.n_features_in_), placed=_placed(self.plan_))
+        features = features.at(getattr(self.plan_, "knots", 2))
         whole = replace(self.plan_.privacy, epsilon=epsilon)
         return self._planned(features, self.plan_.problem, whole, self.plan_.algorithm)
 
@@ -302,6 +306,11 @@ class AdditiveModel(WithIntervals):
         ]
 
 
+def _placed(plan: LinearModelPlan) -> tuple[int, ...]:
+    """Return the columns in whose declared ranges a plan finds knots."""
+    return getattr(plan, "placed", ())
+
+
 PARAMETERS = """
 epsilon, delta, records_per_user, weight_cap, random_state, verbose : optional
     As in `PrivateLogisticRegression`.
@@ -313,6 +322,7 @@ feature_bounds : (lower, upper), optional
 knots : "auto" or int, default="auto"
     Knots of every numeric column that declares none; 2 makes it a straight line. ``"auto"``: the number of the smallest
     expected error, from public facts; where little is expected of shapes, a model of straight lines by any method.
+    On a declared logarithmic scale ``"auto"`` finds five privately, for 4 % of epsilon, where there are records enough.
 interactions : list of pairs of column names, default=()
     Pairs whose products are added, at 4 knots a column and up to 8 levels of a category. Each is one more block, so
     all others have about ``1/m`` more noise, m the number of blocks.
