@@ -40,6 +40,7 @@ from dpconvex.estimators.regressors import CAPS, DEFAULT_SMOOTHING, DEFAULT_WIDT
 from dpconvex.losses import HuberLoss, LinearModelLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem
+from dpconvex.problems.linear.shapes import Knots
 
 KNOTS = (2, 3, 4, 6, 8, 12, 16)  #: How many even knots are tried; two make a column linear.
 
@@ -194,8 +195,6 @@ class AdditiveModel(WithIntervals):
     # What was learned.
 
     def _learned(self) -> None:
-        from sklearn.isotonic import isotonic_regression
-
         super()._learned()
         shapes, values = self._fitted_map(), self.coef_.copy()
         deviation = planned_deviations(self.plan_)
@@ -205,11 +204,14 @@ class AdditiveModel(WithIntervals):
         else:
             deviation = np.tile(deviation[: values.shape[1]], (len(values), 1))
         self.shape_deviation_ = self.output_scale * deviation
-        directions = self._directions(shapes)
-        for block, where in shapes.slices:
-            if block.name in directions:  # the nearest monotone sequence; its mean stays
-                at = slice(where.start, where.start + len(block.rule["knots"]))
-                values[0, at] = isotonic_regression(values[0, at], increasing=directions[block.name])
+        directions, problem = self._directions(shapes), self.plan_.problem
+        for k, (block, where) in enumerate(shapes.slices):
+            if block.name in directions:
+                knots, curvature = cast(Knots, block.expected), np.eye(block.size)  # of straight lines any will do
+                if problem.shapes is not None:
+                    curvature = problem.shapes.curvature(k, problem.loss, cast(Any, problem.factor), self.plan_.l2)
+                values[0, where], lost = knots.monotone(values[0, where], directions[block.name], curvature)
+                self.intercept_ = self.intercept_ + lost
         self.coef_, self.encoded_coef_ = values, values.copy()
         self.encoded_intercept_ = np.array(self.intercept_, dtype=np.float64)
 
@@ -331,7 +333,7 @@ missing : {"own", "none"}, default="own"
     equal parts of all values. It is never found out from cells or types.
 monotone : dict, optional
     Names of numeric columns and ``"increasing"`` or ``"decreasing"``: the released shape is replaced by the nearest
-    such one, all knots counting the same. One score only. Certificate and deviations are of the shape before.
+    such one, by the curvature that the plan expects. One score only. Certificate and deviations are of the one before.
 algorithm, noise : str, default="auto"
     ``"objective_perturbation"`` fits shapes only; ``"auto"`` also plans straight lines by any method.
 """

@@ -13,6 +13,7 @@ from typing import NamedTuple, cast, final
 
 import numpy as np
 from scipy.linalg import block_diag, eigh
+from scipy.optimize import lsq_linear
 from scipy.special import ndtr
 
 from dpconvex import _validate
@@ -98,6 +99,21 @@ class Knots:
             # A Brownian motion less its interpolant has mean variance h/6 in a gap h.
             GUESS.motion * float(np.square(np.diff(places)).sum()) / 6,
         )
+
+    def monotone(self, values: Floats, increasing: bool, curvature: Floats) -> tuple[Floats, float]:
+        """Return the nearest values (size,), of sum 0, that rise or fall from place to place, and the mean they lose.
+
+        Nearest where the objective has that curvature (size, size) in the values; means are those of expected numbers.
+        """
+        m, mean = len(self.places), self.prior.mass.sum(1)
+        steps = np.eye(self.size)[:, 1:]  # from each place to the next; then the value of missing cells
+        steps[:m] = np.tri(m, self.size, -1)[:, :-1] * (1 if increasing else -1)
+        least = np.where(np.arange(1, self.size) < m, 0.0, -np.inf)
+        h, along = eigh(curvature)
+        root = np.sqrt(np.maximum(h, LEAST * h[-1]))[:, None] * along.T
+        found = steps @ lsq_linear(root @ (steps - steps.mean(0)), root @ values, (least, np.inf), method="bvls").x
+        found -= found.mean()
+        return found, float(mean @ (values - found))
 
     def _beside(self, among: Floats, missing: float) -> Floats:
         return cast(Floats, block_diag(among, missing)) if self.own else among
@@ -187,6 +203,11 @@ class ExpectedShapes:
     def signals(self) -> tuple[Floats, ...]:
         """Covariance of the values of each shape, squared logits, (d, d)."""
         return (*(each.prior.signal for each in self.vertices), *([np.array([[1.0]])] if self.intercept else []))
+
+    def curvature(self, k: int, loss: LinearModelLoss, factor: Factor, l2: float) -> Floats:
+        """Return the expected Hessian of the ridge objective in the values of shape k, (d, d)."""
+        root = factor.matrices[k].toarray()
+        return typical_curvature(loss) * self.moments[k] + l2 * np.linalg.pinv(root @ root.T)
 
     @property
     def misfit(self) -> float:
