@@ -143,9 +143,9 @@ def straight(path: str, seeds: int) -> None:
         schema, frame, numbers = table.schema, table.frame.iloc[:20_000], table.schema.target.numeric
         y = np.asarray(schema.encode_target(frame), float)
         for epsilon in EPSILONS:
-            row = {"table": name, "epsilon": epsilon}
+            row = {"table": name, "epsilon": epsilon, "numbers": numbers}
             for which, learned in (("straight", 0.0), ("bent", np.inf)):
-                additive.LEARNED, losses = learned, []
+                additive.LEARNED, losses = dict.fromkeys(("classification", "regression"), learned), []
                 for seed in range(seeds):
                     order = np.random.default_rng(seed).permutation(len(y))
                     test, train = order[: len(y) // 5], order[len(y) // 5 :]
@@ -167,11 +167,26 @@ def straight(path: str, seeds: int) -> None:
             print(row, flush=True)
     with open(path, "w") as file:
         json.dump(rows_found, file, indent=1)
-    for learned in (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, np.inf):
-        lost = [
-            (r["bent"] if r["share"] < learned else r["straight"]) - min(r["bent"], r["straight"]) for r in rows_found
-        ]
-        print(f"bent where less than {learned:g} is lost: mean regret {np.mean(lost):.4f}, largest {max(lost):.3f}")
+    compare(rows_found)
+
+
+THRESHOLDS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, np.inf)
+
+
+def compare(found: list[dict]) -> None:
+    """Report what every threshold loses to the better of the two, and what is chosen without each table."""
+    for numbers in (False, True):
+        rows = [row for row in found if row["numbers"] == numbers]
+        both = np.array([[row["straight"], row["bent"]] for row in rows])
+        bent = np.array([[row["share"] < learned for learned in THRESHOLDS] for row in rows])
+        lost = np.where(bent, both[:, [1]], both[:, [0]]) - both.min(1, keepdims=True)
+        print("targets that are", "numbers" if numbers else "classes")
+        for learned, each in zip(THRESHOLDS, lost.T, strict=True):
+            print(f"bent where less than {learned:g} is lost: mean regret {each.mean():.4f}, largest {each.max():.3f}")
+        names = np.array([row["table"] for row in rows])
+        for name in dict.fromkeys(names.tolist()):
+            k = int(lost[names != name].mean(0).argmin())
+            print(f"{name:22} left out: {THRESHOLDS[k]:g}, regret {lost[names == name, k].mean():.4f} there")
 
 
 SCHEMAS: dict = {}

@@ -26,8 +26,9 @@ from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
 
 OWN = "(missing)"  #: Name of the vertex of missing cells.
 
-PAIR_KNOTS, PAIR_LEVELS, PAIR_SHARE = 4, 8, 0.25
-"""Knots of a column in a pair, levels of a category there, and a pair's prior variance in units of a column's."""
+PAIR_KNOTS, PAIR_LEVELS = 4, 8  #: Knots of a column in a pair, levels of a category there
+SHARES = {"pair": 0.25, "categories": 0.5}
+"""Prior variance of a pair, and of three levels or more, in units of a number's (`benchmarks/additive_guess.py`)."""
 
 
 @final
@@ -275,7 +276,7 @@ class ShapeMap(FeatureMap):
         domain = problem.domain
         if domain not in self._priors:  # the same objects for the same domain
             ones = [1.0] * bool(domain.intercept)
-            shares = np.array([PAIR_SHARE if b.kind == "pair" else 1.0 for b in self.blocks] + ones)
+            shares = np.array([SHARES.get(b.kind, 1.0) if b.size > 2 else 1.0 for b in self.blocks] + ones)
             shapes = ExpectedShapes(tuple(block.expected for block in self.blocks), domain.intercept)
             kernels = dict(zip((block.name for block in self.blocks), shapes.kernels, strict=True))
             factor = Factor.of(domain, (shares / shares.sum()).tolist(), lambda block: kernels[block.name])

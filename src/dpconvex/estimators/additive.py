@@ -44,7 +44,7 @@ from dpconvex.problems.linear.shapes import Knots
 
 KNOTS = (2, 3, 4, 6, 8, 12, 16)  #: How many even knots are tried; two make a column linear.
 
-LEARNED = 0.15
+LEARNED = {"classification": 0.15, "regression": 0.6}
 """Shapes bend where they are expected to lose less than that share of what parameters 0 lose; else lines are straight.
 Chosen on the learning tables of the corpus (`benchmarks/additive_guess.py straight`)."""
 
@@ -152,7 +152,7 @@ class AdditiveModel(WithIntervals):
         if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
             return best
         typical, expected = best[0].problem.typical, best[0].predicted_error.expected
-        bent = typical is None or expected is None or expected < LEARNED * typical.at_zero
+        bent = typical is None or expected is None or expected < LEARNED[loss.task] * typical.at_zero
         return best if bent else super()._plans(shapes.straight, n, loss, unit)
 
     def _for_intervals(

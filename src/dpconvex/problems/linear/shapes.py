@@ -37,6 +37,7 @@ class Guess:
     pair: float = 0.05  #: of one vertex of a pair
     missing: float = 0.05  #: share of records whose cell is missing
     spread: float = 0.4  #: how much of the supposed variety real columns have
+    numbers: float = 1 / 16  #: how much of all this targets that are numbers have, whose range is a logit or so
 
 
 GUESS = Guess()
@@ -220,7 +221,8 @@ class ExpectedShapes:
         count = ORDINARY.spectrum_quantiles
         spread = np.exp(-np.linspace(0.0, 0.5 + math.log(factor.domain.dim), count))
         spread *= count / spread.sum()
-        lost = typical_curvature(loss.usual) / 2 * self.misfit * unit
+        learned = unit if loss.task == "classification" else unit * GUESS.numbers
+        lost = typical_curvature(loss.usual) / 2 * self.misfit * learned
         curvature, signal, mixing, vectors = [], [], [], []
         for part, moments, values in zip(factor.matrices, self.moments, self.signals, strict=True):
             root = part.toarray()
@@ -232,12 +234,13 @@ class ExpectedShapes:
             vectors.append(root @ along)
         if loss.rates is not None:  # parameters 0 predict the mean then
             signal[-1] = np.zeros_like(signal[-1])
+        units = np.repeat([learned] * len(self.vertices) + [unit] * bool(self.intercept), factor.ranks)
         h, which = np.concatenate(curvature), np.repeat(np.arange(len(curvature)), factor.ranks)
         numbers = np.array(factor.ranks)
         return TypicalShapes(
             np.full(len(h) * count, contrasts / count),
             np.outer(spread, kappa * h).ravel(),
-            np.tile(np.concatenate(signal) * unit / contrasts, count),
+            np.tile(np.concatenate(signal) * units / contrasts, count),
             np.tile(which, count),
             np.cumsum(numbers) - numbers,
             numbers,
