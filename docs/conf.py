@@ -95,7 +95,7 @@ PARTS = {
     "dpconvex.algorithms.erm.heavy_tailed": "Heavy tails",
     "dpconvex.algorithms.erm.user_level": "User-level privacy",
     "dpconvex.algorithms.erm.heavy_tailed.clipped_gradient": "Clipped gradient descent",
-    "dpconvex.algorithms.erm.heavy_tailed.localized_mechanism": "Localized exponential mechanism",
+    "dpconvex_experiments.reference.localized_mechanism": "Localized exponential mechanism",
     "dpconvex.algorithms.erm.objective_perturbation": "Objective perturbation",
     "dpconvex.algorithms.erm.exponential_mechanism": "Exponential mechanism over a grid",
     "dpconvex.algorithms.erm.gradient_descent": "Noisy gradient descent",

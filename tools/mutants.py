@@ -128,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "localized exponential mechanism: the error of evaluation left out of the sensitivity",
-        "algorithms/erm/heavy_tailed/localized_mechanism.py",
+        f"{REFERENCE}/localized_mechanism.py",
         "/ phase.m + error)",
         "/ phase.m + 0 * error)",
         "",
@@ -401,8 +401,8 @@ MUTANTS = (
     Mutant(
         "ramp accepted from below A = C/2",
         "mechanisms/robust_mean.py",
-        "self.count <= 2 * self.low and",
-        "self.count <= 2 * self.low + 1 and",
+        "if not self.count / 2 <= self.low",
+        "if not (self.count - 1) / 2 <= self.low",
         "",
         (f"{ROBUST}::test_no_ramp_is_planned_that_leaves_zero_below_one_half",),
     ),
@@ -920,7 +920,7 @@ MUTANTS = (
     ),
     Mutant(
         "gradient scores: noise for half of what a record moves",
-        "algorithms/erm/heavy_tailed/gradient_score.py",
+        f"{REFERENCE}/gradient_score.py",
         "moved = (2 * phase.truncation.level / phase.m",
         "moved = (phase.truncation.level / phase.m",
         "gradient_score",
@@ -928,7 +928,7 @@ MUTANTS = (
     ),
     Mutant(
         "gradient scores: all parts of a phase take the first one's noise",
-        "algorithms/erm/heavy_tailed/gradient_score.py",
+        f"{REFERENCE}/gradient_score.py",
         "release(scores, entry.label, *to, entry.block)",
         "release(scores, entry.label, to[0].__class__(7), to[1], entry.block)",
         "",

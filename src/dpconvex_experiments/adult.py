@@ -56,7 +56,8 @@ def compare(
             start = time.perf_counter()
             model.fit(*records)
             seconds = time.perf_counter() - start
-            metrics = evaluate(model.predict_proba(test), right)
+            chances = model.predict_proba(test)
+            metrics = evaluate(chances[:, 1] - 0.5, right, chances)
             found.setdefault((name, epsilon), []).append((metrics, seconds))
             if epsilon == KEPT and kept is None:
                 kept = model

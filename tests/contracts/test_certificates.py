@@ -553,7 +553,7 @@ def test_planning_takes_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def pieces(inputs: dict[str, Any]) -> None:
         inputs["problem"]["n"] = 2**40
-        inputs["candidates"] = 300_000
+        inputs.update(tuning="bound", failure=1e-300)
 
     assert too_much("sparse anytime_mirror_descent", drawn)
     assert too_much("saddle boosted_mirror_descent", pieces)

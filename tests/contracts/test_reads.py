@@ -24,7 +24,7 @@ import pytest
 
 from dpconvex.algorithms.erm import gradient_descent, heavy_tailed, user_level
 from dpconvex.algorithms.erm.gradient_descent.gradients import sampled_gradient
-from dpconvex.algorithms.erm.heavy_tailed import Moments, gradient_score, localized_mechanism
+from dpconvex.algorithms.erm.heavy_tailed import Moments
 from dpconvex.algorithms.location.base import WarmStart
 from dpconvex.algorithms.location.stable_sgd import plan_stable_sgd
 from dpconvex.algorithms.queries import synthetic
@@ -55,6 +55,7 @@ from dpconvex_experiments.audit.auditor import priced_once
 from dpconvex_experiments.audit.replay import Step, _Recorder, coins, tapped
 from dpconvex_experiments.audit.target import run_of
 from dpconvex_experiments.audit.targets import TARGETS
+from dpconvex_experiments.reference import gradient_score, localized_mechanism
 from dpconvex_experiments.reference.targets import erm, location, mechanisms, minimax
 
 Path = tuple[tuple[int, str | None], ...]
@@ -345,7 +346,7 @@ def _move(step: Step, other: Step) -> float:
     """How far a value moves, in units of the stated sensitivity."""
     mechanism, mine, its = step.mechanism, step.value, other.value
     if isinstance(mechanism, RobustMean):  # score, mean, and the mean's sensitivity where both scores pass
-        score = abs(mine[0] - its[0]) / mechanism.score_sensitivity
+        score = abs(mine[0] - its[0])  # of sensitivity 1
         good = min(mine[0], its[0]) >= mechanism.passing
         return max(score, float(np.linalg.norm(mine[1] - its[1])) / mine[2] if good else 0.0)
     if isinstance(mechanism, CohortMean):  # the same in each cohort, the whole sum in the last's units

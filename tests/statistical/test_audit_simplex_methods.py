@@ -164,7 +164,7 @@ def test_the_private_selection_of_boosting() -> None:
     """Candidates are fixed by hand, so that the law of the last draw alone is compared: pure epsilon on part four."""
     n = 400
     problem = table_problem(n, 0)
-    plan = boosted.plan(problem, PRIVACY, candidates=2, answers=1)
+    plan = replace(boosted.plan(problem, PRIVACY), candidates=2, answers=1)
     rng = np.random.default_rng(0)
     first = np.column_stack([rng.uniform(size=n), np.ones(n)])
     losses = []

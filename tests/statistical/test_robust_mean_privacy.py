@@ -21,7 +21,7 @@ from dpconvex.mechanisms.robust_mean import best_ramp, h_index
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.audit.replay import replayed
-from dpconvex_experiments.reference.outlier_removal import plan_outlier_removal
+from dpconvex_experiments.reference.printed_constants import plan_outlier_removal
 
 Law = tuple[float, float]  # probability to pass, mean if passed (in units of the radius)
 
@@ -29,7 +29,7 @@ Law = tuple[float, float]  # probability to pass, mean if passed (in units of th
 def law(mean: RobustMean, points: np.ndarray) -> Law:
     """Independent of the library's own loops."""
     counts = (np.abs(points[:, None] - points[None]) <= 1.0).sum(1)
-    score = h_index(counts) if mean.score == "h_index" else counts.sum() / mean.count
+    score = h_index(counts)
     weights = np.clip((counts - mean.low) / (mean.high - mean.low), 0, 1)
     centre = float(weights @ points / weights.sum()) if weights.sum() > 0 else 0.0
     return float(norm.sf((mean.threshold - score) / mean.score_sigma)), centre
@@ -75,11 +75,6 @@ def worst(mean: RobustMean, epsilon: float, tries: int, seed: int) -> float:
 def test_no_pair_is_found_that_costs_more_than_promised(C: int, epsilon: float) -> None:
     mean = plan_robust_mean(C, 1, epsilon, 1e-6)
     assert worst(mean, epsilon, 400 if C <= 80 else 60, C) <= 1e-6
-
-
-def test_the_average_score_keeps_its_promise() -> None:
-    mean = plan_robust_mean(160, 1, 2.0, 1e-6, score="average")
-    assert worst(mean, 2.0, 200, 0) <= 1e-6
 
 
 def test_a_halved_noise_is_caught() -> None:
@@ -197,7 +192,7 @@ def ramps():
     def guarded(points, source):
         guard.start(source, Ledger(PROMISE, guard.releases(None)), None)(points)
 
-    means = [plan_robust_mean(90, 1, 4.0, 1e-4), plan_robust_mean(400, 1, 1.0, 1e-6, score="average")]
+    means = [plan_robust_mean(90, 1, 4.0, 1e-4)]
     means += [replace(means[0], low=45, high=means[0].passing - 1)]
     for mean in means:
         yield mean.count, mean.low, mean.high, lambda x, mean=mean: mean._examine(x, 0.5, SeededSource(0))[1]
@@ -229,12 +224,11 @@ def test_printed_weights_leave_zero_above_one_half() -> None:
 
 
 def test_no_ramp_is_planned_that_leaves_zero_below_one_half() -> None:
-    """The edge ``A = C/2``: odd and even counts, both scores; and the constructor refuses what lies below."""
+    """The edge ``A = C/2``: odd and even counts; and the constructor refuses what lies below."""
     for count in range(8, 60):
-        for score in ("h_index", "average"):
-            for passing in range(count // 2, count + 1):
-                found = best_ramp(count, passing, score)
-                assert found is None or found[1] >= count / 2, (count, passing, score)
+        for passing in range(count // 2, count + 1):
+            found = best_ramp(count, passing)
+            assert found is None or found[1] >= count / 2, (count, passing)
     mean = plan_robust_mean(91, 1, 4.0, 1e-4)
     replace(mean, low=46)
     with pytest.raises(InvalidParameterError, match="passing"):

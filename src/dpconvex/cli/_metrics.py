@@ -1,6 +1,6 @@
 """Quality of a model on a *public* table. Nothing here is private: never call it on protected records."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -44,36 +44,20 @@ class RegressionMetrics(Measured):
         return f"{r2}root mean squared error {number(self.rmse)}, mean absolute error {number(self.mae)}"
 
 
-def evaluate(probabilities: Floats, index: Array, scores: Floats | None = None) -> Metrics:
-    """Compare predicted probabilities (n, k) with the positions (n,) of the right classes.
+def evaluate(scores: Floats, index: Array, probabilities: Floats | None = None) -> Metrics:
+    """Compare scores with the positions (n,) of the right classes, and their probabilities (n, k) where there are any.
 
-    With two classes `scores` (n,), where given, decide on labels and on the order of records: probabilities may tie.
+    Scores are those of the second of two classes (n,), positive where it is predicted, or those of all classes (n, k).
     """
     from sklearn.metrics import roc_auc_score
 
-    rows = np.arange(len(index))
-    right = np.clip(probabilities[rows, index], np.finfo(np.float64).tiny, 1.0)
-    log_loss = float(-np.mean(np.log(right)))
-    if scores is not None and scores.ndim == 1:
-        return replace(evaluate_scores(scores, index), log_loss=log_loss)
-    binary = probabilities.shape[1] == 2 and len(np.unique(index)) == 2
-    return Metrics(
-        accuracy=float(np.mean(np.argmax(probabilities, axis=1) == index)),
-        auc=float(roc_auc_score(index, probabilities[:, 1])) if binary else None,
-        log_loss=log_loss,
-    )
-
-
-def evaluate_scores(scores: Floats, index: Array) -> Metrics:
-    """Compare scores (n,), positive where the second class is predicted, with the classes' positions (n,)."""
-    from sklearn.metrics import roc_auc_score
-
-    both = len(np.unique(index)) == 2
-    return Metrics(
-        accuracy=float(np.mean((scores > 0) == (index == 1))),
-        auc=float(roc_auc_score(index, scores)) if both else None,
-        log_loss=None,
-    )
+    predicted = scores.argmax(axis=1) if scores.ndim == 2 else scores > 0
+    both = scores.ndim == 1 and len(np.unique(index)) == 2
+    auc, log_loss = float(roc_auc_score(index, scores)) if both else None, None
+    if probabilities is not None:
+        right = probabilities[np.arange(len(index)), index]
+        log_loss = float(-np.mean(np.log(np.clip(right, np.finfo(np.float64).tiny, 1.0))))
+    return Metrics(float(np.mean(predicted == index)), auc, log_loss)
 
 
 def evaluate_regression(predictions: Floats, values: Floats) -> RegressionMetrics:

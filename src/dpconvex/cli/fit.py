@@ -190,15 +190,13 @@ def write_outputs(
 
 def measure(estimator: Any, held_out: Any) -> Metrics | RegressionMetrics:
     """Return how well a fitted model with a schema does on a public table; targets are clipped as they are in `fit`."""
-    from dpconvex.cli._metrics import evaluate, evaluate_regression, evaluate_scores
+    from dpconvex.cli._metrics import evaluate, evaluate_regression
 
     right = getattr(estimator, "target_schema", estimator.schema).encode_target(held_out)
     if not hasattr(estimator, "classes_"):
         return evaluate_regression(estimator.predict(held_out), right)
-    scores = estimator.decision_function(held_out)
-    if not hasattr(estimator, "predict_proba"):
-        return evaluate_scores(scores, right)
-    return evaluate(estimator.predict_proba(held_out), right, scores)
+    probabilities = estimator.predict_proba(held_out) if hasattr(estimator, "predict_proba") else None
+    return evaluate(estimator.decision_function(held_out), right, probabilities)
 
 
 def read_test(path: Path | None, schema: Schema) -> Any:

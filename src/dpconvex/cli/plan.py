@@ -72,11 +72,9 @@ def plan(
             return _plans(one, n, features, classes, unit)
 
         with working("Planning for many budgets"):
-            asked, found, curve = _advice(estimator, epsilons, goal, planned, n)
+            asked, found, curve = _advice(estimator, epsilons, goal, planned, n, drawn=picture is not None)
         if picture is not None:
-            with working("Drawing"):
-                dense = curve if len(curve) > 1 else advice_over_epsilon(estimator, planned, n)
-                draw_advice(picture, dense, found[0] if found else None)
+            draw_advice(picture, curve, found[0] if found else None)
         show_advice(asked, found, f"{n:,} {unit}s", as_json=as_json)
         return
     found = _plans(estimator, n, features, classes, unit)
@@ -126,19 +124,22 @@ def _epsilons(text: str | None, goal: str | None) -> list[float]:
 
 
 def _advice(
-    estimator: PrivateLinearModel, epsilons: Sequence[float], goal: str | None, plans: Planner, n: int
+    estimator: PrivateLinearModel, epsilons: Sequence[float], goal: str | None, plans: Planner, n: int, *, drawn: bool
 ) -> tuple[list[Forecast], list[Advice], Sequence[Forecast]]:
-    """Return what is expected at the epsilons, what the goal needs, and a curve over epsilon where there is one."""
+    """Return what is expected at the epsilons, what the goal needs, and a curve over epsilon if it is to be `drawn`."""
     from dpconvex.estimators import advice
 
-    wanted = goal if goal is None or not _is_number(goal) else float(goal)
-    measure = "excess" if wanted is None else advice.measure_of(wanted)
-    asked = advice.forecasts(estimator, lambda one: plans(one, n), sorted(epsilons), measure)
-    if wanted is None:
-        return asked, [], asked
-    found = [advice.advise(estimator, wanted, lambda one: plans(one, n))]
+    def planned(one: PrivateLinearModel) -> tuple[LinearModelPlan, ...]:
+        return plans(one, n)
+
+    measure = "excess" if goal is None else advice.measure_of(goal)
+    asked = advice.forecasts(estimator, planned, sorted(epsilons), measure)
+    if goal is None:
+        many = drawn and len(asked) == 1
+        return asked, [], advice.forecasts(estimator, planned, advice.EPSILONS) if many else asked
+    found = [advice.advise(estimator, goal, planned)]
     if len(epsilons) == 1:
-        found.append(advice.advise_rows(wanted, lambda count: plans(estimator, count)))
+        found.append(advice.advise_rows(goal, lambda count: plans(estimator, count)))
     return asked, found, found[0].curve
 
 
@@ -154,7 +155,7 @@ def show_advice(asked: Sequence[Forecast], found: Sequence[Advice], counted: str
             f"To expect with {counted}: {found[0].limits if found else 'an excess loss'}",
             ("epsilon", "typical", "range", "a constant", "algorithm"),
             [
-                (f"{e.at:g}", number(e.typical), f"{number(e.low)}-{number(e.high)}", _or_none(e.constant), e.algorithm)
+                (f"{e.at:g}", number(e.typical), f"{number(e.low)}-{number(e.high)}", number(e.constant), e.algorithm)
                 for e in asked
             ],
             right=range(1, 4),
@@ -166,25 +167,6 @@ def show_advice(asked: Sequence[Forecast], found: Sequence[Advice], counted: str
         "These are guesses from public facts: ranges hold nine of ten measured values on public tables that had no "
         "part in making them. No data were read."
     )
-
-
-def _or_none(value: float) -> str:
-    return number(value) if math.isfinite(value) else "-"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def advice_over_epsilon(estimator: PrivateLinearModel, plans: Planner, n: int) -> Sequence[Forecast]:
-    """Return what is expected at many epsilons."""
-    from dpconvex.estimators import advice
-
-    return advice.forecasts(estimator, lambda one: plans(one, n), advice.EPSILONS)
 
 
 def draw_advice(path: Path, curve: Sequence[Forecast], advice: Advice | None) -> None:

@@ -132,7 +132,7 @@ def print_planned(facts: list[dict[str, Any]]) -> None:
 
 
 def shapes_figure(estimator: Any, style: Any, colors: tuple[str, str, str, str]) -> Any:
-    """Return one figure of all shapes on one scale, those first that are hardly noise; None for other models."""
+    """Return one figure of all shapes on one scale, the clearest first; None for other models."""
     # Bands are two planned deviations to either side, or intervals where they were paid for; what is shorter is gray.
     from dpconvex.estimators import AdditiveModel
 

@@ -53,7 +53,8 @@ class FindsRanges:
         # what a number is in proportion to is seldom a logarithm
         linear = features.linear if self._target_range() is None else features.unranged
         asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed
-        return listed.changed(ranges.plan(each, privacy, *asked).through(features.place) for each in found)
+        place = features.place if features.unranged or features.placed else None  # else these are the method's already
+        return listed.changed(ranges.plan(each, privacy, *asked).through(place) for each in found)
 
     def _planned(
         self, features: FeatureMap, problem: LinearModelProblem, privacy: PrivacyParams, *how: Any

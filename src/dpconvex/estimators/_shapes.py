@@ -47,7 +47,7 @@ class Shape:
 
     @property
     def reach(self) -> float:
-        """Largest less smallest value, less two deviations each: what is hardly noise."""
+        """Largest less smallest value, less two deviations of the noise each: how far the shape stands out from it."""
         return float(np.max(np.ptp(self.values, axis=-1)) - 4 * np.mean(self.deviation))
 
     @property

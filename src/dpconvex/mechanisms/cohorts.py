@@ -201,7 +201,7 @@ def cohort_ramps(count: int, number: int, passing: int) -> tuple[tuple[int, int,
     out: list[tuple[int, int, int, int]] = []
     for size in (count // number,) if count % number == 0 else (count // number, count // number + 1):
         score = passing + (passing - 1 <= (size + 1) // 2)  # where a larger cohort leaves no room for its ramp
-        found = best_ramp(size, score, "h_index")
+        found = best_ramp(size, score)
         assert found is not None
         out.append((size, score, found[1], found[2]))
     return tuple(out)

@@ -1,4 +1,4 @@
-r"""Robust means behind a test: with an h-index and deterministic weights, the default; and as the paper prints it.
+r"""Robust means behind a test: with an h-index and deterministic weights, the default; and as the paper prints them.
 
 Mechanism, for C points, a radius rho, integers ``C/2 <= A < B <= s0 - 1 < C``
     ``h_j = #{k : |x_j - x_k| <= rho}`` (j included); ``H = max{t : #{j : h_j >= t} >= t}``. If ``H + N(0, sigma_H^2) <
@@ -11,9 +11,6 @@ Lemma 2
 Theorem
     A pair with ``min(H, H') < s0`` is bad, and then both are at most s0: the noise must exceed ``theta - s0``.
     Everything else is `GuardedGaussianNoise`.
-Variant S
-    The paper's own score, ``s = sum h_j / C``, of sensitivity ``2 (C - 1)/C``: the margin is ``theta - s0 - 2 (C -
-    1)/C``, ``sum w >= C (s0 - A)/(C - A)`` and at most ``C (C - s0)/(C - B)`` points have weight below 1.
 """
 
 import math
@@ -36,7 +33,6 @@ from dpconvex.privacy.events.test_and_release import TAIL_SLACK
 from dpconvex.privacy.profiles import charge, largest_mu
 from dpconvex.randomness import BitSource, exact
 
-SCORES = ("h_index", "average")
 SPLITS = np.linspace(0.02, 0.9, 45)  #: Shares of the squared Gaussian budget that the test may get.
 
 
@@ -53,56 +49,39 @@ class RobustMean(OneTest):
     threshold: float  #: theta
     score_sigma: float  #: standard deviation of the score's noise
     sigma: float  #: of the mean's noise, in units of its sensitivity
-    score: str = "h_index"  #: "h_index" (form B) or "average" (variant S)
     unit: Unit = Unit.USER
     name: ClassVar[str] = "robust mean"
+    lemma: ClassVar[str] = "user-level robust mean, Lemma 2 (h-index)"  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __post_init__(self) -> None:
-        _validate.choice("score", self.score, SCORES)
-        most = self.passing - 1 if self.score == "h_index" else self.count - 1
-        if not (self.count <= 2 * self.low and self.low < self.high <= most and self.low < self.passing <= self.count):
+        if not self.count / 2 <= self.low < self.high < self.passing <= self.count:
             order = "count/2 <= low < high < passing <= count"
             raise InvalidParameterError("passing", self.passing, f"must satisfy {order}", "Use plan_robust_mean")
         _ = self.event
 
     @property
-    def lemma(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Lemma 2 of the module, or its form for the average score."""
-        return "user-level robust mean, " + ("Lemma 2 (h-index)" if self.score == "h_index" else "variant S")
-
-    @property
-    def score_sensitivity(self) -> float:
-        """1, or ``2 (C - 1)/C``, rounded up."""
-        return score_sensitivity(self.count, self.score)
-
-    @property
     def margin(self) -> float:
         """What the noise must exceed for a bad pair to pass."""
-        extra = 0.0 if self.score == "h_index" else self.score_sensitivity
-        return (self.threshold - self.passing - extra) * (1 - 1e-12)
+        return (self.threshold - self.passing) * (1 - 1e-12)
 
     @property
     def reach(self) -> float:
-        bound = kappa if self.score == "h_index" else kappa_average
-        return float(bound(self.count, self.passing, np.array(self.low), np.array(self.high)))
+        return float(kappa(self.count, self.passing, np.array(self.low), np.array(self.high)))
 
     @cached_property
     def event(self) -> GuardedGaussianNoise:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return GuardedGaussianNoise(
-            "gaussian", exact.enlarged(self.score_sensitivity), self.score_sigma, self.margin, 0.0,
-            exact.enlarged(1.0), self.sigma,
-        )  # fmt: skip
+        one = exact.enlarged(1.0)
+        return GuardedGaussianNoise("gaussian", one, self.score_sigma, self.margin, 0.0, one, self.sigma)
 
     @cached_property
     def score_noise(self) -> GaussianMechanism:  # pyright: ignore[reportIncompatibleVariableOverride]
-        lemma = "one point changes the score by at most this (Lemma 1; variant S)"
-        sensitivity = Sensitivity(self.score_sensitivity, "absolute", lemma, unit=self.unit)
-        return GaussianMechanism(sensitivity, self.score_sigma, 1)
+        lemma = "one point changes the h-index by at most 1 (Lemma 1)"
+        return GaussianMechanism(Sensitivity(1.0, "absolute", lemma, unit=self.unit), self.score_sigma, 1)
 
     def describe(self) -> Mapping[str, Any]:
         return {
             "points": self.count,
-            "score": self.score,
+            "score": "h_index",
             "passing": self.passing,
             "ramp": [self.low, self.high],
             "threshold": self.threshold,
@@ -111,8 +90,7 @@ class RobustMean(OneTest):
 
     def _examine(self, points: Floats, radius: float, source: BitSource) -> tuple[float, Floats]:
         counts = counts_within(points, radius)
-        weights = ramp(counts, self.low, self.high)
-        return (h_index(counts) if self.score == "h_index" else float(counts.sum()) / self.count), weights
+        return h_index(counts), ramp(counts, self.low, self.high)
 
 
 def h_index(counts: Array) -> float:
@@ -121,22 +99,10 @@ def h_index(counts: Array) -> float:
     return float(np.count_nonzero(ordered >= np.arange(1, len(ordered) + 1)))
 
 
-def score_sensitivity(count: int, score: str) -> float:
-    """Sensitivity of the score under one replaced point, rounded up."""
-    return 1.0 if score == "h_index" else 2 * (count - 1) / count * (1 + 1e-12)
-
-
 def kappa(count: int, passing: int, low: Array, high: Array) -> Floats:
     """Sensitivity of the mean in units of the radius where both h-indices reach `passing`, rounded up (Lemma 2)."""
     near = np.maximum(low + passing - count, 0) / count
     return (2 - near) * (2 + (count - passing) / (high - low)) / passing * (1 + 1e-12)
-
-
-def kappa_average(count: int, passing: int, low: Array, high: Array) -> Floats:
-    """As `kappa` for the average score, rounded up (variant S)."""
-    total = count * (passing - low) / (count - low)
-    light = np.minimum(count - 1, count * (count - passing) / (count - high))
-    return 2 * (2 + light / (high - low)) / total * (1 + 1e-12)
 
 
 def plan_robust_mean(
@@ -148,8 +114,6 @@ def plan_robust_mean(
     failure: float = 1e-3,
     outliers: float = 0.0,
     releases: int = 1,
-    score: str = "h_index",
-    split: float | None = None,
     unit: Unit = Unit.USER,
 ) -> RobustMean:
     """Return the mechanism with the least noise for its radius, for `count` points in R^dim.
@@ -157,15 +121,11 @@ def plan_robust_mean(
     `epsilon` and `delta` are of all `releases` on the same points together, which may be adaptive; the test of each may
     err with ``delta / (2 releases)``, and a single one gets all of delta, as bad and good pairs are different pairs.
     `failure`, in (0, 1/2), is the probability that any test fails although all but the share `outliers`, in [0, 1/2),
-    of the points are within the radius of one another; privacy does not depend on it. `score` is form B ("h_index") or
-    the paper's own ("average"), which costs about twice the noise; `split` is the test's share of the squared Gaussian
-    budget, by default the best.
+    of the points are within the radius of one another; privacy does not depend on it.
     """
     _validate.integer("releases", releases, at_least=1)
     mu, test = budget(epsilon, delta, releases)
-    mean = robust_mean_of(
-        count, dim, mu, test, failure=failure / releases, outliers=outliers, score=score, split=split, unit=unit
-    )
+    mean = robust_mean_of(count, dim, mu, test, failure=failure / releases, outliers=outliers, unit=unit)
     if mean is None:
         what = f"is too small for {count} points: the test could not pass"
         raise InvalidParameterError("epsilon", epsilon, what, "Use more users, or a larger epsilon or delta")
@@ -180,8 +140,6 @@ def robust_mean_of(
     *,
     failure: float = 1e-3,
     outliers: float = 0.0,
-    score: str = "h_index",
-    split: float | None = None,
     unit: Unit = Unit.USER,
 ) -> RobustMean | None:
     """Return the mechanism with the least noise for a Gaussian budget, or None if there are too few points.
@@ -194,11 +152,9 @@ def robust_mean_of(
     _validate.real("test", test, above=0.0, below=0.5)
     _validate.real("failure", failure, above=0.0, below=0.5)
     _validate.real("outliers", outliers, at_least=0.0, below=0.5)
-    _validate.choice("score", score, SCORES)
-    splits = tuple(SPLITS) if split is None else (_validate.real("split", split, above=0.0, below=1.0),)
     charge(60)
-    best = _search(count, mu, test, failure, outliers, score, splits)
-    return None if best is None else RobustMean(count, dim, *best, score, unit)
+    best = _search(count, mu, test, failure, outliers)
+    return None if best is None else RobustMean(count, dim, *best, unit)
 
 
 @lru_cache(maxsize=256)
@@ -211,45 +167,34 @@ def budget(epsilon: float, delta: float, releases: int = 1) -> tuple[float, floa
 
 @lru_cache(maxsize=1024)
 def _search(
-    count: int, mu: float, test: float, failure: float, outliers: float, score: str, splits: tuple[float, ...]
+    count: int, mu: float, test: float, failure: float, outliers: float
 ) -> tuple[int, int, int, float, float, float] | None:
-    moves = score_sensitivity(count, score)
+    """Return passing score, ramp, threshold and deviations of score and mean: those with the least noise, if any."""
     above, below = -float(ndtri(test * (1 - 1e-6))), -float(ndtri(failure))
     best, least = None, math.inf
-    for share in splits:
-        score_sigma = exact.enlarged(moves) / (mu * math.sqrt(share))
+    for share in SPLITS:
+        score_sigma = exact.enlarged(1.0) / (mu * math.sqrt(share))
         margin = score_sigma * (above * (1 + 3 * TAIL_SLACK) + 3 * TAIL_SLACK)
-        lift = margin + (0.0 if score == "h_index" else moves)
-        kept = count * (1 - outliers) ** (1 if score == "h_index" else 2)
-        passing = math.floor(kept - lift - below * score_sigma)
-        found = best_ramp(count, passing, score)
+        passing = math.floor(count * (1 - outliers) - margin - below * score_sigma)
+        found = best_ramp(count, passing)
         if found is None:
             continue
         reach, low, high = found
         sigma = exact.enlarged(1.0) / (mu * math.sqrt(1 - share)) * (1 + 1e-12)
         if reach * sigma < least:
-            least, best = reach * sigma, (passing, low, high, (passing + lift) * (1 + 1e-15), score_sigma, sigma)
+            least, best = reach * sigma, (passing, low, high, (passing + margin) * (1 + 1e-15), score_sigma, sigma)
     return best
 
 
-def best_ramp(count: int, passing: int, score: str) -> tuple[float, int, int] | None:
+def best_ramp(count: int, passing: int) -> tuple[float, int, int] | None:
     """Return the least sensitivity with its ramp, or None if no ramp is allowed."""
     first = (count + 1) // 2
-    if score == "h_index":
-        if passing - 1 <= first:
-            return None
-        lows = np.arange(first, passing - 1)
-        reaches = kappa(count, passing, lows, np.array(passing - 1))
-        at = int(np.argmin(reaches))
-        return float(reaches[at]), int(lows[at]), passing - 1
-    lows = np.unique(np.linspace(first, passing - 1, 64).astype(int))
-    highs = np.unique(np.linspace(first + 1, count - 1, 128).astype(int))
-    if passing - 1 < first:
+    if passing - 1 <= first:
         return None
-    L, U = np.meshgrid(lows, highs, indexing="ij")
-    reaches = np.where(U > L, kappa_average(count, passing, L, np.where(U > L, U, L + 0.5)), np.inf)
-    at = np.unravel_index(int(np.argmin(reaches)), reaches.shape)
-    return (float(reaches[at]), int(L[at]), int(U[at])) if np.isfinite(reaches[at]) else None
+    lows = np.arange(first, passing - 1)
+    reaches = kappa(count, passing, lows, np.array(passing - 1))
+    at = int(np.argmin(reaches))
+    return float(reaches[at]), int(lows[at]), passing - 1
 
 
 @final
@@ -291,9 +236,14 @@ class OutlierRemoval(OneTest):
         return 0.8 * self.count
 
     @property
+    def score_sensitivity(self) -> float:
+        """``2 (C - 1)/C``, rounded up."""
+        return score_sensitivity(self.count)
+
+    @property
     def margin(self) -> float:
         """``2C/15 - 2(C - 1)/C``, rounded down."""
-        return 2 * self.count / 15 * (1 - 1e-12) - score_sensitivity(self.count, "average")
+        return 2 * self.count / 15 * (1 - 1e-12) - self.score_sensitivity
 
     @property
     def flips(self) -> int:
@@ -306,14 +256,14 @@ class OutlierRemoval(OneTest):
 
     @cached_property
     def event(self) -> GuardedGaussianNoise:  # pyright: ignore[reportIncompatibleVariableOverride]
-        moves = exact.enlarged(score_sensitivity(self.count, "average"))
+        moves = exact.enlarged(self.score_sensitivity)
         return GuardedGaussianNoise(
             "laplace", moves, self.score_scale, self.margin, self.coupling, exact.enlarged(1.0), self.sigma
         )
 
     @cached_property
     def score_noise(self) -> LaplaceMechanism:  # pyright: ignore[reportIncompatibleVariableOverride]
-        moves = Sensitivity(score_sensitivity(self.count, "average"), "absolute", "2(C - 1)/C", unit=self.unit)
+        moves = Sensitivity(self.score_sensitivity, "absolute", "2(C - 1)/C", unit=self.unit)
         return LaplaceMechanism(moves, self.score_scale, 1)
 
     def describe(self) -> Mapping[str, Any]:
@@ -332,6 +282,11 @@ class OutlierRemoval(OneTest):
         kept = np.clip((counts_within(points, 2 * radius) - half) / (self.count / 6), 0.0, 1.0)
         coins = source.generator().random(self.count)  # a stream of its own, independent of the score's noise
         return score, (coins < kept).astype(np.float64)
+
+
+def score_sensitivity(count: int) -> float:
+    """Sensitivity of the average count under one replaced point, ``2 (C - 1)/C``, rounded up."""
+    return 2 * (count - 1) / count * (1 + 1e-12)
 
 
 def flips(count: int, coupling: float) -> int:

@@ -13,13 +13,14 @@ from scipy.stats import f as f_distribution
 from dpconvex._types import Floats
 from dpconvex.algorithms.location.base import Booster, WarmStart
 from dpconvex.algorithms.location.noisy_descent import plan_descent, plan_settling
-from dpconvex.algorithms.location.stable_sgd import Order, Phase, StableSgd, plan_printed, plan_stable_sgd
+from dpconvex.algorithms.location.stable_sgd import Order, Phase, StableSgd, plan_stable_sgd
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
+from dpconvex_experiments.reference.printed_median import plan_printed_descent
 from dpconvex_experiments.shared import gaussian_cluster, mean_distance, student_t
 
 DIM, RHO, DELTA = 50, 0.5, 1e-5
@@ -79,7 +80,7 @@ Data = Cluster | Heavy
 
 def _printed(n: int, passes: int, order: Order) -> StableSgd:
     """Algorithm 4 as printed, for ``T = 2^K - 1 >= passes n`` visits and this cost."""
-    base = plan_printed(passes * n, DIM, math.sqrt(8 * RHO * math.log(2 / DELTA)), DELTA, order=order)
+    base = plan_printed_descent(passes * n, DIM, math.sqrt(8 * RHO * math.log(2 / DELTA)), DELTA, order=order)
     steps = sum(phase.steps for phase in base.phases)
     m = math.floor(3 * (steps / n + math.log(8 / DELTA))) if order == "random" else -(-steps // n)
 

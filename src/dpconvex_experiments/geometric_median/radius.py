@@ -12,7 +12,6 @@ import numpy as np
 from scipy.stats import f as f_distribution
 
 from dpconvex._types import Floats
-from dpconvex.algorithms.location.printed import plan_printed_radius
 from dpconvex.algorithms.location.radius_and_center import plan_radius
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
@@ -22,6 +21,7 @@ from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, exponent
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
 from dpconvex_experiments.reference.halving import plan_radius as plan_radius_finder
+from dpconvex_experiments.reference.printed_median import plan_printed_radius
 from dpconvex_experiments.shared import gaussian_cluster, student_t
 
 DIM, RECORDS = 10, 1_000

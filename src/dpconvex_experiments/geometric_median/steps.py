@@ -12,7 +12,7 @@ from dpconvex._types import Floats
 from dpconvex.algorithms.location.base import Booster, WarmStart
 from dpconvex.algorithms.location.noisy_descent import plan_descent, plan_settling
 from dpconvex.algorithms.location.registry import plan_location
-from dpconvex.algorithms.location.stable_sgd import Order, plan_printed
+from dpconvex.algorithms.location.stable_sgd import Order
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
@@ -22,6 +22,7 @@ from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.geometric_median._common import Summary, Trial, bars
 from dpconvex_experiments.geometric_median.boosting import DIM, LEDGER, MU, SIGMA
+from dpconvex_experiments.reference.printed_median import plan_printed_descent
 from dpconvex_experiments.shared import LINE_STYLES, gaussian_cluster, lines, mean_distance, skewed, student_t
 
 STEPS, RECORDS = 60, 4_000
@@ -217,7 +218,7 @@ MAJORITIES = tuple(2.0 ** (-k / 2) for k in range(10))
 
 def _two_places(n: int, order: Order, majority: float, trial: Trial) -> float:
     """Return the excess of one pass, in units of the ball, where all points lie at the two ends of a diameter."""
-    booster = plan_printed(n, 5, 1.0, DELTA, order=order)
+    booster = plan_printed_descent(n, 5, 1.0, DELTA, order=order)
     first = round(n * (1 + majority) / 2)
     points = np.zeros((n, 5))
     points[:first, 0], points[first:, 0] = 1.0, -1.0

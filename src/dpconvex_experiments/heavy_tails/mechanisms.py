@@ -11,12 +11,13 @@ import numpy as np
 
 from dpconvex._types import Floats
 from dpconvex.algorithms.erm import heavy_tailed
-from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan, Moments, custom, gradient_score, localized_mechanism
+from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan, Moments, custom
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import CustomProblem, DataDomain, LinearModelProblem, RecordLoss
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate, exponent, mean
 from dpconvex_experiments.heavy_tails.rates import PAPER, LinearLoss, Planner, Point, wide_problem, worst_excess
+from dpconvex_experiments.reference import gradient_score, localized_mechanism
 from dpconvex_experiments.shared import lines
 
 K, EPSILON = 2.0, 0.5

@@ -1,5 +1,17 @@
-"""Methods that others published and nobody needs here but to compare with; small plans for the audit to attack."""
+"""Methods that others published and nobody needs here but to compare with; small plans for the audit to attack.
 
-from dpconvex_experiments.reference import group_privacy, objectives
+Importing this enters constants and methods as papers print them: `dpconvex.plugins.of_paper` finds them by name.
+"""
 
-__all__ = ["group_privacy", "objectives"]
+from dpconvex_experiments.reference import (
+    gradient_score,
+    group_privacy,
+    localized_mechanism,
+    objectives,
+    printed_constants,
+    printed_median,
+)
+
+__all__ = [
+    "gradient_score", "group_privacy", "localized_mechanism", "objectives", "printed_constants", "printed_median",
+]  # fmt: skip

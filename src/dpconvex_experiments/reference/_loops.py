@@ -1,6 +1,7 @@
-"""The compiled loop of `halving`; imported when needed, for numba loads slowly."""
+"""Compiled loops of `halving` and `printed_median`; imported when needed, for numba loads slowly."""
 
 import numpy as np
+from numba import njit
 
 from dpconvex._types import Array, Floats
 from dpconvex.solvers._loops import _reordered
@@ -19,3 +20,15 @@ def neighbors(X: Floats, squares: Floats, counts: Array) -> None:
             level = np.searchsorted(squares, square)
             counts[level, i] += 1
             counts[level, k] += 1
+
+
+@njit(cache=True, nogil=True)
+def near_partners(X: Floats, partners: Array, limit: float, out: Array) -> None:
+    """Add 1 to ``out[i]`` where record ``partners[i]`` lies within the limit of record i."""
+    d = X.shape[1]
+    for i in range(len(X)):
+        total = 0.0
+        for j in range(d):
+            t = X[i, j] - X[partners[i], j]
+            total += t * t
+        out[i] += total <= limit

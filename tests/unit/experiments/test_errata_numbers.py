@@ -12,7 +12,6 @@ import pytest
 from scipy.stats import norm
 
 from dpconvex._types import Status
-from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.erm.output_perturbation.schedules import printed_bound
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LOSSES, LogisticLoss, SmoothLoss
@@ -21,6 +20,7 @@ from dpconvex.mechanisms.gaussian import zwb_constant
 from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.solvers import AcceleratedGradient, NewtonCholesky
+from dpconvex_experiments.reference import printed_constants
 
 
 def big_c(epsilon, delta):
@@ -137,7 +137,7 @@ def test_u4_the_proof_of_theorem_3_5a_gives_more_than_65() -> None:
         q = 1 / (epsilon * n)
         if q**2 > 1 / (R * b):  # outside the theorem
             continue
-        found = schedules.paper(problem, None, epsilon, 0.0)
+        found = printed_constants.output_perturbation(problem, None, epsilon, 0.0)
         energy = 2 / epsilon**2 * found.reach**2
         decomposed = found.l2 * (R**2 + found.solver_radius**2) / 2 + (b + found.l2) / 2 * energy
         worst = max(worst, decomposed / (b ** (1 / 3) * q ** (2 / 3)))
@@ -193,7 +193,7 @@ def test_u8_the_accuracy_of_corollary_4_4_1_is_coarser_than_its_claim() -> None:
     alpha = L ** (4 / 3) * R ** (2 / 3) / beta ** (1 / 3)
     lost = math.log(2) - math.log1p(math.exp(-1))  # of 0 against the best w = 1, all labels alike
     assert alpha > L * R >= lost > claimed
-    repaired = schedules.paper(problem, None, epsilon, 0.0, "population")
+    repaired = printed_constants.output_perturbation(problem, None, epsilon, 0.0, "population")
     assert repaired.l2 / 2 * repaired.solver_radius**2 < claimed / 1000
 
 

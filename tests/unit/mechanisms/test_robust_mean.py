@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import combinations_with_replacement
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import GuardedMean, OutlierRemoval, RobustMean, plan_robust_mean
-from dpconvex.mechanisms.robust_mean import budget, flips, h_index, kappa, robust_mean_of
+from dpconvex.mechanisms.robust_mean import _search, budget, flips, h_index, kappa, robust_mean_of
 from dpconvex.mechanisms.test_and_release import counts_within
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import SeededSource, SystemSource
-from dpconvex_experiments.reference.outlier_removal import least_count, plan_outlier_removal
+from dpconvex_experiments.reference.printed_constants import least_count, plan_outlier_removal
 
 # User-level specification, section 8: C, epsilon, delta, sigma_H, s0, theta, A, B, kappa, sigma / rho.
 GOLDEN = [
@@ -27,11 +28,15 @@ GOLDEN = [
     (1000, 1, 1e-8, 10.200618, 911, 968.246, 681, 910, 0.003692, 0.021742),
 ]
 PROMISE = PrivacyParams(1.0, 1e-6, unit=Unit.USER)
-MEANS: list[GuardedMean] = [
-    plan_robust_mean(200, 3, 1.0, 1e-6),
-    plan_robust_mean(400, 3, 1.0, 1e-6, score="average"),
-    plan_outlier_removal(2400, 3, 1.0, 1e-6),
-]
+MEANS: list[GuardedMean] = [plan_robust_mean(200, 3, 1.0, 1e-6), plan_outlier_removal(2400, 3, 1.0, 1e-6)]
+
+
+def quarter_for_the_test(C: int, dim: int, epsilon: float, delta: float) -> RobustMean:
+    """The plan with the share of the squared budget that the specification gives the test."""
+    with mock.patch("dpconvex.mechanisms.robust_mean.SPLITS", (0.25,)):
+        found = _search.__wrapped__(C, *budget(epsilon, delta), 1e-3, 0.0)
+    assert found is not None
+    return RobustMean(C, dim, *found)
 
 
 def crowd(mean: GuardedMean, seed: int = 0) -> np.ndarray:
@@ -40,7 +45,7 @@ def crowd(mean: GuardedMean, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize(("C", "epsilon", "delta", "score", "s0", "theta", "A", "B", "reach", "noise"), GOLDEN)
 def test_golden_plans(C, epsilon, delta, score, s0, theta, A, B, reach, noise) -> None:
-    mean = plan_robust_mean(C, 5, epsilon, delta, split=0.25)
+    mean = quarter_for_the_test(C, 5, epsilon, delta)
     assert (mean.passing, mean.low, mean.high) == (s0, A, B)
     assert mean.score_sigma == pytest.approx(score, rel=1e-5)
     assert mean.threshold == pytest.approx(theta, rel=1e-5)
@@ -241,19 +246,9 @@ def test_weaker_constants_do_not_fit(change: dict[str, float]) -> None:
         Ledger(PROMISE, [mean.planned("mean")])
 
 
-def test_the_average_score_needs_a_margin_of_its_own() -> None:
-    """Counter-example of the specification: variant S with Form B's threshold errs with 1.78 delta."""
-    mean = plan_robust_mean(400, 2, 1.0, 1e-6, score="average", split=0.25)
-    wrong = replace(mean, threshold=mean.threshold - mean.score_sensitivity)
-    assert wrong.event.failure == pytest.approx(1.78e-6, rel=0.01)
-    with pytest.raises(BudgetExceededError):
-        Ledger(PROMISE, [wrong.planned("mean")])
-    assert mean.deviation > 1.5 * plan_robust_mean(400, 2, 1.0, 1e-6).deviation
-
-
 @pytest.mark.parametrize("change", [{"low": 199}, {"high": 333}, {"passing": 500}, {"low": 332}])
 def test_constants_that_no_lemma_covers_are_refused(change: dict[str, int]) -> None:
-    mean = plan_robust_mean(400, 2, 1.0, 1e-6, split=0.25)
+    mean = quarter_for_the_test(400, 2, 1.0, 1e-6)
     with pytest.raises(InvalidParameterError, match="passing"):
         replace(mean, **change)
 
@@ -280,7 +275,7 @@ def test_rounding_is_charged_where_it_matters() -> None:
     assert isinstance(mean, RobustMean)
 
 
-@pytest.mark.parametrize("mean", MEANS, ids=["h_index", "average", "printed"])
+@pytest.mark.parametrize("mean", MEANS, ids=["h_index", "printed"])
 def test_released_means_have_the_planned_noise(mean: GuardedMean) -> None:
     """300 normal draws around a crowd in one place: 5 deviations of their standard deviation, below 1e-6."""
     points, source = np.ones((mean.count, mean.dim)), SeededSource(0)
@@ -291,11 +286,11 @@ def test_released_means_have_the_planned_noise(mean: GuardedMean) -> None:
     assert errors.std() == pytest.approx(wanted, rel=5 / math.sqrt(2 * len(errors)))
 
 
-@pytest.mark.parametrize("mean", MEANS, ids=["h_index", "average", "printed"])
+@pytest.mark.parametrize("mean", MEANS, ids=["h_index", "printed"])
 def test_scores_at_the_threshold_pass_half_of_the_time(mean: GuardedMean) -> None:
     """Without noise all of 40 draws would agree; with it they do with probability below 1e-9."""
     k = np.arange(mean.count + 1)
-    scores = k if isinstance(mean, RobustMean) and mean.score == "h_index" else (k**2 + mean.count - k) / mean.count
+    scores = k if isinstance(mean, RobustMean) else (k**2 + mean.count - k) / mean.count
     crowded = int(np.argmin(np.abs(scores - mean.threshold)))
     points = np.zeros((mean.count, mean.dim))
     points[crowded:, 0] = 10 * np.arange(1, mean.count - crowded + 1)

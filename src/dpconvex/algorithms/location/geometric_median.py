@@ -9,7 +9,7 @@ Lemma
     events of probability delta_1 + delta_2; refinement is mu_b-GDP given the center (`noisy_descent`, `stable_sgd`).
     Domination is preserved by adaptive composition, so the whole has the profile of randomized response with epsilon_1
     composed with one Gaussian of ``mu^2 = mu_t^2 + mu_c^2 + mu_b^2``, plus ``delta_1 + delta_2``: mu is the largest
-    that fits. Printed constants (`printed`, for epsilon <= 1): shares (1/4, 1/4, 1/2) of epsilon and of delta.
+    that fits. Printed constants: `dpconvex_experiments.reference.printed_median`.
 Assumptions
     n is public. Groups and orders of visits are functions of positions and fresh coins (a generator of their own from
     the source of bits), never of values; records are sanitized one by one and never dropped. As the coins are uniform
@@ -28,17 +28,17 @@ from dpconvex import _validate
 from dpconvex.algorithms import check_relation, recorded, stored
 from dpconvex.algorithms.location import base
 from dpconvex.algorithms.location.noisy_descent import plan_settling
-from dpconvex.algorithms.location.printed import plan_printed_center, plan_printed_radius
 from dpconvex.algorithms.location.radius_and_center import plan_center, plan_radius
-from dpconvex.algorithms.location.stable_sgd import Order, plan_printed, plan_stable_sgd
+from dpconvex.algorithms.location.stable_sgd import Order, plan_stable_sgd
 from dpconvex.errors import InvalidParameterError
+from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 
 BOOSTS = ("descent", "stable_sgd", "fixed_order", "none")  # Ways to refine the center
-_ORDERS: dict[str, Order] = {"stable_sgd": "random", "fixed_order": "fixed"}
+ORDERS: dict[str, Order] = {"stable_sgd": "random", "fixed_order": "fixed"}
 EXACT_UP_TO = 5000  # Largest n whose near points are all counted by the center stage
 SCORED_RECORDS = 20_000  # Least number of records that the radius stage reads
 CENTER_RECORDS = 4000  # Least number of records that the center stage reads before a refinement
@@ -55,10 +55,6 @@ MOST_RECORDS = 2**26  # Largest n that is planned for
 THEOREM = (
     "Private geometric median in nearly-linear time (Kumar, Liu, Tian and Yang 2025): groups for random indices, tight "
     "sensitivities, one Gaussian and one pure profile."
-)
-PRINTED = (
-    "Private geometric median in nearly-linear time (Kumar, Liu, Tian and Yang 2025), Theorem 4: Algorithms 2 to 4, "
-    "repaired."
 )
 
 
@@ -203,7 +199,7 @@ def plan(
         remedy = "Use a value far below 1/n; only the radius can be had with delta=0"
         raise InvalidParameterError("delta", privacy.delta, "must be positive for the geometric median", remedy)
     if constants == "paper":
-        return _paper(domain, n, privacy, boost)
+        return of_paper("geometric_median")(domain, n, privacy, boost)
     shares, d, unit = shares or shares_for(n, domain.dim, privacy), domain.dim, privacy.unit
     pure, failure = shares.radius * privacy.epsilon, FAILURE * privacy.delta
     # Down by 1e-9: squares and roots of the parts are rounded up again when the ledger adds them.
@@ -222,29 +218,9 @@ def plan(
     if boost == "descent":
         booster = plan_settling(n, d, mu_boost, steps=steps, unit=unit)
     elif boost != "none":
-        booster = plan_stable_sgd(n, d, mu_boost, order=_ORDERS[boost], passes=passes, unit=unit)
+        booster = plan_stable_sgd(n, d, mu_boost, order=ORDERS[boost], passes=passes, unit=unit)
     end = fallback(domain, boost == "descent")
     return GeometricMedianPlan(domain, n, privacy, "calibrated", radius, center, booster, end)
-
-
-def _paper(domain: PointDomain, n: int, privacy: PrivacyParams, boost: str) -> GeometricMedianPlan:
-    epsilon, delta, unit = privacy.epsilon, privacy.delta, privacy.unit
-    if epsilon > 1:
-        remedy = "Use epsilon=1, as the paper does, or constants='calibrated'"
-        raise InvalidParameterError("epsilon", epsilon, "must be at most 1 with constants='paper'", remedy)
-    if boost == "descent":
-        what = "must be 'stable_sgd', 'fixed_order' or 'none' with constants='paper'"
-        raise InvalidParameterError("boost", boost, what, "Choose one of these")
-    if domain.radius_bound / domain.min_radius * n * math.sqrt(domain.dim) > 2.0**45:
-        raise InvalidParameterError(
-            "min_radius", domain.min_radius, "is too small with constants='paper'", "Use constants='calibrated'"
-        )
-    radius = plan_printed_radius(domain, n, epsilon / 4, delta / 4, unit)
-    center = plan_printed_center(domain, n, epsilon / 4, delta / 4, unit)
-    booster = None
-    if boost != "none":
-        booster = plan_printed(n, domain.dim, epsilon / 2, delta / 2, order=_ORDERS[boost], unit=unit)
-    return GeometricMedianPlan(domain, n, privacy, "paper", radius, center, booster, fallback(domain, False), PRINTED)
 
 
 def fallback(domain: PointDomain, refined: bool) -> base.WarmStart:

@@ -36,7 +36,6 @@ from dpconvex.randomness import BitSource
 from dpconvex.solvers.weiszfeld import COINCIDENT, UNIT_ROUNDOFF
 
 LEMMA = "average of a contractive walk, in units of its bound 2 m eta (m visits of a record), plus rounding"
-PRINTED_LEMMA = "average of a contractive walk, in units of the printed bound (2 m + 1) eta, plus rounding"
 ALLOWANCE = "a record is visited more often than m times"
 
 Order = Literal["fixed", "random"]
@@ -178,48 +177,3 @@ def plan_stable_sgd(
         )
 
     return StableSgd(n, order, tuple(map(phase, range(phases))))
-
-
-def plan_printed(
-    n: int,
-    dim: int,
-    epsilon: float,
-    delta: float,
-    *,
-    order: Order = "random",
-    steps: int | None = None,
-    unit: Unit = Unit.RECORD,
-) -> StableSgd:
-    """Plan Algorithm 4 with the constants of the paper; T = `steps`, by default n, is rounded up to some ``2^K - 1``.
-
-    Steps are those of its experiments (the stated optimum moves nothing). Repaired: the balls of later phases have the
-    radius of the noise that separates their start from the point they must hold (Lemma 13). In random order, visits
-    beyond m of a record fail with probability at most ``delta / 8``, which is charged; the fixed order is Remark 1.
-    """
-    _validate.choice("order", order, ("fixed", "random"))
-    _validate.integer("n", n, at_least=1)
-    count = _validate.integer("steps", n if steps is None else steps, at_least=1).bit_length()  # K
-    total = 2**count - 1
-    rho = epsilon**2 / (8 * math.log(2 / delta)) * (1 - 1e-12)
-    m = math.floor(3 * (total / n + math.log(8 / delta))) if order == "random" else -(-total // n)
-    eta = 1 / ((16 if order == "random" else 4) * math.sqrt(total))
-    spread = math.sqrt(dim * math.log(4 * count / delta))
-
-    def phase(k: int) -> Phase:
-        noise = 3.0 ** -(k - 1) * (2 * m + 1) * eta / math.sqrt(rho)  # deviation of the phase before
-        share = GaussianMechanism.of_mu(Sensitivity(1.0, "l2", PRINTED_LEMMA, unit=unit), 0.75**k * math.sqrt(rho), dim)
-        return Phase(
-            label=f"average of phase {k}",
-            steps=2 ** (count - k),
-            step=eta / 4.0**k,
-            ball=1.0 if k == 1 else 2 * noise * spread,
-            recentered=k > 1,
-            first=-1,
-            uses=m,
-            extra=1,
-            mechanism=share,
-            block=None,
-        )
-
-    allowance = FailureAllowance(delta / 8, "Chernoff bound on visits, coins apart from the data (Lemma 10)", unit)
-    return StableSgd(n, order, tuple(map(phase, range(1, count + 1))), allowance if order == "random" else None)

@@ -34,6 +34,7 @@ from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
+from dpconvex.plugins import of_paper
 from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.privacy.profiles import charge, largest_rho
 from dpconvex.problems import SimplexPoint, SimplexSaddle
@@ -175,7 +176,7 @@ def plan(
     with within_floats(problem.name):
         fixed = (iterations, samples, period, output_samples)
         if constants == "paper":
-            shape, best = printed(problem, privacy.epsilon, privacy.delta, fixed)
+            shape, best = of_paper("anytime_mirror_descent")(problem, privacy.epsilon, privacy.delta, fixed)
         else:
             shape, best = calibrated(problem, base.range_budget(privacy), privacy.pure, fixed)
         if not 1 <= shape.q <= shape.T <= problem.n:
@@ -249,22 +250,3 @@ def calibrated(problem: SimplexSaddle, budget: float, pure: bool, fixed: Fixed) 
     if best is None or not math.isfinite(best[0]):
         raise InvalidParameterError("problem", problem.name, "must have moderate constants", "Rescale the data")
     return best[1], _best_step(problem, best[1])
-
-
-def printed(problem: SimplexSaddle, epsilon: float, delta: float, fixed: Fixed) -> tuple[Shape, float]:
-    """Return Theorem 4.2's T, K, q (constants 1) and the least of its three steps."""
-    if not delta > 0:
-        raise InvalidParameterError("delta", delta, "must be > 0 for constants='paper'", "Use 1e-6 or less")
-    n, ell, logd = problem.n, math.log(problem.dx), math.log(1 / delta)
-    L0, L1, L2 = problem.spread[0] / 4, problem.smoothness, problem.second_smoothness
-    second = math.isfinite(L2)
-    found = n * epsilon / (ell * math.sqrt(logd)) if second else (n * epsilon) ** 0.8 / (ell * logd) ** 0.4
-    T = fixed[0] or max(2, min(n, int(found)))
-    q = fixed[2] or min(T, max(1, round(math.sqrt(T / ell) if second else math.sqrt(T) / ell)))
-    K = fixed[1] or max(1, round(T / q if second else T / ell))
-    if second:
-        variance = L0**2 + L1**2 * q * ell / K + L2**2 * q / K**2
-    else:
-        variance = L0**2 + (L0**2 + L1**2) * q * math.sqrt(ell / K) + L1**2 * q / (math.sqrt(ell) * K**1.5)
-    cap = (n // T) * epsilon / (8 * L0 * math.sqrt(2 * (T * K / q + q * K) * logd))
-    return Shape(T, K, q, fixed[3] or K), min(math.sqrt(ell / (variance * T)), 1 / (8 * L0 * q), cap)

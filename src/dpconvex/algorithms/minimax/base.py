@@ -117,13 +117,6 @@ def drawn(session: VertexSession, state: list[Floats], count: int) -> list[NDArr
     return [session.draw(s, count) if len(s) > 1 else np.zeros(count, np.int64) for s in state]
 
 
-def require_printed(epsilon: float, delta: float) -> None:
-    """Raise `InvalidParameterError` unless the printed steps of the saddle-point paper apply."""
-    if delta <= 0 or epsilon >= 8 * math.log(1 / delta):
-        what = "needs delta > 0 and epsilon < 8 log(1/delta)"
-        raise InvalidParameterError("constants", "paper", what, "Use constants='calibrated'")
-
-
 def range_budget(privacy: PrivacyParams) -> float:
     """Return what the ranges of all draws may add up to (pure promises), or their squares to the square of (zCDP)."""
     return privacy.epsilon if privacy.pure else math.sqrt(8 * largest_rho(privacy.epsilon, privacy.delta))

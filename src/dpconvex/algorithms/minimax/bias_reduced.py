@@ -29,6 +29,7 @@ from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
+from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, PrivacyParams, Sensitivity
 from dpconvex.problems import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
@@ -213,7 +214,9 @@ def plan(
     with within_floats(problem.name):
         root = base.range_budget(privacy)
         if constants == "paper":
-            chosen = printed(problem, privacy.epsilon, privacy.delta, truncation, budget)
+            chosen = of_paper("bias_reduced_mirror_descent")(
+                problem, privacy.epsilon, privacy.delta, truncation, budget
+            )
         else:
             chosen = calibrated(problem, root, privacy.pure, antithetic, truncation, budget)
         both = constants == "calibrated" and chosen.M > 0 if antithetic is None else antithetic
@@ -273,25 +276,3 @@ def calibrated(
             best = (value, found) if best is None or value < best[0] else best
     assert best is not None
     return best[1]
-
-
-def printed(problem: SimplexSaddle, epsilon: float, delta: float, M: int | None, U: float | None) -> Budget:
-    """Return Theorem 3.14's M, U, tau and alpha: the largest M with ``2^M <= sqrt(U(M))``, where none are given."""
-    base.require_printed(epsilon, delta)
-    ell, logd = math.log(problem.dx) + math.log(problem.dy), math.log(1 / delta)
-    L0, L1, L2 = max(problem.spread) / 4, problem.smoothness, problem.second_smoothness
-
-    def constants(level: int) -> Budget:
-        C = L0**2 + L2**2 + ell * level * L1**2
-        cap = problem.n * epsilon * math.sqrt(C) / (math.sqrt(4 * 48 * 81 * ell * logd) * L0)
-        total = min(cap, problem.n / 2) if U is None else U
-        tau = math.sqrt(ell / (C * total))
-        alpha = (2 * epsilon**2 / (48 * 81 * logd * (tau * L0) ** 2 * problem.n)) ** (1 / 3)
-        return Budget(level, total, tau, alpha)
-
-    if M is not None:
-        return constants(M)
-    level = 0
-    while level < 40 and 2 ** (level + 1) <= math.sqrt(constants(level + 1).U):
-        level += 1
-    return constants(level)

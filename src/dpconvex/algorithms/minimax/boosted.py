@@ -52,7 +52,7 @@ class BoostedPlan(SaddlePlan):
     answers: int  #: J
     failure: float  #: beta
     base: Planner  #: of candidates
-    responder: Planner  #: of answers
+    responder: Planner  #: of answers, problems with one player
     algorithm = "boosted_mirror_descent"
     error_share = 1.0
     noise_name = "vertex sampling"
@@ -172,10 +172,6 @@ def plan(
     constants: str = "calibrated",
     tuning: str = "measured",
     failure: float = 0.05,
-    candidates: int | None = None,
-    answers: int | None = None,
-    base: Planner | None = None,
-    responder: Planner | None = None,
 ) -> BoostedPlan:
     """Return the plan of Algorithm 4. Sees no data.
 
@@ -183,26 +179,21 @@ def plan(
     one-pass private Frank-Wolfe for the answers, with their printed constants. Calibrated: Algorithms 1 and 5 (1 where
     5 does not apply). With ``tuning="measured"`` few candidates, since a candidate fails with a small probability
     already; with ``"bound"`` the printed I and J, and candidates with a bound of their own, for a small bound that
-    holds with probability ``1 - failure``. `failure` is beta, in (0, 1); `candidates` and `answers`: I and J instead.
-    `base` plans the candidates, `responder` the answers, problems with one player.
+    holds with probability ``1 - failure``. `failure` is beta, in (0, 1).
     """
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     _validate.choice("tuning", tuning, ("measured", "bound"))
     _validate.real("failure", failure, above=0.0, below=1.0)
     paper = constants == "paper"
-    planners = (
-        base or (_PRINTED_BASE if paper else _BASES[tuning]),
-        responder or (_PRINTED_ANSWER if paper else _respond),
-    )
-    _validate.optional(_validate.integer, {"candidates": candidates, "answers": answers}, at_least=1)
-    many = paper or tuning == "bound"
-    count = candidates or (math.ceil(math.log2(4 / failure)) if many else max(2, math.ceil(math.log(4 / failure, 100))))
-    replies = answers or (math.ceil(math.log2(8 * count / failure)) if many else 2)
+    planners = (_PRINTED_BASE, _PRINTED_ANSWER) if paper else (_BASES[tuning], _respond)
+    count, replies = max(2, math.ceil(math.log(4 / failure, 100))), 2
+    if paper or tuning == "bound":
+        count = math.ceil(math.log2(4 / failure))
+        replies = math.ceil(math.log2(8 * count / failure))
     if problem.n // 4 // (count * replies) < 8:
-        raise InvalidParameterError(
-            "n", problem.n, f"must be at least {32 * count * replies} for I={count}, J={replies}", "Use Algorithm 1"
-        )
+        what = f"must be at least {32 * count * replies} for I={count}, J={replies}"
+        raise InvalidParameterError("n", problem.n, what, "Use Algorithm 1")
     charge(40 * count * replies)
     found = BoostedPlan(problem, privacy, constants, count, replies, failure, *planners)
     with within_floats(problem.name):

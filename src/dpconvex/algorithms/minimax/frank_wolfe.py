@@ -37,6 +37,7 @@ from dpconvex.algorithms.minimax import base
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
+from dpconvex.plugins import of_paper
 from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.problems import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
@@ -233,7 +234,7 @@ class VarianceReducedPlan(base.VertexSamplingPlan):
         return self.finish(x.dense(), np.ones(1), source)
 
 
-def _exposures(problem: SimplexSaddle, phases: int, pure: bool) -> Floats:
+def exposures(problem: SimplexSaddle, phases: int, pure: bool) -> Floats:
     """Weight of every node, for batches in proportion: its records' range, times the (root of the) draws they meet."""
     return np.array([node.kappa(problem) * node.leaves ** (1.0 if pure else 0.5) for node, _ in walk(phases)])
 
@@ -273,35 +274,15 @@ def plan_variance_reduced(
     budget = base.range_budget(privacy) / ENLARGEMENT**2 * (1 - 1e-6) / rounded_spread(problem)
 
     def constants_for(P: int) -> tuple[NDArray[np.int64], tuple[float, ...]]:
-        weights = _exposures(problem, P, privacy.pure)
+        weights = exposures(problem, P, privacy.pure)
         sizes = base.batch_sizes(problem.n, weights)
         return sizes, (budget / float((weights / sizes).max()),) * P
 
     with within_floats(problem.name):
         if constants == "paper":
-            P, sizes, scales = _printed(problem, privacy, budget, most, phases)
+            P, sizes, scales = of_paper("variance_reduced_frank_wolfe")(problem, privacy, budget, most, phases)
         else:
             tried = {P: constants_for(P) for P in ([phases] if phases else range(1, most + 1))}
             P = min(tried, key=lambda count: _excess(problem, count, tried[count][0], tried[count][1][0]))
             sizes, scales = tried[P]
         return VarianceReducedPlan(problem, privacy, constants, P, sizes, scales)
-
-
-def _printed(
-    problem: SimplexSaddle, privacy: PrivacyParams, budget: float, most: int, phases: int | None
-) -> tuple[int, NDArray[np.int64], tuple[float, ...]]:
-    """Return Theorem 3.22's phases, batches and score scales (one over the noise); no scale beyond what is private."""
-    if not privacy.delta > 0:
-        raise InvalidParameterError("constants", "paper", "needs delta > 0", "Use constants='calibrated'")
-    n, epsilon, L0 = problem.n, privacy.epsilon, problem.spread[0] / 4
-    b = max(1.0, n / math.log(n) ** 2)
-    goal = problem.smoothness * b * epsilon / (L0 * math.log(1 / privacy.delta) * math.log(problem.dx))
-    P = phases or max(1, min(most, round(2 / 3 * math.log2(max(1.0, goal)))))
-    sizes = np.array([max(1, math.ceil(b / 2**node.depth)) for node, _ in walk(P)])
-    if int(sizes.sum()) > n:
-        raise InvalidParameterError("phases", P, f"needs {sizes.sum()} records of n={n}", "Use fewer")
-    exposed = _exposures(problem, P, False) / sizes
-    of = np.array([node.phase for node, _ in walk(P)])
-    noise = [2 * L0 * 2 ** (t / 2) * math.log(n / privacy.delta) / (b * epsilon) for t in range(1, P + 1)]
-    caps = [budget / float(exposed[of == t].max()) for t in range(1, P + 1)]
-    return P, sizes, tuple(min(1 / each, cap) for each, cap in zip(noise, caps, strict=True))

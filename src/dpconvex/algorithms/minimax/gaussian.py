@@ -31,8 +31,8 @@ from typing import Any, final
 
 import numpy as np
 
-from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
+from dpconvex import _rounding
+from dpconvex._types import Floats, attributes
 from dpconvex.algorithms import PredictedError, check_relation, recorded, require_delta, within_floats
 from dpconvex.algorithms.minimax.base import SIGNS, SaddlePlan, SaddleResult, require_records
 from dpconvex.errors import InvalidParameterError
@@ -64,7 +64,6 @@ class GaussianDescentPlan(SaddlePlan):
     """Constants of one run."""
 
     geometry: str  #: of the steps: "entropic" or "euclidean"
-    one_pass: bool  #: whether each step reads its own batch, or all records
     iterations: int  #: T
     steps: tuple[float, float]  #: of x and y
     mu: float  #: Gaussian budget of all steps that read one record
@@ -77,6 +76,11 @@ class GaussianDescentPlan(SaddlePlan):
     @property
     def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return "gaussian_mirror_descent" if self.geometry == "entropic" else "sgda"
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether each step reads its own batch, or all records."""
+        return self.geometry == "euclidean"
 
     @property
     def only_sums(self) -> bool:
@@ -114,8 +118,7 @@ class GaussianDescentPlan(SaddlePlan):
         return tuple(self.mechanism.planned(LABEL, f"batch {t}") for t in range(1, self.iterations + 1))
 
     def describe(self) -> Mapping[str, Any]:
-        names = ("geometry", "one_pass", "iterations", "smooth")
-        facts = {name: getattr(self, name) for name in names}
+        facts = attributes(self, "geometry", "one_pass", "iterations", "smooth")
         return {**facts, "batch": self.batch, "steps": list(self.steps), "sigma": self.mechanism.sigma}
 
     def _run(self, records: Any, source: BitSource) -> SaddleResult:
@@ -150,11 +153,9 @@ def _largest_move(problem: SimplexSaddle) -> float:
     return _rounding.widen_up(math.sqrt(squares) / 2 * (1 + problem.sum_rounding))
 
 
-def _regret(
-    problem: SimplexSaddle, geometry: str, sigma: float, T: int, one_pass: bool
-) -> tuple[float, tuple[float, float], bool]:
+def _regret(problem: SimplexSaddle, entropic: bool, sigma: float, T: int) -> tuple[float, tuple[float, float], bool]:
     """Bound and steps for noise of deviation sigma, and whether they are those of smooth minimization."""
-    bound, steps, entropic = 0.0, [], geometry == "entropic"
+    bound, steps = 0.0, []
     met = 1.0 if problem.bilinear else SLOPE_SHARE
     for d, L in zip((problem.dx, problem.dy), problem.lipschitz, strict=True):
         if d == 1:
@@ -162,12 +163,12 @@ def _regret(
             continue
         distance = math.log(d) if entropic else 0.5  # KL and half the squared distance to the center
         noise, slope = (2 * sigma**2 * math.log(2 * math.e * d), L**2) if entropic else (d * sigma**2, d * L**2)
-        factor = 2.5 if one_pass else 1.0
-        distance = 2 * distance if one_pass else distance
+        factor = 1.0 if entropic else 2.5  # one pass: the pair depends on the gradients' noise
+        distance = distance if entropic else 2 * distance
         step = math.sqrt(2 * distance / (T * factor * (met**2 * slope + noise)))
         bound += distance / (step * T) + step / 2 * factor * (slope + noise)
         steps.append(step)
-    if problem.dy == 1 and entropic and not one_pass and 0 < problem.smoothness < math.inf:
+    if problem.dy == 1 and entropic and 0 < problem.smoothness < math.inf:
         distance, noise = math.log(problem.dx), 2 * sigma**2 * math.log(2 * math.e * problem.dx)
         step = min(1 / (2 * problem.smoothness), math.sqrt(distance / (T * noise)))
         smooth = distance / (step * T) + step * noise
@@ -176,37 +177,23 @@ def _regret(
     return bound, (steps[0], steps[1]), False
 
 
-def _plan(
-    problem: SimplexSaddle,
-    privacy: PrivacyParams,
-    geometry: str,
-    one_pass: bool,
-    iterations: int | None,
-    steps: tuple[float, float] | None,
-) -> GaussianDescentPlan:
+def _plan(problem: SimplexSaddle, privacy: PrivacyParams, geometry: str) -> GaussianDescentPlan:
+    """Plan the number of steps of the smallest bound: full gradients if entropic, else one pass."""
     check_relation(privacy)
     require_delta(privacy)
     require_records(problem)
-    if iterations is not None:
-        _validate.integer("iterations", iterations, at_least=1)
-        if one_pass and iterations > problem.n:
-            raise InvalidParameterError("iterations", iterations, f"must be at most n={problem.n}")
-    for step in steps or ():
-        _validate.real("steps", step, at_least=0.0)
-    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # accountants round up
-    most = min(MOST_BATCHES, problem.n) if one_pass else MOST_STEPS
+    entropic, mu = geometry == "entropic", largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # it is rounded up
+    most = MOST_STEPS if entropic else min(MOST_BATCHES, problem.n)
 
     def regret(T: int) -> tuple[float, tuple[float, float], bool]:
-        records = problem.n // T if one_pass else problem.n
-        sigma = _largest_move(problem) / records * (1.0 if one_pass else math.sqrt(T)) / mu
-        return _regret(problem, geometry, sigma, T, one_pass)
+        records = problem.n if entropic else problem.n // T
+        sigma = _largest_move(problem) / records * (math.sqrt(T) if entropic else 1.0) / mu
+        return _regret(problem, entropic, sigma, T)
 
     with within_floats(problem.name):
-        T = iterations or min(_counts(most), key=lambda count: regret(count)[0])
-        bound, chosen, smooth = regret(T)
-        if steps is not None:
-            bound, chosen = math.inf, (float(steps[0]), float(steps[1]))
-        return GaussianDescentPlan(problem, privacy, geometry, one_pass, T, chosen, mu, bound, smooth)
+        T = min(_counts(most), key=lambda count: regret(count)[0])
+        bound, steps, smooth = regret(T)
+        return GaussianDescentPlan(problem, privacy, geometry, T, steps, mu, bound, smooth)
 
 
 def _counts(most: int) -> list[int]:
@@ -215,33 +202,15 @@ def _counts(most: int) -> list[int]:
 
 
 @recorded("gaussian_mirror_descent")
-def plan_mirror_descent(
-    problem: SimplexSaddle,
-    privacy: PrivacyParams,
-    *,
-    one_pass: bool = False,
-    iterations: int | None = None,
-    steps: tuple[float, float] | None = None,
-) -> GaussianDescentPlan:
-    """Plan entropic mirror descent with Gaussian noise on the gradients; the best choice for few vertices.
-
-    `iterations` is T, by default what minimizes the bound, of full gradients or of disjoint batches (`one_pass`). There
-    is no bound where `steps` of x and y are given, from public knowledge.
-    """
-    return _plan(problem, privacy, "entropic", one_pass, iterations, steps)
+def plan_mirror_descent(problem: SimplexSaddle, privacy: PrivacyParams) -> GaussianDescentPlan:
+    """Plan entropic mirror descent with Gaussian noise on full gradients; the best choice for few vertices."""
+    return _plan(problem, privacy, "entropic")
 
 
 @recorded("sgda")
-def plan_sgda(
-    problem: SimplexSaddle,
-    privacy: PrivacyParams,
-    *,
-    one_pass: bool = True,
-    iterations: int | None = None,
-    steps: tuple[float, float] | None = None,
-) -> GaussianDescentPlan:
-    """Plan DP-SGDA: Euclidean steps with projection; arguments as `plan_mirror_descent`, one pass by default."""
-    return _plan(problem, privacy, "euclidean", one_pass, iterations, steps)
+def plan_sgda(problem: SimplexSaddle, privacy: PrivacyParams) -> GaussianDescentPlan:
+    """Plan DP-SGDA: Euclidean steps with projection, in one pass over disjoint batches."""
+    return _plan(problem, privacy, "euclidean")
 
 
 @final
@@ -333,18 +302,15 @@ def _largest_mean_move(problem: SimplexSaddle, block: int) -> float:
 
 
 @recorded("multiplicative_weights")
-def plan_multiplicative_weights(
-    problem: SimplexSaddle, privacy: PrivacyParams, *, rounds: int | None = None
-) -> MultiplicativeWeightsPlan:
+def plan_multiplicative_weights(problem: SimplexSaddle, privacy: PrivacyParams) -> MultiplicativeWeightsPlan:
     """Plan private multiplicative weights for a matrix game with both gradients dependent on the records.
 
-    `rounds` is T; default: what minimizes the bound. Who has fewer vertices learns.
+    The number of rounds minimizes the bound. Who has fewer vertices learns.
     """
     check_relation(privacy)
     require_delta(privacy)
     if not problem.bilinear or problem.dy == 1 or not all(problem.spread):
         raise InvalidParameterError("problem", problem.name, "must be a matrix game of private records", "Use 'sgda'")
-    _validate.optional(_validate.integer, {"rounds": rounds}, at_least=1)
     me = int(problem.dx > problem.dy)
     dims = (problem.dx, problem.dy)
     ell, L = math.log(dims[me]), problem.lipschitz[me]
@@ -357,6 +323,6 @@ def plan_multiplicative_weights(
         return ell / (step * T) + step / 2 * square + math.log(dims[1 - me]) / _scale(problem, 1 - me, T, rho), step
 
     with within_floats(problem.name):
-        T = rounds or min(_counts(MOST_ROUNDS), key=lambda count: tuned(count)[0])
+        T = min(_counts(MOST_ROUNDS), key=lambda count: tuned(count)[0])
         bound, step = tuned(T)
         return MultiplicativeWeightsPlan(problem, privacy, me, T, step, rho, bound)

@@ -28,10 +28,11 @@ from dpconvex._types import Floats, forwarded
 from dpconvex.algorithms import PredictedError, check_relation, recorded, within_floats
 from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.minimax import base
-from dpconvex.algorithms.minimax.vertex_schedule import Schedule, calibrated, printed
+from dpconvex.algorithms.minimax.vertex_schedule import Schedule, calibrated
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import VertexSampling, VertexSession
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
+from dpconvex.plugins import of_paper
 from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.problems import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
@@ -155,7 +156,9 @@ def plan(
     base.require_records(problem)
     with within_floats(problem.name):
         if constants == "paper":
-            schedule = printed(problem, privacy.epsilon, privacy.delta, T=iterations, K=samples)
+            schedule = of_paper("vertex_mirror_descent")(
+                problem, privacy.epsilon, privacy.delta, T=iterations, K=samples
+            )
         else:
             schedule = calibrated(
                 problem,

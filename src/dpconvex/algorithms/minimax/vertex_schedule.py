@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import Floats
-from dpconvex.algorithms.minimax.base import affordable, batch_sizes, require_printed
+from dpconvex.algorithms.minimax.base import affordable, batch_sizes
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import SimplexSaddle
 
@@ -235,32 +235,4 @@ def calibrated(
     layout = Layout(iterations, best[2], reuse, balanced, pure, tapered)
     sizes = layout.sizes(n)
     steps = bound.steps(layout.T, budget / layout.exposure(sizes), pure)
-    return Schedule.of(layout, sizes, steps, bound)
-
-
-def printed(
-    problem: SimplexSaddle, epsilon: float, delta: float, *, T: int | None = None, K: int | None = None
-) -> Schedule:
-    """Return Theorem 3.1's T and K (constants 1; or those given), and Proposition 3.3's step, one for both blocks."""
-    require_printed(epsilon, delta)
-    n, logd = problem.n, math.log(1 / delta)
-    bound = Bound(problem, False)
-    ell, L0 = sum(bound.ells), max(s / 4 for s in problem.spread)
-    quadratic, second = bound.bias(1) == 0, math.isfinite(problem.second_smoothness)
-    if quadratic:
-        found = n * epsilon / math.sqrt(ell * logd)
-    elif second:
-        found = (n * epsilon) ** 0.8 / (ell**0.2 * logd**0.4)
-    else:
-        found = (n * epsilon) ** (2 / 3) / logd ** (1 / 3)
-    T = T if T is not None else max(2, min(n, int(found)))
-    wanted = 1 if quadratic else max(1, round(math.sqrt(T / ell) if second else T / ell))
-    K = K if K is not None else wanted
-    affordable(n, T)
-    layout = Layout(T, K, False, False)
-    sizes = np.full(T - 1, max(n // T, 1))
-    # Proposition 3.3, with the 1/16 that Theorem 3.1 drops: erratum E9.
-    cap = (n // T) * epsilon / (16 * L0 * math.sqrt(T * (K + 1) * logd)) if L0 else math.inf
-    step = min(cap, math.sqrt(ell / T) / max(problem.lipschitz))
-    steps = (step, step if problem.dy > 1 else 0.0)
     return Schedule.of(layout, sizes, steps, bound)

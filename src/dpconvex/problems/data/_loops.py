@@ -247,18 +247,6 @@ def near_counts(X: Floats, order: Array, bounds: Array, first: int, step: int, l
 
 
 @njit(cache=True, nogil=True)
-def near_partners(X: Floats, partners: Array, limit: float, out: Array) -> None:
-    """Add 1 to ``out[i]`` where record ``partners[i]`` lies within the limit of record i."""
-    d = X.shape[1]
-    for i in range(len(X)):
-        total = 0.0
-        for j in range(d):
-            t = X[i, j] - X[partners[i], j]
-            total += t * t
-        out[i] += total <= limit
-
-
-@njit(cache=True, nogil=True)
 def weighted_sums(X: Floats, weights: Floats, high: Floats, low: Floats) -> tuple[float, float]:
     """Add ``sum_i w_i x_i`` to ``high + low``, as if in twice the precision; return the sum of weights likewise."""
     total, rest = 0.0, 0.0

@@ -209,16 +209,6 @@ def near_counts(points: Floats, groups: Groups, radius: float) -> IntArray:
     return counts
 
 
-def near_draws(points: Floats, radius: float, draws: int, coins: np.random.Generator) -> IntArray:
-    """Return how many of `draws` records, drawn with replacement for each record, lie within `radius` of it, (n,)."""
-    from dpconvex.problems.data import _loops
-
-    counts = np.zeros(len(points), dtype=np.int64)
-    for _ in range(draws):
-        _loops.near_partners(points, coins.integers(len(points), size=len(points)), radius * radius, counts)
-    return counts
-
-
 def _share(bounds: IntArray, part: int) -> IntArray:
     cuts = np.linspace(0, len(bounds) - 1, _PARTS + 1).astype(int)
     return bounds[cuts[part] : cuts[part + 1] + 1]

@@ -15,13 +15,13 @@ from scipy.stats import kstest, laplace
 from dpconvex import DataDomain, plan_minimize, private_minimize
 from dpconvex._types import Status
 from dpconvex.algorithms.erm import output_perturbation
-from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.erm.output_perturbation.schedules import printed_bound
 from dpconvex.errors import AccuracyError, InvalidDataError, InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import CustomProblem, LocationLoss, RecordLoss, WholeObjective
 from dpconvex.randomness import SeededSource
 from dpconvex.solvers import AcceleratedGradient, Accuracy, Solver, SolverResult
+from dpconvex_experiments.reference import printed_constants
 from dpconvex_experiments.reference.objectives import LogLinearDensity, MaxRisk
 
 DISC = DataDomain.l2_ball(2, 1.0)
@@ -213,7 +213,7 @@ def test_e13_the_diameter_beats_the_regularised_mechanism(d, delta) -> None:
     """Specification, 3.6(b) and E13: less noise and a smaller bound at every epsilon from 1 to 100."""
     problem = CustomProblem(MaxRisk(LocationLoss(DataDomain.l2_ball(d, 1.0), 0.5)), 100, 1.0)
     for epsilon in np.geomspace(1, 100, 9):
-        paper = schedules.paper(problem, None, epsilon, delta)
+        paper = printed_constants.output_perturbation(problem, None, epsilon, delta)
         moves = paper.sensitivity + 2 * paper.solver_radius  # what the paper's noise covers
         kinds = {"constants": "calibrated", "noise": "gaussian" if delta else "l2"}
         (plan,) = output_perturbation.plan(problem, PrivacyParams(epsilon, delta), **kinds)
@@ -231,7 +231,7 @@ def test_e13_measured() -> None:
     best = min(risk.value(np.array([w])) for w in np.linspace(-1, 1, 2001))
     for epsilon in (5.0, 50.0):
         (ours,) = output_perturbation.plan(problem, PrivacyParams(epsilon))
-        paper = schedules.paper(problem, None, epsilon, 0.0)
+        paper = printed_constants.output_perturbation(problem, None, epsilon, 0.0)
         scale = (paper.sensitivity + 2 * paper.solver_radius) / epsilon
         theirs = centre(replace(ours, schedule=paper), X)
         rng, mine = np.random.default_rng(0), centre(ours, X)

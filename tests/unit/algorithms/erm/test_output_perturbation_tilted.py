@@ -24,6 +24,7 @@ from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, TiltedRisk
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex_experiments.reference import printed_constants
 
 LINE = DataDomain((Block(1, "linf", 1.0),))
 CUBE = DataDomain.l2_ball(3, 1.0).with_intercept(1.0)
@@ -255,7 +256,9 @@ def test_u7_the_repaired_population_bound(n, delta) -> None:
     """Proposition 4.3 with its stability term: ``<= 9.5 LR (sqrt q + 1/sqrt n)`` for an exact solver, up to 32 with the
     paper's; the printed regularisation of 2.4 for a population target."""
     d, R = 20, 5.0
-    found = schedules.paper(problem(HingeLoss(), n, 0.0, DataDomain.l2_ball(d, 1.0), R), None, 1.0, delta, "population")
+    found = printed_constants.output_perturbation(
+        problem(HingeLoss(), n, 0.0, DataDomain.l2_ball(d, 1.0), R), None, 1.0, delta, "population"
+    )
     q = schedules.privacy_ratio(d, 1.0, delta) / n
     scale = math.sqrt(q) + 1 / math.sqrt(n)
     assert found.l2 == pytest.approx(scale / R, rel=1e-9)

@@ -15,6 +15,7 @@ from dpconvex.losses import HingeLoss, LogisticLoss
 from dpconvex.mechanisms.gaussian import zwb_constant
 from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.problems import DataDomain, LinearModelProblem
+from dpconvex_experiments.reference import printed_constants
 
 RADIUS = 5.0
 TWO_DIGITS = 0.06
@@ -89,7 +90,7 @@ def reach(schedule):
 @pytest.mark.parametrize("row", SMOOTH_STRONGLY_CONVEX, ids=str)
 def test_table_5_1(row) -> None:
     delta, n, d, epsilon, sensitivity, alpha, tolerance, noise, honest, ours = row
-    found = schedules.paper(problem(LogisticLoss(), n, d), 0.01, epsilon, delta)
+    found = printed_constants.output_perturbation(problem(LogisticLoss(), n, d), 0.01, epsilon, delta)
     e1, e2 = moments(d, epsilon, delta)
     assert found.sensitivity == pytest.approx(sensitivity, rel=TWO_DIGITS)
     assert alpha_of(found) == pytest.approx(alpha, rel=TWO_DIGITS)
@@ -104,7 +105,7 @@ def test_table_5_1(row) -> None:
 @pytest.mark.parametrize("row", SMOOTH, ids=str)
 def test_table_5_2(row) -> None:
     delta, n, d, epsilon, l2, sensitivity, alpha, tolerance, noise, honest, ours = row
-    found = schedules.paper(problem(LogisticLoss(), n, d), None, epsilon, delta)
+    found = printed_constants.output_perturbation(problem(LogisticLoss(), n, d), None, epsilon, delta)
     e1, e2 = moments(d, epsilon, delta)
     assert found.l2 == pytest.approx(l2, rel=TWO_DIGITS)
     assert found.sensitivity == pytest.approx(sensitivity, rel=TWO_DIGITS)
@@ -120,7 +121,7 @@ def test_table_5_2(row) -> None:
 @pytest.mark.parametrize("row", LIPSCHITZ, ids=str)
 def test_table_5_3(row) -> None:
     delta, n, d, epsilon, l2, sensitivity, alpha, r, noise, honest, ours = row
-    found = schedules.paper(problem(HingeLoss(), n, d), None, epsilon, delta)
+    found = printed_constants.output_perturbation(problem(HingeLoss(), n, d), None, epsilon, delta)
     e1, e2 = moments(d, epsilon, delta)
     assert found.l2 == pytest.approx(l2, rel=TWO_DIGITS)
     assert found.sensitivity == pytest.approx(sensitivity, rel=TWO_DIGITS)
@@ -140,11 +141,11 @@ def test_table_5_3(row) -> None:
 def test_appendix_a_to_many_digits(n, d, epsilon, delta) -> None:
     """The formulas of the repaired theorems, written out again."""
     q, L, R, b = ratio(d, epsilon, delta, n), 1.0, RADIUS, 0.25
-    found = schedules.paper(problem(HingeLoss(), n, d), None, epsilon, delta)
+    found = printed_constants.output_perturbation(problem(HingeLoss(), n, d), None, epsilon, delta)
     assert found.l2 == pytest.approx(L / (R * math.sqrt(1 + 1 / q)), rel=1e-9)
     assert alpha_of(found) == pytest.approx(L * R * q**1.5 / (1 + q * n) ** 2, rel=1e-9)
     assert found.sensitivity == pytest.approx(2 * (L + found.l2 * R) / (found.l2 * n), rel=1e-9)
-    found = schedules.paper(problem(LogisticLoss(), n, d), None, epsilon, delta)
+    found = printed_constants.output_perturbation(problem(LogisticLoss(), n, d), None, epsilon, delta)
     B = b ** (1 / 3) * L ** (2 / 3) * R ** (4 / 3)
     assert found.l2 == pytest.approx((b * L * L / R**2) ** (1 / 3) * q ** (2 / 3), rel=1e-9)
     alpha = min(B * q ** (2 / 3), L ** (4 / 3) * R ** (2 / 3) / b ** (1 / 3) * q ** (-2 / 3) / n**2)
@@ -212,7 +213,7 @@ def test_u1_the_printed_accuracy_of_theorem_3_4_2b_misses_its_bound() -> None:
     n, d, epsilon, delta, L = 10**6, 100, 1.0, 1e-6, 1.0
     claimed = 25 * L * RADIUS * math.sqrt(ratio(d, epsilon, delta, n))
     assert claimed / (L * RADIUS) == pytest.approx(0.212, rel=0.01)
-    repaired = schedules.paper(problem(HingeLoss(), n, d), None, epsilon, delta)
+    repaired = printed_constants.output_perturbation(problem(HingeLoss(), n, d), None, epsilon, delta)
     q = ratio(d, epsilon, delta, n)
     printed_alpha = L * RADIUS * q**1.5
     rng, unit = np.random.default_rng(0), big_c(epsilon, delta) / (math.sqrt(2) * epsilon)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import binom, hypergeom, laplace, norm
 
-from dpconvex.algorithms.location import printed
 from dpconvex.algorithms.location.radius_and_center import GroupedCenter, least_group, plan_center, plan_radius
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import INFLATION
@@ -19,6 +18,7 @@ from dpconvex.problems.data.points import Groups, covered_shares, group_sizes, n
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.geometric_median.radius import LEVEL, QUANTILE
+from dpconvex_experiments.reference import printed_median as printed
 
 DOMAIN = PointDomain(2, 1000.0, 1e-3)
 

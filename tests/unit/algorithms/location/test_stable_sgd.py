@@ -12,11 +12,12 @@ from scipy.stats import chi
 
 from dpconvex.algorithms.location import stable_sgd
 from dpconvex.algorithms.location.base import WarmStart
-from dpconvex.algorithms.location.stable_sgd import Phase, plan_printed, plan_stable_sgd
+from dpconvex.algorithms.location.stable_sgd import Phase, plan_stable_sgd
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
+from dpconvex_experiments.reference.printed_median import plan_printed_descent
 
 PROMISE = PrivacyParams(5.0, 1e-2)
 
@@ -87,7 +88,7 @@ def test_averages_are_as_stable_as_iterates() -> None:
 
 
 def test_the_printed_bound_is_larger_than_needed() -> None:
-    printed = plan_printed(500, 3, 0.5, 1e-6, order="fixed").phases[0]
+    printed = plan_printed_descent(500, 3, 0.5, 1e-6, order="fixed").phases[0]
     tight = dataclasses.replace(printed, extra=0)
     assert printed.uses == 2  # 2^9 - 1 steps over 500 records
     assert printed.sensitivity(2) == pytest.approx(5 / 4 * tight.sensitivity(2), rel=1e-6)
@@ -138,8 +139,8 @@ PLANS = [
     plan_stable_sgd(60, 3, 0.7),
     plan_stable_sgd(60, 3, 0.7, passes=3, phases=2),
     plan_stable_sgd(60, 3, 0.7, order="random", phases=3),
-    plan_printed(60, 3, 0.9, 1e-3),
-    plan_printed(60, 3, 0.9, 1e-3, order="fixed"),
+    plan_printed_descent(60, 3, 0.9, 1e-3),
+    plan_printed_descent(60, 3, 0.9, 1e-3, order="fixed"),
 ]
 
 
@@ -222,7 +223,7 @@ def test_a_single_pass_spends_the_budget_in_every_phase_because_blocks_are_disjo
 
 def test_printed_constants() -> None:
     """Algorithm 4 and Lemma 12 by hand: n = 1000, stage budget (1/2, 5e-6), that is rho for (1, 1e-5)."""
-    plan = plan_printed(1000, 50, 0.5, 5e-6)
+    plan = plan_printed_descent(1000, 50, 0.5, 5e-6)
     rho = 1 / (32 * math.log(4 / 1e-5))
     assert [phase.steps for phase in plan.phases] == [512, 256, 128, 64, 32, 16, 8, 4, 2, 1]
     m = math.floor(3 * (1.023 + math.log(8 / 5e-6)))
@@ -237,10 +238,10 @@ def test_printed_constants() -> None:
     squares = sum(phase.mechanism.event.mu**2 for phase in plan.phases)
     assert squares / 2 == pytest.approx(9 / 14 * (1 - (9 / 16) ** 10) * rho, rel=1e-9)
     Ledger(PrivacyParams(0.5, 5e-6), plan.releases)  # the stage keeps its promise
-    fixed = plan_printed(1000, 50, 0.5, 5e-6, order="fixed")
+    fixed = plan_printed_descent(1000, 50, 0.5, 5e-6, order="fixed")
     assert fixed.allowance is None
     assert {phase.uses for phase in fixed.phases} == {2}
-    longer = plan_printed(1000, 50, 0.5, 5e-6, order="fixed", steps=5000)
+    longer = plan_printed_descent(1000, 50, 0.5, 5e-6, order="fixed", steps=5000)
     assert sum(phase.steps for phase in longer.phases) == 8191
     assert {phase.uses for phase in longer.phases} == {9}
 
@@ -250,7 +251,7 @@ def test_more_visits_than_allowed_are_as_rare_as_charged() -> None:
     from scipy.stats import binom
 
     for n, delta in ((100, 1e-3), (1000, 5e-6)):
-        plan = plan_printed(n, 2, 0.5, delta)
+        plan = plan_printed_descent(n, 2, 0.5, delta)
         assert plan.allowance is not None
         total = sum(phase.steps for phase in plan.phases)
         assert binom.sf(plan.phases[0].uses, total, 1 / n) <= plan.allowance.probability
@@ -297,7 +298,7 @@ def test_u2_the_leading_term_of_lemma_14_is_64_times_too_small() -> None:
     count, failure, away = 14, 0.5, 1.0
     T = 2**count - 1
     eta = 2 / T
-    plan = plan_printed(2**count - 1, 1, 0.5, 1e-6)
+    plan = plan_printed_descent(2**count - 1, 1, 0.5, 1e-6)
     assert [phase.steps for phase in plan.phases] == [2 ** (count - k) for k in range(1, count + 1)]
     ratios = [phase.step / plan.phases[0].step for phase in plan.phases]
     for phase, ratio in zip(plan.phases, ratios, strict=True):
@@ -312,7 +313,7 @@ def test_u2_the_leading_term_of_lemma_14_is_64_times_too_small() -> None:
 
 def test_u4_the_ball_of_a_phase_is_sized_by_the_noise_that_leads_into_it() -> None:
     """U4: ``2 sigma_k sqrt(d log(4K/delta))`` is too small for ``sigma_(k-1)``: 100 coordinates, K = 2, delta = 0.9."""
-    plan = plan_printed(3, 100, 0.5, 0.9)
+    plan = plan_printed_descent(3, 100, 0.5, 0.9)
     first, second = plan.phases
     before = first.mechanism.sigma * first.sensitivity(first.uses)
     printed = 2 * before / 3 * math.sqrt(100 * math.log(4 * 2 / 0.9))

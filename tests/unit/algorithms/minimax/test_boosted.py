@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -150,7 +151,7 @@ def test_boosted_results_verify() -> None:
     rng = np.random.default_rng(0)
     problem = RankOneGame(6000, 3, 3)
     records = rng.choice([-1, 1], (6000, 6)).astype(np.int8)
-    for options in ({}, {"candidates": 2, "answers": 3, "responder": boosted._PRINTED_ANSWER}):
-        result = boosted.plan(problem, PRIVACY, **options).run(records, SystemSource())
+    for changes in ({}, {"candidates": 2, "answers": 3, "responder": boosted._PRINTED_ANSWER}):
+        result = replace(boosted.plan(problem, PRIVACY), **changes).run(records, SystemSource())
         assert verify(result.certificate.to_json()).passed
         assert result.x.sum() == pytest.approx(1)

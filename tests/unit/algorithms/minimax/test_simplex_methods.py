@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.minimax import anytime, bias_reduced, boosted, frank_wolfe
-from dpconvex.algorithms.minimax.bias_reduced import bias_reduced_sums, draw_levels, kappa, normalizer, printed
+from dpconvex.algorithms.minimax.bias_reduced import bias_reduced_sums, draw_levels, kappa, normalizer
 from dpconvex.algorithms.minimax.frank_wolfe import walk
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -19,6 +19,7 @@ from dpconvex.privacy import PrivacyParams, verify
 from dpconvex.privacy.ledger import fits, total_epsilon
 from dpconvex.problems import MatrixGame, PolytopeSaddle, RankOneGame, SimplexPoint, l1_ball_loss, single_group
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex_experiments.reference.printed_constants import bias_reduced_mirror_descent
 
 pytestmark = pytest.mark.thin
 
@@ -312,7 +313,7 @@ def test_levels_stay_within_their_budget() -> None:
 def test_the_printed_parameters_of_algorithm_3() -> None:
     """Specification 5.4 (L = 1, d = 10^3, epsilon 1) and the consistency tests of 2.4.3."""
     for n, M, U, tau in ((10_000, 2, 32, 0.12), (100_000, 4, 439, 0.023), (1_000_000, 6, 5348, 0.0055)):
-        found = printed(_unit_problem(n), 1.0, 1e-6, None, None)
+        found = bias_reduced_mirror_descent(_unit_problem(n), 1.0, 1e-6, None, None)
         assert found.M == M
         assert pytest.approx(U, rel=0.03) == found.U
         assert found.tau == pytest.approx(tau, rel=0.03)

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.algorithms.minimax.base import batch_sizes, batch_slices
-from dpconvex.algorithms.minimax.vertex_schedule import Bound, Layout, calibrated, printed
+from dpconvex.algorithms.minimax.vertex_schedule import Bound, Layout, calibrated
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.mechanisms import VertexSession
@@ -20,6 +20,7 @@ from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems import MatrixGame, RankOneGame, WorstGroupLoss, duality_gap, l1_ball_loss, single_group
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex_experiments.reference.objectives import QuadraticGame
+from dpconvex_experiments.reference.printed_constants import vertex_mirror_descent
 
 PROMISE = PrivacyParams(1.0, 1e-6)
 ROOT = math.sqrt(8 * largest_rho(1.0, 1e-6))
@@ -149,7 +150,7 @@ class TestConstants:
     )
     def test_the_printed_constants(self, n, d, T, B, cap) -> None:
         """Section 5.1: Theorem 3.1 and Proposition 3.3 with constants 1."""
-        found = printed(RankOneGame(n, d, d), 1.0, 1e-6)
+        found = vertex_mirror_descent(RankOneGame(n, d, d), 1.0, 1e-6)
         assert (found.layout.T, found.layout.K, int(found.sizes[0])) == (T, 1, B)
         assert found.steps[0] == found.steps[1] == pytest.approx(cap, abs=6e-5)
 
@@ -389,7 +390,7 @@ def test_e9_the_step_of_theorem_3_1_with_constants_1_exceeds_what_proposition_3_
     """E9: its condition has a factor 1/16, which "up to constants" drops; what runs is the proposition's step."""
     n, epsilon, delta = 10**4, 1.0, 1e-6
     game = RankOneGame(n, 1000, 1000)
-    found = printed(game, epsilon, delta)
+    found = vertex_mirror_descent(game, epsilon, delta)
     T, K, L0 = found.layout.T, found.layout.K, game.spread[0] / 4
     literal = n / T * epsilon / (L0 * math.sqrt(T * (K + 1) * math.log(1 / delta)))
     assert found.steps[0] <= literal / 16

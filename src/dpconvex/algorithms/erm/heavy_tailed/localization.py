@@ -37,6 +37,7 @@ from dpconvex.algorithms.erm.output_perturbation.plan import DECLARED, RETURNS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import NormNoiseMechanism
+from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.randomness import BitSource
@@ -284,7 +285,7 @@ def planned(
         setting = schedules.Setting.of(problem, privacy.epsilon, moments, method, constraint, level)
         if constants == "paper" and level is None:
             failure = 0.1 if failure is None else failure
-            schedule = schedules.paper(setting, failure)
+            schedule = of_paper("heavy_tailed")(setting, failure)
         else:
             schedule = schedules.calibrated(setting, failure, scaling)
         found = kind(problem, privacy, moments, schedule, failure, constants, method, constraint)

@@ -26,15 +26,7 @@ from dpconvex import _rounding, _validate, algorithms
 from dpconvex._types import Array, forwarded
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm import heavy_tailed
-from dpconvex.algorithms.erm.heavy_tailed import (
-    Moments,
-    clipped_gradient,
-    clipped_residuals,
-    custom,
-    gradient_score,
-    level,
-    localized_mechanism,
-)
+from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, clipped_residuals, custom, level
 from dpconvex.algorithms.erm.heavy_tailed.level import Scale
 from dpconvex.algorithms.erm.heavy_tailed.localization import check_constraint
 from dpconvex.algorithms.erm.heavy_tailed.moments import check_heavy
@@ -42,6 +34,7 @@ from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.recipes import NAMED, stored
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, needs_records
 from dpconvex.errors import InvalidParameterError
+from dpconvex.plugins import of_paper
 from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.problems import CustomProblem, LinearModelProblem, UserGroups
 from dpconvex.problems.base import Problem
@@ -127,18 +120,24 @@ class HeavyMethod:
         return Moments(k, bound) if known else None
 
 
+def _beside(name: str, *given: Any, **more: Any) -> Any:
+    """Return the plan of a method that stands beside the experiments, as nobody needs it but to compare with."""
+    return of_paper(name)(*given, **more)
+
+
 HEAVY_METHODS: Mapping[str, HeavyMethod] = {
     "heavy_tailed": HeavyMethod(heavy_tailed.plan, level.localized, apart=True, repeats=True, shaped=True),
     "clipped_residuals": HeavyMethod(clipped_residuals.plan, level.ordinary, slopes=True, chooses=True),
     "clipped_gradient": HeavyMethod(clipped_gradient.plan, level.descent, printed=False),
     **{
         name: HeavyMethod(
-            module.plan, partial(level.localized, planner=module.planned), printed=False, apart=True, repeats=True
+            partial(_beside, name),
+            partial(level.localized, planner=partial(_beside, f"{name}, level given")),
+            printed=False,
+            apart=True,
+            repeats=True,
         )
-        for name, module in (
-            ("localized_exponential_mechanism", localized_mechanism),
-            ("gradient_score", gradient_score),
-        )
+        for name in ("localized_exponential_mechanism", "gradient_score")
     },
 }
 """By the name used in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
@@ -373,7 +372,9 @@ def heavy_plans(
 
 CUSTOM_METHODS: Mapping[str, HeavyMethod] = {
     "heavy_tailed": HeavyMethod(custom.plan),
-    "localized_exponential_mechanism": HeavyMethod(localized_mechanism.plan_custom, printed=False),
+    "localized_exponential_mechanism": HeavyMethod(
+        partial(_beside, "localized_exponential_mechanism_custom"), printed=False
+    ),
 }
 """Those for losses of one's own; ``"auto"`` is the first."""
 

@@ -1,12 +1,8 @@
-r"""Phases of population localization with output perturbation, and the bound that they prove: ours, and as printed.
+r"""Phases of population localization with output perturbation, and the bound that they prove.
 
 Symbols: m records and level C in a phase, ``lambda`` its ridge weight, tau the solver's radius, beta the noise scale.
 All of it is utility (docs, Heavy tails): whatever these numbers are, a stage that spends ``e`` has
 ``beta >= (2C/(lambda m) + 2 tau)/e``. `Phase.error` times lambda, ``Delta``, adds noise and bias in root mean square.
-
-`paper` returns the constants as printed: localization with *double* output perturbation (Algorithms 1, 2 and 4). The
-paper leaves open ``lambda_1`` (here: minimizes the bound), the constant of J (``50 log(T/delta)``, what Hoeffding's
-inequality needs) and where to stop (errata E8 to E10). The bound has the bias repaired (E1) and exact quantiles (E3).
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
-from scipy.stats import binom, gamma
+from scipy.stats import binom
 
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import Part, Surrogate
@@ -48,7 +44,6 @@ class Tuning:
 
 
 TUNING = Tuning()
-PRINTED_TAIL = 3.0  #: The paper's zeta (Algorithm 2).
 
 
 @final
@@ -250,59 +245,3 @@ def one_release(setting: Setting, m: int) -> Scaled:
         return Phase(*layout, m, l2, truncation, (stage,), error / l2 + extra)
 
     return Scaled(error, phase)
-
-
-def paper(setting: Setting, failure: float) -> Schedule:
-    """Return the printed schedule with failure probability `failure`; n must be at least twice the repetitions."""
-    n, R, moments = setting.problem.n, setting.reach, setting.moments
-    growth, aggregation = 32.0, 3.0  # of the ridge weight; what aggregation multiplies distances by
-    T = max(1, math.ceil(math.log2(n)))
-    J = math.ceil(50 * math.log(T / failure))
-    sizes = [n // 2**t // J for t in range(1, T + 1)]
-    sizes = [m for m in sizes if m >= 1]
-    if not sizes:
-        raise InvalidParameterError("n", n, f"must be at least {2 * J} for the printed constants", "Use 'calibrated'")
-    errors = [_printed_error(setting, m) for m in sizes]
-    total = sum(growth / 2 * (aggregation * e) ** 2 / growth**t for t, e in enumerate(errors[:-1]))
-    total += aggregation * moments.g1 * errors[-1] / growth ** (len(sizes) - 1)
-    base = math.sqrt(2 * total) / R
-    phases: list[Phase] = []
-    for t, (m, error) in enumerate(zip(sizes, errors, strict=True)):
-        layout = (2**t - 1, 2 ** (t + 1), J, m)
-        phase = _printed_phase(setting, layout, base * growth**t, error)
-        if phases and phase.stages[1].radius < setting.finest(phase.truncation, phase.l2, phase.m):
-            break  # beyond double precision
-        phases.append(phase)
-    bound = base * R**2 / 2
-    bound += sum(b.l2 / 2 * (aggregation * a.error) ** 2 for a, b in itertools.pairwise(phases))
-    return Schedule(tuple(phases), bound + aggregation * moments.g1 * phases[-1].error)
-
-
-def _printed_level(setting: Setting, m: int) -> float:
-    moments = setting.moments
-    return moments.bound * (m * setting.epsilon / setting.problem.dim) ** (1 / moments.k)
-
-
-def _printed_error(setting: Setting, m: int) -> float:
-    """Distance from the population minimizer, times lambda, that each part keeps with probability 0.6."""
-    problem, epsilon, moments = setting.problem, setting.epsilon, setting.moments
-    level = _printed_level(setting, m)
-    noise = 12 * level / (epsilon * m) * float(gamma.ppf(0.9, problem.dim)) + level / (3 * m)
-    shift = TUNING.smoothing * 12 * problem.dim * level / (epsilon * m) * setting.smooths
-    return noise + shift + 10 * setting.surrogate.bias(moments, level)[0] + math.sqrt(10 / m) * moments.g2
-
-
-def _printed_phase(setting: Setting, layout: tuple[int, int, int, int], l2: float, error: float) -> Phase:
-    first, step, J, m = layout
-    problem, epsilon, level = setting.problem, setting.epsilon, _printed_level(setting, m)
-    unit = level / (l2 * m)
-    shift = TUNING.smoothing * 12 * problem.dim * unit / epsilon
-    truncation = Truncation(level, problem.radius, l2 * (shift / level) ** 2)
-    ball = 200 * PRINTED_TAIL * problem.dim * unit / epsilon  # 100 zeta C d / (lambda m (epsilon / 2))
-    slack = setting.finest(truncation, l2, m)  # the first phase may need it at extreme constants
-    radii = [max(share * unit, slack if first == 0 else 0.0) for share in (1.0, 1 / 6)]
-    stages = tuple(
-        Stage(radius, max(6 * unit, (2 * unit + 2 * radius) * (1 + 1e-13)), 0.5, confine)
-        for radius, confine in zip(radii, (ball, math.inf), strict=True)
-    )
-    return Phase(first, step, J, m, l2, truncation, stages, error / l2)

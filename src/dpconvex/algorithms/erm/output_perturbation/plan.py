@@ -35,6 +35,7 @@ from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism, Planned
+from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import UserGroups
 from dpconvex.problems.base import Problem
@@ -276,7 +277,9 @@ def _one(
 ) -> OutputPerturbationPlan[P]:
     delta = privacy.delta if kind == "gaussian" else 0.0
     if constants == "paper":
-        schedule = schedules.paper(problem, l2, privacy.epsilon, delta, target)
+        schedule = of_paper("output_perturbation")(problem, l2, privacy.epsilon, delta, target)
+        if schedule.sensitivity < schedules.minimizer_sensitivity(problem, schedule.l2, schedule.ball):
+            raise InvalidParameterError("constants", constants, "must cover how far the minimizer moves")
     else:
         _, deviation = _noise(1.0, "unit", problem, privacy, kind, constants)
         e2 = problem.dim * deviation**2

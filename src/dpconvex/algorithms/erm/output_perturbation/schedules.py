@@ -49,7 +49,7 @@ class Schedule:
     @property
     def reach(self) -> float:
         """How far the solver's point moves between neighbors: ``min(sensitivity + 2r, 2 ball)``, rounded up."""
-        return _reach(self.sensitivity, self.solver_radius, self.ball)
+        return within_ball(self.sensitivity, self.solver_radius, self.ball)
 
     @property
     def needs_accuracy(self) -> bool:
@@ -89,7 +89,7 @@ def calibrated(problem: Problem, l2: float | None, e1: float, e2: float, target:
         delta = minimizer_sensitivity(problem, lam, ball)
         r = max(_slack(problem) / 2 * delta, problem.certifiable_radius(lam))
         projected = problem.local and kind is _lipschitz_bound
-        reach = _reach(delta, r, ball)
+        reach = within_ball(delta, r, ball)
         bound = kind(problem, lam, l2 is not None, r, (reach * e1, reach**2 * e2), ball)
         if target == "population":
             bound += problem.lipschitz * reach  # Lemmas 4.1 and 4.2, repaired: stability
@@ -121,7 +121,7 @@ def _diameter(problem: Problem, l2: float | None, e1: float, target: str) -> Sch
     def schedule(lam: float) -> Schedule:
         r = max(DIAMETER_SLACK * R, problem.certifiable_radius(lam))
         error = L * r if math.isfinite(problem.smoothness) else lam / 2 * r**2
-        reach = _reach(math.inf, r, R)
+        reach = within_ball(math.inf, r, R)
         bound = (L + (lam * R if l2 else 0.0)) * reach * e1 + error + (0.0 if l2 else lam * R**2 / 2)
         if target == "population":
             bound += L * reach
@@ -193,7 +193,8 @@ def _ball(problem: Problem, lam: float, regularized: bool) -> float:
     return holds if regularized else min(holds, problem.radius)
 
 
-def _reach(sensitivity: float, r: float, ball: float) -> float:
+def within_ball(sensitivity: float, r: float, ball: float) -> float:
+    """Return how far a point within `r` of a minimizer of this sensitivity moves, at most twice the ball's radius."""
     class_bound = sensitivity if math.isinf(sensitivity) else _rounding.sum_up((sensitivity, r, r))
     return min(class_bound, _rounding.widen_up(2 * ball))
 
@@ -203,58 +204,6 @@ def privacy_ratio(d: int, epsilon: float, delta: float) -> float:
     if delta == 0:
         return d / epsilon
     return math.sqrt(d) * (zwb_constant(delta) + math.sqrt(zwb_constant(delta) ** 2 + epsilon)) / epsilon
-
-
-def paper(problem: Problem, l2: float | None, epsilon: float, delta: float, target: str = "empirical") -> Schedule:
-    """Return the repaired printed schedule: Theorems 3.4 and 3.5 for classes G and J, 3.1.2 and 3.2.2 for F and H.
-
-    The Lipschitz constant includes the regulariser, ``L + l2 R``. Tilted losses: Theorems 5.1, 5.2 with Lemma 5.2's
-    sensitivity; they need `l2`. Population: Propositions 4.1 to 4.4, stability term ``(L + l2 R) reach`` in full.
-    """
-    L, beta, R, n, d = problem.lipschitz, problem.smoothness, problem.radius, problem.n, problem.dim
-    smooth, population = math.isfinite(beta), target == "population"
-    ratio = privacy_ratio(d, epsilon, delta)
-    tilted, unit = problem.aggregation == "tilted", 1.0 if problem.aggregation == "whole" else 1 / n
-    q, more, weight, ball = ratio * unit, population / math.sqrt(n), unit, R if problem.local else math.inf
-    if delta == 0:
-        moment1, moment2 = ratio, d * (d + 1) / epsilon**2
-    else:
-        moment1, moment2 = ratio / math.sqrt(2), ratio**2 / 2
-    if l2:
-        R = R if problem.local else min(L / l2, math.sqrt(2 * problem.value_at_zero / l2))
-        lam, total, theorem = l2, L + l2 * R, f"Theorem 3.{2 if smooth else 1}.2"
-        if tilted:
-            ball, theorem = problem.minimiser_norm(l2), f"Theorem 5.{2 if smooth else 1} (repaired)"
-            # min(1, C/n) of Lemma 5.2; never below the boxed bound, also in floating point
-            over_n = math.exp(min(0.0, problem.log_weight_ratio(ball) - math.log(n)))
-            weight = max(largest_weight(problem, ball), min(1.0, _rounding.widen_up(over_n)))
-        if smooth:
-            alpha = total**2 / l2 * min((beta + l2) / l2 * q**2, weight**2)
-        else:
-            alpha = total**2 / l2 * weight * min(weight, ratio)
-        shrinkage, source = 0.0, theorem if tilted else f"{theorem}{'a' if delta == 0 else 'b'}"
-    elif smooth:
-        beta = max(beta, L / (2 * R))  # L <= 2 beta R may be assumed, by a larger beta
-        lam = (beta * L**2 / R**2) ** (1 / 3) * (q ** (2 / 3) + more)
-        scale = beta ** (1 / 3) * L ** (2 / 3) * R ** (4 / 3)
-        alpha = min(L ** (4 / 3) * R ** (2 / 3) / beta ** (1 / 3) * q ** (-2 / 3) * unit**2, scale * q ** (2 / 3))
-        total, shrinkage, source = L + lam * R, lam * R**2 / 2, "Theorem 3.5 (repaired)"
-    else:
-        lam = L / R * (math.sqrt(q) + more) if population else L / (R * math.sqrt(1 + 1 / q))
-        alpha = L * R * q**1.5 / (1 if problem.aggregation == "whole" else (1 + ratio) ** 2)
-        total, shrinkage, source = L + lam * R, lam * R**2 / 2, "Theorem 3.4 (repaired)"
-    sensitivity = 2 * total / lam * weight * (1 + 1e-14)
-    r = max(math.sqrt(2 * alpha / lam), problem.certifiable_radius(lam))
-    reach = _reach(sensitivity, r, ball)
-    bound = shrinkage + total * (r + moment1 * reach)
-    projected = problem.local
-    if smooth and not (projected and population):
-        curved = shrinkage + (beta + lam) / 2 * (moment2 * reach**2 + r**2)
-        curved += total * r if projected else 0.0  # the gradient at a minimizer on the sphere is not 0
-        bound, projected = min(bound, curved), projected and bound <= curved
-    if population:
-        bound, source = bound + total * reach, f"{source}, population (Lemma 4.1)"
-    return Schedule(lam, sensitivity, r, bound, source, ball, projected)
 
 
 def printed_bound(

@@ -229,7 +229,7 @@ def searched(
         missed = (scales.threshold_scale + scales.query_scale) * math.log(1 / failure)
         margin = margin * (1 + 1e-5) + 1e-5 * (scales.threshold_scale + scales.query_scale)
         passing = math.floor(count - margin - missed)  # s0; a bad radius must beat the margin, good ones the rest
-        found = best_ramp(count, passing, "h_index")
+        found = best_ramp(count, passing)
         if found is None:
             continue
         mu = largest_mu(epsilon, delta * 0.9 * (1 - 1e-9), pure) * (1 - 1e-9)

@@ -248,7 +248,7 @@ def threshold(
         # A hundredth of a thousandth more than the tails need: the samplers are discrete, on a grid finer than that.
         margin = _tails(scales, steps, wrong) * (1 + 1e-5)
         passing = math.floor(size * (1 - share) - margin - _tails(scales, steps, FALSE_ALARM))  # s0
-        if best_ramp(size, passing, "h_index") is None:
+        if best_ramp(size, passing) is None:
             return None
         found = mechanisms.Cohorts(count, cohorts, mechanisms.cohort_ramps(count, cohorts, passing))
         # Rounding of distances and of the mean, as `GuardedMean.unit_length` has it.

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.erm.heavy_tailed import Moments, gradient_score
+from dpconvex.algorithms.erm.heavy_tailed import Moments
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.mechanisms import ReportNoisyMax
@@ -20,6 +20,7 @@ from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import AcceleratedGradient
 from dpconvex_experiments.audit.laws import finite_law
+from dpconvex_experiments.reference import gradient_score
 
 LOSSES = (SquaredLoss(1e4), HuberLoss(), LogisticLoss(), AbsoluteLoss(1e4), HingeLoss())
 

@@ -15,7 +15,7 @@ from scipy.stats import binom, gamma
 from dpconvex._types import Status
 from dpconvex.algorithms.erm.heavy_tailed import Moments, localization as listing, plan, record_cap, surrogates
 from dpconvex.algorithms.erm.heavy_tailed.localization import middle
-from dpconvex.algorithms.erm.heavy_tailed.schedule import PRINTED_TAIL, TUNING, Stage, repetitions
+from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Stage, repetitions
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import SOLVER
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, PinballLoss, SoftmaxLoss, SquaredLoss
@@ -25,6 +25,7 @@ from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import Guaranteed, JointProblem, adaptive_subgradient
+from dpconvex_experiments.reference.printed_constants import PRINTED_TAIL
 
 LOSSES = (SquaredLoss(1e4), HuberLoss(), LogisticLoss(), AbsoluteLoss(1e4), HingeLoss(), PinballLoss(0.8, 1e4))
 WIDE = 1e3

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.erm.heavy_tailed import Moments, localized_mechanism
-from dpconvex.algorithms.erm.heavy_tailed.localized_mechanism import MAX_DIM
+from dpconvex.algorithms.erm.heavy_tailed import Moments
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HuberLoss, LogisticLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -16,6 +15,8 @@ from dpconvex.privacy.ledger import total_epsilon
 from dpconvex.problems import CustomProblem, DataDomain, LinearModelProblem, LocationLoss, Records
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.audit.laws import finite_law
+from dpconvex_experiments.reference import localized_mechanism
+from dpconvex_experiments.reference.localized_mechanism import MAX_DIM
 
 LOSSES = (HuberLoss(1.0, 1e3), AbsoluteLoss(1e3), LogisticLoss(), SquaredLoss(1e3, 1e3))
 

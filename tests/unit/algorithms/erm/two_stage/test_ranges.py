@@ -13,6 +13,7 @@ import pytest
 
 from dpconvex import (
     PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateSearchCV,
@@ -262,6 +263,14 @@ def test_targets_are_clipped_into_what_was_released() -> None:
     assert model.ranges_[0].transform == "none"
     again = model.fit(X, -y)  # a second fit knows nothing of the first one's ranges
     assert again.ranges_[-1].upper <= 0
+
+
+@pytest.mark.parametrize("estimator", [PrivateLinearRegression, PrivateAdditiveRegressor])
+def test_declared_columns_are_encoded_once_beside_a_private_target(estimator) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.uniform(0, 1, (6000, 2))
+    model = estimator(4.0, feature_bounds=(0, 1), target_bounds="private").fit(X, 1000 + 300 * X[:, 0] - 200 * X[:, 1])
+    assert model.score(X, 1000 + 300 * X[:, 0] - 200 * X[:, 1]) > 0.9
 
 
 @pytest.mark.parametrize("given", [{"residual_cap": 1.0}, {"heavy_tailed": "auto"}])

@@ -1,4 +1,4 @@
-r"""The first two stages as printed: FastRadius and FastCenter with random indices (Algorithms 2 and 3), repaired.
+r"""The private-median paper's own constants: FastRadius, FastCenter and stable SGD (Algorithms 2 to 4), repaired.
 
 Guarantee
     Each stage is (epsilon, delta)-DP with its share, for neighbors that replace one record.
@@ -18,15 +18,25 @@ from typing import Any, final
 
 import numpy as np
 
-from dpconvex._types import Array, Floats
+from dpconvex import _validate
+from dpconvex._types import Array, Floats, IntArray
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
+from dpconvex.algorithms.location.geometric_median import ORDERS, GeometricMedianPlan, fallback
 from dpconvex.algorithms.location.radius_and_center import CENTER, TEST
+from dpconvex.algorithms.location.stable_sgd import Order, Phase, StableSgd
+from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold, BoundedLaplaceMechanism, FailureAllowance, GaussianMechanism, Planned
-from dpconvex.privacy import Ledger, Sensitivity, Unit
+from dpconvex.plugins import printed
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.problems import PointDomain
-from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, Groups, near_counts, near_draws, weighted_mean
+from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, Groups, near_counts, weighted_mean
 from dpconvex.randomness import BitSource
 
+THEOREM = (
+    "Private geometric median in nearly-linear time (Kumar, Liu, Tian and Yang 2025), Theorem 4: Algorithms 2 to 4, "
+    "repaired."
+)
+PRINTED_LEMMA = "average of a contractive walk, in units of the printed bound (2 m + 1) eta, plus rounding"
 RADIUS_FAILURE, CENTER_FAILURE = "repeated indices of the radius", "misleading indices of the centre"
 
 
@@ -103,6 +113,16 @@ class PrintedCenter(CenterFinder):
         return coins.binomial(self.draws, near / self.n)  # the exact law: indices of different records are independent
 
 
+def near_draws(points: Floats, radius: float, draws: int, coins: np.random.Generator) -> IntArray:
+    """Return how many of `draws` records, drawn with replacement for each record, lie within `radius` of it, (n,)."""
+    from dpconvex_experiments.reference import _loops
+
+    counts = np.zeros(len(points), dtype=np.int64)
+    for _ in range(draws):
+        _loops.near_partners(points, coins.integers(len(points), size=len(points)), radius * radius, counts)
+    return counts
+
+
 def plan_printed_radius(domain: PointDomain, n: int, epsilon: float, delta: float, unit: Unit) -> PrintedRadius:
     """Fix Algorithm 2's constants for its share (epsilon, delta)."""
     lemma = "a score changes by at most 1 + 2 where no index is drawn more than 2k times (Lemma 5)"
@@ -125,3 +145,69 @@ def plan_printed_center(domain: PointDomain, n: int, epsilon: float, delta: floa
         GaussianMechanism(Sensitivity(1.0, "l2", lemma, unit=unit), sigma, domain.dim),
         FailureAllowance(5 * delta / 18, coins, unit),
     )
+
+
+def plan_printed_descent(
+    n: int,
+    dim: int,
+    epsilon: float,
+    delta: float,
+    *,
+    order: Order = "random",
+    steps: int | None = None,
+    unit: Unit = Unit.RECORD,
+) -> StableSgd:
+    """Plan Algorithm 4 with the constants of the paper; T = `steps`, by default n, is rounded up to some ``2^K - 1``.
+
+    Steps are those of its experiments (the stated optimum moves nothing). Repaired: the balls of later phases have the
+    radius of the noise that separates their start from the point they must hold (Lemma 13). In random order, visits
+    beyond m of a record fail with probability at most ``delta / 8``, which is charged; the fixed order is Remark 1.
+    """
+    _validate.choice("order", order, ("fixed", "random"))
+    _validate.integer("n", n, at_least=1)
+    count = _validate.integer("steps", n if steps is None else steps, at_least=1).bit_length()  # K
+    total = 2**count - 1
+    rho = epsilon**2 / (8 * math.log(2 / delta)) * (1 - 1e-12)
+    m = math.floor(3 * (total / n + math.log(8 / delta))) if order == "random" else -(-total // n)
+    eta = 1 / ((16 if order == "random" else 4) * math.sqrt(total))
+    spread = math.sqrt(dim * math.log(4 * count / delta))
+
+    def phase(k: int) -> Phase:
+        noise = 3.0 ** -(k - 1) * (2 * m + 1) * eta / math.sqrt(rho)  # deviation of the phase before
+        share = GaussianMechanism.of_mu(Sensitivity(1.0, "l2", PRINTED_LEMMA, unit=unit), 0.75**k * math.sqrt(rho), dim)
+        return Phase(
+            label=f"average of phase {k}",
+            steps=2 ** (count - k),
+            step=eta / 4.0**k,
+            ball=1.0 if k == 1 else 2 * noise * spread,
+            recentered=k > 1,
+            first=-1,
+            uses=m,
+            extra=1,
+            mechanism=share,
+            block=None,
+        )
+
+    allowance = FailureAllowance(delta / 8, "Chernoff bound on visits, coins apart from the data (Lemma 10)", unit)
+    return StableSgd(n, order, tuple(map(phase, range(1, count + 1))), allowance if order == "random" else None)
+
+
+@printed("geometric_median")
+def plan(domain: PointDomain, n: int, privacy: PrivacyParams, boost: str) -> GeometricMedianPlan:
+    """Fix the constants of Theorem 4, for epsilon up to 1: shares (1/4, 1/4, 1/2) of epsilon and of delta."""
+    epsilon, delta, unit = privacy.epsilon, privacy.delta, privacy.unit
+    if epsilon > 1:
+        remedy = "Use epsilon=1, as the paper does, or constants='calibrated'"
+        raise InvalidParameterError("epsilon", epsilon, "must be at most 1 with constants='paper'", remedy)
+    if boost == "descent":
+        what = "must be 'stable_sgd', 'fixed_order' or 'none' with constants='paper'"
+        raise InvalidParameterError("boost", boost, what, "Choose one of these")
+    if domain.radius_bound / domain.min_radius * n * math.sqrt(domain.dim) > 2.0**45:
+        what = "is too small with constants='paper'"
+        raise InvalidParameterError("min_radius", domain.min_radius, what, "Use constants='calibrated'")
+    radius = plan_printed_radius(domain, n, epsilon / 4, delta / 4, unit)
+    center = plan_printed_center(domain, n, epsilon / 4, delta / 4, unit)
+    booster = None
+    if boost != "none":
+        booster = plan_printed_descent(n, domain.dim, epsilon / 2, delta / 2, order=ORDERS[boost], unit=unit)
+    return GeometricMedianPlan(domain, n, privacy, "paper", radius, center, booster, fallback(domain, False), THEOREM)

@@ -37,6 +37,7 @@ from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Scaled,
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import ReportNoisyMax
+from dpconvex.plugins import printed
 from dpconvex.privacy import PrivacyParams, Release, Sensitivity
 from dpconvex.problems import CustomProblem, LinearModelProblem, Objective
 from dpconvex.randomness.exact import FINENESS
@@ -159,6 +160,7 @@ def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> Ba
     return Ball(math.sqrt(float(squares[i, j])), float(confine[i, 0]), int(sides[0, j]))
 
 
+@printed("localized_exponential_mechanism, level given")
 def planned(
     problem: Any, *given: Any, kind: Any = LocalizedMechanismPlan, scaling: Callable[..., Scaled] = net_release
 ) -> Any:
@@ -172,6 +174,7 @@ def planned(
     return localization.planned(problem, *given, kind=kind, scaling=scaling)
 
 
+@printed("localized_exponential_mechanism")
 @recorded("localized_exponential_mechanism")
 def plan(
     problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, *, failure: float | None = None
@@ -181,6 +184,7 @@ def plan(
     return planned(problem, privacy, moments, SURROGATES["truncated"], "calibrated", failure)
 
 
+@printed("localized_exponential_mechanism_custom")
 @recorded("localized_exponential_mechanism_custom")
 def plan_custom(
     problem: CustomProblem, privacy: PrivacyParams, moments: Moments, *, failure: float | None = None

@@ -28,17 +28,18 @@ import numpy as np
 from dpconvex._types import Floats
 from dpconvex.algorithms import recorded
 from dpconvex.algorithms.base import P
-from dpconvex.algorithms.erm.heavy_tailed import localized_mechanism
 from dpconvex.algorithms.erm.heavy_tailed.localization import To
-from dpconvex.algorithms.erm.heavy_tailed.localized_mechanism import NetPlan
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy
 from dpconvex.algorithms.erm.heavy_tailed.schedule import Phase, Scaled, Setting, Stage, sensitivity
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data
 from dpconvex.mechanisms import ReportNoisyMax
+from dpconvex.plugins import printed
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem, Objective
 from dpconvex.problems.linear.truncated import Truncation
 from dpconvex.problems.objective import ROUNDING
+from dpconvex_experiments.reference import localized_mechanism
+from dpconvex_experiments.reference.localized_mechanism import NetPlan
 
 LEMMA = "a mean of gradients cut to length C moves by at most 2C/m, and projections do not expand; plus rounding"
 
@@ -140,10 +141,13 @@ def best_net(setting: Setting, C: float, m: int, confine: float, l2: float) -> t
     return float(errors[best]), int(sides[best]), float(smoothing[best])
 
 
-planned = partial(localized_mechanism.planned, kind=GradientScorePlan, scaling=choice)
+planned = printed("gradient_score, level given")(
+    partial(localized_mechanism.planned, kind=GradientScorePlan, scaling=choice)
+)
 """To the plan, as `localization.planned`."""
 
 
+@printed("gradient_score")
 @recorded("gradient_score")
 def plan(
     problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, *, failure: float | None = None
