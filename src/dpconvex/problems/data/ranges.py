@@ -7,6 +7,7 @@ missing. So a range may be read off released counts of the cells, and then belon
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
@@ -194,6 +195,30 @@ def crowded(
     room = np.arange(knots)
     edges = np.maximum.accumulate(np.r_[first, edges, stop] - room) + room  # none twice
     return tuple(np.minimum(edges, stop - room[::-1]).tolist())
+
+
+WHOLE = NumberRange(0.0, 1.0)  #: Of places in a declared range.
+SOUGHT = 5  #: Knots that are found in one (docs, Additive models, section 4).
+
+
+def sought(counts: Floats, deviation: float) -> tuple[int, ...]:
+    """Return `SOUGHT` edges of the cells (PARTS + 1,) of a declared range: both ends, and where its numbers are.
+
+    A cell with over a third of them is a kind of its own: both its edges. Others: at equal shares of what cells hold
+    that stand out by a deviation; where there is too little of that, in the middle of the widest gaps.
+    """
+    held, fullest = np.where(counts[:PARTS] > deviation, counts[:PARTS], 0.0), int(counts[:PARTS].argmax())
+    edges = {0, PARTS}
+    if held[fullest] > counts.sum() / 3:
+        edges |= {fullest, fullest + 1}
+        held[fullest] = 0.0
+    law, more = np.cumsum(held), SOUGHT - len(edges)
+    if law[-1] > 0:
+        edges |= {int(k) + 1 for k in np.searchsorted(law, np.arange(1, more + 1) * law[-1] / (more + 1))}
+    while len(edges) < SOUGHT:
+        gap, first = max((b - a, a) for a, b in pairwise(sorted(edges)))
+        edges.add(first + gap // 2)
+    return tuple(sorted(edges))
 
 
 def kept(found: NumberRange, first: int, stop: int, count: int = PARTS) -> NumberRange:
