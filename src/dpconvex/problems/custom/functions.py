@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 
@@ -89,6 +89,11 @@ class ConvexFunction(ABC):
             *(("the loss of a record depends on that record and the parameters alone",) if average else ()),
             "values and gradients are computed to 13 digits of the size of these constants",
         )
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Return small instances for tests of your own; by default none."""
+        return ()
 
 
 @dataclass(frozen=True, eq=False)

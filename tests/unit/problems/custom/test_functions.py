@@ -309,6 +309,7 @@ def test_whole_objectives_see_all_records(full) -> None:
     assert value == pytest.approx(centre @ centre / 2)
     np.testing.assert_allclose(gradient, -centre)
     assert attack_constants(Spread(), trials=400 if full else 100).holds
+    assert Spread.examples() == ()
 
 
 def test_jax_derives_values_and_gradients_in_float64(full) -> None:
