@@ -44,10 +44,6 @@ class Remembered(Solver):
     def _solve(self, objective, radius, constraint, start):
         return self.answer
 
-    @classmethod
-    def examples(cls):
-        return ()
-
 
 def plan_for(algorithm, noise, bound, epsilon):
     """One feature of absolute value at most `bound`; ridge so large that all margins stay where the hinge is linear."""

@@ -160,10 +160,6 @@ class Stray(Solver):
     def _solve(self, objective, radius, constraint, start):
         return SolverResult(np.full(objective.dim, 1e9), Accuracy("distance", math.inf, "", ""), Status.STALLED, 0, 0)
 
-    @classmethod
-    def examples(cls):
-        return ()
-
 
 def test_without_trust_the_solver_may_do_anything() -> None:
     """The point is projected before the noise; without that every release would be 2.0, whatever the noise."""
