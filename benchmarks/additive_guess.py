@@ -3,13 +3,15 @@
     python benchmarks/additive_guess.py measure FILE [--tables NAME ...] [--seeds 2]
     python benchmarks/additive_guess.py choose FILE
     python benchmarks/additive_guess.py straight FILE
+    python benchmarks/additive_guess.py monotone FILE
 
 ``measure`` fits every number of knots at every regularization and writes the log-loss on held-out records. ``choose``
 plans with every guess of a grid, looks up what its choice lost, and reports, leaving out one table at a time, the guess
 of the least mean regret over the best choice on the others and its regret on the table that was left out. Fits are
 seeded, hence not private: this measures accuracy on public data. Regression tables are made classes at a round number.
 ``straight`` fits shapes and straight lines to the learning tables of the corpus, and reports what every rule of when
-shapes bend loses over the better of the two, in units of what a constant loses.
+shapes bend loses over the better of the two, in units of what a constant loses. ``monotone`` compares ways to make
+columns of these tables monotone that are so by what they mean: none, the nearest with equal weights, and the library's.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+from sklearn.isotonic import isotonic_regression
 
 import corpus
 from dpconvex import PrivateAdditiveClassifier, PrivateAdditiveRegressor
@@ -143,21 +146,15 @@ def straight(path: str, seeds: int) -> None:
         schema, frame, numbers = table.schema, table.frame.iloc[:20_000], table.schema.target.numeric
         y = np.asarray(schema.encode_target(frame), float)
         for epsilon in EPSILONS:
-            row = {"table": name, "epsilon": epsilon}
+            row = {"table": name, "epsilon": epsilon, "numbers": numbers}
             for which, learned in (("straight", 0.0), ("bent", np.inf)):
-                additive.LEARNED, losses = learned, []
+                additive.LEARNED, losses = dict.fromkeys(("classification", "regression"), learned), []
                 for seed in range(seeds):
                     order = np.random.default_rng(seed).permutation(len(y))
                     test, train = order[: len(y) // 5], order[len(y) // 5 :]
                     kind = PrivateAdditiveRegressor if numbers else PrivateAdditiveClassifier
                     model = kind(epsilon, schema=schema, random_state=seed).fit(frame.iloc[train])
-                    if numbers:
-                        guess = np.clip(model.predict(frame.iloc[test]), schema.target.lower, schema.target.upper)
-                        losses.append(float(np.square(guess - y[test]).mean() / y.var()))
-                    else:
-                        rate = y.mean()
-                        constant = -rate * np.log(rate) - (1 - rate) * np.log(1 - rate)
-                        losses.append(log_loss(model, frame.iloc[test], y[test].astype(int)) / constant)
+                    losses.append(lost(model, frame.iloc[test], y[test]))
                 row[which] = float(np.mean(losses))
                 plan, zero = model.plan_, model.plan_.problem.typical.at_zero
                 row |= {"n": len(y) * 4 // 5, f"{which}_expected": plan.predicted_error.expected / zero}
@@ -167,18 +164,82 @@ def straight(path: str, seeds: int) -> None:
             print(row, flush=True)
     with open(path, "w") as file:
         json.dump(rows_found, file, indent=1)
-    for learned in (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, np.inf):
-        lost = [
-            (r["bent"] if r["share"] < learned else r["straight"]) - min(r["bent"], r["straight"]) for r in rows_found
-        ]
-        print(f"bent where less than {learned:g} is lost: mean regret {np.mean(lost):.4f}, largest {max(lost):.3f}")
+    compare(rows_found)
+
+
+THRESHOLDS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, np.inf)
+
+
+def compare(found: list[dict]) -> None:
+    """Report what every threshold loses to the better of the two, and what is chosen without each table."""
+    for numbers in (False, True):
+        rows = [row for row in found if row["numbers"] == numbers]
+        both = np.array([[row["straight"], row["bent"]] for row in rows])
+        bent = np.array([[row["share"] < learned for learned in THRESHOLDS] for row in rows])
+        lost = np.where(bent, both[:, [1]], both[:, [0]]) - both.min(1, keepdims=True)
+        print("targets that are", "numbers" if numbers else "classes")
+        for learned, each in zip(THRESHOLDS, lost.T, strict=True):
+            print(f"bent where less than {learned:g} is lost: mean regret {each.mean():.4f}, largest {each.max():.3f}")
+        names = np.array([row["table"] for row in rows])
+        for name in dict.fromkeys(names.tolist()):
+            k = int(lost[names != name].mean(0).argmin())
+            print(f"{name:22} left out: {THRESHOLDS[k]:g}, regret {lost[names == name, k].mean():.4f} there")
+
+
+DIRECTIONS = {
+    "census_wages": {"education": "increasing"},
+    "default": {"balance": "increasing"},
+    "exam_scores": {"standLRT": "increasing"},
+    "grades": {"sat": "increasing", "hsperc": "decreasing"},
+    "lending": {"int_rate": "increasing"},
+    "math_scores": {"ses": "increasing"},
+    "nitrogen": {"LNOxEm": "increasing"},
+}
+
+
+def monotone(path: str, seeds: int) -> None:
+    found: list[dict] = []
+    for name, directions in DIRECTIONS.items():
+        table = corpus.load(name)
+        schema, frame, numbers = table.schema, table.frame.iloc[:20_000], table.schema.target.numeric
+        y = np.asarray(schema.encode_target(frame), float)
+        for epsilon in (0.1, 0.3, 1.0):
+            losses = np.zeros((seeds, 3))
+            for seed in range(seeds):
+                order = np.random.default_rng(seed).permutation(len(y))
+                test, train = order[: len(y) // 5], order[len(y) // 5 :]
+                kind = PrivateAdditiveRegressor if numbers else PrivateAdditiveClassifier
+                free, ours = (
+                    kind(epsilon, schema=schema, knots=8, monotone=asked, random_state=seed).fit(frame.iloc[train])
+                    for asked in (None, directions)
+                )
+                losses[seed, [0, 2]] = [lost(each, frame.iloc[test], y[test]) for each in (free, ours)]
+                for shape in (shape for shape in free.shapes_ if shape.name in directions):
+                    places = sum(not isinstance(vertex, str) for vertex in shape.vertices)
+                    rises = directions[shape.name] == "increasing"
+                    shape.values[:places] = isotonic_regression(shape.values[:places], increasing=rises)
+                losses[seed, 1] = lost(free, frame.iloc[test], y[test])
+            mean, error = losses.mean(0), losses.std(0, ddof=1) / seeds**0.5
+            found.append({"table": name, "epsilon": epsilon, "losses": losses.tolist()})
+            cells = ", ".join(f"{a:.3f} ± {b:.3f}" for a, b in zip(mean, error, strict=True))
+            print(f"{name:14} {epsilon:4g}: free, equal weights, ours: {cells}", flush=True)
+    with open(path, "w") as file:
+        json.dump(found, file, indent=1)
+
+
+def lost(model, frame, y: np.ndarray) -> float:
+    """Return what predictions lose, in units of what a constant loses."""
+    if isinstance(model, PrivateAdditiveRegressor):
+        return float(np.square(model.predict(frame) - y).mean() / y.var())
+    rate = y.mean()
+    return log_loss(model, frame, y.astype(int)) / float(-rate * np.log(rate) - (1 - rate) * np.log(1 - rate))
 
 
 SCHEMAS: dict = {}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("measure", "choose", "straight"))
+    parser.add_argument("what", choices=("measure", "choose", "straight", "monotone"))
     parser.add_argument("path")
     parser.add_argument("--tables", nargs="+", default=NAMES)
     parser.add_argument("--seeds", type=int, default=2)
@@ -189,4 +250,4 @@ if __name__ == "__main__":
     elif arguments.what == "choose":
         choose(arguments.path)
     else:
-        straight(arguments.path, arguments.seeds)
+        {"straight": straight, "monotone": monotone}[arguments.what](arguments.path, arguments.seeds)

@@ -60,6 +60,7 @@ USERS_OF = "problems/data/users.py"
 CAPPED = "tests/statistical/test_user_gaussian_density.py"
 OBJECTIVE_EVENTS, PERTURBED = "privacy/events/objective.py", "algorithms/erm/objective_perturbation"
 TREE, TREES = "algorithms/queries/noisy_tree.py", "tests/unit/algorithms/queries/test_noisy_tree.py"
+BINS, FOUND_BINS = "algorithms/queries/found_bins.py", "tests/unit/algorithms/queries/test_found_bins.py"
 BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
@@ -455,6 +456,80 @@ MUTANTS = (
         "MEASURED = (1.25, 1.25, 1.25)",
         "",
         ("tests/unit/estimators/test_advice.py::test_the_range_is_where_the_forecast_meets_the_goal",),
+    ),
+    Mutant(
+        "private bins: half the noise on histograms and tables (Laplace)",
+        TABLES,
+        '"l1": (2.0, LEMMA)',
+        '"l1": (1.0, LEMMA)',
+        "queries/found_bins/pure",
+        (f"{FOUND_BINS}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "private bins: half the noise on histograms and tables (Gaussian)",
+        TABLES,
+        "_rounding.widen_up(math.sqrt(2.0)), LEMMA",
+        "0.5**0.5, LEMMA",
+        "queries/found_bins",
+        (f"{FOUND_BINS}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "private bins: a histogram is charged once, not for every column",
+        BINS,
+        "replace(each, times=self._count)",
+        "replace(each, times=1)",
+        "",
+        (f"{FOUND_BINS}::test_every_release_is_in_the_ledger_which_uses_the_promise",),
+    ),
+    Mutant(
+        "private bins: the tables have the whole promise",
+        BINS,
+        "_rounding.difference_down(1.0, _rounding.sum_up(parts))",
+        "1.0",
+        "",
+        (f"{FOUND_BINS}::test_every_release_is_in_the_ledger_which_uses_the_promise",),
+    ),
+    Mutant(
+        "private bins: ranges are read off the true counts",
+        BINS,
+        "found = zip(octaves, self.open.columns, strict=True)",
+        "found = zip(counts, self.open.columns, strict=True)",
+        "",
+        (f"{FOUND_BINS}::test_nothing_but_released_numbers_leaves",),
+    ),
+    Mutant(
+        "private bins: edges are read off the true counts",
+        BINS,
+        "map(self._cut, self.open.columns, plan.grids, held)",
+        "map(self._cut, self.open.columns, plan.grids, counts)",
+        "",
+        (f"{FOUND_BINS}::test_nothing_but_released_numbers_leaves",),
+    ),
+    Mutant(
+        "private bins: a number that is 0 counts in a cell of the range, too",
+        BINS,
+        "return tuple(np.bincount(of(X[:, k]), own, size).astype(np.float64) for of, k in columns)",
+        "return tuple(np.bincount(of(X[:, k]), own, size) + (np.arange(size) == 5) * (X[:, k] == 0).sum() "
+        "for of, k in columns)",
+        "queries/found_bins/pure",
+        (f"{FOUND_BINS}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "private bins: missing numbers are put into the fullest bin of the data",
+        BINS,
+        "return np.where(zero, FINE + 1, ranges.parts(found, values, FINE))",
+        "cells = ranges.parts(found, values, FINE); "
+        "return np.where(zero, FINE + 1, np.where(cells == FINE, np.bincount(cells).argmax(), cells))",
+        "",
+        (f"{FOUND_BINS}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "private bins: as many bins as were found",
+        BINS,
+        "return (0, *cut[1:]) if own else cut",
+        "return (0, *cut[2:]) if own else cut",
+        "",
+        (f"{FOUND_BINS}::test_every_outcome_gives_the_planned_bins",),
     ),
     Mutant(
         "noisy tree: the choice of pairs is charged once",
@@ -1162,10 +1237,34 @@ MUTANTS = (
     Mutant(
         "private ranges: knots from what was counted, not from what was released",
         "algorithms/erm/two_stage/ranges.py",
-        "edges = tuple(map(ranges.crowded, outer, noisy,",
-        "edges = tuple(map(ranges.crowded, outer, crowds.reshape(noisy.shape),",
+        "zip(outer, noisy, off, knots, strict=False))",
+        "zip(outer, crowds.reshape(noisy.shape), off, knots, strict=False))",
         "",
         (f"{RANGES}::test_edges_are_read_off_what_was_released",),
+    ),
+    Mutant(
+        "private knots: read off what was counted, not off what was released",
+        "algorithms/erm/two_stage/ranges.py",
+        "ranges.sought, noisy[self._open :]",
+        "ranges.sought, crowds.reshape(noisy.shape)[self._open :]",
+        "",
+        (f"{RANGES}::test_knots_are_read_off_what_was_released",),
+    ),
+    Mutant(
+        "private knots: the histogram is not in the ledger",
+        "algorithms/erm/two_stage/ranges.py",
+        "return {CROWDS: self.second} if self.first is None",
+        "return {} if self.first is None",
+        "",
+        (f"{RANGES}::test_knots_are_found_in_declared_logarithmic_ranges",),
+    ),
+    Mutant(
+        "private knots: the method spends all of epsilon",
+        "algorithms/erm/two_stage/ranges.py",
+        "shares = _shares(epsilon, n, columns) if columns or placed else [0.0]",
+        "shares = _shares(epsilon, n, columns) if columns else [0.0]",
+        "",
+        (f"{RANGES}::test_knots_are_found_in_declared_logarithmic_ranges",),
     ),
     Mutant(
         "private ranges: missing cells are counted nowhere",
@@ -1243,8 +1342,8 @@ MUTANTS = (
     Mutant(
         "private ranges: the second histogram is not in the ledger",
         "algorithms/erm/two_stage/ranges.py",
-        "return {RANGES: self.first, CROWDS: self.second}",
-        "return {RANGES: self.first}",
+        "else {RANGES: self.first, CROWDS: self.second}",
+        "else {RANGES: self.first}",
         "",
         (f"{RANGES}::test_one_certificate_for_ranges_and_model_that_verifies",),
     ),

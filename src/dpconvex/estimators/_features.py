@@ -43,6 +43,8 @@ class FeatureMap(ABC):
     linear: tuple[int, ...] = ()
     """Those of them that are never put on a logarithmic scale."""
 
+    placed: tuple[int, ...] = ()
+    """Positions of the columns with a declared range in which a fit finds knots; they are encoded as places there."""
     n_knots: int = 2
     """How many knots a fit finds for each of them; 2: the ends of its range."""
     place: Place | None = None

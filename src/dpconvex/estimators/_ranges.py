@@ -36,7 +36,8 @@ class FindsRanges:
 
     def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
         """Return what finding ranges leaves of a promise."""
-        return replace(privacy, epsilon=ranges.remaining(privacy.epsilon, n, self._open(features)))
+        left = ranges.remaining(privacy.epsilon, n, self._open(features), len(features.placed))
+        return replace(privacy, epsilon=left)
 
     def _target_range(self) -> Any:
         """Return the public range of a numeric target; None for classes."""
@@ -47,12 +48,12 @@ class FindsRanges:
     ) -> tuple[LinearModelPlan, ...]:
         """Return plans that find the ranges first, where some are left open, and otherwise the given ones."""
         listed = found if isinstance(found, Plans) else Plans(found)
-        if not self._open(features):
+        if not self._open(features) + len(features.placed):
             return listed
         # what a number is in proportion to is seldom a logarithm
         linear = features.linear if self._target_range() is None else features.unranged
-        asked = features.unranged, linear, self._finds_target, features.n_knots
-        place = features.place if features.unranged else None  # else features are the method's already
+        asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed
+        place = features.place if features.unranged or features.placed else None  # else these are the method's already
         return listed.changed(ranges.plan(each, privacy, *asked).through(place) for each in found)
 
     def _planned(

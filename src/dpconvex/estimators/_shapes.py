@@ -21,12 +21,14 @@ from dpconvex.data.columns import OTHER, AbstractColumn
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem, NumberRange
+from dpconvex.problems.data.ranges import PARTS, SOUGHT
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
 
 OWN = "(missing)"  #: Name of the vertex of missing cells.
 
-PAIR_KNOTS, PAIR_LEVELS, PAIR_SHARE = 4, 8, 0.25
-"""Knots of a column in a pair, levels of a category there, and a pair's prior variance in units of a column's."""
+PAIR_KNOTS, PAIR_LEVELS = 4, 8  #: Knots of a column in a pair, levels of a category there
+SHARES = {"pair": 0.25, "categories": 0.5}
+"""Prior variance of a pair, and of three levels or more, in units of a number's (`benchmarks/additive_guess.py`)."""
 
 
 @final
@@ -148,6 +150,7 @@ class ShapeMap(FeatureMap):
     knots: tuple[tuple[float, ...], ...] = ()  #: Of each column, empty for categories
     unranged: tuple[int, ...] = ()  #: Columns whose ranges a fit finds; their cells are numbers as they are
     linear: tuple[int, ...] = ()
+    placed: tuple[int, ...] = ()  #: Columns in whose declared ranges a fit finds knots
     n_knots: int = 2
 
     @classmethod
@@ -159,18 +162,31 @@ class ShapeMap(FeatureMap):
         return cls(tuple(ranged), table, own, pairs, (), tuple(places), tuple(linear)).at(2)
 
     def at(self, count: int) -> ShapeMap:
-        """Return the map with so many knots a column, unless it declares its own."""
-        knots = tuple(c.even_knots(count) if c.numeric else () for c in self.columns)
-        return replace(self, knots=knots, n_knots=count)
+        """Return the map with so many knots a column, unless it declares its own; `SOUGHT` where they are found."""
+        knots = [c.even_knots(count) if c.numeric else () for c in self.columns]
+        placed = self.placed if count > 2 else ()
+        for k in placed:  # a plan takes them as even
+            knots[k] = tuple(self.columns[k].range.even(SOUGHT))
+        return replace(self, knots=tuple(knots), placed=placed, n_knots=count)
+
+    @property
+    def skewed(self) -> tuple[int, ...]:
+        """Columns whose numbers are likely to crowd somewhere: on a declared logarithmic scale, without knots."""
+        numbers = [k for k, c in enumerate(self.columns) if c.numeric and k not in self.unranged and not c.knots]
+        logs = [k for k in numbers if self.columns[k].transform in ("log1p", "signed_log")]
+        return tuple(k for k in logs if min(np.diff(_grid(self.columns[k]))) > 0)
 
     def found(self, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...] = ()) -> ShapeMap:
-        if not (ranges and self.unranged):
+        if not ((ranges or knots) and (self.unranged or self.placed)):
             return self
         columns, own = list(self.columns), list(self.knots)
         for position, k in enumerate(self.unranged):
             columns[k] = replace(columns[k], **asdict(ranges[position]))
             own[k] = knots[position] if knots else tuple(ranges[position].even(self.n_knots))
-        return replace(self, columns=tuple(columns), knots=tuple(own), unranged=(), linear=())
+        for k, places in zip(self.placed, knots[len(knots) - len(self.placed) :], strict=True):
+            cells, ends = columns[k].range.even(PARTS + 1), [round(place * PARTS) for place in places]
+            own[k] = tuple(float(cells[end]) for end in ends)
+        return replace(self, columns=tuple(columns), knots=tuple(own), unranged=(), linear=(), placed=())
 
     def place(  # pyright: ignore[reportIncompatibleVariableOverride]
         self, X: Floats, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...]
@@ -242,7 +258,7 @@ class ShapeMap(FeatureMap):
         return values if k in self.unranged else _places(self.columns[k], values)
 
     def expand(self, encoded: Floats) -> Floats:
-        if self.unranged:  # `place` does it, once ranges are found
+        if self.unranged or self.placed:  # `place` does it, once ranges and knots are found
             return encoded
         out = np.zeros((len(encoded), self.domain.n_features))
         for block, where in self.slices:
@@ -260,7 +276,7 @@ class ShapeMap(FeatureMap):
         domain = problem.domain
         if domain not in self._priors:  # the same objects for the same domain
             ones = [1.0] * bool(domain.intercept)
-            shares = np.array([PAIR_SHARE if b.kind == "pair" else 1.0 for b in self.blocks] + ones)
+            shares = np.array([SHARES.get(b.kind, 1.0) if b.size > 2 else 1.0 for b in self.blocks] + ones)
             shapes = ExpectedShapes(tuple(block.expected for block in self.blocks), domain.intercept)
             kernels = dict(zip((block.name for block in self.blocks), shapes.kernels, strict=True))
             factor = Factor.of(domain, (shares / shares.sum()).tolist(), lambda block: kernels[block.name])
@@ -272,6 +288,11 @@ class ShapeMap(FeatureMap):
     def straight(self) -> StraightLines:
         """The same cells as an ordinary linear model has them."""
         return StraightLines(self)
+
+
+def _grid(column: NumericColumn) -> list[float]:
+    """Return where a column's knots may be found, as places."""
+    return column.positions(tuple(column.range.even(PARTS + 1)))
 
 
 def _places(column: NumericColumn, values: Floats) -> Floats:

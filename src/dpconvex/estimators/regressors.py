@@ -28,6 +28,7 @@ from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuber
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.data.sources.cluster import predicted
+from dpconvex.problems.linear.expected_risk import ORDINARY
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 from dpconvex.sets import ConvexSet
@@ -44,9 +45,7 @@ HEAVY_REACH = 1e6
 
 CAPS = (0.5, 0.25, 0.125, 0.0625)
 """Caps on residuals that are tried, in units of the target's range; without one slopes reach the whole range."""
-
 DEFAULT_WIDTH = 0.2  #: Of the pseudo-Huber loss, as a share of the target's range (ours).
-
 DEFAULT_SMOOTHING = 0.05  #: Length of the quadratic piece of the pinball loss as a share of the target's range (ours).
 
 GUARANTEE = """
@@ -177,6 +176,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
         return REGRESSION_RADIUS * default_radius(domain)
+
+    def _explained(self, share: float) -> float | None:
+        return None if self.heavy_tailed is not None else ORDINARY.explained_variance * share**2 or None
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon; heavy tails: the method that ran, same moments."""

@@ -13,6 +13,7 @@ from typing import NamedTuple, cast, final
 
 import numpy as np
 from scipy.linalg import block_diag, eigh
+from scipy.optimize import lsq_linear
 from scipy.special import ndtr
 
 from dpconvex import _validate
@@ -36,6 +37,7 @@ class Guess:
     pair: float = 0.05  #: of one vertex of a pair
     missing: float = 0.05  #: share of records whose cell is missing
     spread: float = 0.4  #: how much of the supposed variety real columns have
+    numbers: float = 1 / 16  #: how much of all this targets that are numbers have, whose range is a logit or so
 
 
 GUESS = Guess()
@@ -98,6 +100,21 @@ class Knots:
             # A Brownian motion less its interpolant has mean variance h/6 in a gap h.
             GUESS.motion * float(np.square(np.diff(places)).sum()) / 6,
         )
+
+    def monotone(self, values: Floats, increasing: bool, curvature: Floats) -> tuple[Floats, float]:
+        """Return the nearest values (size,), of sum 0, that rise or fall from place to place, and the mean they lose.
+
+        Nearest where the objective has that curvature (size, size) in the values; means are those of expected numbers.
+        """
+        m, mean = len(self.places), self.prior.mass.sum(1)
+        steps = np.eye(self.size)[:, 1:]  # from each place to the next; then the value of missing cells
+        steps[:m] = np.tri(m, self.size, -1)[:, :-1] * (1 if increasing else -1)
+        least = np.where(np.arange(1, self.size) < m, 0.0, -np.inf)
+        h, along = eigh(curvature)
+        root = np.sqrt(np.maximum(h, LEAST * h[-1]))[:, None] * along.T
+        found = steps @ lsq_linear(root @ (steps - steps.mean(0)), root @ values, (least, np.inf), method="bvls").x
+        found -= found.mean()
+        return found, float(mean @ (values - found))
 
     def _beside(self, among: Floats, missing: float) -> Floats:
         return cast(Floats, block_diag(among, missing)) if self.own else among
@@ -188,6 +205,11 @@ class ExpectedShapes:
         """Covariance of the values of each shape, squared logits, (d, d)."""
         return (*(each.prior.signal for each in self.vertices), *([np.array([[1.0]])] if self.intercept else []))
 
+    def curvature(self, k: int, loss: LinearModelLoss, factor: Factor, l2: float) -> Floats:
+        """Return the expected Hessian of the ridge objective in the values of shape k, (d, d)."""
+        root = factor.matrices[k].toarray()
+        return typical_curvature(loss) * self.moments[k] + l2 * np.linalg.pinv(root @ root.T)
+
     @property
     def misfit(self) -> float:
         """Mean square of what shapes do between their knots, squared logits."""
@@ -199,7 +221,8 @@ class ExpectedShapes:
         count = ORDINARY.spectrum_quantiles
         spread = np.exp(-np.linspace(0.0, 0.5 + math.log(factor.domain.dim), count))
         spread *= count / spread.sum()
-        lost = typical_curvature(loss.usual) / 2 * self.misfit * unit
+        learned = unit if loss.task == "classification" else unit * GUESS.numbers
+        lost = typical_curvature(loss.usual) / 2 * self.misfit * learned
         curvature, signal, mixing, vectors = [], [], [], []
         for part, moments, values in zip(factor.matrices, self.moments, self.signals, strict=True):
             root = part.toarray()
@@ -211,12 +234,13 @@ class ExpectedShapes:
             vectors.append(root @ along)
         if loss.rates is not None:  # parameters 0 predict the mean then
             signal[-1] = np.zeros_like(signal[-1])
+        units = np.repeat([learned] * len(self.vertices) + [unit] * bool(self.intercept), factor.ranks)
         h, which = np.concatenate(curvature), np.repeat(np.arange(len(curvature)), factor.ranks)
         numbers = np.array(factor.ranks)
         return TypicalShapes(
             np.full(len(h) * count, contrasts / count),
             np.outer(spread, kappa * h).ravel(),
-            np.tile(np.concatenate(signal) * unit / contrasts, count),
+            np.tile(np.concatenate(signal) * units / contrasts, count),
             np.tile(which, count),
             np.cumsum(numbers) - numbers,
             numbers,

@@ -6,7 +6,7 @@ One feature, so that sensitivities are attained.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self, final
+from typing import Any, final
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from dpconvex.problems import Block, CustomProblem, DataDomain, LinearModelProbl
 from dpconvex.problems.objective import Bounds
 from dpconvex.randomness import BitSource
 from dpconvex.sets import Box, ConvexSet
-from dpconvex.solvers import LBFGS, Solver, SolverResult
+from dpconvex.solvers import Solver, SolverResult
 from dpconvex.solvers.base import Start
 from dpconvex_experiments.audit.neighbors import linear_subject, record_pairs
 from dpconvex_experiments.audit.target import Pair, Subject, Use, builder, targets
@@ -86,10 +86,6 @@ class WorstSolver(Solver):
         away = found.point / length if length else np.ones_like(found.point) / np.sqrt(objective.dim)
         moved = found.point + (1 - 2 * SHARE) * radius * away
         return replace(found, point=moved, accuracy=replace(found.accuracy, bound=radius))
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(LBFGS()),)
 
 
 @builder

@@ -71,6 +71,26 @@ def test_empty_ends_are_cut_on_linear_scales_alone() -> None:
     assert ranges.crowded(NumberRange(0, 32), 0 * counts, 5.0) == (0, PARTS)
 
 
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 1.0, 1e4]), st.sampled_from([0, 1, 40, 1e6]))
+def test_whatever_is_released_there_are_as_many_knots(seed, size, spike) -> None:
+    rng = np.random.default_rng(seed)
+    counts = size * rng.standard_normal(PARTS + 1) * (rng.random(PARTS + 1) < rng.random())
+    counts[rng.integers(PARTS + 1)] += spike
+    edges = ranges.sought(counts, 1.0)
+    assert len(edges) == ranges.SOUGHT
+    assert (edges[0], edges[-1]) == (0, PARTS)
+    assert min(np.diff(edges)) > 0
+
+
+def test_knots_are_where_numbers_are() -> None:
+    counts = np.ones(PARTS + 1)
+    counts[[0, 20, 25]] = 900.0, 40.0, 40.0
+    assert ranges.sought(counts, 3.0) == (0, 1, 21, 26, PARTS)  # zeros are a kind of their own
+    assert ranges.sought(counts, 100.0) == (0, 1, 16, 24, PARTS)  # nothing else stands out
+    assert ranges.sought(0 * counts, 1.0) == (0, 8, 16, 24, PARTS)
+    assert ranges.sought(np.full(PARTS + 1, 50.0), 1.0) == (0, 8, 16, 24, PARTS)
+
+
 @pytest.mark.parametrize("one", [NumberRange(-4, 9), NumberRange(0, 9, "log1p"), NumberRange(-4, 9, "signed_log", 2)])
 def test_even_numbers_are_even_after_the_transform(one) -> None:
     np.testing.assert_allclose(one.encode(np.array(one.even(5))), np.linspace(-0.5, 0.5, 5), atol=1e-12)

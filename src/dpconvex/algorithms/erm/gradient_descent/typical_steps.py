@@ -129,8 +129,8 @@ def _effects(
     assert typical is not None  # there is no tilt and no attack here
     curvature = typical.curvature + l2
     kept = np.square(typical.curvature / curvature)  # of the minimizer's square, with the ridge
-    bias = signal * typical.count * curvature * typical.signal * kept / 2
-    weight = typical.count * curvature / 2
+    weight = typical.worth * typical.count * curvature / 2
+    bias = signal * weight * typical.signal * kept
     sizes = np.array(TUNING.step_sizes) / (unit_curvature(problem) + l2)
     place = np.searchsorted(_PRODUCTS, np.multiply.outer(sizes, curvature)).clip(0, len(_PRODUCTS) - 1)  # (rates, g)
     missed, spread = _table(counts)  # (counts, tails, momenta, products)

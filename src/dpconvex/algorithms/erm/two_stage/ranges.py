@@ -1,14 +1,17 @@
 r"""Ranges from the data: a private histogram of octaves of the columns that have none declared, then any method.
 
+Knots of additive models inside declared ranges, too, off the second histogram: such columns need no first one.
+
 Guarantee
     Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: three runs on the same data,
     whose epsilons add up (basic adaptive composition); delta is the method's.
 Lemma
     Ranges: every double lies in exactly one of 144 public cells, so the histograms of all columns without a range, the
-    target's among them, are one release of `JointHistogram` (Lemma F). Crowds: given the ranges read off it, every
-    number lies in one of 32 public cells, or is missing: Lemma F again. Method: for each *fixed* outcome, the map from
-    a record's cells, and from its target, to the method's is public and takes one record; so neighbors become neighbors
-    (or equal) in a domain that does not depend on the outcome. (Docs, Private ranges, with proofs.)
+    target's among them, are one release of `JointHistogram` (Lemma F). Crowds: given the ranges read off it, or
+    declared, every number lies in one of 32 public cells, or is missing: Lemma F again. Method: for each *fixed*
+    outcome, the map from a record's cells, and from its target, to the method's is public and takes one record; so
+    neighbors become neighbors (or equal) in a domain that does not depend on the outcome. (Docs, Private ranges, with
+    proofs.)
 Users
     A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column: a point of the simplex
     again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
@@ -60,7 +63,7 @@ class RangedPlan(TwoStagePlan):
     """Ranges of some columns, which a run is given as they are, from the data, then a method: one promise for both."""
 
     privacy: PrivacyParams  #: The promise for everything
-    first: JointHistogram
+    first: JointHistogram | None  #: None where all ranges are declared, and only knots are looked for
     second: JointHistogram
     then: LinearModelPlan
     columns: tuple[int, ...]  #: Positions among the features
@@ -69,22 +72,20 @@ class RangedPlan(TwoStagePlan):
     knots: int = 2  #: Of each of these columns; 2: only its ends
     outer: tuple[NumberRange, ...] = ()  #: Released first
     edges: tuple[tuple[int, ...], ...] = ()  #: Of the cells of these ranges: what is kept, and knots between
+    placed: tuple[int, ...] = ()  #: Columns in declared ranges, given as places in [0, 1]; knots of theirs are found
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
 
     @property
     def found(self) -> tuple[NumberRange, ...]:
         """The ranges that were found and released, of the columns, then of the target; empty before a run."""
-        return tuple(ranges.kept(one, cut[0], cut[-1]) for one, cut in zip(self.outer, self.edges, strict=True))
+        return tuple(ranges.kept(one, cut[0], cut[-1]) for one, cut in zip(self.outer, self.edges, strict=False))
 
     @property
     def found_knots(self) -> tuple[tuple[float, ...], ...]:
-        """The knots that were found, of each range, ends included; empty before a run."""
-        found = []
-        for one, cut in zip(self.found, self.edges, strict=True):
-            first, last = one.ends
-            found.append(tuple(one.back([first + (last - first) * ((k - cut[0]) / (cut[-1] - cut[0])) for k in cut])))
-        return tuple(found)
+        """The knots that were found, of each range, ends included, then of places; empty before a run."""
+        inside = (*self.outer, *(ranges.WHOLE,) * len(self.placed)) if self.edges else ()
+        return tuple(tuple(ranges.knots(one, cut)) for one, cut in zip(inside, self.edges, strict=True))
 
     problem = forwarded("then", "problem")
     algorithm = forwarded("then", "algorithm")
@@ -101,20 +102,19 @@ class RangedPlan(TwoStagePlan):
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return {RANGES: self.first, CROWDS: self.second}
+        return {CROWDS: self.second} if self.first is None else {RANGES: self.first, CROWDS: self.second}
 
     @property
     def course(self) -> tuple[Any, ...]:
-        return (tuple(map(astuple, self.outer)), self.edges, *self.then.course) if self.outer else ()
+        return (tuple(map(astuple, self.outer)), self.edges, *self.then.course) if self.edges else ()
 
     def resumed(self, *course: Any) -> RangedPlan:
         """Return the plan for released ranges, if they can be released, and for what came since."""
         fields, edges, *later = course
-        outer = tuple(NumberRange(*each) for each in fields)
-        fine = all(map(ranges.released, outer)) and len(outer) == len(edges) == len(self.first.cells)
-        fine &= all(cut[0] >= 0 and cut[-1] <= ranges.PARTS and min(np.diff(cut)) > 0 for cut in edges)
-        if not fine:
-            raise InvalidParameterError("ranges", fields, "must be one range a column, whose ends are powers of two")
+        outer, sought = ranges.read_back(fields, edges[: self._open], self._open), edges[self._open :]
+        whole = (len(cut) == ranges.SOUGHT and (cut[0], cut[-1]) == (0, ranges.PARTS) for cut in sought)
+        if len(sought) != len(self.placed) or not all(whole) or any(min(np.diff(cut)) < 1 for cut in sought):
+            raise InvalidParameterError("knots", sought, "must be edges of cells, increasing, of each column's range")
         plan = continued(self, outer=outer, edges=tuple(map(tuple, edges)))
         return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
 
@@ -126,20 +126,28 @@ class RangedPlan(TwoStagePlan):
         )
 
     def describe(self) -> Mapping[str, Any]:
+        stages = [one for one in (self.first, self.second) if one is not None]
         found = {
             "columns": list(self.columns),
             "target": self.target,
-            "cells": ranges.CELLS,
-            "epsilon": _rounding.sum_up((self.first.epsilon, self.second.epsilon)),
-            "deviations": [float(one.deviations[0]) for one in (self.first, self.second)],
+            "cells": stages[0].cells[0],
+            "epsilon": _rounding.sum_up([one.epsilon for one in stages]),
+            "deviations": [float(one.deviations[0]) for one in stages],
             "found": [list(astuple(each)) for each in self.found] or None,
         }
-        return {**self.then.describe(), "private_ranges": found}
+        knots = {"knots_found_in": list(self.placed)} if self.placed else {}
+        return {**self.then.describe(), "private_ranges": found | knots}
 
     def at(self, privacy: PrivacyParams) -> RangedPlan:
-        rest = replace(privacy, epsilon=remaining(privacy.epsilon, self.problem.n, len(self.first.cells)))
+        left = remaining(privacy.epsilon, self.problem.n, self._open, len(self.placed))
         then: Any = self.then
-        return plan(then.at(rest), privacy, self.columns, self.linear, self.target, self.knots).through(self.place)
+        own = self.columns, self.linear, self.target, self.knots, self.placed
+        return plan(then.at(replace(privacy, epsilon=left)), privacy, *own).through(self.place)
+
+    @property
+    def _open(self) -> int:
+        """How many ranges are looked for."""
+        return len(self.columns) + self.target
 
     def through(self, place: Place | None) -> RangedPlan:
         """Return this plan, to run with such a map of records."""
@@ -147,14 +155,18 @@ class RangedPlan(TwoStagePlan):
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
-        octaves = self._counts(X, y, groups, [ranges.cells] * len(self.first.cells), ranges.CELLS)
-        noisy = self.first.release(octaves, RANGES, source, ledger).reshape(-1, ranges.CELLS)  # line 1: all at once
-        linear = [k in self.linear for k in self.columns] + [True] * self.target
-        outer = tuple(map(ranges.find, noisy, self.first.deviations, linear))
-        crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in outer], ranges.PARTS + 1)
-        noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(outer), -1)  # line 2: given them
-        knots = [self.knots] * len(self.columns) + [2] * self.target
-        edges = tuple(map(ranges.crowded, outer, noisy, self.second.deviations, knots))
+        outer = tuple[NumberRange, ...]()
+        if self.first is not None:
+            octaves = self._counts(X, y, groups, [ranges.cells] * self._open, ranges.CELLS)
+            noisy = self.first.release(octaves, RANGES, source, ledger).reshape(-1, ranges.CELLS)  # line 1: all at once
+            linear = [k in self.linear for k in self.columns] + [True] * self.target
+            outer = tuple(map(ranges.find, noisy, self.first.deviations, linear))
+        inside = (*outer, *[ranges.WHOLE] * len(self.placed))
+        crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in inside], ranges.PARTS + 1)
+        noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(inside), -1)  # line 2: given them
+        off, knots = self.second.deviations, [self.knots] * len(self.columns) + [2] * self.target
+        edges = tuple(ranges.crowded(*each) for each in zip(outer, noisy, off, knots, strict=False))
+        edges += tuple(map(ranges.sought, noisy[self._open :], off[self._open :]))
         plan = continued(self, outer=outer, edges=edges)
         inside = mapped(X, y, plan._placed, plan.found[-1].encode if self.target else same)  # line 3: record by record
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
@@ -164,8 +176,8 @@ class RangedPlan(TwoStagePlan):
         """Return the histograms of all columns and the target, one after the other."""
 
         def places(X: Any, y: Any) -> Array:
-            raw = [X[:, k] for k in self.columns] + [y] * self.target
-            return np.array([of(v) for of, v in zip(cells, raw, strict=True)], dtype=np.uint8)
+            raw = [X[:, k] for k in self.columns] + [y] * self.target + [X[:, k] for k in self.placed]
+            return np.array([of(v) for of, v in zip(cells, raw, strict=False)], dtype=np.uint8)
 
         def counted(found: Array) -> Floats:
             return np.concatenate([histogram(each, count, groups) for each in found])
@@ -185,15 +197,21 @@ class RangedPlan(TwoStagePlan):
         return inside
 
 
-def remaining(epsilon: float, n: int, columns: int) -> float:
-    """Return what the ranges of so many columns of n units leave of epsilon for the method."""
-    shares = _shares(epsilon, n, columns) if columns else [0.0]
+def remaining(epsilon: float, n: int, columns: int, placed: int = 0) -> float:
+    """Return what ranges of so many columns of n units, and knots of so many `placed`, leave of epsilon."""
+    shares = _shares(epsilon, n, columns) if columns or placed else [0.0]
     return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
 
 
 def _shares(epsilon: float, n: int, columns: int) -> list[float]:
     needed = math.sqrt(8) * columns / (NOISY * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
-    return [_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in SHARES]
+    first, second = (_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in SHARES)
+    return [first, second] if columns else [second]
+
+
+def worth_knots(epsilon: float, n: int, placed: int) -> bool:
+    """Return whether cells of so many columns would be counted to within `NOISY` of the n units."""
+    return math.sqrt(8) * placed <= NOISY * n * SHARES[1][0] * epsilon
 
 
 @recorded("ranges")
@@ -204,21 +222,25 @@ def plan(
     linear: tuple[int, ...] = (),
     target: bool = False,
     knots: int = 2,
+    placed: tuple[int, ...] = (),
 ) -> RangedPlan:
     """Return the plan that finds the ranges of some columns for a planned method; `then` keeps its own promise.
 
-    Columns are those that a run is given. In the method's problem, the target has width 1 if its range is looked for.
+    Columns are those that a run is given; of `placed` ones knots are found, inside their declared ranges. In the
+    method's problem, the target has width 1 if its range is looked for.
     """
     count = len(columns) + target
-    if not set(linear) <= set(columns) or len(set(columns)) < len(columns) or not count:
+    every = (*columns, *placed)
+    if not set(linear) <= set(columns) or len(set(every)) < len(every) or not count + len(placed):
         raise InvalidParameterError("columns", columns, "must be different columns")
     if not 2 <= knots <= ranges.PARTS // 2:
         raise InvalidParameterError("knots", knots, f"must be 2 to {ranges.PARTS // 2}")
     if then.privacy.unit != privacy.unit:
         raise InvalidParameterError("unit", str(privacy.unit), "must be that of the method")
-    sizes = zip((ranges.CELLS, ranges.PARTS + 1), _shares(privacy.epsilon, then.problem.n, count), strict=True)
-    first, second = (JointHistogram((size,) * count, share, privacy.unit) for size, share in sizes)
-    return RangedPlan(privacy, first, second, then, columns, linear, target, knots)
+    *octaves, share = _shares(privacy.epsilon, then.problem.n, count)
+    first = JointHistogram((ranges.CELLS,) * count, octaves[0], privacy.unit) if octaves else None
+    second = JointHistogram((ranges.PARTS + 1,) * (count + len(placed)), share, privacy.unit)
+    return RangedPlan(privacy, first, second, then, columns, linear, target, knots, placed=placed)
 
 
 def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:

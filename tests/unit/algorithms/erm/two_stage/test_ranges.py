@@ -287,3 +287,86 @@ def test_who_cannot_find_ranges_refuses_them() -> None:
         PrivateSearchCV(PrivateLogisticRegression(schema=SCHEMA), {"coefficient_norm": [1.0, 2.0]}).plan(1000)
     with pytest.raises(InvalidParameterError, match="feature_bounds"):
         PrivateLogisticRegression(feature_bounds="public").plan(1000, 2)
+
+
+SKEWED = Schema(
+    (
+        CategoricalColumn("kind", ("p", "q", "r")),
+        NumericColumn("amount", 0, 1e5, "log1p"),
+        NumericColumn("share", 0, 1),
+        NumericColumn("age", 10, 100),
+    ),
+    SCHEMA.target,
+)
+
+
+def shaped(frame: pd.DataFrame, **more) -> PrivateAdditiveClassifier:
+    return PrivateAdditiveClassifier(6.0, **{"schema": SKEWED, "random_state": 3, **more}).fit(frame)
+
+
+def test_knots_are_found_in_declared_logarithmic_ranges(tmp_path) -> None:
+    """One more release and no range; what the certificate holds gives them again, and nothing else does."""
+    frame = table(6000)
+    model = PrivateAdditiveClassifier(6.0, schema=SKEWED).fit(frame)
+    plan = model.plan_
+    assert (plan.first, plan.placed, plan.second.cells, model.ranges_) == (None, (1,), (33,), ())
+    assert plan.second.epsilon == pytest.approx(0.04 * 6)
+    assert plan.second.epsilon + plan.then.privacy.epsilon <= 6.0
+    assert [r.mechanism for r in model.certificate_.releases].count(plan.second.name) == 1
+    assert verify(model.certificate_).passed
+    assert 0 in model.knots_[1]
+    assert 0 < model.knots_[1][1] < 1  # half of the amounts are 0: a kind of their own
+    assert len(model.knots_[1]) == 5 < len(model.knots_[3])
+    assert plan.resumed(*plan.course).found_knots == plan.found_knots
+    for forged in ((0, 1, 2, 32), (1, 2, 3, 4, 32), (0, 9, 9, 10, 32)):
+        with pytest.raises(InvalidParameterError, match="ranges"):
+            plan.resumed((), (forged,), *plan.course[2:])
+    save_model(model, tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
+    assert again.knots_ == model.knots_
+    assert model.plans_at(4.0)[0].second.epsilon == pytest.approx(0.04 * 4)
+    parts = model.contributions(frame).sum(1)
+    np.testing.assert_allclose(parts + model.intercept_, model.decision_function(frame), atol=1e-9)
+
+
+def test_knots_are_read_off_what_was_released(monkeypatch) -> None:
+    before = shaped(table(6000))
+    monkeypatch.setattr(JointHistogram, "_sample", lambda self, value, source: np.roll(value, 9))
+    after = shaped(table(6000))
+    assert before.knots_[1] != after.knots_[1]
+    assert before.plan_.problem == after.plan_.problem
+
+
+@pytest.mark.parametrize("value", EXTREME.values(), ids=EXTREME)
+def test_neighbors_find_knots_by_the_same_plan(value) -> None:
+    frame = table(6000)
+    other = frame.copy()
+    other.loc[7, "amount"] = value
+    one, two = shaped(frame), shaped(other)
+    assert one.plan_.releases == two.plan_.releases
+    assert one.plan_.problem == two.plan_.problem == PrivateAdditiveClassifier(6.0, schema=SKEWED).plan(6000)[0].problem
+    assert [len(own) for own in one.knots_] == [len(own) for own in two.knots_]
+
+
+def test_users_find_knots() -> None:
+    model = PrivateAdditiveClassifier(6.0, schema=SKEWED).fit(table(12_000), groups=np.arange(12_000) // 2)
+    assert model.plan_.placed == (1,)
+    assert verify(model.certificate_).passed
+    assert {str(r.sensitivity.unit) for r in model.certificate_.releases} == {"user"}
+
+
+@pytest.mark.parametrize(
+    ("amount", "n", "more"),
+    [
+        (NumericColumn("amount", 0, 1e5, "sqrt"), 6000, {}),
+        (NumericColumn("amount", 0, 1e5, "log1p", knots=(0, 10, 1e5)), 6000, {}),
+        (NumericColumn("amount", 1, 1 + 2e-15, "log1p"), 6000, {}),  # of too few floats
+        (SKEWED.columns[1], 300, {}),
+        (SKEWED.columns[1], 6000, {"knots": 6}),
+    ],
+    ids=["no logarithm", "declared", "few floats", "few records", "their number is given"],
+)
+def test_knots_are_not_looked_for(amount, n, more) -> None:
+    schema = replace(SKEWED, columns=(SKEWED.columns[0], amount, *SKEWED.columns[2:]))
+    assert not hasattr(PrivateAdditiveClassifier(6.0, schema=schema, **more).plan(n)[0], "placed")
