@@ -303,6 +303,103 @@ RECIPES: dict[str, Recipe] = {
     "chemistry": Recipe("mlmRev", "Chem97", "score 0 10", "age -6 6; gcsescore 0 8", "gender"),
 }
 
+MORE_NUMBERS: dict[str, Recipe] = {
+    "star_scores": Recipe(
+        "Ecdat", "Star", "tmathssk 300 700", "treadssk 300 700; totexpk 0 40", "classk sex freelunk race"
+    ),
+    "cigarettes": Recipe(
+        "wooldridge", "smoke", "cigs 0 80", "educ 0 20; cigpric 40 80; white restaurn 0 1; age 16 90; income 0 30000"
+    ),
+    "arrests_of_men": Recipe(
+        "wooldridge",
+        "crime1",
+        "narr86 0 15",
+        "pcnv 0 1; avgsen tottime 0 120; ptime86 0 12; qemp86 0 4; inc86 0 600; durat 0 36; black hispan born60 0 1",
+    ),
+    "sleep": Recipe(
+        "wooldridge",
+        "sleep75",
+        "sleep 0 6000",
+        "age 18 65; black clerical construc gdhlth inlf smsa male marr prot selfe south spwrk75 union yngkid 0 1; "
+        "educ 0 20; totwrk 0 7000; yrsmarr 0 50",
+    ),
+    "children": Recipe(
+        "wooldridge",
+        "fertil2",
+        "children 0 15",
+        "age 15 49; electric radio tv bicycle knowmeth usemeth urban spirit protest catholic evermarr 0 1; educ 0 20",
+    ),
+    "canadian_wages": Recipe("carData", "SLID", "wages 0 60", "education 0 25; age 16 100", "sex language"),
+    "scottish_attainment": Recipe("mlmRev", "ScotsSec", "attain 1 10", "verbal -50 50; social 0 40", "sex"),
+    "math_growth": Recipe(
+        "mlmRev",
+        "egsingle",
+        "math -8 8",
+        "year -3 3; grade 0 6; size 0 2000; lowinc mobility 0 100",
+        "retained female black hispanic",
+    ),
+    "body_weight": Recipe(
+        "openintro",
+        "yrbss",
+        "weight 20 200",
+        "age 12 18; height 1.2 2.2; physically_active_7d strength_training_7d 0 7",
+        "gender grade hispanic race hours_tv_per_school_day school_night_hours_sleep",
+    ),
+    "house_sales": Recipe(
+        "modeldata",
+        "Sacramento",
+        "price 0 1000000",
+        "beds baths 0 10; sqft 0 6000; latitude 38 39.5; longitude -122 -120",
+        "type",
+    ),
+    "weight_change": Recipe(
+        "causaldata",
+        "nhefs_complete",
+        "wt82_71 -60 60",
+        "age 25 75; smokeintensity 0 80; smokeyrs 0 70; wt71 30 200; ht 130 210; school 0 17",
+        "qsmk sex race education exercise active",
+    ),
+    "pharmacy_visits": Recipe(
+        "Ecdat",
+        "VietNamI",
+        "pharvis 0 30",
+        "lnhhexp 0 6; age 0 5; married injury insurance 0 1; educ 0 20; illness 0 9; illdays 0 60; actdays 0 30",
+        "sex",
+    ),
+    "panel_wages": Recipe(
+        "AER",
+        "PSID7682",
+        "wage 0 6000",
+        "experience 0 60; weeks 0 52; education 0 20; year 1976 1982",
+        "occupation industry south smsa married gender union ethnicity",
+    ),
+    "tobacco_share": Recipe(
+        "Ecdat",
+        "Tobacco",
+        "stobacco 0 0.3",
+        "nkids 0 8; nkids2 0 4; nadults 1 10; lnx 11 16; age 0 4",
+        "occupation region",
+    ),
+    "heights": Recipe(
+        "HistData", "GaltonFamilies", "childHeight 50 85", "father mother 50 85; children childNum 1 16", "gender"
+    ),
+    "work_hours": Recipe(
+        "Ecdat",
+        "Workinghours",
+        "hours 0 6000",
+        "income -200 8000; age 18 65; education 0 17; child5 child13 child17 0 8; nonwhite owned mortgage 0 1; "
+        "unemp 0 30",
+        "occupation",
+    ),
+    "articles": Recipe(
+        "AER", "PhDPublications", "articles 0 20", "kids 0 5; prestige 0 5; mentor 0 100", "gender married"
+    ),
+}
+"""Tables with numbers that are for learning alone, from sources that no other table has.
+
+The ten of the half hold none whose columns explain less than a fifth, which the other half had shown to be where fits
+went wrong. These were listed before any of them was fitted, and all are used."""
+
 MANY_CLASSES = ("britain_vote", "chile_vote", "poverty")
 TWO_CLASSES_OR_NUMBERS = tuple(name for name in RECIPES if name not in MANY_CLASSES)
 NAMES = tuple(sorted(RECIPES))
@@ -312,7 +409,7 @@ HALVES = {"learning": LEARNING, "held_out": HELD_OUT}
 
 def load(name: str) -> Table:
     """Return one table of the corpus."""
-    return RECIPES[name].table(name)
+    return {**RECIPES, **MORE_NUMBERS}[name].table(name)
 
 
 def measure(table: Table, epsilon: float, delta: float, seeds: int) -> dict[str, object]:
@@ -333,6 +430,8 @@ def measure(table: Table, epsilon: float, delta: float, seeds: int) -> dict[str,
     for seed in range(seeds):
         model = kind(epsilon, delta, domain=schema.domain(), random_state=seed, **own).fit(X, y)
         z = X @ np.ravel(model.coef_) + np.ravel(model.intercept_)[0]
+        if numeric:
+            z = np.clip(z, schema.target.lower, schema.target.upper)  # as predictions are
         found.append((float(np.square((z - y) / width).mean()) / 2 if numeric else log_loss(z, y)) - best)
     plan = model.plan_
     return {

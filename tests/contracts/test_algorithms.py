@@ -23,6 +23,7 @@ from dpconvex.randomness import BitSource, SeededSource, SystemSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import default_solver
 from dpconvex_experiments.audit.targets import TARGETS
+from dpconvex_experiments.reference.instances import instances
 
 EPSILON, DELTA = 1.0, 1e-6
 DOMAIN = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5)), intercept=1.0)
@@ -31,7 +32,7 @@ TINY = DataDomain.box(1, 1.0)
 N, WIDTH = 24, 5
 RECORD_LEVEL = [name for name in ERM_METHODS if name not in ("phased_sgd", "accelerated_user", "informed_gradient")]
 """Algorithms that plan for records; the others are for users only."""
-BOUNDED = [loss for kind in LOSSES for loss in kind.examples() if math.isfinite(loss.slope_bound)]
+BOUNDED = [loss for kind in LOSSES for loss in instances(kind) if math.isfinite(loss.slope_bound)]
 CASES = [(loss, delta, constants) for loss in BOUNDED for delta in (0.0, DELTA) for constants in CONSTANTS]
 CONTENTS = ("nan", "infinite", "constant", "zeros", "duplicates", "huge", "tiny", "far labels", "lost labels")
 

@@ -81,6 +81,7 @@ from dpconvex.problems.queries import DenseQueries, Marginals
 from dpconvex.randomness import SystemSource
 from dpconvex.verification import planned_again
 from dpconvex_experiments.reference import group_privacy
+from dpconvex_experiments.reference.instances import instances
 from dpconvex_experiments.reference.objectives import MaxRisk, QuadraticGame, ShiftedMeanLoss
 
 PURE, MIXED = PrivacyParams(1.0), PrivacyParams(1.0, 1e-6)
@@ -158,7 +159,8 @@ def found_both() -> Any:
 
 def looked() -> Any:
     before: Any = plans(linear(n=3_000, users=True), FOR_USERS, "informed_gradient")[0]
-    return before.resumed(0.3, (0.0,) * 6 + (0.5, 0.5) + (0.0,) * 4, (1e-3,) * 2)
+    count = len(before.look.columns)
+    return before.resumed((0.2,) * count, (0.3,) * count, 0.3, (0.0,) * 6 + (0.5, 0.5) + (0.0,) * 4, (1e-3,) * 4)
 
 
 @cache
@@ -245,7 +247,7 @@ PLANS: dict[str, Callable[[], Any]] = {
     "output whole": lambda: plan_minimize(
         MaxRisk(LocationLoss(DataDomain.l2_ball(2, 1.0))), 400, epsilon=1.0, delta=1e-6, radius=1.0
     ),
-    "output saddle": lambda: plan_minimize(ShiftedMeanLoss.examples()[0], 400, epsilon=1.0, radius=1.0),
+    "output saddle": lambda: plan_minimize(instances(ShiftedMeanLoss)[0], 400, epsilon=1.0, radius=1.0),
     "gradient score": lambda: heavy_plans(huber(2), PURE, 2.0, 6.5, "gradient_score")[0],
     "heavy repeated": lambda: heavy_plans(huber(), PURE, 2.0, 6.5, failure=0.1)[0],
     "heavy level repeated": lambda: heavy_plans(huber(), PURE, 2.0, None, "heavy_tailed")[0],
@@ -707,6 +709,7 @@ FITTED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", FITTED)
+@pytest.mark.thin
 def test_what_was_spent_is_a_function_of_public_inputs(name: str) -> None:
     """Fits on unlike data of one shape state the same cost, and their certificates pass."""
     costs = set()

@@ -61,6 +61,7 @@ def weighed(estimator: Any, check: Any) -> None:
 
 
 @parametrize_with_checks(INSTANCES[:3:2], expected_failed_checks=expected_failures, xfail_strict=True)
+@pytest.mark.thin
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     """A classifier and a regressor; the others, which share nearly all of their code, in the gate."""
     weighed(estimator, check)
@@ -99,6 +100,7 @@ CONTENTS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf, "huge": 1e300, "tiny"
 
 @pytest.mark.parametrize("model", BY_BOUNDS, ids=lambda model: type(model).__name__)
 @pytest.mark.parametrize("n", [1, 200])
+@pytest.mark.thin
 def test_content_never_speaks(model: Any, n: int) -> None:
     """No value of features or targets raises, warns, changes the certificate or breaks a prediction."""
     rng = np.random.default_rng(0)

@@ -62,6 +62,7 @@ from dpconvex.cli.main import app
 from dpconvex.data import ClassTarget
 from dpconvex.errors import DpconvexError
 from dpconvex.privacy import Release
+from dpconvex_experiments.reference.instances import instances
 from dpconvex_experiments.reference.objectives import LogLinearDensity, MaxRisk, ShiftedMeanLoss
 
 GOLDEN = Path(__file__).with_name("golden.json")
@@ -331,8 +332,8 @@ def of_rest() -> dict[str, Thunk]:
     functions = {
         "location": location,
         "maximal risk": MaxRisk(problems.LocationLoss(DataDomain.l2_ball(3, 1.0))),
-        "shifted mean": ShiftedMeanLoss.examples()[0],
-        "log density": LogLinearDensity.examples()[0],
+        "shifted mean": instances(ShiftedMeanLoss)[0],
+        "log density": instances(LogLinearDensity)[0],
     }
     games = np.sign(X[:400, :, None] - X[400:800, None, :])[:, :3, :4]
     plays = np.column_stack([np.arange(400) % 3, np.arange(400) // 3 % 4, X[:400, 0]])
@@ -716,7 +717,7 @@ def command_lines() -> dict[str, Any]:
             lines = [" ".join(line.strip("│╭╮╰╯─ ").split()) for line in plain.splitlines()]
             text: Any = [line for line in lines if line]
             if "--json" in words and result.exit_code == 0:
-                content = json.loads(result.output)
+                content = json.loads(result.stdout)  # a warning that a plan is hopeless stands beside it
                 listed = content.pop("plans", []) if isinstance(content, dict) else []
                 for each in listed:  # plans of equal error come in an order that rounding decides
                     each.pop("chosen")

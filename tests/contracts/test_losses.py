@@ -14,8 +14,9 @@ from hypothesis.extra import numpy as hnp
 from dpconvex import losses
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LOSSES, CurvatureLaw, LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
+from dpconvex_experiments.reference.instances import instances
 
-EXAMPLES = [loss for cls in LOSSES for loss in cls.examples()]
+EXAMPLES = [loss for cls in LOSSES for loss in instances(cls)]
 SMOOTH = [loss for loss in EXAMPLES if isinstance(loss, SmoothLoss)]
 PIECEWISE = [loss for loss in EXAMPLES if isinstance(loss, PiecewiseLinearLoss)]
 CONCORDANT = [loss for loss in SMOOTH if loss.frobenius_self_concordance is not None]
@@ -71,8 +72,8 @@ def test_every_concrete_loss_is_exported_once() -> None:
 @pytest.mark.parametrize("cls", LOSSES)
 def test_losses_are_final_values(cls: type[LinearModelLoss]) -> None:
     assert getattr(cls, "__final__", False)
-    assert cls.examples()
-    for loss in cls.examples():
+    assert instances(cls)
+    for loss in instances(cls):
         again = pickle.loads(pickle.dumps(loss))
         assert again == loss
         assert hash(again) == hash(loss)
@@ -124,6 +125,7 @@ def test_hessian_is_that_of_the_derivative(loss: SmoothLoss) -> None:
 @each(EXAMPLES)
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
+@pytest.mark.thin
 def test_subgradient_inequality_and_convexity(loss: LinearModelLoss, data: st.DataObject) -> None:
     n = 5
     shape = (n,) if loss.n_outputs == 1 else (n, loss.n_outputs)
@@ -298,6 +300,7 @@ def test_no_records(loss: LinearModelLoss) -> None:
 @each(EXAMPLES)
 @settings(deadline=None, max_examples=40)
 @given(raw=hnp.arrays(float, 6, elements=st.floats(allow_nan=True, allow_infinity=True)))
+@pytest.mark.thin
 def test_clipping_of_targets(loss: LinearModelLoss, raw: np.ndarray) -> None:
     before = raw.copy()
     y = loss.clip_targets(raw)

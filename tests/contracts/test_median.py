@@ -87,6 +87,7 @@ def test_content_neither_raises_nor_warns(constants: str, boost: str, name: str)
 
 
 @EVERY
+@pytest.mark.thin
 def test_a_run_sees_the_sanitised_points_only(constants: str, boost: str) -> None:
     p = planned(constants, boost)
     X = np.random.default_rng(0).standard_normal((400, 3)) * 10 + 90.0  # most lie beyond the bound

@@ -23,6 +23,16 @@ LINES = {  # the one line of the page's text, as imports and tuples have it: fil
         ('samples."""\n', "from dpconvex.mechanisms.geometric import GeometricMechanism\n"),
         ("__all__ = [\n", '    "GeometricMechanism",\n'),
     ],
+    "../dpconvex_experiments/reference/instances.py": [
+        (
+            "INSTANCES: dict[type, tuple[Any, ...]] = {\n",
+            "    losses.ArctanLoss: (losses.ArctanLoss(), losses.ArctanLoss(3.0)),\n"
+            "    mechanisms.GeometricMechanism: (\n"
+            '        mechanisms.GeometricMechanism.calibrate(_measured("absolute"), 0.5),\n'
+            '        mechanisms.GeometricMechanism.calibrate(_measured("l1", 2.0), 1.0, 3),\n'
+            "    ),\n",
+        )
+    ],
     "algorithms/erm/registry.py": [
         ("from dpconvex.algorithms.erm import (\n", "    class_share,\n"),
         ('Registry(\n    "erm",\n', "    class_share.METHOD,\n"),
@@ -124,6 +134,7 @@ def test_a_method_of_the_library_is_a_file_and_a_line(copy) -> None:
     python("-c", USE, path=[copy])
 
 
+@pytest.mark.gate
 def test_a_method_of_another_distribution_is_found_by_its_entry_point(tmp_path) -> None:
     package = tmp_path / "my_package"
     package.mkdir()

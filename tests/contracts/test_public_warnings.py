@@ -166,6 +166,7 @@ def test_every_entry_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.thin
 def test_hopeless_plans_are_said_so_whatever_the_data_hold_and_counted(name: str) -> None:
     """20 records at epsilon 1e-6 learn nothing; and unlike data of one form get the same words."""
     call, epsilon = ENTRIES[name], 0.1 if name == "PrivateGeometricMedian" else 1e-6  # its many steps take a while
@@ -296,6 +297,7 @@ def test_a_search_is_paid_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.thin
 def test_certificates_and_lines_of_budgets_name_each_other(name: str, tmp_path: Path) -> None:
     """Of every entry that fits; the digest in the budget is that of the certificate as it is returned."""
     X, y = records(60)

@@ -15,8 +15,9 @@ from hypothesis.extra import numpy as hnp
 from dpconvex import sets
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets import SETS, ConvexSet
+from dpconvex_experiments.reference.instances import instances
 
-EXAMPLES = [constraint for cls in SETS for constraint in cls.examples()]
+EXAMPLES = [constraint for cls in SETS for constraint in instances(cls)]
 BOUNDED = [constraint for constraint in EXAMPLES if math.isfinite(constraint.radius)]
 NUMBERS = st.one_of(st.floats(-10, 10), st.floats(-1e9, 1e9), st.floats(-1e-4, 1e-4), st.sampled_from([0.0, 1.0]))
 
@@ -54,8 +55,8 @@ def test_every_concrete_set_is_exported_once() -> None:
 @pytest.mark.parametrize("cls", SETS)
 def test_sets_are_final_values(cls: type[ConvexSet]) -> None:
     assert getattr(cls, "__final__", False)
-    assert cls.examples()
-    for constraint in cls.examples():
+    assert instances(cls)
+    for constraint in instances(cls):
         again = pickle.loads(pickle.dumps(constraint))
         assert again == constraint
         assert hash(again) == hash(constraint)
@@ -82,6 +83,7 @@ def test_projection(constraint: ConvexSet, data: st.DataObject) -> None:
 
 
 @each(EXAMPLES)
+@pytest.mark.thin
 def test_members_do_not_move(constraint: ConvexSet) -> None:
     for w in members(constraint):
         np.testing.assert_allclose(constraint.project(w), w, rtol=1e-13, atol=1e-15)
@@ -90,6 +92,7 @@ def test_members_do_not_move(constraint: ConvexSet) -> None:
 
 
 @each(BOUNDED)
+@pytest.mark.thin
 def test_membership_is_not_too_generous(constraint: ConvexSet) -> None:
     """A vector whose projection moves by more than the tolerance is no member."""
     for w in vectors(constraint, 300):
@@ -127,6 +130,7 @@ def test_unbounded_means_both(constraint: ConvexSet) -> None:
 @each(BOUNDED)
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
+@pytest.mark.thin
 def test_linear_minimizer(constraint: ConvexSet, data: st.DataObject) -> None:
     g = data.draw(hnp.arrays(float, length(constraint), elements=NUMBERS))
     best = constraint.linear_minimizer(g)
@@ -144,6 +148,7 @@ def test_unbounded_sets_refuse_whatever_the_content(constraint: ConvexSet, fill:
 
 
 @each(EXAMPLES)
+@pytest.mark.thin
 def test_degenerate_content(constraint: ConvexSet) -> None:
     """Neither warnings (they are errors here) nor exceptions, and always a member."""
     d = length(constraint)

@@ -25,8 +25,9 @@ from dpconvex.solvers import (
     Subgradient,
     default_solver,
 )
+from dpconvex_experiments.reference.instances import instances
 
-EXAMPLES = [loss for kind in LOSSES for loss in kind.examples()]
+EXAMPLES = [loss for kind in LOSSES for loss in instances(kind)]
 DIM = 3
 CONTENT = ("normal", "zeros", "duplicates", "constant column", "separable", "spoilt", "huge")
 
@@ -117,7 +118,7 @@ def solvers_of(loss):
     return [
         solver
         for kind in SOLVERS
-        for solver in kind.examples()
+        for solver in instances(kind)
         if solver.refusal(loss, WholeSpace(), 8) is None or solver.refusal(loss, L2Ball(1.0), 8) is None
     ]
 
@@ -126,7 +127,7 @@ def accepted(solver, loss, dim):
     return WholeSpace() if solver.refusal(loss, WholeSpace(), dim) is None else L2Ball(1.0)
 
 
-FIRST = [kind.examples()[0] for kind in LOSSES]
+FIRST = [instances(kind)[0] for kind in LOSSES]
 """One loss of each kind; the other examples are for the gate."""
 
 
@@ -139,6 +140,7 @@ every_loss = each(EXAMPLES)
 
 
 @every_loss
+@pytest.mark.thin
 def test_bound_is_at_least_the_true_error_on_every_set(loss, case):
     objective = shared(loss)
     for solver in solvers_of(loss):
@@ -153,6 +155,7 @@ def test_bound_is_at_least_the_true_error_on_every_set(loss, case):
 
 
 @pytest.mark.parametrize("loss", [loss for loss in EXAMPLES if isinstance(loss, PiecewiseLinearLoss)], ids=repr)
+@pytest.mark.thin
 def test_two_solvers_of_constrained_piecewise_linear_problems_agree_within_their_bounds(loss):
     for seed in range(2):
         objective = make(loss, seed=seed)
@@ -183,6 +186,7 @@ def test_default_solver_certifies_whatever_the_data_hold(loss, content, n, l2, l
 
 
 @every_loss
+@pytest.mark.thin
 def test_content_never_raises_or_warns(loss, case):
     for content in CONTENT:
         objective = make(loss, content, n=3)
@@ -194,6 +198,7 @@ def test_content_never_raises_or_warns(loss, case):
 
 
 @each([loss for loss in EXAMPLES if not isinstance(loss, PiecewiseLinearLoss)])
+@pytest.mark.thin
 def test_an_impossible_radius_fails_with_a_true_bound(loss, full, case):
     """Rounding forbids 1e-18: the status must say so (with few steps: the full count would be long)."""
     objective = shared(loss, linear=1.0)
@@ -224,7 +229,7 @@ LINEAR = [kind for kind in SOLVERS if kind is not ExtraGradient]  # saddles: tes
 
 @pytest.mark.parametrize("kind", LINEAR)
 def test_public_errors(kind):
-    solver = kind.examples()[0]
+    solver = instances(kind)[0]
     loss = next(loss for loss in EXAMPLES if solver.refusal(loss, WholeSpace(), 4) is None)
     objective = make(loss)
     with pytest.raises(InvalidParameterError, match="radius="):

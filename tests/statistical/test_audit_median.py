@@ -115,6 +115,7 @@ def pair_delta(stage: GroupedCenter, epsilon: float, heavy: float, *, margin: fl
     ("n", "epsilon", "delta"), [(400, 2.0, 1e-3), (1000, 1.0, 1e-6), (1000, 8.0, 1e-6), (4000, 1.0, 1e-3)]
 )
 @pytest.mark.parametrize("share", [1.0, 0.6])
+@pytest.mark.thin
 def test_test_and_centre_cost_what_is_charged(n: int, epsilon: float, delta: float, share: float) -> None:
     stage = stages(n, epsilon, delta)[1]
     mu = math.hypot(stage.test.event.mu, stage.mechanism.event.mu)

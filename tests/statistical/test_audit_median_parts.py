@@ -80,6 +80,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.thin
 def test_promises_are_not_refuted(name, full) -> None:
     run, (X, neighbour) = CASES[name]
     assert proved(run, X, neighbour, full) <= EPSILON

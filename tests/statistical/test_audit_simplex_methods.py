@@ -105,6 +105,7 @@ def few_draws(plan):
 
 @pytest.mark.parametrize("seeds", [(1,), pytest.param((1, 2, 3), marks=pytest.mark.gate)], ids=len)
 @pytest.mark.parametrize("name", PLANNERS)
+@pytest.mark.thin
 def test_the_law_of_all_draws_costs_no_more_than_is_claimed(name: str, seeds: tuple[int, ...]) -> None:
     # Found over these tables: a largest D_alpha/(alpha rho) of 0.97 to 1.00, for Algorithm 3 of 0.6.
     n, worst = 12, np.zeros(3)

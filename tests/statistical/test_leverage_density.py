@@ -105,6 +105,7 @@ def worst(attack: Attack) -> float:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("epsilon", "tau", "cap"), [(1.0, 1.5, 1.0), (1.0, 0.8, 0.7)])
+@pytest.mark.thin
 def test_the_claim_is_attained_and_not_exceeded(shape: str, epsilon: float, tau: float, cap: float) -> None:
     found = worst(Attack(problem_of(shape, 1, cap), epsilon, tau))
     assert epsilon - 1e-3 <= found <= epsilon + 1e-9

@@ -18,11 +18,11 @@ from dpconvex.geometry import GroupedNorm, L2Norm, StandardNormals
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, NormNoiseMechanism
 from dpconvex.privacy import Sensitivity
 from dpconvex.randomness import SeededSource, SystemSource, exact, real
+from dpconvex_experiments.reference.instances import NORMS, instances
 
 LEVEL = 1e-8
 SIZE = 20_000
 NOISES = 4000
-NORMS = (*L2Norm.examples(), *GroupedNorm.examples())
 SOURCES = pytest.mark.parametrize("source", [SeededSource(2), SystemSource()], ids=["seeded", "system"])
 NUMBER = {id(norm): k for k, norm in enumerate(NORMS)}
 EACH_NORM = pytest.mark.parametrize("norm", NORMS, ids=lambda norm: f"{norm.name}{norm.dim}")
@@ -74,7 +74,7 @@ def test_l2_direction_is_uniform_and_independent_of_the_radius() -> None:
 
 
 def test_l2_blocks_are_uniform_in_a_ball() -> None:
-    norm = GroupedNorm.examples()[3]  # a ball of 3 columns and a cross-polytope of 2 share a radius Gamma(6)
+    norm = instances(GroupedNorm)[3]  # a ball of 3 columns and a cross-polytope of 2 share a radius Gamma(6)
     sample = real.draw(norm, NOISES, SeededSource(6))
     ball = sample[:, :3]
     cosines = ball / np.linalg.norm(ball, axis=1)[:, None]
@@ -89,7 +89,7 @@ def test_l2_blocks_are_uniform_in_a_ball() -> None:
 
 
 def test_each_group_has_its_own_gamma_radius() -> None:
-    norm = GroupedNorm.examples()[0]
+    norm = instances(GroupedNorm)[0]
     sample = np.abs(real.draw(norm, NOISES, SeededSource(5)))
     blocks = np.add.reduceat(sample, [0, 1, 4], axis=1) / norm.half_widths
     first, second = norm.weights[0] * blocks[:, [0, 2]].max(1), norm.weights[1] * blocks[:, 1]
@@ -106,12 +106,12 @@ def test_each_group_has_its_own_gamma_radius() -> None:
 
 
 def test_blocks_are_uniform_in_their_cross_polytopes() -> None:
-    laplace = real.draw(GroupedNorm.examples()[1], NOISES, SeededSource(6))
+    laplace = real.draw(instances(GroupedNorm)[1], NOISES, SeededSource(6))
     for column in laplace.T:  # one block of one group: independent Laplace variables
         assert fits(column, stats.laplace())
     assert np.abs(np.corrcoef(np.abs(laplace).T) - np.eye(4)).max() < 5 / math.sqrt(NOISES)
     assert np.abs(np.corrcoef(np.sign(laplace).T) - np.eye(4)).max() < 5 / math.sqrt(NOISES)
-    cube = real.draw(GroupedNorm.examples()[2], NOISES, SeededSource(7))
+    cube = real.draw(instances(GroupedNorm)[2], NOISES, SeededSource(7))
     inside = cube / np.abs(cube).max(1, keepdims=True)  # a point of the cube's surface: one coordinate is +-1
     largest = np.abs(inside) == 1
     assert (largest.sum(1) == 1).all()

@@ -27,6 +27,8 @@ class PredictedError:
     expected: float | None = None
     #: Whether `bound` is one, under what `source` states. Otherwise it is an estimate that stands in its place.
     proved: bool = True
+    #: What the expectation is multiplied by where plans for users are compared: below 1 if a run corrects it.
+    caution: float = 1.0
 
     @property
     def vacuous(self) -> bool:
@@ -35,8 +37,8 @@ class PredictedError:
 
     @property
     def rank(self) -> float:
-        """What plans are compared by: the expected error, or the bound where there is no expectation."""
-        return self.bound if self.expected is None else self.expected
+        """What plans are compared by: the expected error times `caution`, or the bound where nothing is expected."""
+        return self.bound if self.expected is None else self.caution * self.expected
 
 
 def simulations(dim: int) -> tuple[int, np.random.Generator]:

@@ -43,6 +43,7 @@ class Options:
     solver: str = "auto"  #: A name of `dpconvex.solvers.NAMED_SOLVERS`, checked by the planner
     test: str = "auto"  #: How means of users are guarded, checked by the planner
     smoothing: str = "auto"  #: Of kinks, in methods for users, checked by the planner
+    most_rows: int | None = None  #: Distinct records of a user that are kept where a proof needs a cap, only there
     sums: bool = False  #: Whether only plans count that need sums alone (`Plan.only_sums`), also those made in a run
 
     def __post_init__(self) -> None:
@@ -91,7 +92,7 @@ class Method:
         if options.target not in self.aims:
             remedy = "Use algorithm='output_perturbation'"
             raise InvalidParameterError("target", options.target, "must be 'empirical' for this algorithm", remedy)
-        known = {"target", "noise", "sums", *self.takes}
+        known = {"target", "noise", "sums", "most_rows", *self.takes}
         return set(options.fixed()) <= known and (self.noises is None or options.noise in self.noises)
 
     def plans(self, options: Options, *facts: Any) -> tuple[Any, ...]:

@@ -166,6 +166,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "user_test": _option("auto", "How users' means are guarded: tested, threshold or clipped (accelerated_user only)."),
     "user_smoothing": _option("auto", "How users' kinks are smoothed: envelope or randomised (accelerated_user only)."),
+    "most_rows": _option(int, "Cap on a user's distinct rows: allows objective perturbation Gaussian noise for users."),
     "records_per_user": _option(
         1,
         "PUBLIC: how many rows a typical user is known or guessed to have. Accuracy gains from it, privacy never "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpconvex import _validate
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.fit import engine_for, opened_table
@@ -32,6 +33,9 @@ def synthesize(
     edges: Annotated[
         list[str] | None, typer.Option(help="Public bins of one column, as in age=17,25,40,65,90; repeat it.")
     ] = None,
+    ranges: Annotated[
+        str, typer.Option(help="declared: by the schema. private: of all numeric columns found from the data.")
+    ] = "declared",
     impossible: Annotated[list[str] | None, typer.Option(help="None has both: sex=Male,relationship=Wife.")] = None,
     delta: _options.SmallDelta = 1e-6,
     algorithm: _options.Listed = "auto",
@@ -66,6 +70,8 @@ def synthesize(
     declared = Schema.from_toml(schema)
     declared.require_confirmed(str(schema))
     declared = _options.with_user(declared, user_column)
+    if _validate.choice("ranges", ranges, ("declared", "private")) == "private":
+        declared = declared.without_ranges()
     name, count, other = ("rows", rows, users) if declared.user is None else ("users", users, rows)
     if other is not None:
         what = "must be the number of users" if users is None else "must be the number of rows: no column says whose"
@@ -104,7 +110,9 @@ def synthesize(
         write_atomically(folder / _output.SYNTHETIC, lambda file: pacsv.write_csv(released, file))
         estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
         _write_report(estimator, folder / _output.REPORT)
-    names = (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT)
+        if estimator.ranges_:
+            (folder / _output.FOUND).write_text(estimator.found_schema_.to_toml(), encoding="utf-8")
+    names = (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT, *(_output.FOUND,) * bool(estimator.ranges_))
     if as_json:
         files = [str(out / name) for name in names]
         certificate = estimator.certificate_.to_dict()

@@ -14,7 +14,7 @@ from dpconvex import _validate
 from dpconvex._types import Array
 from dpconvex.data.frames import codes, numbers
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.data.ranges import NumberRange
+from dpconvex.problems.data.ranges import LOWEST, NumberRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,6 +76,9 @@ class NumberCells(CellColumn):
     name: str
     edges: tuple[float, ...]
     missing: bool = False  #: whether missing values are a value of their own
+    #: Released: increasing places, the edges among them, each with the share of numbers below it; numbers are drawn as
+    #: they say inside of bins, and evenly between two places. Default: evenly inside of bins.
+    law: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         ends = tuple(_validate.real(f"bins[{self.name!r}]", edge) for edge in self.edges)
@@ -108,5 +111,34 @@ class NumberCells(CellColumn):
         import pyarrow as pa
 
         edges = np.append(self.edges, self.edges[-1])
-        low, high = edges[positions], edges[positions + 1]
-        return pa.array(low + rng.random(len(positions)) * (high - low), mask=positions >= len(self.edges) - 1)
+        places, below = np.array(self.law).T if self.law else (edges[:-1], np.arange(len(edges) - 1.0))
+        starts = np.interp(edges, places, below)
+        low, high = starts[positions], starts[positions + 1]
+        drawn = np.interp(low + rng.random(len(positions)) * (high - low), below, places)
+        if self.law:  # numbers of that size were counted as 0
+            drawn[np.abs(drawn) < 2.0**LOWEST] = 0.0
+        return pa.array(drawn, mask=positions >= len(self.edges) - 1)
+
+
+@final
+@dataclass(frozen=True)
+class OpenCells(CellColumn):
+    """A numeric column whose bins a release finds: their number is public, and a cell is the number itself."""
+
+    name: str
+    bins: int
+    missing: bool = False  #: whether missing values are a value of their own, the last
+
+    @property
+    def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return (*(f"bin {k + 1}" for k in range(self.bins)), *(MISSING,) * self.missing)
+
+    def encode(self, series: Series) -> Array:
+        return numbers(series, texts=True)
+
+    def decode(self, positions: Array, rng: np.random.Generator) -> pa.Array:
+        raise AssertionError("nothing is drawn before the bins are found")
+
+    def within(self, edges: Sequence[float], law: Sequence[tuple[float, float]]) -> NumberCells:
+        """Return the column in the bins found."""
+        return NumberCells(self.name, tuple(edges), self.missing, tuple(law))

@@ -16,7 +16,7 @@ from dpconvex.data.columns import AbstractColumn, Described, nonempty
 from dpconvex.data.frames import duplicates, label_codes, numbers, open_table
 from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, read_schema_text
 from dpconvex.data.targets import AbstractTarget
-from dpconvex.data.unranged import UnrangedColumn, UnrangedTarget, without_range
+from dpconvex.data.unranged import UnrangedColumn, without_range
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import DataDomain, NumberRange
 from dpconvex.problems.data.domain import center
@@ -242,15 +242,15 @@ class Schema:
         """The features whose ranges are to be found privately."""
         return tuple(column for column in self.columns if isinstance(column, UnrangedColumn))
 
-    def with_ranges(self, found: Sequence[NumberRange]) -> Schema:
-        """Return the schema with released ranges: of the columns that have none, in order, then of such a target."""
-        if not found:
-            return self
-        waiting, target = iter(found), self.target
-        columns = tuple(c.within(next(waiting)) if isinstance(c, UnrangedColumn) else c for c in self.columns)
-        if isinstance(target, UnrangedTarget):
-            target = target.within(found[-1])
-        return replace(self, columns=columns, target=target)
+    def with_ranges(self, found: Sequence[NumberRange] | Mapping[str, NumberRange]) -> Schema:
+        """Return the schema with released ranges: by name, or of all parts that have none, the target's last."""
+        names = [part.name for part in self.parts if not part.ranged]
+        given = found if isinstance(found, Mapping) else dict(zip(names, found, strict=False))
+
+        def closed(part: Any) -> Any:
+            return part.within(given[part.name]) if part and not part.ranged and part.name in given else part
+
+        return replace(self, columns=tuple(map(closed, self.columns)), target=closed(self.target))
 
     def without_ranges(self) -> Schema:
         """Return the schema with the ranges of all numeric columns, and of a numeric target, left to private fits."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Array
-from dpconvex.data.cells import CellColumn
+from dpconvex.data.cells import CellColumn, OpenCells
 from dpconvex.data.columns import Described
 from dpconvex.data.frames import open_table
 from dpconvex.data.schema import Schema
@@ -68,12 +68,26 @@ class TableCells:
         """Number of values of every column."""
         return tuple(len(column.labels) for column in self.columns)
 
+    @property
+    def open(self) -> tuple[int, ...]:
+        """Positions of the columns whose bins are yet to be found."""
+        return tuple(k for k, column in enumerate(self.columns) if isinstance(column, OpenCells))
+
+    def within(self, found: Sequence[tuple[Sequence[float], Sequence[tuple[float, float]]]]) -> TableCells:
+        """Return the domain with the edges found of the open columns, in order, and what lies between them."""
+        waiting = iter(found)
+        each = (column.within(*next(waiting)) if isinstance(column, OpenCells) else column for column in self.columns)
+        return replace(self, columns=tuple(each))
+
     def encode(self, table: IntoDataFrame) -> Array:
-        """Return each row's position in every column's values, int64 (n, columns); no content raises."""
+        """Return each row's position in every column's values, int64 (n, columns); no content raises.
+
+        Of open columns the numbers themselves: then all are float64.
+        """
         frame = open_table(table, [name for part in self.described for name in part.inputs])
         pairs = zip(self.columns, self.described, strict=True)
         found = [column.encode(part.read(frame)) for column, part in pairs]
-        return np.stack(found, axis=1).astype(np.int64)
+        return np.stack(found, axis=1).astype(np.float64 if self.open else np.int64)
 
     def decode(self, codes: Array, rng: np.random.Generator) -> pa.Table:
         """Return a row for each row of positions (n, columns); numbers are drawn uniformly inside their bins."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
-from dpconvex.data.cells import CellColumn
+from dpconvex.data.cells import CellColumn, NumberCells, OpenCells
 from dpconvex.data.columns import Described, NumberColumn, NumericColumn
 from dpconvex.data.frames import numbers
 from dpconvex.data.targets import AbstractTarget, NumericTarget
@@ -28,7 +28,10 @@ class Unranged(Described):
     ranged: ClassVar[bool] = False
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        raise self.undeclared
+        missing = bool(getattr(self, "indicator", None))  # a target has none
+        if not isinstance(bins, int):
+            return NumberCells(self.name, tuple(bins), missing)
+        return OpenCells(self.name, _validate.integer(f"bins[{self.name!r}]", bins, at_least=1), missing)
 
     def to_dict(self) -> dict[str, Any]:
         return {"range": PRIVATE, **super().to_dict()}

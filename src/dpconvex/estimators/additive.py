@@ -74,6 +74,7 @@ class AdditiveModel(WithIntervals):
     solver: str = field(init=False, default="auto")
     user_test: str = field(init=False, default="auto")
     user_smoothing: str = field(init=False, default="auto")
+    most_rows: int | None = field(init=False, default=None)
     knots_: tuple[tuple[float, ...], ...] = field(init=False)
     shape_deviation_: Floats = field(init=False)
 
@@ -436,6 +437,9 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
         if self.loss == "huber":
             return PseudoHuberLoss(DEFAULT_WIDTH, target_bound=reach)
         return SmoothedPinballLoss(self.quantile, DEFAULT_SMOOTHING, target_bound=reach)
+
+    def _explained(self, share: float) -> float | None:
+        return None  # lines are compared with shapes, which have a law of their own
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in CAPS) if self.loss == "squared" else ()

@@ -170,6 +170,7 @@ class PrivateLinearModel(FittedModel, Exported):
     solver: str = "auto"
     user_test: str = "auto"
     user_smoothing: str = "auto"
+    most_rows: int | None = None
     records_per_user: int | str = 1
     weight_cap: float | None = None
     random_state: int | BitSource | None = None
@@ -228,6 +229,10 @@ class PrivateLinearModel(FittedModel, Exported):
     @abstractmethod
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
         """Comparator norm where none is given."""
+
+    def _explained(self, share: float) -> float | None:
+        """Return the variance of predictions to expect, at a comparator norm of that share of the default."""
+        return None
 
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         given = {name: getattr(self, name) for name in ("schema", "domain", "feature_bounds", "feature_norm")}
@@ -291,21 +296,25 @@ class PrivateLinearModel(FittedModel, Exported):
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
         privacy = self._rest(features, PrivacyParams(self.epsilon, self.delta, unit=unit), n)
-        own = {name: getattr(self, name) for name in ("user_test", "user_smoothing")}
-        for given in (each for each in own.items() if unit == Unit.RECORD and each[1] != "auto"):
-            raise InvalidParameterError(*given, "is for users", f"{SAY_WHOSE}'auto'")
+        own: dict[str, Any] = {name: getattr(self, name) for name in ("user_test", "user_smoothing", "most_rows")}
+        for given in (each for each in own.items() if unit == Unit.RECORD and each[1] not in ("auto", None)):
+            usual = None if given[0] == "most_rows" else "auto"
+            raise InvalidParameterError(*given, "is for users", f"{SAY_WHOSE}{usual!r}")
         if unit == Unit.RECORD and self._asks_users:
             raise InvalidParameterError("records_per_user", self.records_per_user, "is for users", f"{SAY_WHOSE}1")
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:
             domain = domain.with_intercept(self._constant(domain))
         try:
-            radius = self._default_radius(domain, loss) if self.coefficient_norm is None else self.coefficient_norm
+            usual = self._default_radius(domain, loss)
+            radius = usual if self.coefficient_norm is None else self.coefficient_norm
             _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)
             attack: tuple[float, Any] = self.adversarial_radius, self.adversarial_norm  # checked there
             typical: Any = TYPICAL[GUESS] if self._asks_users else self.records_per_user
             many = None if unit == Unit.RECORD else typical
             problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
+            if many is None:
+                problem = replace(problem, explained=self._explained(problem.radius / usual))
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
             return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))

@@ -303,6 +303,10 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         ``"accelerated_user"`` only: how means of users are guarded against outlying ones.
     user_smoothing : {"auto", "none", "envelope", "randomised"}, default="auto"
         ``"accelerated_user"`` only: how the kinks of a loss are smoothed.
+    most_rows : int, optional
+        For users and Gaussian noise of objective perturbation, whose proof needs it: a public cap m. Of a user with
+        more than m distinct rows, m random ones stay with all their copies. Worth it with many columns (docs, Record or
+        user); 64 costs little. Other methods keep all rows. Default: no such noise for users.
     weight_cap : float, optional
         Public bound on sample weights, needed with them: larger ones are clipped. Default: the schema's. Smooth losses.
     class_weight : dict or list, optional
@@ -386,7 +390,9 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
     algorithm, constants, noise, l2, coefficient_norm, random_state, verbose : optional
         As in `PrivateLogisticRegression`.
-    tilt, adversarial_radius, adversarial_norm, risk, solver, user_test, user_smoothing, records_per_user : optional
+    tilt, adversarial_radius, adversarial_norm, risk, solver : optional
+        As in `PrivateLogisticRegression`.
+    user_test, user_smoothing, most_rows, records_per_user : optional
         As in `PrivateLogisticRegression`.
 
     Attributes

@@ -312,6 +312,8 @@ def _parameters(model: SavedModel) -> None:
         raise InvalidParameterError("fit_intercept", given["fit_intercept"], "must be true or false")
     if given.get("records_per_user") != PRIVATE:
         _validate.integer("records_per_user", given.get("records_per_user", 1), at_least=1)
+    if given.get("most_rows") is not None:
+        _validate.integer("most_rows", given["most_rows"], at_least=1)
     if isinstance(model, estimators.WithIntervals):
         model._infers()
 

@@ -28,6 +28,7 @@ from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuber
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.problems.data.sources.cluster import predicted
+from dpconvex.problems.linear.expected_risk import ORDINARY
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 from dpconvex.sets import ConvexSet
@@ -44,9 +45,7 @@ HEAVY_REACH = 1e6
 
 CAPS = (0.5, 0.25, 0.125, 0.0625)
 """Caps on residuals that are tried, in units of the target's range; without one slopes reach the whole range."""
-
 DEFAULT_WIDTH = 0.2  #: Of the pseudo-Huber loss, as a share of the target's range (ours).
-
 DEFAULT_SMOOTHING = 0.05  #: Length of the quadratic piece of the pinball loss as a share of the target's range (ours).
 
 GUARANTEE = """
@@ -67,7 +66,7 @@ algorithm, constants, noise, l2, random_state, verbose : optional
 coefficient_norm : float, optional
     Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to
     reach; steers regularization, never privacy. Default: about a third of the range a column.
-tilt, risk, solver, user_test, user_smoothing, records_per_user : optional
+tilt, risk, solver, user_test, user_smoothing, most_rows, records_per_user : optional
     As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1.
 heavy_tailed : "auto", float or (float, float), optional
     For targets (claims, delays, spending) or features without a known largest value. ``"auto"``: no moment is known;
@@ -177,6 +176,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
         return REGRESSION_RADIUS * default_radius(domain)
+
+    def _explained(self, share: float) -> float | None:
+        return None if self.heavy_tailed is not None else ORDINARY.explained_variance * share**2 or None
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon; heavy tails: the method that ran, same moments."""

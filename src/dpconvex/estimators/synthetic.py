@@ -13,9 +13,11 @@ from dpconvex import _progress, _validate
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.queries.base import QueryReleasePlan
+from dpconvex.algorithms.queries.found_bins import FoundBinsPlan, Open
 from dpconvex.algorithms.queries.registry import plan_queries
 from dpconvex.algorithms.queries.released_tables import Marginal, ReleasedModel, ReleasedTables
 from dpconvex.data import Schema
+from dpconvex.data.cells import MISSING
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -24,7 +26,7 @@ from dpconvex.estimators._features import user_labels
 from dpconvex.estimators._streams import open_users
 from dpconvex.estimators.base import PrivateEstimator
 from dpconvex.privacy import Neighboring, PrivacyParams, Unit
-from dpconvex.problems import UserGroups
+from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data.sources.cluster import open_source
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
@@ -55,11 +57,13 @@ class PrivateSyntheticData(PrivateEstimator):
     delta : float, default=1e-6
         0, or in (0, 1/2) and far below 1/n.
     schema : Schema
-        Public description of the table.
+        Public description of the table. Of a column with ``range = "private"`` a fit finds range and bins, and pays for
+        them: about a twelfth of epsilon for all of these columns.
     columns : sequence of str, optional
         Columns to use, of the schema's features and target. Default: all.
     bins : int, or mapping from column names to int or edges, default=16
-        Public bins of numeric columns: their number, of equal width, or their edges.
+        Public bins of numeric columns: their number, of equal width, or their edges. Of a private range the number of
+        bins, at most 32, or public edges.
     order : int, default=2
         Number of columns of the marginal tables to answer; with fewer columns than that, one table of all of them.
         More order, more tables, larger errors.
@@ -71,7 +75,7 @@ class PrivateSyntheticData(PrivateEstimator):
         Tight constants, or the paper's (repaired) ones.
     impossible : sequence of mappings, optional
         Pairs of values that no record has together, as ``{"sex": "Male", "relationship": "Wife"}``: public knowledge.
-        They are counted as they are, and never drawn. For noisy tables.
+        They are counted as they are, and never drawn. For noisy tables and chosen forests.
     neighbors : {"replace_one", "add_or_remove_one"}
         What the promise is about. With ``"add_or_remove_one"`` the number of records is private too, and the noise on
         counts is half as large (by the root of 2 if Gaussian) at the same epsilon, which promises less: replacing a
@@ -96,6 +100,10 @@ class PrivateSyntheticData(PrivateEstimator):
         Released shares of all combinations; they sum to 1. There is none of more than 2^27.
     answers_ : array of shape (n_queries,)
         Released answers to the marginals.
+    ranges_ : dict of NumberRange
+        Ranges that were found, by column; empty where all were declared.
+    found_schema_ : Schema
+        The schema with them: public from then on.
     {released}
 
     Notes
@@ -144,6 +152,7 @@ class PrivateSyntheticData(PrivateEstimator):
     model_: ReleasedModel = field(init=False)
     tables_: ReleasedTables | None = field(init=False)
     answers_: Floats = field(init=False)
+    ranges_: dict[str, NumberRange] = field(init=False)
     plan_: QueryReleasePlan = field(init=False)
 
     def plan(self, n: int | None = None, *, unit: str | None = None) -> tuple[QueryReleasePlan, ...]:
@@ -165,7 +174,7 @@ class PrivateSyntheticData(PrivateEstimator):
         return self._plans(n, Unit(_validate.choice("unit", usual if unit is None else unit, tuple(Unit))))
 
     def _plans(self, n: int | None, unit: Unit, sums: bool = False) -> tuple[QueryReleasePlan, ...]:
-        relation = self._relation()
+        relation, cells = self._relation(), self._cells()
         if unit == Unit.USER and not relation.fixes_size:
             remedy = "Leave it out, or protect single records: no groups, no user column"
             raise InvalidParameterError("neighbors", self.neighbors, "must be 'replace_one' for users", remedy)
@@ -176,7 +185,12 @@ class PrivateSyntheticData(PrivateEstimator):
             name, given = ("n", n) if relation.fixes_size else ("rows", self.rows)
             n = _validate.integer(name, given, at_least=1, remedy="Say about how many records there are, from no data")
         privacy = PrivacyParams(self.epsilon, self.delta, relation, unit)
-        return plan_queries(self._queries(), n, privacy, self.algorithm, constants=self.constants, sums=sums)
+        how = {"constants": self.constants, "sums": sums}
+        if cells.open:
+            linear = [k for k in cells.open if getattr(cells.described[k], "transform", "auto") == "none"]
+            missing = [k for k in cells.open if MISSING in cells.columns[k].labels]
+            how["open"] = Open(cells.open, tuple(linear), tuple(missing))
+        return plan_queries(self._queries(), n, privacy, self.algorithm, **how)
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Release a distribution whose marginals are near those of a table.
@@ -230,6 +244,10 @@ class PrivateSyntheticData(PrivateEstimator):
         paid = begin(self.plan_, type(self).__name__, cells.names, self.plan_.n, source)
         with _progress.shown(type(self).__name__, self.verbose):
             result = self.plan_.run(records, source, users)
+        self.plan_, self.ranges_ = result.plan, {}
+        if isinstance(result.plan, FoundBinsPlan):
+            self.ranges_ = dict(zip([cells.names[k] for k in cells.open], result.plan.found, strict=True))
+            cells = cells.within(result.plan.bins)
         self.cells_, self.queries_ = cells, self._queries()
         self.model_, self.tables_, self.answers_ = result.model, result.tables, result.answers
         self.certificate_, self.n_features_in_ = paid.named(result.certificate), len(cells.columns)
@@ -258,6 +276,12 @@ class PrivateSyntheticData(PrivateEstimator):
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
         return self.cells_.decode(self.model_.sample(self.plan_.n if size is None else size, rng), rng)
+
+    @property
+    def found_schema_(self) -> Schema:
+        """The schema with the ranges that were found."""
+        check_is_fitted(self)
+        return cast(Schema, self.schema).with_ranges(self.ranges_)
 
     @property
     def histogram_(self) -> Floats:

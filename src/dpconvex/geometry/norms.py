@@ -47,11 +47,6 @@ class NoiseNorm(NoiseLaw):
     def record_bound(self, domain: DataDomain) -> float:
         """Largest norm of a feature vector of `domain`, the constant feature included, rounded up."""
 
-    @classmethod
-    @abstractmethod
-    def examples(cls) -> tuple[NoiseNorm, ...]:
-        """A few small instances, for contract tests."""
-
 
 @final
 @dataclass(frozen=True)
@@ -90,10 +85,6 @@ class L2Norm(NoiseNorm):
         square: Any = sum(z * z for z in normals)
         stretch = -product.log() / square.sqrt()
         return [stretch * z for z in normals]
-
-    @classmethod
-    def examples(cls) -> tuple[L2Norm, ...]:
-        return cls(1), cls(5)
 
 
 @final
@@ -272,28 +263,6 @@ class GroupedNorm(NoiseNorm):
             stretch = radii[group] * s / (sum(lengths) - next(rest).log())
             out += (t.sgn() * length * stretch for t, length in zip(signed, lengths, strict=True))
         return out
-
-    @classmethod
-    def examples(cls) -> tuple[GroupedNorm, ...]:
-        return (
-            cls(np.array([1, 3, 2]), np.array([0.5, 1.0, 2.0]), np.array([0, 1, 0]), np.array([2.0, 1.5])),
-            cls(np.array([4]), np.array([1.0]), np.array([0]), np.array([1.0]), "l1"),
-            cls(np.ones(3, dtype=np.int64), np.ones(3), np.zeros(3, dtype=np.int64), np.ones(1), "block_max"),
-            cls(
-                np.array([3, 2, 1]),
-                np.array([1.0, 0.5, 2.0]),
-                np.array([0, 0, 1]),
-                np.array([1.0, 0.5]),
-                euclidean=np.array([True, False, False]),
-            ),
-            cls(
-                np.array([1, 4, 3]),
-                np.array([0.5, 1.0, 1.0]),
-                np.array([0, 1, 0]),
-                np.array([2.0, 1.0]),
-                centered=np.array([False, True, True]),
-            ),
-        )
 
     @cached_property
     def _shapes(self) -> grouping.Shapes:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
@@ -157,11 +157,6 @@ class LinearModelLoss(ABC):
     def cut(self, level: float) -> LinearModelLoss | None:
         """Return the loss whose slope is this one's, clipped to [-level, level]; None where all slopes are smaller."""
         return None
-
-    @classmethod
-    @abstractmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """Return small instances for the contract tests."""
 
     @final
     def constants(self, feature_l2: float, feature_linf: float, norm: Geometry = "l2") -> LossConstants:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, final
+from typing import Any, final
 
 import numpy as np
 
@@ -132,10 +132,6 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         outside = np.copysign(math.log(self.cap) - log_expit(-size), z)
         return np.where(size <= abs(self._kink), inside, outside)
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(0.7), cls(0.3), cls(rate=0.14), cls(0.7, 0.14))
-
     def _shifted(self, z: Floats) -> Floats:
         return z + self._offset if self._offset else z
 
@@ -248,10 +244,6 @@ class SoftmaxLoss(base.SmoothLoss):
     def clip_targets(self, y: Array) -> Floats:
         return np.clip(np.rint(base.numbers(y)), 0, self.n_classes - 1)
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(2), cls(3), cls(7), cls(3, (0.7, 0.2, 0.1)))
-
     def _shifted(self, z: Floats) -> Floats:
         return z if self.rates is None else z + self.offset
 
@@ -279,10 +271,6 @@ class HingeLoss(_TwoClasses, base.PiecewiseLinearLoss):
         """Return the one that is quadratic for margins in ``[1 - width, 1]``, at most ``width / 2`` below."""
         base.check_width(width)
         return SmoothedHingeLoss(width, center=1.0 - 0.5 * width)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(),)
 
 
 @final
@@ -324,10 +312,6 @@ class SmoothedHingeLoss(_TwoClasses, base.SmoothLoss):
     @base.quiet
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         return self._piece.curvature(z * y - self._end)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(0.05), cls(0.5, center=0.75))
 
     @property
     def _piece(self) -> base.Spline:

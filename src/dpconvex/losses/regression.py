@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self, final
+from typing import final
 
 import numpy as np
 
@@ -101,10 +101,6 @@ class SquaredLoss(_NumericLoss, base.SmoothLoss):
         """Return Huber's loss: the same slopes over predictions within the bound, clipped to [-level, level]."""
         return HuberLoss(level, self.target_bound) if level < self.slope_bound else None
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(1.0), cls(2.0, prediction_bound=3.0))
-
     def _inside(self, z: Floats) -> Floats:
         return np.clip(z, -self.prediction_bound, self.prediction_bound)
 
@@ -170,10 +166,6 @@ class HuberLoss(ResidualSplineLoss):
     def spline(self) -> base.Spline:
         return base.Spline(-self.width, self.width, 1.0)
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(0.3, target_bound=2.0), cls(5.0, target_bound=2.0), cls(0.1, 0.5, of_mean=True))
-
 
 @final
 @dataclass(frozen=True)
@@ -191,10 +183,6 @@ class SmoothedAbsoluteLoss(ResidualSplineLoss):
     @property
     def spline(self) -> base.Spline:
         return base.Spline(-1.0, 1.0, self.width)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(0.05, target_bound=2.0))
 
 
 @final
@@ -220,10 +208,6 @@ class SmoothedPinballLoss(ResidualSplineLoss):
     def spline(self) -> base.Spline:
         return base.Spline(-self.quantile, 1.0 - self.quantile, self.width)
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(0.9, 0.1, target_bound=2.0))
-
 
 @dataclass(frozen=True)
 class _SaturatingLoss(_WideLoss):
@@ -236,10 +220,6 @@ class _SaturatingLoss(_WideLoss):
     #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
     target_bound: float = math.inf
     slope_bound = forwarded("width")
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(0.3, target_bound=2.0))
 
 
 @final
@@ -321,10 +301,6 @@ class AbsoluteLoss(_NumericLoss, base.PiecewiseLinearLoss):
     def smoothed(self, width: float) -> SmoothedAbsoluteLoss:
         return SmoothedAbsoluteLoss(width, self.target_bound)
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(2.0))
-
 
 @final
 @dataclass(frozen=True)
@@ -355,7 +331,3 @@ class PinballLoss(_NumericLoss, base.PiecewiseLinearLoss):
 
     def smoothed(self, width: float) -> SmoothedPinballLoss:
         return SmoothedPinballLoss(self.quantile, width, self.target_bound)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(0.9, 2.0), cls(0.05, 2.0))

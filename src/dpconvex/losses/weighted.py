@@ -17,14 +17,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, final
+from typing import Any, final
 
 import numpy as np
 
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.losses.base import CurvatureLaw, SmoothLoss, quiet
-from dpconvex.losses.classification import LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
-from dpconvex.losses.regression import HuberLoss
 
 _LEVELS = 2.0**25  #: Numbers are rounded to this many steps on either side of 0, to leave digits for weights.
 
@@ -110,11 +108,6 @@ class WeightedLoss(SmoothLoss):
     value = _weighed("value")
     derivative = _weighed("derivative")
     hessian_weights = _weighed("hessian_weights")
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        bases = (LogisticLoss(), LogisticLoss(0.7, 0.2), SoftmaxLoss(3), SmoothedHingeLoss(0.5), HuberLoss(0.5, 0.5))
-        return tuple(cls(base) for base in bases)
 
 
 def _unit(weights: Floats) -> Floats:

@@ -82,11 +82,6 @@ class Mechanism(Planned, Generic[Output]):
         ledger.record(self.planned(label, block))
         return self._sample(np.asarray(value, dtype=np.float64), source)
 
-    @classmethod
-    @abstractmethod
-    def examples(cls) -> tuple[Mechanism[Output], ...]:
-        """A few small instances, for contract tests."""
-
 
 @final
 @dataclass(frozen=True)

@@ -103,13 +103,6 @@ class GaussianMechanism(Mechanism[Floats]):
         check_shape(value, self.dim)
         return add_gaussian(value, self.sigma, self.step, source)
 
-    @classmethod
-    def examples(cls) -> tuple[GaussianMechanism, ...]:
-        return (
-            cls.calibrate(Sensitivity(2.0, "absolute", "example"), 0.5, 1e-6, 1),
-            cls.calibrate(Sensitivity(0.01, "l2", "example"), 3.0, 1e-3, 3, "zwb"),
-        )
-
 
 def zwb_constant(delta: float) -> float:
     """``c_delta = sqrt(log((sqrt(1 + 16 delta) + 1) / (8 delta)))``, without cancellation, for delta in (0, 1/2)."""

@@ -11,7 +11,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import Floats, forwarded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.geometry import GroupedNorm, L2Norm, NoiseNorm
+from dpconvex.geometry import GroupedNorm, NoiseNorm
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape, exact_as_reals
 from dpconvex.privacy import NormExponentialNoise, Sensitivity, Unit
 from dpconvex.problems import Block, DataDomain
@@ -75,11 +75,6 @@ class NormNoiseMechanism(NormExponential):
         _validate.real("epsilon", self.epsilon, above=0.0)
         _ = self.step
 
-    @classmethod
-    def examples(cls) -> tuple[NormNoiseMechanism, ...]:
-        norms = (norm for norm in (*L2Norm.examples(), *GroupedNorm.examples()) if norm.absolute)
-        return tuple(cls(norm, Sensitivity(0.3, norm.name, "example"), 0.7) for norm in norms)
-
 
 LEMMA = "a replaced unit moves a weight of 1, in all, between cells of each column (docs, Private ranges, Lemma F)"
 
@@ -141,7 +136,3 @@ class JointHistogram(NormExponential):
         """Standard deviations of the noise in each column's cells, (columns,)."""
         starts = np.cumsum(self.cells) - np.array(self.cells)
         return self.scale * np.sqrt(self.norm.coordinate_variances[starts])
-
-    @classmethod
-    def examples(cls) -> tuple[JointHistogram, ...]:
-        return cls((2, 4, 3), 0.7), cls((5,), 1.3)

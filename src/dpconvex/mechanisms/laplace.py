@@ -61,13 +61,6 @@ class LaplaceMechanism(Mechanism[Floats]):
         noisy = exact.discrete_laplace(exact.to_units(value, self.step), self.scale / self.step, source)
         return exact.from_units(noisy, self.step)
 
-    @classmethod
-    def examples(cls) -> tuple[LaplaceMechanism, ...]:
-        return (
-            cls.calibrate(Sensitivity(2.0, "absolute", "example"), 0.5, 1),
-            cls.calibrate(Sensitivity(0.01, "l1", "example"), 3.0, 3),
-        )
-
 
 @final
 @dataclass(frozen=True)
@@ -120,7 +113,3 @@ class BoundedLaplaceMechanism(Mechanism[Floats]):
             noise = exact.discrete_laplace(np.zeros(1, dtype=np.int64), self.scale / self.step, source)
             if abs(int(noise[0])) <= most:
                 return exact.from_units(exact.to_units(value, self.step) + noise, self.step)
-
-    @classmethod
-    def examples(cls) -> tuple[BoundedLaplaceMechanism, ...]:
-        return (cls.calibrate(Sensitivity(1.0, "absolute", "example"), 0.9, 1e-3),)

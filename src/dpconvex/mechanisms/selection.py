@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,10 +64,6 @@ class ReportNoisyMax(Mechanism[int]):
             raise InvalidParameterError("value.shape", value.shape, "must be (candidates,), at least one")
         return exact.noisy_argmax(exact.to_units(value, self.step), self.scale / self.step, source)
 
-    @classmethod
-    def examples(cls) -> tuple[ReportNoisyMax, ...]:
-        return (cls(Sensitivity(1.0, "linf", "example"), 0.8),)
-
 
 @final
 @dataclass(frozen=True)
@@ -117,10 +112,6 @@ class ExponentialMechanism(Mechanism[int]):
         scores = np.nan_to_num(value, nan=0.0) * self.factor
         weights = soft_weights(self.inner.on_grid(scores))
         return int(choice.draw(weights, 1, source.generator())[0])
-
-    @classmethod
-    def examples(cls) -> tuple[ExponentialMechanism, ...]:
-        return (cls(Sensitivity(1.0, "linf", "example"), 0.8),)
 
 
 @final
@@ -186,11 +177,6 @@ class AboveThreshold(Mechanism[int]):
             raise InvalidParameterError("value.shape", value.shape, "must be (queries,)")
         session = ThresholdSession(self, source)
         return next((i for i, query in enumerate(value.tolist()) if session.query(query)), len(value))
-
-    @classmethod
-    def examples(cls) -> tuple[AboveThreshold, ...]:
-        sensitivity = Sensitivity(1.0, "absolute", "example")
-        return (cls(sensitivity, 0.9, 2.0), cls(sensitivity, 0.9, 2.0, 0.5))
 
 
 @final
@@ -264,10 +250,6 @@ class MedianMechanism(Mechanism[float]):
         ends = np.concatenate([[self.lower], inner, [self.upper]])
         rate = _rounding.ratio_down(self.epsilon, 2 * self.sensitivity.value)
         return float(np.clip(choice.draw_point(ends, rate, self.output_step, source), self.lower, self.upper))
-
-    @classmethod
-    def examples(cls) -> tuple[MedianMechanism, ...]:
-        return (cls(0.7, -2.0, 3.0, 5), cls(0.2, -1.0, math.pi, 4, "gaussian"))
 
 
 @final

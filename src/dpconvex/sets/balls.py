@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, final
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,10 +26,6 @@ class _Ball(ConvexSet):
         _validate.real("radius", self.radius, above=0.0)
         check_dim(self.dim)
         set_fields(self, diameter=_rounding.widen_up(2.0 * self.radius))
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(2.0, dim=3), cls(0.5), cls(1e-3, dim=1))
 
 
 @final
@@ -191,10 +187,6 @@ class Ellipsoid(ConvexSet):
         direction = axes * (basis.T @ (g / largest)) if largest > 0 else np.zeros_like(g)
         length = np.linalg.norm(direction)
         return centre - (basis @ (axes * direction / length) if length > 0 else 0.0 * g)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls([2.0, 0.5, 1.0]), cls([[0.6, 0.4], [0.4, 0.6]]), cls([0.25]))
 
     @cached_property
     def _axes(self) -> tuple[Floats, Floats, Floats]:

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self, final
+from typing import final
 
 import numpy as np
 
@@ -69,11 +69,6 @@ class ConvexSet(ABC):
         size = (float(np.linalg.norm(g)) + weight * float(np.linalg.norm(u))) * float(np.linalg.norm(u))
         return weight / 2 * float(u @ u) + float(g @ u) - 1e-14 * size, u
 
-    @classmethod
-    @abstractmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """Return small instances for the contract tests."""
-
     @final
     def _finite(self, name: str, w: Floats) -> Floats:
         """Return a finite float64 copy of `w` after a check of its shape (a public fact)."""
@@ -114,7 +109,3 @@ class WholeSpace(ConvexSet):
     def linear_minimizer(self, g: Floats) -> Floats:
         remedy = "Use a bounded set such as L2Ball(radius)"
         raise InvalidParameterError("constraint", self, "must be bounded to have a linear minimiser", remedy)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(3))

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, final
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,10 +65,6 @@ class Box(ConvexSet):
     def linear_minimizer(self, g: Floats) -> Floats:
         return np.where(self._finite("g", g) > 0, *self._bounds)
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(-1.0, 2.0, dim=3), cls([0.0, -1.0], [0.0, 1.0]), cls([5.0, 6.0, 7.0], 8.0))
-
     @cached_property
     def _bounds(self) -> tuple[Floats, Floats]:
         return np.array(self.lower, dtype=np.float64), np.array(self.upper, dtype=np.float64)
@@ -126,7 +122,3 @@ class Simplex(ConvexSet):
         out = np.zeros_like(g)
         out[np.argmin(g)] = self.total
         return out
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(3), cls(2, total=5.0), cls(1))

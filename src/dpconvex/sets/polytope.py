@@ -4,7 +4,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, final
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -89,11 +89,6 @@ class Polytope(ConvexSet):
     def linear_minimizer(self, g: Floats) -> Floats:
         g = self._finite("g", g)
         return self._corners[np.argmin(self._corners @ (g / max(float(np.abs(g).max()), 1e-300)))].copy()
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        ordered = [[-1, 0, 0], [1, -1, 0], [0, 1, -1], [0, 0, 1]]
-        return cls(ordered, [0, 0, 0, 1]), cls([[1, 0], [0, 1], [-1, 0], [0, -1], [3, -3]], [1, 1, 1, 1, 3])
 
     @cached_property
     def _scaled(self) -> tuple[Floats, Floats]:

@@ -4,7 +4,7 @@ import math
 import sys
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, final
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,9 +12,7 @@ from numpy.typing import ArrayLike
 from dpconvex import _rounding, _validate
 from dpconvex._types import Floats, set_fields
 from dpconvex.errors import InvalidParameterError
-from dpconvex.sets.balls import L2Ball
 from dpconvex.sets.base import ConvexSet, check_dim, quiet
-from dpconvex.sets.box import Box
 
 _NORM_ROUNDING = 4e-15  # relative to the outer radius
 _LARGEST = sys.float_info.max / 2
@@ -69,10 +67,6 @@ class BallSection(ConvexSet):
         unit = g / np.abs(g).max()
         unit /= _norm(unit)
         return self._pick(None, -self.outer * unit, self._centre - self.inner * unit, -unit)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(1.0, 0.3, [0.0, 0.5]), cls(1.0, 0.5, [0.0, 0.0, 0.9]), cls(2.0, 0.5, [1.9]))
 
     def _pick(self, inside: Floats | None, on_outer: Floats, on_inner: Floats, direction: Floats) -> Floats:
         """Return the first candidate that is a member; the point of the rim towards `direction` if none is.
@@ -181,11 +175,6 @@ class Section(ConvexSet):
         penalty = multiplier / 2 * (away - self.inner) * (away + self.inner)
         return weight / 2 * float(u @ u) + float(g @ u) + penalty - 1e-14 * size, u
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        square = Box(-1.0, 1.0, dim=2)
-        return (cls(square, 0.5, [0.0, 0.0]), cls(square, 9.0, [0.5, 1.0]), cls(L2Ball(1.0), 0.25, [0.0, 0.0, 0.0]))
-
     @cached_property
     def _centre(self) -> Floats:
         return np.array(self.centre, dtype=np.float64)
@@ -270,10 +259,6 @@ class SecondOrderCones(ConvexSet):
         steepest = self._onto_cones(-g / max(float(np.abs(g).max()), sys.float_info.min))
         norm = float(np.linalg.norm(steepest))
         return steepest * (self.radius / norm) if norm > 0 else steepest
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(3, 1, 0.5), cls(1, 2, 2.0, free=1, radius=2.0), cls(2, 1, 1.0, radius=0.5), cls(1, 2, 0.7))
 
     def _parts(self, w: Floats) -> tuple[Floats, Floats]:
         """Lengths of the vectors, also where squares vanish, and their bounds, each of shape (count,)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from typing import ClassVar, Literal, final
 
 import numpy as np
 
@@ -105,11 +105,6 @@ class Solver(ABC):
     @abstractmethod
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         """As `solve`, after its checks."""
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """Return instances for the contract tests: here the default settings."""
-        return (cls(),)
 
 
 def needs_whole_space(constraint: ConvexSet) -> str | None:

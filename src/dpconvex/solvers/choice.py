@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Self, final
+from typing import final
 
 import numpy as np
 
@@ -62,10 +62,6 @@ class Guaranteed(Solver):
         """Return where `fast` looks for the minimizer."""
         refused = self.fast.refusal(loss, constraint, dim) is not None
         return WholeSpace() if refused and isinstance(constraint, L2Ball) else constraint
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(NewtonCholesky(max_steps=1), AcceleratedGradient()),)
 
 
 _CHOLESKY_DIM = 2000  # a Hessian of 32 MB

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, Self, final
+from typing import Literal, final
 
 import numpy as np
 
@@ -94,10 +94,6 @@ class Subgradient(Solver):
         proven = Accuracy("distance", radius, "a priori", "subgradient step count (docs, Solver certificates)")
         return SolverResult(best, proven, Status.CERTIFIED, limit, calls)
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(), cls(output="average"))
-
 
 @final
 @dataclass(frozen=True)
@@ -161,10 +157,6 @@ class CuttingPlane(Solver):
             if planes.drowned(best_value, best):
                 return SolverResult(best, accuracy, Status.STALLED, step, step)
         return SolverResult(best, accuracy, Status.STEP_LIMIT, limit, limit)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(max_steps=3000),)
 
 
 @dataclass

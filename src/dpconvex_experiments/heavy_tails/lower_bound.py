@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from scipy.stats import binom
@@ -194,6 +194,7 @@ def smallest(enough: Callable[[int], bool]) -> int | None:
     return high
 
 
+@cache  # bisections begin alike
 def value(bound: Bound, case: Case, n: int) -> float:
     """Return the bound for ``G_1 = G_2 = G_k = 1``; infinite if n is too small for the constants."""
     k, dim, epsilon = case

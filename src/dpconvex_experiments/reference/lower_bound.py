@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from typing import ClassVar, Literal, final
 
 import numpy as np
 
@@ -41,10 +41,6 @@ class LinearLoss(SmoothLoss):
 
     def clip_targets(self, y: Array) -> Floats:
         return np.zeros(np.shape(y))
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(),)
 
 
 @final

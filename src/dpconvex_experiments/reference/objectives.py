@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from scipy.special import softmax
@@ -11,16 +11,7 @@ from scipy.special import softmax
 from dpconvex import _rounding, _validate
 from dpconvex._types import Floats, forwarded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems import (
-    Block,
-    ConvexFunction,
-    DataDomain,
-    LocationLoss,
-    RecordLoss,
-    Records,
-    SaddleLoss,
-    WholeObjective,
-)
+from dpconvex.problems import Block, ConvexFunction, DataDomain, RecordLoss, Records, SaddleLoss, WholeObjective
 from dpconvex.problems.custom.functions import of_shape, row_blocks
 from dpconvex.problems.minimax.base import Pair, SimplexPoint, SimplexSaddle, check_array, check_sizes, clamped
 from dpconvex.problems.objective import UP
@@ -94,10 +85,6 @@ class LogLinearDensity(RecordLoss):
     def _nearest(self, records: Floats) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
         return np.rint((records[:, 0] + 1) / 2 * (self.points - 1)).astype(np.intp)
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(3, 20), cls(1, 5))
-
 
 @final
 @dataclass(frozen=True)
@@ -131,10 +118,6 @@ class MaxRisk(WholeObjective):
 
     def total(self, w: Floats, records: Records) -> tuple[float, Floats]:
         return max((self.value_and_gradient(w, rows) for rows in row_blocks(records)), key=lambda found: found[0])
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return tuple(cls(loss) for loss in LocationLoss.examples())
 
 
 @final
@@ -185,11 +168,6 @@ class ShiftedMeanLoss(SaddleLoss):
 
     def attack_gradient(self, w: Floats, v: Floats, records: Floats) -> Floats:
         return w - self.concavity * v
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        line = DataDomain.box(1, 1.0)
-        return (cls(DataDomain.l2_ball(2, 1.0), 0.3), cls(line, 0.5, 1.0), cls(line, 0.5, norm="linf"))
 
 
 @final

@@ -54,6 +54,7 @@ def shown(run: Any) -> dict[str, Any]:
 
 
 @EVERY
+@pytest.mark.thin
 def test_a_paid_release_is_not_lost_where_no_note_of_it_is_taken(
     run: Any, public_files: Path, budget: Path, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +70,7 @@ def test_a_paid_release_is_not_lost_where_no_note_of_it_is_taken(
 
 
 @EVERY
+@pytest.mark.thin
 def test_a_run_is_paid_once_with_the_promise_of_its_certificate(
     run: Any, public_files: Path, budget: Path, tmp_path: Path, command: str
 ) -> None:
@@ -215,6 +217,7 @@ def test_errors_are_one_line(run: Any, budget: Path) -> None:
 
 
 @EVERY
+@pytest.mark.thin
 def test_a_certificate_names_its_line_and_the_line_its_certificate(
     run: Any, public_files: Path, budget: Path, tmp_path: Path, command: str
 ) -> None:

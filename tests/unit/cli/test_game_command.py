@@ -43,6 +43,7 @@ def test_it_writes_what_the_function_releases(run: Any, plays: Path) -> None:
 
 @pytest.mark.parametrize("form", ["matrices", "rank_one"])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.thin
 def test_records_of_other_forms(run: Any, tmp_path: Path, form: str, kind: str) -> None:
     rng = np.random.default_rng(1)
     mean = RULES[:, :2].ravel() if form == "matrices" else np.array([0.9, -0.9, 0.9, 0.9, 0.9])

@@ -112,6 +112,7 @@ def test_columns_are_chosen_by_name_and_files_read_in_pieces(folder: Path, monke
 
 
 @pytest.mark.parametrize("line", [b'"x,1,2\n', b'"x""\n', b'""",\n', b'x",\n"', b'","\n', b'",x,"\n'])
+@pytest.mark.thin
 def test_time_is_linear_in_the_size_of_the_file(folder: Path, line: bytes) -> None:
     """Each line could begin a record of several lines; 3 MB in well under the minutes that a quadratic search takes."""
     rows(folder, HEAD + line)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,23 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import advice
 
 MODEL = PrivateLogisticRegression(feature_norm=1.0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def planned_once() -> Iterator[None]:
+    """Most tests ask for the same curve: equal questions are planned once."""
+    made: dict[Any, Any] = {}
+    plan = PrivateLogisticRegression.plan
+
+    def once(self: PrivateLogisticRegression, *sizes: Any, **more: Any) -> Any:
+        question = repr((self.get_params(), sizes, more))
+        if question not in made:
+            made[question] = plan(self, *sizes, **more)
+        return made[question]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivateLogisticRegression, "plan", once)
+        yield
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

@@ -66,6 +66,7 @@ CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
 
 
 @pytest.mark.parametrize(("options", "features", "y"), CASES.values(), ids=CASES)
+@pytest.mark.thin
 def test_a_loaded_model_predicts_exactly_the_same(
     options: dict[str, Any], features: Any, y: Any, tmp_path: Path
 ) -> None:

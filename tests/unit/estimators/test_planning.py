@@ -25,6 +25,7 @@ from dpconvex.estimators.base import LEAST_BIAS
 from dpconvex.estimators.classifiers import CAPS
 from dpconvex.privacy import Unit
 from dpconvex.privacy.profiles import limited
+from dpconvex.problems.linear.expected_risk import ORDINARY
 
 COLUMNS = (NumericColumn("age", 0, 100), CategoricalColumn("colour", ("red", "green", "blue")))
 CLASSES, NUMBERS = Schema(COLUMNS, ClassTarget("ill", ("no", "yes"))), Schema(COLUMNS, NumericTarget("pay", 0, 9))
@@ -110,3 +111,17 @@ def test_a_small_fit_is_planned_in_no_time() -> None:
         model.set_params(epsilon=epsilon).fit(X, y)
         took.append(time.process_time() - start)
     assert min(took) < 0.1
+
+
+def test_what_predictions_of_numbers_vary_follows_the_coefficients_that_are_asked_for() -> None:
+    def explained(unit: Unit = Unit.RECORD, **given: Any) -> float | None:
+        return PrivateLinearRegression(schema=NUMBERS, **given).plan(500, unit=unit)[0].problem.explained
+
+    usual = explained()
+    radius = PrivateLinearRegression(schema=NUMBERS).plan(500)[0].problem.radius
+    assert usual == ORDINARY.explained_variance
+    wider = explained(algorithm="objective_perturbation", coefficient_norm=2 * radius)
+    assert wider == pytest.approx(4 * ORDINARY.explained_variance)
+    assert explained(heavy_tailed=2) is None  # not measured: as before
+    assert explained(Unit.USER) is None
+    assert PrivateLogisticRegression(schema=CLASSES).plan(500)[0].problem.explained is None

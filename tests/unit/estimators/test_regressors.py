@@ -150,7 +150,7 @@ SCHEMA = Schema((NumericColumn("a", -1, 1), NumericColumn("b", -1, 1)), NumericT
 @pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
 def test_a_schema_gives_bounds_and_target(make_frame: Any) -> None:
     columns = {"a": [0.1, 0.5, None, -0.9], "b": [1.0, 2.0, -3.0, 0.0], "y": [20.0, 1e9, None, 30.0]}
-    model = PrivateLinearRegression(1.0, schema=SCHEMA, random_state=0)
+    model = PrivateLinearRegression(100.0, schema=SCHEMA, random_state=0)
     expected = model.fit(pa.table(columns)).coef_.copy()
     frame = make_frame(columns)
     np.testing.assert_array_equal(model.fit(frame).coef_, expected)

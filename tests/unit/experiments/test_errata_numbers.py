@@ -21,6 +21,7 @@ from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.solvers import AcceleratedGradient, NewtonCholesky
 from dpconvex_experiments.reference import printed_constants
+from dpconvex_experiments.reference.instances import instances
 
 
 def big_c(epsilon, delta):
@@ -202,7 +203,7 @@ def test_u12_smoothness_on_the_ball_does_not_bound_the_risk_of_what_leaves_it() 
     mu, z = 1.0, np.random.default_rng(0).standard_normal(20_000)
     assert (mu / 2 * z**2 + wall(10.0)(z)).mean() > 3 * (mu / 2 * z**2).mean()
     for kind in LOSSES:
-        for loss in kind.examples():
+        for loss in instances(kind):
             if isinstance(loss, SmoothLoss) and loss.n_outputs == 1:  # the library's constant holds on the line
                 u = np.linspace(-1e3, 1e3, 4_001)
                 slopes = loss.derivative(u, np.full(u.shape, 0.5 if loss.task == "regression" else 1.0))

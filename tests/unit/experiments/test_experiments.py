@@ -27,6 +27,7 @@ QUICKEST = ("e2-gaussian", "e3-sensitivity", "e8-population", "e12-baselines")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
 )
+@pytest.mark.thin
 def test_quick_runs_pass_and_are_well_formed(name) -> None:
     outcome = EXPERIMENTS[name].measure(QUICK)
     assert outcome.passed, outcome.rows

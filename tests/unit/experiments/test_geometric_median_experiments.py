@@ -30,6 +30,7 @@ QUICKEST = ("figure-1", "figure-2", "figure-3", "figure-4", "figure-5", "skew")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
 )
+@pytest.mark.thin
 def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     from matplotlib.figure import Figure
 

@@ -19,8 +19,9 @@ from dpconvex.losses import (
     truncate,
 )
 from dpconvex.losses.truncated import TruncatedPiecewiseLinearLosses
+from dpconvex_experiments.reference.instances import instances
 
-EXAMPLES = [loss for kind in LOSSES for loss in kind.examples() if loss.n_outputs == 1]
+EXAMPLES = [loss for kind in LOSSES for loss in instances(kind) if loss.n_outputs == 1]
 EVERY = slice(None)
 SHARP = 1e-9  # smoothing parameter of piecewise linear losses
 

@@ -19,6 +19,7 @@ from dpconvex.privacy import (
 )
 from dpconvex.privacy.events.objective import CurvedObjectivePerturbation
 from dpconvex.randomness import SeededSource, SystemSource, real
+from dpconvex_experiments.reference.instances import instances
 
 PURE = PureObjectivePerturbation(2.0, 4.0, 0.01, "determinant", 0.25)
 GAUSS = GaussianObjectivePerturbation(1.0, 5.0, 0.02, 0.01, "one_sided", 0.25)
@@ -36,7 +37,7 @@ def ledger_for(noise) -> Ledger:
     return Ledger(PrivacyParams(100.0, 0.1), [noise.planned("w")])
 
 
-@pytest.mark.parametrize("norm", [L2Norm(3), GroupedNorm.examples()[0]], ids=lambda norm: norm.name)
+@pytest.mark.parametrize("norm", [L2Norm(3), instances(GroupedNorm)[0]], ids=lambda norm: norm.name)
 def test_pure_noise_has_the_events_scale_and_one_copy_per_output(norm) -> None:
     noise, ledger = pure(norm), None
     ledger = ledger_for(noise)

@@ -14,6 +14,7 @@ from dpconvex.mechanisms import AboveThreshold, ExponentialMechanism, ReportNois
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.randomness import SeededSource, SystemSource, exact
 from dpconvex_experiments.audit.laws import finite_law
+from dpconvex_experiments.reference.instances import instances
 
 SOURCES = pytest.mark.parametrize("source", [SeededSource(5), SystemSource()], ids=["seeded", "system"])
 ONE = Sensitivity(1.0, "absolute", "test")
@@ -42,7 +43,7 @@ def test_noisy_max_costs_epsilon_by_opendps_own_map() -> None:
 
 
 def test_noisy_max_checks_public_facts_only() -> None:
-    mechanism = ReportNoisyMax.examples()[0]
+    mechanism = instances(ReportNoisyMax)[0]
     assert 0 <= mechanism._sample(np.array([np.nan, np.inf, -np.inf]), SeededSource(0)) < 3
     with pytest.raises(InvalidParameterError, match="shape"):
         mechanism._sample(np.zeros(0), SeededSource(0))

@@ -55,6 +55,7 @@ def test_gaussian_profile_limits() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "mu"), [(0.1, 0.02), (1.0, 0.3), (3.0, 1.0), (8.0, 2.0)])
+@pytest.mark.thin
 def test_two_accountants_agree(epsilon: float, mu: float) -> None:
     event = GaussianNoise(mu, 1.0)
     second = float(accounting._pld([(event, 1)]).get_delta_for_epsilon(epsilon))

@@ -22,7 +22,7 @@ from dpconvex.solvers import (
     adaptive_subgradient,
     biased_subgradient,
 )
-from dpconvex_experiments.reference.subgradients import biased_subgradient_gap, project_onto_section
+from dpconvex_experiments.reference.printed_constants import biased_subgradient_gap, project_onto_section
 
 
 def test_the_count_of_the_specification() -> None:

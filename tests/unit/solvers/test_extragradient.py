@@ -60,6 +60,7 @@ CASES = [
 
 @pytest.mark.parametrize("loss", CASES, ids=repr)
 @pytest.mark.parametrize("l2", [0.1, 1.0])
+@pytest.mark.thin
 def test_the_certificate_is_true(loss, l2) -> None:
     """Means in and out of reach of the attack; the closed form; 48 problems."""
     for seed, shift in enumerate([0.0, 0.1, 0.3, 0.5, 0.7, 0.9]):
@@ -135,6 +136,7 @@ def test_the_operator_has_the_constants_that_the_count_uses() -> None:
 
 
 @pytest.mark.parametrize("loss", CASES, ids=repr)
+@pytest.mark.thin
 def test_claims_of_the_worst_case_hold(loss) -> None:
     found = attack_constants(loss, trials=60)
     assert found.holds, found

@@ -35,10 +35,11 @@ from dpconvex.solvers import (
     _components as components,
     default_solver,
 )
+from dpconvex_experiments.reference.instances import instances
 
 pytestmark = pytest.mark.thin
 
-ONE_OUTPUT = [loss for kind in LOSSES for loss in kind.examples() if loss.n_outputs == 1]
+ONE_OUTPUT = [loss for kind in LOSSES for loss in instances(kind) if loss.n_outputs == 1]
 SMOOTH = [LogisticLoss(), SmoothedHingeLoss(0.5), HuberLoss(0.5, target_bound=2.0), SquaredLoss(2.0)]
 KINKED = [HingeLoss(), AbsoluteLoss(2.0), PinballLoss(0.8, target_bound=2.0)]
 

@@ -91,7 +91,7 @@ def _constant(
 
 ERM_METHODS = Registry(
     "erm",
-    Method("objective_perturbation", objective_perturbation.plan, ("l2", "noise"), noises=None),
+    Method("objective_perturbation", objective_perturbation.plan, ("l2", "noise", "most_rows"), noises=None),
     Method(
         "output_perturbation", output_perturbation.plan, ("constants", "l2", "noise", "target", "solver"), None, AIMS
     ),

@@ -131,7 +131,7 @@ class QueryReleasePlan(Plan):
             read = self._any_number(records)
         elif not (self.only_sums and isinstance(records, EncodedRows) and len(records) == rows):
             cells, columns = np.asarray(records), len(self.queries.shape)
-            if cells.shape not in ((rows,), (rows, columns)) or cells.dtype.kind not in "iu":
+            if cells.shape[:1] != (rows,) or not self._takes(cells):
                 size = "one for each of groups" if groups else rows  # of users' records, their number is private
                 what = f"records have shape {cells.shape}" if groups is None else f"records have {cells.ndim} axes"
                 what += f" and dtype {cells.dtype}: integers of shape ({size},)"
@@ -140,8 +140,17 @@ class QueryReleasePlan(Plan):
         ledger = Ledger(self.privacy, self.releases)
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
             weights = None if groups is None else exact_weights(groups)
-            model, answers, tables = self._run(read, weights, source, ledger)
-        return QueryResult(model, answers, tables, self.certificate(source), self)
+            plan = self._begun(read, weights, source, ledger)
+            model, answers, tables = plan._run(read, weights, source, ledger)
+        return QueryResult(model, answers, tables, plan.certificate(source), plan)
+
+    def _takes(self, records: Array) -> bool:
+        """Whether axes and dtype of records are those that are planned (public facts)."""
+        return records.shape[1:] in ((), (len(self.queries.shape),)) and records.dtype.kind in "iu"
+
+    def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> QueryReleasePlan:
+        """Release what the rest of the run depends on, and return the plan to go on with; most plans need nothing."""
+        return self
 
     def _any_number(self, records: Array | EncodedRows) -> Array:
         """Return records in memory, however many; no text says how many they are."""
@@ -150,7 +159,7 @@ class QueryReleasePlan(Plan):
         cells, columns = np.asarray(records), len(self.queries.shape)
         if cells.ndim and not len(cells):
             return np.zeros((0, columns), dtype=np.int64)
-        if cells.shape[1:] not in ((), (columns,)) or not cells.ndim or cells.dtype.kind not in "iu":
+        if not cells.ndim or not self._takes(cells):
             what = f"records have {cells.ndim} axes and dtype {cells.dtype}: integers of shape (records,)"
             raise InvalidDataError(f"{what} are planned, or (records, {columns})")
         return cells

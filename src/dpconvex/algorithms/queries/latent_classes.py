@@ -21,13 +21,11 @@ from numpy.typing import NDArray
 
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, systematic, within
-from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.queries import Zero
 
 RATE = 0.1
 CHECK, PATIENCE, GAIN = 20, 10, 1e-5
 """Steps between two looks at the left-out cells; looks without a relative gain after which a fit ends."""
-REDRAWS = 100
 ZERO_WEIGHT = 100.0
 SEED = 0
 
@@ -40,19 +38,14 @@ class LatentClasses(ReleasedModel):
     shape: tuple[int, ...]
     weights: Floats  #: (classes,): not negative, of sum 1
     levels: tuple[Floats, ...]  #: for each column (classes, values): distributions
-    impossible: tuple[Zero, ...] = ()  #: what sampled records and tables never have
+    impossible: tuple[Zero, ...] = ()
 
     def _marginal(self, axes: tuple[int, ...]) -> Floats:
         first, second = self._products(axes[::2]), self._products(axes[1::2])
         table = first.T @ (self.weights[:, None] * second)
         order = (*axes[::2], *axes[1::2])
         table = table.reshape([self.shape[axis] for axis in order]).transpose([order.index(axis) for axis in axes])
-        for (i, a), (j, b) in self.impossible:
-            if i in axes and j in axes:
-                place: list[int | slice] = [slice(None)] * len(axes)
-                place[axes.index(i)], place[axes.index(j)] = a, b
-                table[tuple(place)] = 0.0
-        return table / table.sum()
+        return table
 
     def _products(self, axes: tuple[int, ...]) -> Floats:
         """For each class, the shares of all combinations of values of some columns: (classes, cells)."""
@@ -62,26 +55,6 @@ class LatentClasses(ReleasedModel):
         return found
 
     def _sample(self, size: int, generator: np.random.Generator) -> Array:
-        found = self._rounded(size, generator)
-        bad = self._violates(found)
-        for _ in range(REDRAWS):
-            if not bad.any():
-                return found
-            found[bad] = self._rounded(int(bad.sum()), generator)
-            bad = self._violates(found)
-        if bad.all():
-            what = "leaves no record that the model would draw"
-            raise InvalidParameterError("impossible", len(self.impossible), what, "Declare fewer pairs")
-        found[bad] = found[~bad][generator.integers(0, int((~bad).sum()), int(bad.sum()))]
-        return found
-
-    def _violates(self, records: Array) -> Array:
-        bad = np.zeros(len(records), dtype=bool)
-        for (i, a), (j, b) in self.impossible:
-            bad |= (records[:, i] == a) & (records[:, j] == b)
-        return bad
-
-    def _rounded(self, size: int, generator: np.random.Generator) -> Array:
         """Round the classes' sizes, then in each class the counts of each column's values; mix columns in classes."""
         classes = systematic(self.weights, size, generator)
         return np.stack([within(classes, shares, generator) for shares in self.levels], axis=1)

@@ -13,9 +13,12 @@ Listing
     3. With a center, an edge's table of three columns has the largest entropy among those with the pairs' tables
        (iterative proportional fitting). The product of these is the distribution of largest entropy with all measured
        tables: given pairs (i, y) every clique (i, parent, y) is fitted by itself, for separators are pairs (parent, y).
+    Impossible cells of measured pairs are 0 from the last part of step 2 on, which scaling keeps; others are for
+    sampling (`ReleasedModel`).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -24,6 +27,7 @@ import numpy as np
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms.queries.latent_classes import projected
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, within
+from dpconvex.problems.queries import Zero
 
 DYKSTRA, SCALING = 300, 40  # most sweeps of each fit
 TINY = 1e-300
@@ -40,6 +44,7 @@ class MarkovTree(ReleasedModel):
     levels: tuple[Floats, ...]  #: P(x_i | y) of each column, (values of the center, values)
     #: Parent, child and P(child | parent, y), (values of the center, of the parent, of the child); parents come first.
     edges: tuple[tuple[int, int, Floats], ...]
+    impossible: tuple[Zero, ...] = ()
 
     def _marginal(self, axes: tuple[int, ...]) -> Floats:
         wanted = [axis for axis in axes if axis != self.center]
@@ -95,7 +100,9 @@ class MarkovTree(ReleasedModel):
         return found
 
 
-def conditionals(tables: ReleasedTables, center: int | None) -> tuple[Floats, tuple[Floats, ...]]:
+def conditionals(
+    tables: ReleasedTables, center: int | None, impossible: tuple[Zero, ...] = ()
+) -> tuple[Floats, tuple[Floats, ...]]:
     """Return P(y), and P(x_i, y) of each column, (values of y, values), from the tables of columns and of the center.
 
     Of the center itself it is diagonal; columns without a table have one value.
@@ -120,19 +127,25 @@ def conditionals(tables: ReleasedTables, center: int | None) -> tuple[Floats, tu
         if len(subset) == 2 and center in subset:
             other = subset[1 - subset.index(center)]
             table = noisy if subset[0] == center else noisy.T
-            joint[other] = with_sums(table, single[center], single[other])
+            joint[other] = with_sums(table, single[center], single[other], _zeros(impossible, center, other))
     return single[center], tuple(joint[axis] for axis in range(len(single)))
 
 
-def fit(tables: ReleasedTables, center: int | None) -> MarkovTree:
+def _zeros(impossible: tuple[Zero, ...], i: int, j: int) -> list[tuple[int, int]]:
+    """Return the impossible cells of the table of columns i and j."""
+    listed = [dict(pair) for pair in impossible]
+    return [(zero[i], zero[j]) for zero in listed if i in zero and j in zero]
+
+
+def fit(tables: ReleasedTables, center: int | None, impossible: tuple[Zero, ...] = ()) -> MarkovTree:
     """Return the tree whose tables are near the released ones; post-processing."""
     with np.errstate(all="ignore"):
-        weights, joint = conditionals(tables, center)
+        weights, joint = conditionals(tables, center, impossible)
         single = [part.sum(axis=0) for part in joint]
         found: dict[int, dict[int, Floats]] = {axis: {} for axis in range(len(single))}
         first = len(tables.subsets) - tables.chosen
         for (i, j), noisy in zip(tables.subsets[first:], tables.noisy[first:], strict=True):
-            pair = with_sums(noisy, single[i], single[j])
+            pair = with_sums(noisy, single[i], single[j], _zeros(impossible, i, j))
             triple = pair[None] if center is None else of_largest_entropy(pair, joint[i], joint[j])
             found[i][j], found[j][i] = triple, triple.transpose(0, 2, 1)
         edges, seen = list[tuple[int, int, Floats]](), set[int]()
@@ -146,7 +159,7 @@ def fit(tables: ReleasedTables, center: int | None) -> MarkovTree:
                         ahead.append(child)
                         edges.append((parent, child, _given(triple, _given(joint[child], single[child])[:, None, :])))
         levels = tuple(_given(part, shares) for part, shares in zip(joint, single, strict=True))
-        return MarkovTree(tables.shape, center, weights, levels, tuple(edges))
+        return MarkovTree(tables.shape, center, weights, levels, tuple(edges), impossible)
 
 
 def _given(table: Floats, otherwise: Floats) -> Floats:
@@ -156,8 +169,11 @@ def _given(table: Floats, otherwise: Floats) -> Floats:
     return found / found.sum(axis=-1, keepdims=True)
 
 
-def with_sums(noisy: Floats, rows: Floats, columns: Floats) -> Floats:
-    """Return the nearest table, shape (a, b), that has these sums and is not negative; the sums hold exactly."""
+def with_sums(noisy: Floats, rows: Floats, columns: Floats, impossible: Sequence[tuple[int, int]] = ()) -> Floats:
+    """Return the nearest table, shape (a, b), that has these sums and is not negative; the sums hold exactly.
+
+    Then cells that are `impossible` are 0, and sums hold as far as that allows.
+    """
     a, b = noisy.shape
     found, correction = noisy, np.zeros_like(noisy)
     for _ in range(DYKSTRA):
@@ -168,6 +184,8 @@ def with_sums(noisy: Floats, rows: Floats, columns: Floats) -> Floats:
         if np.abs(found - moved).max() < 1e-7:
             break
     found = np.maximum(found, 1e-12)
+    for cell in impossible:
+        found[cell] = 0.0
     for _ in range(SCALING):
         found = found * (rows / np.maximum(found.sum(axis=1), TINY))[:, None]
         found = found * (columns / np.maximum(found.sum(axis=0), TINY))

@@ -174,7 +174,7 @@ class NoisyTreePlan(QueryReleasePlan):
         for subset, label, _, _ in self.fixed:
             listed.setdefault(label, []).append(list(subset))
         found = {"law": self.law, "relations": "forest", "center": self.center, "chosen_pairs": self.pairs}
-        found |= {"measured": listed}
+        found |= {"measured": listed, "impossible": [list(map(list, pair)) for pair in self.queries.impossible]}
         shares = dict(zip(("columns", "center", "choosing"), self.shares, strict=True))
         return found | {"shares": shares, "expected_total_variation": self.expected_variation}
 
@@ -227,7 +227,7 @@ class NoisyTreePlan(QueryReleasePlan):
 
     def fitted(self, tables: ReleasedTables) -> Answered:
         """Return model and answers, functions of released numbers and public facts alone."""
-        model = markov_tree.fit(tables, self.center)
+        model = markov_tree.fit(tables, self.center, self.queries.impossible)
         answers = [model.marginal(subset).ravel() for subset in self.queries.subsets]
         return model, np.concatenate(answers), tables
 
@@ -244,9 +244,6 @@ def plan(
     check_relation(privacy, users=True)
     _validate.records("n", n)
     check_tables(queries)
-    if queries.impossible:
-        remedy = "Use algorithm='noisy_tables', or leave it out"
-        raise InvalidParameterError("impossible", len(queries.impossible), "is not used by this algorithm", remedy)
     every = noisy_tables.plan(queries, n, privacy, relations="all")
     if center is None:
         few = queries.center is not None and 1 < queries.shape[queries.center] <= TUNING.center

@@ -1,10 +1,14 @@
 """All ways to answer linear queries by name, and the choice among them from public facts."""
 
 import math
+from typing import Any
 
-from dpconvex.algorithms.queries import mwem, noisy_answers, noisy_tables, noisy_tree, synthetic
+from dpconvex.algorithms.queries import found_bins, mwem, noisy_answers, noisy_tables, noisy_tree, synthetic
 from dpconvex.algorithms.queries.base import QueryReleasePlan
-from dpconvex.algorithms.select import Method, Options, Registry
+from dpconvex.algorithms.queries.found_bins import Open
+from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
+from dpconvex.algorithms.queries.noisy_tree import NoisyTreePlan
+from dpconvex.algorithms.select import Method, Options, Plans, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.queries import LinearQueries
@@ -19,6 +23,8 @@ QUERY_METHODS = Registry(
 )
 """``planner(queries, n, privacy, **options) -> QueryReleasePlan``."""
 
+FINDING = ("noisy_tables", "noisy_tree")  #: Methods that find ranges
+
 
 def plan_queries(
     queries: LinearQueries,
@@ -28,12 +34,16 @@ def plan_queries(
     *,
     constants: str = "calibrated",
     sums: bool = False,
+    open: Open | None = None,
 ) -> tuple[QueryReleasePlan, ...]:
     """Return all valid plans, or those that need `sums` alone, the smallest expectation first. Sees no data.
 
     Noisy tables come first where they apply: marginals of one and two columns. ``constants="paper"`` has the saddle
-    point alone. `InvalidParameterError` if nothing applies.
+    point alone. Plans of noisy tables find the ranges of columns that are left `open`; no others do.
+    `InvalidParameterError` if nothing applies.
     """
+    if open is not None:
+        return _with_ranges(queries, n, privacy, algorithm, open, constants=constants, sums=sums)
     names, options = QUERY_METHODS.names(algorithm), Options(constants, sums=sums)
     found, refusals = QUERY_METHODS.choose(names, options, (queries, n, privacy), _rank, "queries")
     if not found:
@@ -41,6 +51,25 @@ def plan_queries(
         other = InvalidParameterError("constants", constants, "must be 'calibrated' for this algorithm", remedy)
         raise next(reversed(refusals.values()), other)
     return found
+
+
+def _with_ranges(
+    queries: LinearQueries, n: int, privacy: PrivacyParams, algorithm: str, open: Open, **options: Any
+) -> tuple[QueryReleasePlan, ...]:
+    """Return plans that find ranges first, with the noise that leaves the tables the smaller expected error."""
+    if algorithm not in ("auto", *FINDING):
+        what = f"needs declared ranges: those that find ranges are {', '.join(FINDING)}"
+        raise InvalidParameterError("algorithm", algorithm, what, "Give lower and upper, or use algorithm='auto'")
+    found: list[found_bins.FoundBinsPlan] = []
+    for law in ("gaussian", "laplace") if privacy.delta else ("laplace",):
+        left = found_bins.rest(privacy, n, len(open.columns), law)
+        plans = plan_queries(queries, n, left, algorithm, **options)
+        kept = [each for each in plans if isinstance(each, NoisyTablesPlan | NoisyTreePlan) and each.law == law]
+        found += [found_bins.plan(each, privacy, open) for each in kept]
+    if not found:
+        what = "must be 1 or 2 where ranges are found"
+        raise InvalidParameterError("order", max(map(len, queries.subsets)), what, "Declare the ranges: lower, upper")
+    return Plans(sorted(found, key=lambda each: each.ranked))
 
 
 def _rank(method: Method, plan: QueryReleasePlan) -> tuple[bool, bool, float]:

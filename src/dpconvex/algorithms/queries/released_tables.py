@@ -38,8 +38,9 @@ from scipy.special import ndtri
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.queries import LARGEST
+from dpconvex.problems.queries import LARGEST, Zero
 
+REDRAWS = 100
 GRID = 1 + 2.0**-18  # a step of the mechanism's grid is below 2^-20 of the scale
 
 
@@ -151,6 +152,7 @@ class ReleasedModel(ABC):
     """A public distribution over the combinations of values of some columns."""
 
     shape: tuple[int, ...]  #: number of values of each column
+    impossible: tuple[Zero, ...] = ()  #: what sampled records and tables never have
 
     @final
     def marginal(self, axes: Sequence[int]) -> Floats:
@@ -162,7 +164,14 @@ class ReleasedModel(ABC):
         if math.prod(sides) > LARGEST:
             what = f"must have at most {LARGEST} combinations of values together"
             raise InvalidParameterError("columns", tuple(axes), what, "Ask for fewer columns, or sample records")
-        return self._marginal(tuple(axes)).reshape(sides)
+        table = self._marginal(tuple(axes)).reshape(sides)
+        zeros = [{i: a, j: b} for (i, a), (j, b) in self.impossible if i in axes and j in axes]
+        if not zeros:
+            return table
+        table = table.copy()
+        for zero in zeros:
+            table[tuple(zero.get(axis, slice(None)) for axis in axes)] = 0.0
+        return table / table.sum()
 
     @abstractmethod
     def _marginal(self, axes: tuple[int, ...]) -> Floats:
@@ -170,12 +179,32 @@ class ReleasedModel(ABC):
 
     @final
     def sample(self, size: int, generator: np.random.Generator) -> Array:
-        """Return `size` records, int64 (size, columns), in random order, systematically rounded."""
-        return generator.permutation(self._sample(_validate.integer("size", size, at_least=1), generator))
+        """Return `size` records, int64 (size, columns), in random order, systematically rounded.
+
+        Impossible ones are drawn again, at most `REDRAWS` times; then they become copies of others.
+        """
+        found = self._sample(_validate.integer("size", size, at_least=1), generator)
+        bad = self._violates(found)
+        for _ in range(REDRAWS):
+            if not bad.any():
+                break
+            found[bad] = self._sample(int(bad.sum()), generator)
+            bad = self._violates(found)
+        if bad.all():
+            what = "leaves no record that the model would draw"
+            raise InvalidParameterError("impossible", len(self.impossible), what, "Declare fewer pairs")
+        found[bad] = found[~bad][generator.integers(0, int((~bad).sum()), int(bad.sum()))]
+        return generator.permutation(found)
+
+    def _violates(self, records: Array) -> Array:
+        bad = np.zeros(len(records), dtype=bool)
+        for (i, a), (j, b) in self.impossible:
+            bad |= (records[:, i] == a) & (records[:, j] == b)
+        return bad
 
     @abstractmethod
     def _sample(self, size: int, generator: np.random.Generator) -> Array:
-        """Return the records, in any order."""
+        """Return records, in any order, possible or not."""
 
 
 @final

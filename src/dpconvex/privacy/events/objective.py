@@ -28,7 +28,10 @@ from dpconvex.privacy.profiles import gaussian_delta
 
 PURE_RULES = ("determinant", "free", "logistic")
 GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax")
+USER_RULES = GAUSSIAN_RULES[:4]
 TANGENT_RULES = ("one_sided_sc", "two_sided_sc", "logistic")  #: Curvature costs a concave function of the slope.
+
+Vertices = tuple[tuple[float, float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -165,8 +168,10 @@ class GaussianObjectivePerturbation(Event):
     def delta(self, epsilon: float) -> float:
         """Formulas (3.1) to (3.4): a union bound over the vertices of the gradient-difference polytope."""
         mu = _rounding.ratio_up(self.gradient_bound, self.sigma)
-        vertices = _vertices(self.rule, self.curvature, self.tau, epsilon, self.tangent)
-        return min(1.0, sum(count * self._profile(e, length * mu) for count, e, length in vertices))
+        return min(1.0, sum(count * self._profile(e, length * mu) for count, e, length in self._vertices(epsilon)))
+
+    def _vertices(self, epsilon: float) -> Vertices:
+        return _vertices(self.rule, self.curvature, self.tau, epsilon, self.tangent)
 
     def _profile(self, epsilon: float, mu: float) -> float:
         shift = math.hypot(mu, self.rho, self.curvature_mu) * (1 + 1e-15)
@@ -194,10 +199,36 @@ class CurvedObjectivePerturbation(GaussianObjectivePerturbation):
             raise InvalidParameterError("tangent", self.tangent, f"must be 1 for rule={self.rule!r}", "It has no line")
 
 
+@dataclass(frozen=True)
+class UserGaussianObjectivePerturbation(GaussianObjectivePerturbation):
+    """The same where one user's records are replaced, at most `rows` distinct ones on either side: Theorem U4.
+
+    A user's gradient is in a simplex of `rows` vertices and 0 (two sides: in a cross-polytope), which do not depend on
+    the minimizer; its Hessian has the trace of a record's, but any rank.
+    """
+
+    rows: int  #: most distinct records of a user, *enforced* before weights are made
+    parameters: int  #: rank of a user's Hessian: the number of all parameters
+    kind: ClassVar[str] = "user_gaussian_objective_perturbation"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.choice("rule", self.rule, USER_RULES)
+        _validate.integer("rows", self.rows, at_least=1)
+        _validate.integer("parameters", self.parameters, at_least=1)
+
+    def _vertices(self, epsilon: float) -> Vertices:
+        m, free = float(self.rows), self.rule.endswith("_sc")
+        cost = 0.0 if free else determinant_cost(self.curvature, self.parameters, self.tau)  # Theorem U1
+        at_zero = epsilon - _rounding.widen_up(self.curvature * self.tau if free else cost)  # Theorem U2: q tau (1 - a)
+        if self.rule.startswith("one_sided"):
+            return ((m**2, epsilon - cost, 2.0), (m, epsilon - cost, 1.0), (m, at_zero, 1.0), (1, at_zero, 0.0))
+        each = ((2 * m**2, epsilon - cost, 2.0), (2 * m**2, epsilon - cost, math.sqrt(2) * (1 + 1e-15)))
+        return (*each, (2 * m, at_zero, 1.0), (1, at_zero, 0.0)) if free else (*each, (1, at_zero, 0.0))
+
+
 @lru_cache(maxsize=256)  # a calibration asks for one place at many deviations
-def _vertices(
-    rule: str, curvature: float, tau: float, epsilon: float, tangent: float
-) -> tuple[tuple[float, float, float], ...]:
+def _vertices(rule: str, curvature: float, tau: float, epsilon: float, tangent: float) -> Vertices:
     """Multiplicity, remaining epsilon and length (in units of the gradient bound) of every kind of vertex."""
     if rule == "softmax":
         k = curvature

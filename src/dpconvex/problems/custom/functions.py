@@ -92,7 +92,7 @@ class ConvexFunction(ABC):
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        """Return small instances for the contract tests."""
+        """Return small instances for tests of your own; by default none."""
         return ()
 
 

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -52,10 +52,6 @@ class LocationLoss(RecordLoss):
     def gradient(self, w: Floats, records: Floats) -> Floats:
         differences = w - records
         return differences / np.sqrt(np.square(differences).sum(1, keepdims=True) + self.width**2)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(DataDomain.l2_ball(3, 1.0), 0.1), cls(DataDomain.box(1, 2.0), 1.0))
 
 
 class WholeObjective(ConvexFunction):

@@ -160,27 +160,36 @@ PARTS = 32  #: Equal cells of a range that was found, beside one for what is mis
 THIN, FEW, VAGUE = 0.15, 0.001, 0.03
 """A range on a linear scale ends where cells hold, on average, less than such shares of a deviation and of the records;
 where one deviation is more than such a share of the records, it stays."""
+CAPPING = 40  #: Rounds in which the shares of full cells are cut down to one knot's.
 
 
-def parts(found: NumberRange, values: Array) -> NDArray[np.int64]:
-    """Return which of the `PARTS` cells of a range every number lies in, (n,); beyond its ends: the last ones."""
+def parts(found: NumberRange, values: Array, count: int = PARTS) -> NDArray[np.int64]:
+    """Return which of so many cells of a range every number lies in, (n,); beyond its ends: the last ones."""
     with np.errstate(all="ignore"):
         missing = np.isnan(np.asarray(values, dtype=np.float64))
-    cell = np.minimum(np.floor((found.encode(values) + 0.5) * PARTS), PARTS - 1).astype(np.int64)
-    return np.where(missing, PARTS, cell)
+    cell = np.minimum(np.floor((found.encode(values) + 0.5) * count), count - 1).astype(np.int64)
+    return np.where(missing, count, cell)
 
 
-def crowded(found: NumberRange, counts: Floats, deviation: float, knots: int = 2) -> tuple[int, ...]:
-    """Return edges of the cells (PARTS + 1,): where the range begins, knots between, where it ends."""
+def crowded(
+    found: NumberRange, counts: Floats, deviation: float, knots: int = 2, capped: bool = False
+) -> tuple[int, ...]:
+    """Return edges of cells, of which the last is for what is missing: where the range begins, knots, where it ends.
+
+    Where `capped`, no cell counts for more than what lies between two knots.
+    """
     # Knots have equal shares of what cells hold, half of it taken as even. Logarithmic scales stay whole.
-    cells, first, stop = counts[:PARTS], 0, PARTS
+    cells, first, stop = counts[:-1], 0, len(counts) - 1
     if found.transform == "none" and deviation <= VAGUE * counts.sum():
-        thin, fullest = cells - THIN * deviation - FEW * counts.sum(), int(cells.argmax())
+        few = FEW * PARTS / len(cells) * counts.sum()
+        thin, fullest = cells - THIN * deviation - few, int(cells.argmax())
         first = int(np.argmin(np.cumsum(np.append(0.0, thin[:fullest]))))
         stop -= int(np.argmin(np.cumsum(np.append(0.0, thin[:fullest:-1]))))
         first = max(0, min(first, stop - knots + 1))
         stop = max(stop, first + knots - 1)
     held = np.maximum(cells[first:stop], 0.0)
+    for _ in range(CAPPING * capped):
+        held = np.minimum(held, held.sum() / (knots - 1))
     law = np.cumsum(held / max(held.sum(), 1e-300) + 1 / len(held))
     edges = first + np.searchsorted(law, np.arange(1, knots - 1) * law[-1] / (knots - 1)) + 1
     room = np.arange(knots)
@@ -212,12 +221,30 @@ def sought(counts: Floats, deviation: float) -> tuple[int, ...]:
     return tuple(sorted(edges))
 
 
-def kept(found: NumberRange, first: int, stop: int) -> NumberRange:
-    """Return the part of a range from one cell to before another."""
-    if (first, stop) == (0, PARTS):
+def kept(found: NumberRange, first: int, stop: int, count: int = PARTS) -> NumberRange:
+    """Return the part of a range from one of so many cells to before another."""
+    if (first, stop) == (0, count):
         return found
-    step = (found.upper - found.lower) / PARTS
+    step = (found.upper - found.lower) / count
     return NumberRange(found.lower + first * step, found.lower + stop * step)
+
+
+def knots(found: NumberRange, cut: Sequence[int], count: int = PARTS) -> list[float]:
+    """Return where these edges of a range's cells, increasing, lie: the first and the last are ends of what is kept."""
+    within = kept(found, cut[0], cut[-1], count)
+    first, last = within.ends
+    return within.back([first + (last - first) * ((k - cut[0]) / (cut[-1] - cut[0])) for k in cut])
+
+
+def read_back(
+    fields: Sequence[Any], edges: Sequence[Sequence[int]], columns: int, count: int = PARTS
+) -> tuple[NumberRange, ...]:
+    """Return released ranges, one a column, from their fields; refuse what `find` and `crowded` cannot return."""
+    outer = tuple(NumberRange(*each) for each in fields)
+    fine = all(map(released, outer)) and len(outer) == len(edges) == columns
+    if not fine or any(cut[0] < 0 or cut[-1] > count or min(np.diff(cut)) < 1 for cut in edges):
+        raise InvalidParameterError("ranges", fields, "must be one range a column, whose ends are powers of two")
+    return outer
 
 
 def released(found: NumberRange) -> bool:

@@ -28,7 +28,7 @@ from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
-from dpconvex.problems.data.sources.rows import StreamedRecords
+from dpconvex.problems.data.sources.rows import EncodedRows, StreamedRecords
 from dpconvex.problems.data.summation import Parts
 
 Positions = NDArray[np.intp]
@@ -139,6 +139,31 @@ def pick_users(groups: UserGroups, users: Positions) -> tuple[Positions, UserGro
     return (rows if groups.order is None else groups.order[rows]), UserGroups(starts)
 
 
+def distinct_within(
+    records: Floats, targets: Floats, groups: UserGroups, most: int, generator: np.random.Generator
+) -> tuple[Positions, UserGroups]:
+    """Return the places, ascending, of the records (n, dim) that stay under a cap, and the users as groups of those.
+
+    A user with more than `most` distinct records, bit by bit and target included, keeps so many of them with all their
+    copies: a uniform subset that coins choose, of a law that depends on that user's own records alone.
+    """
+    users = groups.spread(np.arange(groups.n_users, dtype=np.float64))
+    many = np.flatnonzero(groups.spread(groups.sizes.astype(np.float64)) > most)
+    stays = np.ones(len(users), dtype=bool)
+    if len(many):
+        cells = np.ascontiguousarray(np.column_stack([users[many], targets[many], records[many]]) + 0.0)  # no -0.0
+        whole = cells.view(np.dtype((np.void, cells.itemsize * cells.shape[1])))[:, 0]
+        _, first, place = np.unique(whole, return_index=True, return_inverse=True)
+        owner = users[many][first]
+        order = np.lexsort((generator.random(len(first)), owner))
+        starts = np.searchsorted(owner[order], owner[order])  # of each user's distinct records, in random order
+        chosen = np.zeros(len(first), dtype=bool)
+        chosen[order] = np.arange(len(first)) - starts < most
+        stays[many] = chosen[place]
+    kept = np.flatnonzero(stays)
+    return kept, UserGroups.of(users[kept])
+
+
 def user_gradients(
     loss: LinearModelLoss, records: Records, targets: Floats, groups: UserGroups, weights: Floats | None, w: Floats
 ) -> Floats:
@@ -189,6 +214,20 @@ def clipped_mean(
         return G
 
     return mean_of_users(loss, records, targets, groups, weights, w, shortened, size)
+
+
+def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups) -> Array:
+    """Return each user's means of integers that `values` makes of rows, (m, k), rounded down; shape (n_users, k)."""
+    users = groups.spread(np.arange(groups.n_users, dtype=np.float64)).astype(np.intp)
+
+    def sums(rows: Any, first: int) -> Array:
+        found = values(rows)
+        out = np.zeros((groups.n_users, found.shape[1]), dtype=np.int64)
+        np.add.at(out, users[first : first + len(found)], found)
+        return out
+
+    parts = X.run(lambda portion, first, _: sums(portion[0], first)) if isinstance(X, EncodedRows) else [sums(X, 0)]
+    return sum(parts) // groups.sizes[:, None]  # integers: exact in any order
 
 
 def mean_of_users(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, TypeVar, cast, final
 
@@ -21,7 +21,7 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import expit
 
 from dpconvex._types import Floats
-from dpconvex.losses import LinearModelLoss
+from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain, is_centered
 from dpconvex.problems.data.factor import Factor
 
@@ -49,6 +49,10 @@ class Tuning:
     #: Mean squared length of the minimizer over R^2: lengths R/4, R/2 and R are equally likely, and forecasts are
     #: linear in the square.
     squared_length: float = 7 / 16
+    #: Variance of the minimizer's predictions of numbers about their mean, in squares of the targets' range. In place
+    #: of what the length says: numbers vary by a tenth of their range, however many columns there are.
+    explained_variance: float = 0.006
+    explained_power: float = 0.5  #: squared coefficients of numbers fall with this power of a direction's curvature
     kink_density: float = 0.2  #: density of margins where a margin loss changes its slope
 
     @property
@@ -73,6 +77,19 @@ def typical_curvature(loss: LinearModelLoss) -> float:
     return min(loss.curvature_bound, 2 * slope)  # targets have a range of about 2
 
 
+def capped_curvature(loss: LinearModelLoss) -> float:
+    """Return the same of a cap on residuals: the share of ordinary ones that are below it."""
+    residuals = ordinary_residuals(loss)
+    return float(cast(SmoothLoss, loss).hessian_weights(residuals, np.zeros(len(residuals))).mean())
+
+
+def ordinary_residuals(loss: LinearModelLoss) -> Floats:
+    """Return skewed residuals of mean 0, (2000,); `value_at_zero` of the loss is half the squared target bound."""
+    spread = ORDINARY.residual_deviation * 2 * math.sqrt(2 * loss.usual.value_at_zero)
+    residuals = spread * (-np.log1p(-(np.arange(2000) + 0.5) / 2000) - 1)
+    return residuals - residuals.mean()
+
+
 @dataclass(frozen=True, eq=False)
 class TypicalData:
     """Quadratic model of the risk's excess on typical data: g directions in which it curves, m blocks."""
@@ -85,10 +102,23 @@ class TypicalData:
     size: np.ndarray  #: columns of each block, (m,)
     mixing: Floats  #: share of the noise of each block in the direction, (m, g)
     bias: float  #: excess of a perfect fit of this loss in the usual one (`surrogate_excess`)
+    worth: float = field(
+        default=1.0, kw_only=True
+    )  #: curvature of the usual loss, in which errors count, over that of this one
 
     @classmethod
-    def of(cls, domain: DataDomain, loss: LinearModelLoss, radius: float, factor: Factor | None = None) -> TypicalData:
-        """Return the guess for the average loss; `radius`: the comparator norm. A factor: in the new coordinates."""
+    def of(
+        cls,
+        domain: DataDomain,
+        loss: LinearModelLoss,
+        radius: float,
+        factor: Factor | None = None,
+        explained: float | None = None,
+    ) -> TypicalData:
+        """Return the guess for the average loss; `radius`: the comparator norm. A factor: in the new coordinates.
+
+        `explained`: the variance of the minimizer's predictions, where it does not follow from the radius.
+        """
         blocks, outputs = domain.all_blocks, loss.n_outputs
         levels = np.array([block.size for block in blocks])
         size = levels if factor is None else np.array(factor.ranks)
@@ -122,6 +152,9 @@ class TypicalData:
             signal = np.append(signal, np.full(len(ranks), energy[members] @ share[members] / total))
             part = np.bincount(members, energy[members] / total, len(blocks)).astype(np.float64)
             mixing = np.append(mixing, np.repeat(part[:, None], len(ranks), 1), 1)
+        if explained is not None and len(count):
+            signal = signal * np.power(curvature, -ORDINARY.explained_power)
+            signal = signal * (explained / float(count @ (curvature * signal)))
         mean = np.where(fixed, square / levels, 0.0)  # of the blocks that sum to the same in all records
         off: Floats = mixing.T @ np.where(boxed, square * squared_mean, 0.0)
         if mean.any():
@@ -131,16 +164,19 @@ class TypicalData:
             block = np.append(block, np.full(len(count) - len(block), SHARED))
         else:  # no constant: the mean adds to every direction's second moment
             curvature = curvature + off
+        capped = explained is not None and loss.usual != loss
+        kappa = (capped_curvature if capped else typical_curvature)(loss)
         contrasts = max(1, outputs - 1)  # the same vector added to all outputs changes no prediction
         return cls(
             count * contrasts,
-            np.asarray(curvature * typical_curvature(loss), dtype=np.float64),
+            np.asarray(curvature * kappa, dtype=np.float64),
             signal / contrasts,
             block,
             np.cumsum(size) - size,
             size,
             mixing,
             0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual),
+            worth=typical_curvature(loss.usual) / kappa if capped else 1.0,
         )
 
     @property
@@ -184,7 +220,7 @@ class TypicalData:
 
         low, high = math.log(h.min()) - 50, math.log(h.max() * per_output.sum() / columns)
         k = math.exp(cast(float, brentq(spare, low, high)))
-        return float(np.sum(count * h * self.signal[among] * k / (h + k))) / 2
+        return float(np.sum(self._weight[among] * self.signal[among] * k / (h + k))) / 2
 
     def _excess(self, squares: Floats) -> Any:
         found = (self._weight * squares).sum(-1)
@@ -192,7 +228,7 @@ class TypicalData:
 
     @cached_property
     def _weight(self) -> Floats:
-        return self.count * self.curvature
+        return self.count * self.curvature * self.worth
 
 
 def _with_constant(
@@ -266,11 +302,8 @@ def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
 
 
 def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
-    """For skewed residuals of mean 0; `value_at_zero` of the target is half the squared target bound."""
-    spread = ORDINARY.residual_deviation * 2 * math.sqrt(2 * target.value_at_zero)
-    residuals = spread * (-np.log1p(-(np.arange(2000) + 0.5) / 2000) - 1)
-    residuals -= residuals.mean()
-    zeros = np.zeros(len(residuals))
+    residuals = ordinary_residuals(target)
+    spread, zeros = float(residuals.std()), np.zeros(len(residuals))
 
     def risk(which: LinearModelLoss, shift: float) -> float:
         return float(which.value(shift - residuals, zeros).mean())

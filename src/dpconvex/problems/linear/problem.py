@@ -60,6 +60,8 @@ class LinearModelProblem(Problem):
     factor: Factor | None = None
     #: What plans expect of the blocks in place of `TypicalData`; needs a factor.
     shapes: ExpectedShapes | None = None
+    #: What plans expect predictions of numbers to vary, a variance; None: as `radius` has it, in proportion to columns.
+    explained: float | None = None
     name = forwarded("loss", "name")  # pyright: ignore[reportIncompatibleMethodOverride]
     value_at_zero = forwarded("loss", "value_at_zero")  # pyright: ignore[reportIncompatibleMethodOverride]
     trivial = forwarded("loss", "trivial")  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -200,7 +202,7 @@ class LinearModelProblem(Problem):
             return None
         if self.shapes is not None and self.factor is not None:
             return self.shapes.typical(self.loss, self.factor, (self.radius / default_radius(self.domain)) ** 2)
-        return TypicalData.of(self.domain, self.loss, self.radius, self.factor)
+        return TypicalData.of(self.domain, self.loss, self.radius, self.factor, self.explained)
 
     def log_weight_ratio(self, radius: float) -> float:
         span = self.loss_range(radius) if self.tilt else 0.0

@@ -6,7 +6,7 @@ One feature, so that sensitivities are attained.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self, final
+from typing import Any, final
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from dpconvex.problems import Block, CustomProblem, DataDomain, LinearModelProbl
 from dpconvex.problems.objective import Bounds
 from dpconvex.randomness import BitSource
 from dpconvex.sets import Box, ConvexSet
-from dpconvex.solvers import LBFGS, Solver, SolverResult
+from dpconvex.solvers import Solver, SolverResult
 from dpconvex.solvers.base import Start
 from dpconvex_experiments.audit.neighbors import linear_subject, record_pairs
 from dpconvex_experiments.audit.target import Pair, Subject, Use, builder, targets
@@ -87,10 +87,6 @@ class WorstSolver(Solver):
         moved = found.point + (1 - 2 * SHARE) * radius * away
         return replace(found, point=moved, accuracy=replace(found.accuracy, bound=radius))
 
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        return (cls(LBFGS()),)
-
 
 @builder
 def _worst_solver(privacy: PrivacyParams, bound: float, noise: str, constants: str = "calibrated") -> Subject:
@@ -101,11 +97,17 @@ def _worst_solver(privacy: PrivacyParams, bound: float, noise: str, constants: s
 
 @builder
 def _objective(
-    privacy: PrivacyParams, bound: float, noise: str, loss: LinearModelLoss, ridge: float = 100.0
+    privacy: PrivacyParams,
+    bound: float,
+    noise: str,
+    loss: LinearModelLoss,
+    ridge: float = 100.0,
+    most_rows: int | None = None,
 ) -> Subject:
     problem = linear_problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
     l2 = ridge * loss.curvature_bound * bound**2 / (N * privacy.epsilon)
-    return linear_subject(plans(problem, privacy, "objective_perturbation", Options(l2=l2, noise=noise))[0])
+    options = Options(l2=l2, noise=noise, most_rows=most_rows)
+    return linear_subject(plans(problem, privacy, "objective_perturbation", options)[0])
 
 
 def _curvature(privacy: PrivacyParams, bound: float) -> Subject:
@@ -313,8 +315,13 @@ TARGETS = (
         {
             "output_perturbation/users": ("pure", _output("l2", HingeLoss())),
             "objective_perturbation/users": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
+            "objective_perturbation/users_gaussian": (
+                "approximate",
+                _objective("gaussian", SmoothedHingeLoss(0.5), most_rows=1),
+            ),
             "objective_perturbation_with_curvature/users": ("pure", _curvature),
             "noisy_gradient/users": ("approximate", _noisy(4, proved=True)),
+            "noisy_gradient/user_samples": ("approximate", _noisy(8, rate=0.4)),
             "sufficient_statistics/users": ("approximate", _statistics(sufficient_statistics.plan)),
             "informed_gradient": ("approximate", _informed),
             "phased_sgd": ("approximate", _phased("plain")),

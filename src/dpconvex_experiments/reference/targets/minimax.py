@@ -1,7 +1,7 @@
 """What is audited of saddle points, games, l1 geometry, answered queries, synthetic data, private evaluation."""
 
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
-from dpconvex.algorithms.queries import noisy_tables, noisy_tree
+from dpconvex.algorithms.queries import found_bins, noisy_tables, noisy_tree
 from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
-from dpconvex.algorithms.queries.registry import QUERY_METHODS
+from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.select import Options
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit
 from dpconvex.problems import MatrixGame, PolytopeSaddle, SimplexPoint, UserGroups
@@ -157,6 +157,24 @@ def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring) -> Sub
     return Subject(Use(privacy, plan.algorithm, plan.releases, run), pairs)
 
 
+def _found_bins(privacy: PrivacyParams, bound: float) -> Subject:
+    """A column without a range: a number is 0 or missing, so it stays in the same cells whatever is found."""
+    queries, open_ = Marginals.of_order((2, 2), 2), found_bins.Open((1,), missing=(1,))
+    plan = cast(Any, plan_queries(queries, 8, privacy, "noisy_tables", open=open_)[0])
+
+    def run(records: Array, *given: Any) -> Array:
+        ledger = Ledger(privacy, plan.releases)
+        begun = plan._begun(records, None, given[-1], ledger)  # what follows the release is public
+        noisy = begun.release(records, given[-1], ledger).noisy
+        return np.concatenate([*begun.counted, *(8 * each.ravel() for each in noisy)])
+
+    found, rest = {}, np.column_stack([np.arange(8) % 2, 2.0 ** np.arange(8)])
+    for what, row in (("far", [1.0, np.nan]), ("near", [0.0, 1.0])):
+        for k, others in enumerate((rest, np.zeros((8, 2)))):
+            found[f"others {k}, {what}"] = replaced(others, 0, [0.0, 0.0], row)
+    return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(found))
+
+
 def _users() -> dict[str, Pair]:
     """Records of 8 users of whom the last has others, more or fewer, perhaps under what was the first label."""
     labels = (1, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7, 7, 7)
@@ -246,6 +264,8 @@ TARGETS = targets(
         "queries/noisy_tables/added_pure": ("pure", _tables(Neighboring.ADD_OR_REMOVE_ONE)),
         "queries/noisy_tree": ("approximate", _tree),
         "queries/noisy_tree/pure": ("pure", _tree),
+        "queries/found_bins": ("approximate", _found_bins),
+        "queries/found_bins/pure": ("pure", _found_bins),
         "queries/query_noise/pure": ("pure", _queries("query_noise")),
         "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
         "private_evaluation": ("pure", _evaluation(2, 1, False)),

@@ -1,4 +1,4 @@
-"""Noisy gradient descent on secret samples of records: sensitivity attacked, mutants, cost, exact losses, choice."""
+"""Noisy gradient descent on secret samples of records or users: sensitivity, mutants, cost, exact losses, choice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from dpconvex.algorithms.select import Options
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HingeLoss, HuberLoss, LinearModelLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.privacy import Ledger, PoissonSteps, PrivacyParams, Unit, verify
-from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, RegularizedRisk
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, RegularizedRisk, UserGroups
+from dpconvex.problems.data.users import clipped_mean, record_weights
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import NewtonCholesky
@@ -211,10 +212,7 @@ def test_refusals(options, name) -> None:
         gradient_descent.plan(problem(LogisticLoss()), PROMISE, **options)
 
 
-def test_users_and_tiny_deltas_are_refused() -> None:
-    users = replace(problem(LogisticLoss()), records_per_user=3)
-    with pytest.raises(InvalidParameterError, match="rate"):
-        gradient_descent.plan(users, PrivacyParams(1.0, 1e-5, unit=Unit.USER), rate=0.5)
+def test_tiny_deltas_are_refused() -> None:
     with pytest.raises(InvalidParameterError, match="delta"):
         gradient_descent.plan(problem(LogisticLoss()), PrivacyParams(1.0, 1e-13), rate=0.5)
 
@@ -234,3 +232,77 @@ def test_what_the_plan_cannot_price_or_tabulate_is_refused() -> None:
         gradient_descent.plan(task, PrivacyParams(1.0, 1.5e-11), rate=0.1, steps=9_000)
     with pytest.raises(InvalidParameterError, match="steps="):
         gradient_descent.plan(task, PrivacyParams(1.0, 1e-6), steps=10**6)
+
+
+USERS, PER_USER = PrivacyParams(1.0, 1e-5, unit="user"), 4
+
+
+def of_users(loss=None, **given):
+    return gradient_descent.plan(replace(problem(loss or LogisticLoss()), records_per_user=PER_USER), USERS, **given)
+
+
+def users_table(seed, loss):
+    """Twelve users of one to seven records in any order, and their labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.repeat(np.arange(N), rng.integers(1, 8, N)))
+    return (*table(rng, len(labels), loss), labels)
+
+
+@pytest.mark.parametrize("loss", LOSSES[1:3], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("rate", [0.03, 0.6])
+def test_a_user_takes_part_with_all_records_and_moves_a_gradient_as_far_as_charged(loss, rate) -> None:
+    plan = of_users(loss, steps=8, rate=rate)
+    clipping, farthest = plan.clipping, 0.0
+    for seed in range(12):
+        X, y, labels = users_table(seed, loss)
+        gradient = sampled_gradient(clipping, rate, X, y, UserGroups.of(labels))
+        w = np.random.default_rng(seed).standard_normal(plan.problem.dim) * 3
+        assert not gradient(w, np.arange(0)).any()
+        singles = [gradient(w, np.array([k])) for k in range(N)]
+        np.testing.assert_allclose(gradient(w, np.arange(N)), np.sum(singles, axis=0), rtol=1e-9, atol=1e-12)
+        for k, single in enumerate(singles):
+            own = labels == k
+            records, groups = Records.clipped(X[own], DOMAIN), UserGroups.of(labels[own])
+            given = loss, records, loss.clip_targets(y[own]), groups, record_weights(groups), w
+            mine = clipped_mean(*given, plan.clip) / (rate * N)
+            np.testing.assert_allclose(single, mine, rtol=1e-9, atol=1e-13)
+            farthest = max(farthest, float(np.linalg.norm(single)) / plan.mechanism.sensitivity.value)
+    assert 0.5 < farthest <= 1
+
+
+def test_a_new_label_moves_others_by_a_place_and_changes_nothing_but_its_own_part() -> None:
+    """The law of independent coins knows no order: coupled user by user, the sums of the others are the same."""
+    plan, rate, rng = of_users(steps=8, rate=0.4), 0.4, np.random.default_rng(3)
+    X, y, labels = users_table(0, LogisticLoss())
+    other = np.where(labels == N - 1, -1, labels)  # the last user comes first under its new label
+    w = rng.standard_normal(plan.problem.dim)
+    first, second = (sampled_gradient(plan.clipping, rate, X, y, UserGroups.of(each)) for each in (labels, other))
+    for _ in range(10):
+        drawn = np.flatnonzero(rng.random(N) < rate)
+        np.testing.assert_array_equal(first(w, drawn), second(w, np.sort((drawn + 1) % N)))
+
+
+def test_samples_of_users_cost_their_exact_pair_and_are_not_taken_unless_asked() -> None:
+    plan = of_users(rate=0.25)
+    event = plan.releases[0].event
+    assert isinstance(event, PoissonSteps)
+    assert (event.rate, event.steps, plan.rate) == (0.25, plan.steps, 0.25)
+    assert 0.98 * USERS.delta < event.delta(1.0) <= USERS.delta
+    assert plan.releases[0].sensitivity.unit == Unit.USER
+    assert not plan.only_sums
+    assert of_users().rate == 1.0
+    assert all(check.passed for check in verify(plan.certificate(SystemSource())).checks)
+    assert isinstance(of_users(rate=1.0).mechanism, type(plan.mechanism))
+    with pytest.raises(InvalidParameterError, match=r"rate=0\.5: must be 1 for batches"):
+        of_users(rate=0.5, proved=True)
+
+
+def test_a_run_on_samples_of_users_is_the_same_for_every_order_of_rows() -> None:
+    plan = of_users(steps=4, rate=0.5)
+    X, y, labels = users_table(1, LogisticLoss())
+    order = np.random.default_rng(0).permutation(len(y))
+    points = [
+        plan.run(X[rows], y[rows], SeededSource(2), UserGroups.of(labels[rows])).point
+        for rows in (np.arange(len(y)), order)
+    ]
+    np.testing.assert_array_equal(*points)

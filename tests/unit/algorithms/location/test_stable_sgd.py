@@ -64,6 +64,7 @@ def search(phase: Phase, uses: int, rng: np.random.Generator, rounds: int = 300)
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("uses", [1, 2, 3])
+@pytest.mark.thin
 def test_no_search_beats_twice_the_uses_and_it_is_attained(dim, uses) -> None:
     rng = np.random.default_rng(10 * dim + uses)
     phase = phase_of(7, dim, ball=30.0)

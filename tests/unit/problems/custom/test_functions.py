@@ -74,6 +74,7 @@ def trials(full: bool) -> int:
         ({"wrong": -1.0}, "convexity"),
     ],
 )
+@pytest.mark.thin
 def test_wrong_claims_are_refuted(change, beaten, trials) -> None:
     found = attack_constants(replace(Claimed(), **change), trials=trials)
     assert not found.holds

@@ -72,7 +72,10 @@ def same(same_certificate):
     return check
 
 
-@pytest.mark.parametrize("name", ["objective", "tilt", pytest.param("centered", marks=pytest.mark.gate)])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("objective", marks=pytest.mark.gate), "tilt", pytest.param("centered", marks=pytest.mark.gate)],
+)
 def test_a_dask_cluster_gives_the_same_model(name, folder, client, same) -> None:
     import dask.dataframe
 

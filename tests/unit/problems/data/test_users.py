@@ -115,6 +115,9 @@ def test_exact_weights_add_up_exactly_in_any_order(sizes: list[int]) -> None:
         total = (stop - first) * Fraction(weights[first])
         assert 1 - Fraction(stop - first, 2**32) <= total <= 1
     assert float(weights.sum()) == sum(map(Fraction, weights[groups.starts[:-1]] * sizes))
+
+
+def test_exact_weights_of_two_million_users_add_up_exactly() -> None:
     many = exact_weights(UserGroups(3 * np.arange(2**21 + 1)))
     assert sum(map(Fraction, set(many))) * 3 * 2**21 == many.sum() < 2**21
 

@@ -26,6 +26,7 @@ from dpconvex.losses import (
 )
 from dpconvex.problems import Attack, Block, DataDomain, Lift, LinearModelProblem, Records
 from dpconvex.solvers import AcceleratedGradient, DualCoordinateAscent, SmoothedAcceleratedGradient, default_solver
+from dpconvex_experiments.reference.instances import instances
 from dpconvex_experiments.shared import worst_losses
 
 pytestmark = pytest.mark.thin
@@ -35,7 +36,7 @@ DOMAINS = {
     "one-hot": DataDomain.l1_ball(3, 1.0),
     "blocks": DataDomain((Block(1, "linf", 0.5), Block(2, "l1", 1.5)), intercept=2.0),
 }
-ONE_OUTPUT = [loss for kind in LOSSES for loss in kind.examples() if loss.n_outputs == 1]
+ONE_OUTPUT = [loss for kind in LOSSES for loss in instances(kind) if loss.n_outputs == 1]
 ATTACKED = [LogisticLoss(), SmoothedHingeLoss(0.3), HingeLoss(), AbsoluteLoss(2.0), PinballLoss(0.8, 2.0)]
 NORMS = ("l2", "linf")
 

@@ -11,7 +11,13 @@ from dpconvex import NumericColumn, PrivateLogisticRegression, Schema, adult_sch
 from dpconvex.losses import HuberLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.problems import Block, DataDomain
 from dpconvex.problems.data.domain import likely_values
-from dpconvex.problems.linear.expected_risk import ORDINARY, TypicalData, surrogate_excess, typical_curvature
+from dpconvex.problems.linear.expected_risk import (
+    ORDINARY,
+    TypicalData,
+    capped_curvature,
+    surrogate_excess,
+    typical_curvature,
+)
 
 MIXED = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5), Block(4, "l1", 1.0)), 1.0)
 
@@ -159,3 +165,32 @@ def test_what_ranges_let_plans_guess() -> None:
     assert costs[0][1] < costs[2][1]  # noise in the constant costs least beside numbers of mean 0
     schema = Schema((NumericColumn("a", -2, 2), NumericColumn("b", 0, 1), NumericColumn("c", 0, 1, "log1p")))
     assert [block.values for block in schema.domain().blocks] == ["centered", "binary", "any"]
+
+
+SQUARED = SquaredLoss(0.5, prediction_bound=0.5)
+
+
+def test_predictions_of_numbers_vary_as_is_said_however_many_columns_there_are() -> None:
+    for columns in (2, 40):
+        domain = DataDomain((Block(columns, "linf", 0.5, "", "centered"), Block(3, "l1", 1.0)), 1.0)
+        found = [TypicalData.of(domain, SQUARED, 3.0, explained=given) for given in (0.006, 0.012)]
+        constant = 2 * found[0].at_zero - found[1].at_zero
+        assert found[1].at_zero - found[0].at_zero == pytest.approx(0.003, rel=1e-6)  # half the variance
+        assert constant == pytest.approx(TypicalData.of(domain, SQUARED, 3.0, explained=1e-12).at_zero, rel=1e-6)
+
+
+def test_a_cap_on_residuals_flattens_the_loss_and_errors_count_in_the_usual_one() -> None:
+    domain = DataDomain.box(5, 0.5).with_intercept(1.0)
+    plain, ridge, deviations = TypicalData.of(domain, SQUARED, 3.0, explained=0.006), 1e-3, np.full(6, 1e-3)
+    for cap in (0.25, 0.0625):
+        loss = HuberLoss(cap, 0.5, of_mean=True)
+        capped, share = TypicalData.of(domain, loss, 3.0, explained=0.006), capped_curvature(loss)
+        rng = np.random.default_rng(0)
+        residuals = rng.exponential(ORDINARY.residual_deviation, 100_000) - ORDINARY.residual_deviation
+        assert share == pytest.approx((np.abs(residuals) <= cap).mean(), abs=0.01)
+        assert capped.at_zero == pytest.approx(plain.at_zero)
+        # The minimizer of share * (S, ridge / share): as the squared loss has it with less ridge and more noise.
+        assert capped.shrinkage(ridge * share) - capped.bias == pytest.approx(plain.shrinkage(ridge))
+        assert capped.gradient_noise(ridge * share, deviations * share) == pytest.approx(
+            plain.gradient_noise(ridge, deviations)
+        )

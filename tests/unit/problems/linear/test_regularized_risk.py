@@ -8,8 +8,9 @@ import pytest
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LOSSES, HingeLoss, LogisticLoss, SmoothLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
+from dpconvex_experiments.reference.instances import instances
 
-EXAMPLES = [loss for kind in LOSSES for loss in kind.examples()]
+EXAMPLES = [loss for kind in LOSSES for loss in instances(kind)]
 
 
 def make(loss, n=60, p=3, l2=0.1, linear=True, seed=0):

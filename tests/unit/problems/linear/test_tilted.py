@@ -15,8 +15,9 @@ from dpconvex.losses import LOSSES, AbsoluteLoss, HingeLoss, LogisticLoss, Smoot
 from dpconvex.problems import DataDomain, LinearModelProblem, Objective, Records, RegularizedRisk, TiltedRisk
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import AcceleratedGradient, DualCoordinateAscent, NewtonCholesky, Subgradient, default_solver
+from dpconvex_experiments.reference.instances import instances
 
-EXAMPLES = [loss for kind in LOSSES for loss in kind.examples() if math.isfinite(loss.value_at_zero)]
+EXAMPLES = [loss for kind in LOSSES for loss in instances(kind) if math.isfinite(loss.value_at_zero)]
 SMOOTH = [loss for loss in EXAMPLES if isinstance(loss, SmoothLoss)]
 DOMAIN = DataDomain.l2_ball(3, 1.5).with_intercept()
 

@@ -31,6 +31,7 @@ def heavy(loss, n=60, seed=0, truncation=None, l2=0.7, centre=True, dim=DIM):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.thin
 def test_derivatives_and_constants(loss) -> None:
     risk = heavy(loss)
     rng = np.random.default_rng(1)
@@ -95,6 +96,7 @@ def test_light_records_are_left_alone() -> None:
 
 @pytest.mark.parametrize("trials", [12, pytest.param(40, marks=pytest.mark.gate)])
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.thin
 def test_the_minimiser_moves_by_at_most_its_sensitivity(loss, trials) -> None:
     """2 C / (l2 n), whatever the replaced record holds: a search over extreme records, in the ball and without it."""
     n, worst = 4, 0.0

@@ -1,5 +1,6 @@
 """Mean gradients of the units of a batch or a sample, each unit's cut to the planned length. Nothing is private."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -62,10 +63,15 @@ def mean_gradients(
     return [_of_users(clipping, X[rows], y[rows], users) for rows, users in picked]
 
 
-def sampled_gradient(clipping: Clipping, rate: float, X: Array, y: Array) -> SampledGradient:
-    """Return the sum of the sampled records' clipped gradients over ``rate * n``, by parameters and sample."""
+def sampled_gradient(
+    clipping: Clipping, rate: float, X: Array, y: Array, groups: UserGroups | None = None
+) -> SampledGradient:
+    """Return the sum of the sampled units' clipped gradients over ``rate * n``, by parameters and sample."""
     problem = clipping.problem
     records, targets = problem.clipped(X, y)
+    if groups is not None:
+        assert targets is not None
+        return partial(_of_sampled_users, clipping, rate, records, targets, groups)
 
     def gradient(w: Floats, sample: Sample) -> Floats:
         if len(sample) == 0:
@@ -75,6 +81,26 @@ def sampled_gradient(clipping: Clipping, rate: float, X: Array, y: Array) -> Sam
         return total / (rate * problem.n) / clipping.scales
 
     return gradient
+
+
+def _of_sampled_users(
+    clipping: Clipping,
+    rate: float,
+    records: RecordSource,
+    targets: Array,
+    groups: UserGroups,
+    w: Floats,
+    sample: Sample,
+) -> Floats:
+    if len(sample) == 0:
+        return np.zeros_like(w)
+    rows, users = pick_users(groups, sample)
+    order = np.argsort(rows)
+    users = UserGroups.of(np.repeat(np.arange(users.n_users), users.sizes)[order])
+    drawn, own = records.chosen(rows[order], None), targets[rows[order]]
+    level = clipping.level if clipping.cuts else math.inf  # the Lipschitz constant already bounds it
+    mean = clipped_mean(clipping.problem.loss, drawn, own, users, record_weights(users), w, level)
+    return mean * (len(sample) / (rate * clipping.problem.n))
 
 
 def _of_records(clipping: Clipping, X: Array, y: Array) -> Gradient:

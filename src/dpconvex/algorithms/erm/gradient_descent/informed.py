@@ -3,16 +3,20 @@ r"""Noisy gradient descent on users that looks first and plans the rest of the r
 Guarantee
     (epsilon, delta)-DP, neighbors replace one user with all records.
 Lemma
-    Four releases, each a mean over n users of vectors that are functions of one user's records, of public facts and of
-    earlier releases: (1) the user's share of positive labels, in [0, 1]: it moves by at most ``1/n``; (2) the unit
-    vector of the bin that the length of ``D^-1 g_u(w_0)`` falls in: ``sqrt(2)/n`` in l2; (3) ``D^-1 g_u(w_0)`` cut to
-    C_0, over C_0: ``2/n``; (4) T times ``D^-1 g_u(w_t)`` cut to C, over C: ``2/n`` each. g_u is the user's mean
-    gradient. Theorem: the start w_0, C_0, C, T, step size and averages may be any functions of earlier releases. For
-    every output of those, release i is dominated by the Gaussian pair of a constant mu_i, the T gradients together by
-    that of mu_4 (`GaussianBudget`); constant pairs compose adaptively to the pair of ``mu^2 = sum mu_i^2`` (Zhu, Dong
-    and Wang 2022, Theorem 10), which is what the promise allows.
+    Releases that are each a mean over n users of vectors that are functions of one user's records, of public facts and
+    of earlier releases: (0) where there are p numeric columns, the user's mean of each in units of its half range, in
+    ``[-1, 1]^p``, which moves by at most ``2 sqrt(p)/n`` in l2; and, given what was released of these centers, the root
+    of the user's mean squared distance of each from it, cut to [0, 1]: ``sqrt(p)/n``; (1) the user's share of positive
+    labels, in [0, 1]: ``1/n``; (2) the unit vector of the bin that the length of ``D^-1 g_u(w_0)`` falls in:
+    ``sqrt(2)/n`` in l2; (3) ``D^-1 g_u(w_0)`` cut to C_0, over C_0: ``2/n``; (4) T times ``D^-1 g_u(w_t)`` cut to C,
+    over C: ``2/n`` each. g_u is the user's mean gradient in the coefficients of moved columns. Theorem: how columns are
+    moved, D, the start w_0, C_0, C, T, step size and averages may be any functions of earlier releases, for a vector is
+    cut whatever it is. For every output of those, release i is dominated by the Gaussian pair of a constant mu_i, the T
+    gradients together by that of mu_4 (`GaussianBudget`); constant pairs compose adaptively to the pair of
+    ``mu^2 = sum mu_i^2`` (Zhu, Dong and Wang 2022, Theorem 10), which is what the promise allows.
 Sensitivity
     As above, plus the rounding of sums (`mean_of_users`): at most `ROUNDING` times the longest vector, on either side.
+    Centers and widths are sums of integers, multiples of 2^-31, into which each user's number is rounded by itself.
 Assumptions
     The number of users is public. Nothing is drawn: after a look no samples may be taken, for their price depends on
     rate and T together.
@@ -23,7 +27,7 @@ Accuracy
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, final
@@ -50,13 +54,18 @@ from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity, Uni
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.data.domain import shorten
-from dpconvex.problems.data.users import mean_of_users, record_weights
+from dpconvex.problems.data.sources.rows import same
+from dpconvex.problems.data.users import integer_means, mean_of_users, record_weights
 from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 
+CENTERS, WIDTHS = "centres of the numeric columns, over their half ranges", "widths around these centres"
 LABELS, LENGTHS = "share of positive labels", "shares of users by length of their gradients"
 GRADIENT, STEPS = "mean gradient at the start, over its level", "mean gradients of all steps, over their level"
+CENTERS_LEMMA = "a mean over n users of points of [-1, 1]^p changes by at most 2 sqrt(p)/n, plus rounding"
+WIDTHS_LEMMA = "a mean over n users of points of [0, 1]^p changes by at most sqrt(p)/n, plus rounding"
+UNITS = 2.0**31  #: Multiples of whose inverse are summed.
 LABELS_LEMMA = "a mean over n users of numbers in [0, 1] changes by at most 1/n when one is replaced, plus rounding"
 LENGTHS_LEMMA = "one user leaves a bin and one enters another: sqrt(2)/n in the l2 norm, plus rounding"
 VECTORS_LEMMA = "a mean over n users of vectors of length at most 1 changes by at most 2/n, plus rounding"
@@ -69,13 +78,16 @@ class InformedPlan(LinearModelPlan):
 
     problem: LinearModelProblem
     privacy: PrivacyParams
+    centers: GaussianMechanism | None  #: None: there are no numeric columns, or too little would be seen of them
+    widths: GaussianMechanism | None
     labels: GaussianMechanism | None  #: None: there is no constant, or the shares of classes are public
     lengths: GaussianMechanism
     gradient: GaussianMechanism
     budget: GaussianBudget  #: Of the steps
     look: Look
     ahead: Course  #: What the run does; before the look, what is expected of typical data
-    #: What the look released and the course was planned from: share of labels, shares by length, squares by block
+    #: What the look released and the course was planned from: centers and widths of columns, share of labels, shares by
+    #: length, squares by block
     released: tuple[Any, ...] = ()
     l2: float = 0.0
     noise_name = "gaussian"
@@ -87,8 +99,9 @@ class InformedPlan(LinearModelPlan):
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        first: dict[str, Planned] = {} if self.labels is None else {LABELS: self.labels}
-        return {**first, LENGTHS: self.lengths, GRADIENT: self.gradient, STEPS: self.budget}
+        first = {CENTERS: self.centers, WIDTHS: self.widths, LABELS: self.labels}
+        own: dict[str, Planned] = {name: each for name, each in first.items() if each is not None}
+        return {**own, LENGTHS: self.lengths, GRADIENT: self.gradient, STEPS: self.budget}
 
     @property
     def only_sums(self) -> bool:
@@ -119,11 +132,14 @@ class InformedPlan(LinearModelPlan):
         source = "noisy gradient descent after a look; an estimate: for quadratic risks of at most half the largest "
         source += "curvature, clipping bias left out"
         bound = min(bound, 2 * problem.lipschitz * problem.radius)
-        return PredictedError(bound, trivial, source, expected=self.ahead.choice.expected, proved=False)
+        caution = 1.0 if self.centers is None else TUNING.caution
+        expected = self.ahead.choice.expected
+        return PredictedError(bound, trivial, source, expected=expected, proved=False, caution=caution)
 
     @property
     def coefficient_deviation(self) -> Floats:
         walked = math.sqrt(float(self.ahead.choice.steps.response(np.zeros(1))[1][0])) * self.spread
+        walked[-1] = np.linalg.norm([walked[-1], *self.look.moved_parts(walked)])
         return np.minimum(walked, self.problem.radius)
 
     @property
@@ -151,20 +167,28 @@ class InformedPlan(LinearModelPlan):
         return self.released
 
     def resumed(self, *course: Any) -> InformedPlan:
-        """Return the plan that goes on from a released share, shares by length, and squares of the gradient."""
-        share, shares, squares = course
-        sizes = len(shares), len(squares)
-        numbers = np.array([share, *shares, *squares], dtype=np.float64)
-        if sizes != (TUNING.bins, len(self.problem.domain.blocks)) or not np.isfinite(numbers).all():
-            raise InvalidParameterError("look", course, "must hold a share, shares by length and a square per block")
-        found = self.look.planned(share, np.array(shares), np.array(squares))
-        return continued(self, ahead=found, released=(share, tuple(shares), tuple(squares)))
+        """Return the plan that goes on from centers and widths, a share, shares by length, squares of the gradient."""
+        center, width, share, shares, squares = course
+        look = self._narrowed(center, width)
+        numbers = np.array([*center, *width, share, *shares, *squares], dtype=np.float64)
+        count, blocks = 0 if self.centers is None else len(self.look.columns), look.problem.domain.blocks
+        if tuple(map(len, (center, width, shares, squares))) != (count, count, TUNING.bins, len(blocks) + 1) or not (
+            np.isfinite(numbers).all()
+        ):
+            what = "must hold a number a column, twice, a share, shares by length and a square per block"
+            raise InvalidParameterError("look", course, what)
+        found = look.planned(share, np.array(shares), np.array(squares))
+        released = (tuple(center), tuple(width), share, tuple(shares), tuple(squares))
+        return continued(self, look=look, ahead=found, released=released)
+
+    def _narrowed(self, center: Any, width: Any) -> Look:
+        return self.look.narrowed(np.array(center), np.array(width)) if len(center) else self.look
 
     def describe(self) -> Mapping[str, Any]:
         before = {"noise": self.noise_name, "look": list(TUNING.shares), "steps": "chosen after the look"}
         if not self.released:
             return before
-        found, steps, sizes = self.ahead, self.steps, [block.size for block in self.problem.domain.all_blocks]
+        found, steps, sizes = self.ahead, self.steps, [b.size for b in self.look.problem.domain.all_blocks]
         return {
             **before,
             "steps": steps.count,
@@ -175,32 +199,56 @@ class InformedPlan(LinearModelPlan):
             "start": found.start,
             "typical_gradient": found.length,
             "assumed_signal": found.signal,
+            "centres": list(self.look.center),
             "block_scales": self.look.scales[np.cumsum([0, *sizes[:-1]])].tolist(),
         }
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         assert groups is not None
-        ledger, problem, look = Ledger(self.privacy, self.releases), self.problem, self.look
+        ledger, problem = Ledger(self.privacy, self.releases), self.problem
         facts = problem.loss, *problem.clipped(X, y), groups, record_weights(groups)
         mean = partial(mean_of_users, *facts)
+        columns = self._columns(X, groups, source, ledger)  # line 0: where the columns lie
+        seen = continued(self, look=self._narrowed(*columns))
+        look = seen.look
         w, share = np.zeros(problem.dim), 0.5
         if self.labels is not None:  # line 1: where to start
             noisy_share = self.labels.release(mean(w, self._shares, 1.0), LABELS, source, ledger)
             share = float(noisy_share[0])
             w[-1] = look.start(share)[0]
-        shares = self.lengths.release(mean(w, self._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
+        shares = self.lengths.release(mean(w, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.first_cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
-        found = self.gradient.release(mean(w, partial(self._cut, level=level), 1.0), GRADIENT, source, ledger)  # line 3
-        plan = self.resumed(share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist()))
+        found = self.gradient.release(mean(w, partial(seen._cut, level=level), 1.0), GRADIENT, source, ledger)  # line 3
+        plan = self.resumed(*columns, share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist()))
         session = self.budget.start(STEPS, source, ledger)
         session.set_uses(plan.steps.count)
 
         def noisy(w: Floats) -> Floats:
-            released = session.release(mean(w, partial(self._cut, level=plan.clip), 1.0))
-            return plan.clip * look.scales * released + self.l2 * w
+            at = look.moved_back(w)
+            released = session.release(mean(at, partial(seen._cut, level=plan.clip), 1.0))
+            return plan.clip * look.scales * released + self.l2 * look.moved(at[None])[0]
 
-        ball = L2Ball(FAR * problem.radius)  # it only keeps numbers finite
-        return plan.finish(plan.steps.minimize(w, noisy, ball.project), source)  # line 4: the steps
+        ball = L2Ball(FAR * look.problem.radius)  # it only keeps numbers finite
+        return plan.finish(look.moved_back(plan.steps.minimize(w, noisy, ball.project)), source)  # line 4: the steps
+
+    def _columns(self, X: Any, groups: UserGroups, source: BitSource, ledger: Ledger) -> tuple[Any, Any]:
+        """Release where the numeric columns lie, in half ranges: centers, and mean distances from what they tell."""
+        if self.centers is None or self.widths is None:
+            return (), ()
+        places, halves = (np.array(list(each)) for each in (self.look.columns, self.look.columns.values()))
+
+        def units(change: Callable[[Floats], Floats], rows: Floats) -> Array:
+            return np.rint(change(self.problem.domain.clip(rows)[:, places] / halves) * UNITS).astype(np.int64)
+
+        def sums(found: Array) -> Floats:
+            return found.sum(0) / UNITS / self.problem.n
+
+        center = self.centers.release(sums(integer_means(X, partial(units, same), groups)), CENTERS, source, ledger)
+        apart = partial(units, lambda inside: np.square((inside - self.look.centers(center)) / 2))
+        square = integer_means(X, apart, groups) / UNITS  # a quarter of each user's mean squared distance
+        distance = np.rint(np.minimum(2 * np.sqrt(square), 1.0) * UNITS).astype(np.int64)
+        width = self.widths.release(sums(distance), WIDTHS, source, ledger)
+        return tuple(center.tolist()), tuple(width.tolist())
 
     def _shares(self, G: Floats) -> Floats:
         """Return users' shares of positive labels, (m, 1): slopes at prediction 0 have two values."""
@@ -210,12 +258,12 @@ class InformedPlan(LinearModelPlan):
 
     def _bins(self, G: Floats) -> Floats:
         """Return the bins of users' gradients as unit vectors, (m, bins)."""
-        lengths = np.linalg.norm(_finite(G / self.look.scales), axis=1)
+        lengths = np.linalg.norm(_finite(self.look.moved(G) / self.look.scales), axis=1)
         return np.eye(TUNING.bins)[np.searchsorted(self.look.edges, lengths)]
 
     def _cut(self, G: Floats, level: float) -> Floats:
         """Return users' gradients over D, cut to `level`, over it, (m, dim)."""
-        scaled = _finite(G / self.look.scales / level)
+        scaled = _finite(self.look.moved(G) / self.look.scales / level)
         shorten(scaled, "l2", 1.0)
         return scaled
 
@@ -243,18 +291,26 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     if problem.factor is not None:
         raise InvalidParameterError("factor", "given", "must be None for a look", "Use 'objective_perturbation'")
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # accountants round up
-    shares = (*TUNING.shares, 1 - sum(TUNING.shares))
     constant = problem.domain.intercept > 0 and loss.rates is None
-    if not constant:
-        shares = (0.0, *shares[1:3], shares[3] + shares[0])
+    columns = len(Look(problem, mu, l2, (0.0, 0.0, 0.0)).columns)
+    mus = [mu * math.sqrt(share) * (1 - 1e-15) for share in TUNING.column_shares]
+    centers = widths = None
+    if columns and problem.domain.intercept and math.sqrt(columns) / (problem.n * mus[1]) < TUNING.loud:
+        centers = _mechanism(problem, 2 * math.sqrt(columns), "l2", CENTERS_LEMMA, mus[0], columns)
+        widths = _mechanism(problem, math.sqrt(columns), "l2", WIDTHS_LEMMA, mus[1], columns)
+    before = (TUNING.shares[0] if constant else 0.0, *TUNING.shares[1:])
+    shares = (*before, 1 - sum(before) - (0.0 if centers is None else sum(TUNING.column_shares)))
     of_labels, of_lengths, of_gradient, of_steps = (mu * math.sqrt(share) * (1 - 1e-15) for share in shares)
     labels = _mechanism(problem, 1.0, "absolute", LABELS_LEMMA, of_labels, 1) if constant else None
     lengths = _mechanism(problem, math.sqrt(2), "l2", LENGTHS_LEMMA, of_lengths, TUNING.bins)
     gradient = _mechanism(problem, 2.0, "l2", VECTORS_LEMMA, of_gradient, problem.dim)
     budget = GaussianBudget(_mechanism(problem, 2.0, "l2", VECTORS_LEMMA, of_steps, problem.dim))
     deviations = 0.0 if labels is None else labels.sigma, lengths.sigma, gradient.sigma
-    look = Look(problem, of_steps, l2, deviations)
-    return InformedPlan(problem, privacy, labels, lengths, gradient, budget, look, look.unread(), l2=l2)
+    own = (0.0, 0.0) if centers is None or widths is None else (centers.sigma, widths.sigma)
+    look = Look(problem, of_steps, l2, deviations, own)
+    return InformedPlan(
+        problem, privacy, centers, widths, labels, lengths, gradient, budget, look, look.unread(), l2=l2
+    )
 
 
 def _mechanism(

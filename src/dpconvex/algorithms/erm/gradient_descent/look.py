@@ -1,12 +1,15 @@
 r"""From a first look at users' gradients to the rest of the run: arithmetic on public facts and released values alone.
 
-The look released a noisy share of positive labels, noisy shares of users by the length of their gradients, and a noisy
-mean gradient, of which only each block's squared length counts (docs, Look first, then plan). All grids are public and
-closed, so no release, however extreme, leads to constants that a run cannot use.
+The look released noisy centers and widths of numeric columns, a noisy share of positive labels, noisy shares of users
+by the length of their gradients, and a noisy mean gradient, of which only each block's squared length counts (docs,
+Look first, then plan). All grids are public and closed, so no release, however extreme, leads to constants that a run
+cannot use.
 """
 
+from __future__ import annotations
+
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -18,8 +21,8 @@ from dpconvex._types import Floats
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import Choice
 from dpconvex.geometry import gaussian_block_weights
-from dpconvex.problems import LinearModelProblem
-from dpconvex.problems.linear.expected_risk import SHARED
+from dpconvex.problems import Block, LinearModelProblem
+from dpconvex.problems.linear.expected_risk import ORDINARY, SHARED, squared_reach
 
 
 @final
@@ -28,6 +31,16 @@ class Tuning:
     """Numbers of ours, chosen on the five tables of `benchmarks/user_tables.py` (docs): guesses for any other."""
 
     shares: tuple[float, float, float] = (0.03, 0.03, 0.12)  #: of mu^2: labels, lengths, gradient
+    column_shares: tuple[float, float] = (0.03, 0.03)  #: of mu^2: centers and widths of numeric columns, if there are
+    loud: float = 0.3  #: deviation of a released width from which on columns are not looked at, in half ranges
+    center_variance: float = 0.15  #: of a column's center around the middle of its range, in squared half ranges
+    usual_width: float = 0.45  #: of a column: mean distance from its center, in half ranges
+    narrowest: float = 0.03  #: width that is tried, in the same unit
+    unlike: float = 1.0  #: log-deviation of lengths where one class's gradients are the longer ones
+    doubt: float = 2.0  #: variances of noise that a constant pulled off must exceed to be seen
+    #: By which it is compared where columns are looked at: other methods lose more where ranges are too wide.
+    caution: float = 0.4
+    heavier: float = 1.25  #: root mean square of distances over their mean
     prior_variance: float = 1 / 16  #: of the share of positive labels, around 1/2
     least_share: float = 0.03  #: of either class that a start may assume
     first_edge: float = 0.02  #: of the lengths' bins, in units of the longest gradient
@@ -47,7 +60,7 @@ class Tuning:
     )  #: levels of the run in typical lengths, and what cutting costs as a share of what a constant loses
     signals: tuple[float, ...] = (1, 0.6, 0.35, 0.2, 0.1, 0.06, 0.035, 0.02, 0.01, 0.005, 0.002)
     risked: float = 0.002  #: what noise may cost where nothing is seen, for two classes
-    seen: tuple[float, float, int] = (1e-3, 3.0, 30)  #: grid of signals that may be seen
+    seen: tuple[float, float, int] = (1e-3, 30.0, 45)  #: grid of signals that may be seen
     prior_ratio: float = 5.0  #: one log-deviation of the signal around what may be risked
 
 
@@ -59,6 +72,12 @@ def kept(level: float) -> float:
     """Return what cutting to `level` typical lengths leaves of a gradient: ``E min(1, k exp(-Z/2))``, Z normal."""
     cut = 2 * math.log(level)
     return float(ndtr(cut) + level * math.exp(1 / 8) * ndtr(-cut - 0.5))
+
+
+def taken(level: float) -> float:
+    """Return the mean length that cutting takes from typical gradients, ``E(exp(s Z) - k)_+``, in typical lengths."""
+    s = TUNING.unlike
+    return float(math.exp(s**2 / 2) * ndtr(s - math.log(level) / s) - level * ndtr(-math.log(level) / s))
 
 
 @final
@@ -83,6 +102,65 @@ class Look:
     mu: float  #: Of the steps
     l2: float
     deviations: tuple[float, float, float]  #: Of the noise in labels, lengths and gradient (in its level)
+    column_deviations: tuple[float, float] = (0.0, 0.0)  #: Of the noise in centers and widths of columns
+    center: tuple[float, ...] = ()  #: Of all numeric columns, as `columns` has them, once released
+
+    @cached_property
+    def columns(self) -> dict[int, float]:
+        """Positions of the numeric columns and their half ranges: those of two values tell nothing."""
+        found, place = {}, 0
+        for block in self.problem.domain.blocks:
+            if block.norm == "linf" and block.values != "binary":
+                found |= dict.fromkeys(range(place, place + block.size), float(block.bound))
+            place += block.size
+        return found
+
+    def centers(self, noisy: Floats) -> Floats:
+        """Return what noisy centers tell, in half ranges, in [-1, 1]."""
+        trust = TUNING.center_variance / (TUNING.center_variance + self.column_deviations[0] ** 2)
+        return np.clip(noisy * trust, -1.0, 1.0)
+
+    def narrowed(self, noisy_center: Floats, noisy_width: Floats) -> Look:
+        """Return the look at moved and narrower columns, from noisy centers and mean distances in half ranges.
+
+        Records are not clipped into them: they are what typical data are made of, and gradients are cut anyway.
+        """
+        tried = np.geomspace(TUNING.narrowest, 1.0, TUNING.lengths)
+        off = np.square((np.clip(noisy_width, -FARTHEST, FARTHEST)[:, None] - tried) / self.column_deviations[1])
+        prior = np.square(np.log(tried / TUNING.usual_width) / TUNING.prior_spread)
+        widths = iter([TUNING.heavier * _log_mean(tried, -(each + prior) / 2) for each in off])
+        blocks: list[Block] = []
+        for block in self.problem.domain.blocks:
+            if block.norm != "linf" or block.values == "binary":
+                blocks.append(block)
+                continue
+            for _ in range(block.size):
+                width = min(1.0, next(widths) / math.sqrt(ORDINARY.numeric_variance))
+                blocks.append(replace(block, size=1, bound=width * block.bound, values="centered"))
+        before = self.problem
+        domain = replace(before.domain, blocks=tuple(blocks))
+        needed, is_now = (sum(map(squared_reach, each.all_blocks)) for each in (before.domain, domain))
+        problem = replace(before, domain=domain, radius=before.radius * math.sqrt(is_now / needed))
+        center = self.centers(noisy_center) * np.array(list(self.columns.values()))
+        return replace(self, problem=problem, center=tuple(center.tolist()))
+
+    def moved(self, gradients: Floats) -> Floats:
+        """Return gradients (m, dim) in the coefficients of moved columns."""
+        out = gradients.copy()
+        if self.center:
+            constant = gradients[:, -1] / self.problem.domain.intercept
+            out[:, list(self.columns)] -= np.multiply.outer(constant, self.center)
+        return out
+
+    def moved_parts(self, point: Floats) -> Floats:
+        """Return what each moved column takes from the constant's coefficient."""
+        if not self.center:
+            return np.zeros(0)
+        return point[list(self.columns)] * np.array(self.center) / self.problem.domain.intercept
+
+    def moved_back(self, point: Floats) -> Floats:
+        """Return coefficients (dim,) of the columns as they were from those of moved columns."""
+        return np.append(point[:-1], point[-1] - self.moved_parts(point).sum())
 
     @cached_property
     def scales(self) -> Floats:
@@ -139,9 +217,10 @@ class Look:
         share, shares = float(np.clip(share, -FARTHEST, FARTHEST)), np.clip(shares, -FARTHEST, FARTHEST)
         squares = np.clip(squares, 0.0, FARTHEST**2)
         (start, unknown), length = self.start(share) if self.labels else (0.0, 0.0), self.typical_length(shares)
-        risked = self._risked(length)
+        pulled = self._pulled(length, start, unknown, float(squares[-1])) if self.labels else 0.0
+        risked = self._risked(length, pulled)
         signal = max(risked, self._seen(length, unknown, risked, squares))
-        return self._course(length, start, unknown, signal)
+        return self._course(length, start, unknown, signal, pulled)
 
     @property
     def labels(self) -> bool:
@@ -149,12 +228,26 @@ class Look:
         return self.problem.domain.intercept > 0 and self.problem.loss.rates is None
 
     def block_squares(self, gradient: Floats) -> Floats:
-        """Return the squared length of each block's part, one-hot parts less their mean; not of the constant."""
+        """Return the squared length of each block's part, one-hot parts less their mean, and of the constant's."""
         gradient = np.clip(gradient, -FARTHEST, FARTHEST)
         parts = np.split(gradient, np.cumsum([block.size for block in self.problem.domain.blocks]))
         pairs = zip(self.problem.domain.blocks, parts, strict=False)
         moved = (part - part.mean() if block.categorical else part for block, part in pairs)
-        return np.array([np.square(part).sum() for part in moved])
+        constant = gradient[-1] if self.problem.domain.intercept else 0.0
+        return np.array([*(np.square(part).sum() for part in moved), np.square(constant)])
+
+    def _pulled(self, length: float, start: float, unknown: float, square: float) -> float:
+        """Return what cutting costs by pulling the constant off, over the squared mean length that it takes away.
+
+        At a start that predicts the share of labels the constant's part of the mean gradient is 0. Where it is not once
+        gradients are cut, those of one class are longer, and a run drifts to where as much is cut from either.
+        """
+        loss: Any = self.problem.loss  # smooth, or there is no look
+        unit, c = float(self.scales[-1]) * length * self.longest, self.problem.domain.intercept
+        noise = (TUNING.first_cut * unit * self.deviations[2]) ** 2 + (unknown * c) ** 2
+        off = max(0.0, (TUNING.first_cut * unit) ** 2 * square - TUNING.doubt * noise)
+        bend = loss.hessian_weights(np.full(2, start * c), np.array([1.0, -1.0]))
+        return off / (2 * c**2 * float(np.mean(bend))) / taken(TUNING.first_cut) ** 2
 
     def _seen(self, length: float, unknown: float, risked: float, squares: Floats) -> float:
         """Return the signal that the gradient shows, `risked` if it shows nothing."""
@@ -177,23 +270,23 @@ class Look:
             weight -= free * np.log(variance) + (D * scale) ** 2 * squares[place] / variance
         return _log_mean(tried, weight / 2)
 
-    def _risked(self, length: float) -> float:
+    def _risked(self, length: float, pulled: float) -> float:
         """Return the largest signal whose best steps cost little by their noise, whatever the data are."""
         unit = self.problem.loss.value_at_zero / math.log(2)
-        bold = (s for s in TUNING.signals if self._choice(length, s).noise <= TUNING.risked * unit)
+        bold = (s for s in TUNING.signals if self._choice(length, s, pulled).noise <= TUNING.risked * unit)
         return next(bold, TUNING.signals[-1])
 
-    def _choice(self, length: float, signal: float) -> Choice:
+    def _choice(self, length: float, signal: float, pulled: float) -> Choice:
         problem, typical = self.problem, self.problem.typical
         assert typical is not None
         noise = 2 * length * self.longest / (problem.n * self.mu) * self.scales
         lost = signal * float(np.sum(typical.count * typical.curvature * typical.signal)) / 2
-        levels = [(level / kept(level), cost * lost) for level, cost in TUNING.levels]
+        levels = [(k / kept(k), cost * lost, pulled * (taken(k) / kept(k)) ** 2) for k, cost in TUNING.levels]
         options: dict[str, Any] = {"steps": None, "l2": self.l2, "rates": (1.0,), "signal": signal, "bold": 1.0}
         return typical_steps.choose(problem, noise, mu=self.mu, levels=levels, **options)
 
-    def _course(self, length: float, start: float, unknown: float, signal: float) -> Course:
-        choice = self._choice(length, signal)
+    def _course(self, length: float, start: float, unknown: float, signal: float, pulled: float = 0.0) -> Course:
+        choice = self._choice(length, signal, pulled)
         level = next(level for level, _ in TUNING.levels if level / kept(level) == choice.level)
         return Course(length, start, unknown, signal, level, choice)
 

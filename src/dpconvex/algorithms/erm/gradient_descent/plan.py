@@ -7,11 +7,12 @@ Lemma
     every point, whatever the point depends on. A unit is in one batch, which is read ``steps / batches`` times;
     Gaussian noise composes adaptively (mu by the root of the sum of squares), batches are disjoint, steps and averages
     are post-processing. The sensitivity is ``2C/K``, K the least number of units in a batch, plus the rounding of sums.
-Samples (records, rate q < 1)
-    In every step each record takes part with probability q, by coins of its own that are drawn afresh and never
-    released (`SampledGaussian`). The sum over those that do, divided by the public ``q n``, never by their number,
-    moves by at most ``C/(q n)`` in l2 with a record's taking part, and a replaced record changes no other's coin. So T
-    steps cost what `PoissonSteps` says.
+Samples (rate q < 1)
+    In every step each unit, a user with all records, takes part with probability q, by coins of its own that are drawn
+    afresh and never released (`SampledGaussian`). The sum over those that do, divided by the public ``q n``, never by
+    their number, moves by at most ``C/(q n)`` in l2 with a unit's taking part, and a replaced one changes no other's
+    coin: users stand in the order of their labels, and a new label moves others by a place, but the law of independent
+    coins knows no order. So T steps cost what `PoissonSteps` says.
 Assumptions
     The number of units is public; C, steps and step size are functions of public numbers. Records are put into batches
     by position, users by a uniform permutation (coins of their own): its law does not change when a user's label does.
@@ -66,7 +67,7 @@ class NoisyGradientPlan(LinearModelPlan):
     #: D of one output (dim,): gradients are divided by it before they are cut; None: they are not.
     deviations: Floats | None = None
     expected: float | None = None  #: Excess on typical data
-    rate: float = 1.0  #: Probability with which a record takes part in a step; 1: all units, or those of the batch
+    rate: float = 1.0  #: Probability with which a unit takes part in a step; 1: all units, or those of the batch
     noise_name = "gaussian"
     constants = "calibrated"
     algorithm: ClassVar[str] = "noisy_gradient"
@@ -106,7 +107,8 @@ class NoisyGradientPlan(LinearModelPlan):
 
     @property
     def only_sums(self) -> bool:
-        return self.batches == 1 and self.problem.only_sums  # batches are records by their position
+        whole = self.batches == 1 and (self.rate == 1 or not self.problem.grouped)
+        return whole and self.problem.only_sums  # batches are records by their position, samples users by theirs
 
     @property
     def blocks(self) -> tuple[str | None, ...]:
@@ -159,7 +161,7 @@ class NoisyGradientPlan(LinearModelPlan):
         return facts
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
-        released = self._on_sample(X, y, source) if self.sampled else self._on_batch(X, y, groups, source)
+        released = self._on_sample(X, y, groups, source) if self.sampled else self._on_batch(X, y, groups, source)
 
         def noisy(w: Floats) -> Floats:
             return self.clipping.scales * released(w) + self.l2 * w
@@ -188,9 +190,9 @@ class NoisyGradientPlan(LinearModelPlan):
 
         return released
 
-    def _on_sample(self, X: Array, y: Array, source: BitSource) -> Gradient:
-        """Return noisy gradients of a fresh secret sample of records each."""
+    def _on_sample(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> Gradient:
+        """Return noisy gradients of a fresh secret sample of units each."""
         assert self.sampled is not None
         session = self.sampled.start(self.problem.n, LABEL, source, Ledger(self.privacy, self.releases))
-        gradient = sampled_gradient(self.clipping, self.rate, X, y)
+        gradient = sampled_gradient(self.clipping, self.rate, X, y, groups)
         return lambda w: session.release(partial(gradient, w))

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex.algorithms import check_average, recorded
+from dpconvex.algorithms import check_average, in_units, recorded
 from dpconvex.algorithms.erm.accelerated_sgd import balanced_stage
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.plan import DRIFT, TAIL, NoisyGradientPlan
@@ -22,7 +22,7 @@ from dpconvex.problems import LinearModelProblem
 from dpconvex.problems.objective import ROUNDING
 
 LEMMA = "a mean of K vectors of length at most C changes by at most 2C/K when one is replaced, plus rounding"
-SAMPLED_LEMMA = "a record in the batch adds a vector of length at most C/(q n), any other adds none; rounding"
+SAMPLED_LEMMA = "a record in the sample adds a vector of length at most C/(q n), any other adds none; rounding"
 MOST_GIVEN = 10_000  #: Steps that a caller may ask for where momentum is chosen for them: their weights are tabulated.
 MOST_BATCHES = 1024
 
@@ -73,7 +73,7 @@ def plan(
     `accelerated` if the loss is smooth and no step size is given. With a ridge of weight `l2` the excess is that of the
     regularized loss. `rate` is the probability with which a record takes part in a step (Poisson sampling); by default
     of 1 and some small ones the one that does best on typical data, in the time that 1 may take; 1 where the bound
-    decides.
+    decides. Users take part with all their records, and only at a rate that is given.
     """
     check_average(problem, privacy)
     if privacy.pure:
@@ -91,24 +91,30 @@ def plan(
         raise InvalidParameterError("steps", steps, f"must be a multiple of batches, {batches}")
     if step_size is not None:
         _validate.real("step_size", step_size, above=0.0)
-    setting = _Setting(problem, privacy, batches, l2, accelerated)
+    sampled = problem.grouped and batches == 1 and not proved and rate is not None
+    setting = _Setting(problem, privacy, batches, l2, accelerated, _rate(rate) if sampled and rate else 1.0)
     if accelerated and step_size is None and batches == 1 and not proved and not problem.grouped:
         if steps is not None and steps > MOST_GIVEN:
             raise InvalidParameterError("steps", steps, f"must be at most {MOST_GIVEN}", "Leave it out")
         if rate is not None:
-            rates = (_validate.real("rate", rate, at_least=LEAST_RATE, at_most=1.0),)
+            rates = (_rate(rate),)
         else:
             rates = (1.0, *typical_steps.TUNING.sampling_rates) if privacy.delta >= LEAST_DELTA else (1.0,)
         return setting.typical(clip, steps, rates)
-    if rate is not None and rate != 1:
-        remedy = "Use rate=1, or leave batches, steps' sizes and bounds alone and protect records"
-        raise InvalidParameterError("rate", rate, "must be 1 for users, batches and proved or plain steps", remedy)
+    if rate is not None and rate != 1 and not sampled:
+        remedy = "Use rate=1, or leave batches, steps' sizes and bounds alone"
+        raise InvalidParameterError("rate", rate, "must be 1 for batches and for proved or plain steps", remedy)
     first = 1 if batches == 1 else 0  # the first point is 0, whatever the data are
     passes = [batches * 2**k for k in range(first, TUNING_BY_BOUND.most_passes.bit_length())]
     found = [setting.tuned(T, clip, step_size) for T in ([steps] if steps else passes)]
     enough = TUNING_BY_BOUND.tolerated_bound * min(option.bound for option in found)
     chosen = next(option for option in found if option.bound <= enough)
-    return setting.planned(mechanism=setting.mechanism(chosen.clip, chosen.steps), **vars(chosen))
+    noise = setting.mechanism(chosen.clip, chosen.steps, setting.rate)
+    return setting.planned(mechanism=noise, rate=setting.rate, **vars(chosen))
+
+
+def _rate(rate: float) -> float:
+    return _validate.real("rate", rate, at_least=LEAST_RATE, at_most=1.0)
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,7 @@ class _Setting:
     batches: int
     l2: float
     accelerated: bool
+    rate: float  #: With which a user takes part, where bounds decide
 
     @cached_property
     def mu(self) -> float:
@@ -157,7 +164,8 @@ class _Setting:
         if rate == 1:
             value, lemma, mu = 2 * clip / self.least_batch + 2 * ROUNDING * clip, LEMMA, self.mu_of_step(steps)
         else:
-            value, lemma = clip / (rate * self.problem.n) + 2 * ROUNDING * clip / rate, SAMPLED_LEMMA
+            value = clip / (rate * self.problem.n) + 2 * ROUNDING * clip / rate
+            lemma = in_units(SAMPLED_LEMMA, self.privacy)
             mu = largest_contribution(rate, steps, self.privacy.epsilon, self.privacy.delta) * (1 - 1e-12)
         sensitivity = Sensitivity(value * (1 + 1e-12), "l2", lemma, unit=self.privacy.unit)
         return GaussianMechanism.of_mu(sensitivity, mu, self.problem.dim)
@@ -217,8 +225,11 @@ class _Setting:
         problem = self.problem
         L, R = min(clip, problem.lipschitz) + self.l2 * problem.radius, problem.radius
         sigma = 2 * clip / (self.least_batch * self.mu_of_step(steps))
+        if self.rate < 1:
+            sigma = self.mechanism(clip, steps, self.rate).sigma
         noise = math.sqrt(problem.dim) * sigma
         variance = noise**2 + (L**2 / self.least_batch if self.batches > 1 else 0.0)
+        variance += (1 / self.rate - 1) / problem.n * L**2
         beta, walk = problem.smoothness + self.l2, math.inf
         if within is not None:  # gradients are as good as shortened by C/t
             loudness = noise / (clip * math.sqrt(steps // self.batches))

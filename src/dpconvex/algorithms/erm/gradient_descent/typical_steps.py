@@ -129,8 +129,8 @@ def _effects(
     assert typical is not None  # there is no tilt and no attack here
     curvature = typical.curvature + l2
     kept = np.square(typical.curvature / curvature)  # of the minimizer's square, with the ridge
-    bias = signal * typical.count * curvature * typical.signal * kept / 2
-    weight = typical.count * curvature / 2
+    weight = typical.worth * typical.count * curvature / 2
+    bias = signal * weight * typical.signal * kept
     sizes = np.array(TUNING.step_sizes) / (unit_curvature(problem) + l2)
     place = np.searchsorted(_PRODUCTS, np.multiply.outer(sizes, curvature)).clip(0, len(_PRODUCTS) - 1)  # (rates, g)
     missed, spread = _table(counts)  # (counts, tails, momenta, products)
@@ -243,7 +243,7 @@ def choose(
     noise: Floats,
     *,
     mu: float,
-    levels: Sequence[tuple[float, float]],
+    levels: Sequence[tuple[float, ...]],
     steps: int | None,
     l2: float,
     rates: Sequence[float],
@@ -252,9 +252,10 @@ def choose(
 ) -> Choice:
     """Return what does best on typical data; samples only where they gain enough.
 
-    `noise` (dim,) are deviations of one gradient of all records with the whole budget `mu` and level 1. `levels` are
-    pairs of a level and its cost; `steps` is T, if given; `rates` are chances to join a step (1: all do). Data have
-    `signal` times the squared coefficients of typical ones, and the choice counts on `bold` times as much.
+    `noise` (dim,) are deviations of one gradient of all records with the whole budget `mu` and level 1. `levels` are a
+    level, its cost for who learns all, and what it costs anybody; `steps` is T, if given; `rates` are chances to join a
+    step (1: all do). Data have `signal` times the squared coefficients of typical ones, and the choice counts on `bold`
+    times as much.
     """
     counts = {rate: (steps,) if steps else _counts(problem, rate) for rate in rates}
     effects = _effects(problem, noise, max(counts.values(), key=len), l2, signal)
@@ -276,7 +277,7 @@ def _options(
     problem: LinearModelProblem,
     effects: tuple[Floats, Floats, Floats, float],
     mu: float,
-    levels: Sequence[tuple[float, float]],
+    levels: Sequence[tuple[float, ...]],
     counts: tuple[int, ...],
     l2: float,
     rate: float,
@@ -290,10 +291,11 @@ def _options(
     with np.errstate(all="ignore"):
         noises = noises * np.array(shares)[:, None, None, None]
         drawn = drawn * (1 / rate - 1) if rate < 1 else np.zeros_like(drawn)
-    for level, cost in levels:
+    for level, cost, *fixed in levels:
         with np.errstate(all="ignore"):
             model = np.nan_to_num(signal * biases + level**2 * noises + drawn, nan=np.inf)
             total = model + cost * np.clip(1 - model / (signal * effects[3]), 0, 1)  # who learns little loses little
+            total += sum(fixed)
         best = total.reshape(len(counts), -1).argmin(1).tolist()
         for k, count in enumerate(counts):
             tail, m, r = np.unravel_index(best[k], total[k].shape)

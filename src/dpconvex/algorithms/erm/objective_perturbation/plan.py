@@ -1,8 +1,8 @@
 r"""Objective perturbation with approximate minima, for linear models: constants and listing.
 
 Guarantee
-    Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbors that replace one record;
-    epsilon-DP also for neighbors that replace one user.
+    Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbors that replace one record,
+    or one user.
 Lemma
     Theorems 1 to 4 and formulas (1.1) to (5.2) of the docs, "Objective perturbation", which prove them. Gradients of
     two records differ by at most ``2 A X_K`` in the noise's norm; the determinant of the change of variables costs
@@ -11,8 +11,9 @@ Lemma
     exact minimiser for every data set and every ``b``; output noise of sensitivity ``2 gamma / l2`` hides which.
 Users
     A user's gradient is within ``A X_K`` and the trace of its Hessian within that of one record, but its rank is not 1:
-    ``dim`` takes the place of r (docs, Users). The union over vertices of Theorem 4 needs records, so there is no
-    Gaussian ``b`` for users.
+    ``dim`` takes the place of r (docs, Users). Gaussian ``b`` is Theorem U4: the gradients of a user with m distinct
+    records lie in a simplex of m + 1 vertices that no minimizer moves, and the union over pairs of vertices is paid.
+    That m is `most_rows`, which the run enforces (line 1); it is never `records_per_user`, a guess.
 Assumptions
     Records are clipped into the domain; the intercept is a constant feature inside the bounds and is regularized;
     `l2`, the norm, `gamma` and the comparator norm come from public facts.
@@ -34,11 +35,17 @@ from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, Obje
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.data.domain import is_centered
+from dpconvex.problems.data.records import Records
+from dpconvex.problems.data.users import distinct_within
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
 
 MINIMIZER, MASK = "minimiser of the perturbed objective", "solver inaccuracy"
 """What is released, in ledgers and certificates."""
+CAPPED = Assumption(
+    "no user has more than most_rows distinct records, features and target together",
+    "of whoever has more, so many stay, drawn by coins, after records are clipped and before weights are made",
+)
 LONGEST = 30
 """A linear term is at most so many root mean squares long: for a longer one, of probability below 1e-17, runs stop."""
 
@@ -103,6 +110,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     gradient_tolerance: float  #: Gradient norm that the solver certifies
     bound: float  #: On the expected excess mean loss
     solver: Solver  #: Fast solver with the guaranteed one that takes over
+    most_rows: int | None = None  #: Gaussian noise for users: distinct records of a user that are kept
     constants: str = "calibrated"  #: ``"calibrated"``; this family has one constant set
     algorithm: ClassVar[str] = "objective_perturbation"
 
@@ -145,6 +153,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     def theorem(self) -> str:
         number = "Theorems 1 to 3" if self.noise.event.pure_epsilon is not None else "Theorem 4 with (3.3)"
         number += " for users" if self.problem.grouped else ""
+        number = "Theorem U4 with (3.3)" if self.most_rows else number
         return (
             f"Objective perturbation with approximate minima ({number}): the minimiser under a random linear term, "
             "plus noise that covers the certified solver accuracy."
@@ -163,6 +172,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
                 "the norm is checked, with rounding slack, before anything is released",
             ),
             *((USER_LOSS,) if self.problem.grouped else ()),
+            *((CAPPED,) if self.most_rows else ()),
         )
 
     @property
@@ -195,7 +205,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     @property
     def only_sums(self) -> bool:
-        return self.solver.only_sums and self.problem.only_sums
+        return self.solver.only_sums and self.problem.only_sums and self.most_rows is None
 
     def noise_reach(self) -> Floats:
         """``(|F_j| ||b||_2 + |F_j b|) / (2 n l2)``, plus output noise and solver radius (docs, Proposition 5)."""
@@ -224,11 +234,19 @@ class ObjectivePerturbationPlan(LinearModelPlan):
             "curvature_law": str(self.problem.loss.curvature_law),
             "gradient_tolerance": self.gradient_tolerance,
             "solver_radius": self.solver_radius,
+            **({"most_rows": self.most_rows} if self.most_rows else {}),
         }
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
         records, targets = problem.clipped(X, y)  # line 1: records of the public domain
+        if self.most_rows is not None:  # Theorem U4: at most so many vertices, before weights are made
+            assert isinstance(records, Records)
+            assert targets is not None
+            assert groups is not None
+            rows = records.rows(slice(None))
+            kept, groups = distinct_within(rows, targets, groups, self.most_rows, source.generator())
+            records, targets = Records.of_rows(problem.domain, rows[kept]), targets[kept]
         b = self.noise.draw(self.copies, MINIMIZER, source, ledger)  # line 2: independent of the data
         risk = problem.on(records, targets, self.l2, groups, b / problem.n)  # line 3: J
         solved = require(self.solver.solve(risk, self.solver_radius), self.solver_radius)  # line 4: |grad J| <= gamma

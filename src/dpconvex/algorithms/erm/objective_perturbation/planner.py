@@ -48,12 +48,18 @@ OUTPUT_SHARES, HARMLESS = (0.01, 0.03, 0.1, 0.3), 0.01
 
 @recorded("objective_perturbation")
 def plan(
-    problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float | None = None, noise: str = "auto"
+    problem: LinearModelProblem,
+    privacy: PrivacyParams,
+    *,
+    l2: float | None = None,
+    noise: str = "auto",
+    most_rows: int | None = None,
 ) -> tuple[ObjectivePerturbationPlan, ...]:
     """Return the valid plans, one for each kind of noise; the loss must be smooth with a bounded slope.
 
     `l2` is by default that of the smallest expected error (for users: bound), from public facts. `noise` is ``"auto"``
-    (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``.
+    (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``. `most_rows` caps what
+    Gaussian noise for users keeps of a user's distinct records; None: there is no such noise for users.
     """
     check_average(problem, privacy)
     options = ("auto", *NORMS, "l2", *GAUSSIANS)
@@ -64,26 +70,30 @@ def plan(
         raise InvalidParameterError(
             "loss", problem.loss.name, "must be smooth with a bounded slope", "Use algorithm='output_perturbation'"
         )
-    check_noise(problem, privacy, noise)
+    check_noise(problem, privacy, noise, most_rows)
     if problem.factor is None or problem.factor.domain != problem.domain:  # or those of another plan's problem
         problem = replace(problem, factor=coordinates(problem.domain, plain=l2 is not None))
     kinds = [kind for kind in options[1:] if noise in ("auto", kind)]
     plans = [_pure(problem, privacy, kind, l2) for kind in kinds if kind not in GAUSSIANS]
-    if not privacy.pure and not problem.grouped:
-        plans += [gaussian(problem, privacy, kind, l2) for kind in kinds if kind in GAUSSIANS]
+    if not privacy.pure and problem.grouped == (most_rows is not None):
+        plans += [gaussian(problem, privacy, kind, l2, rows=most_rows) for kind in kinds if kind in GAUSSIANS]
     found = tuple(p for p in plans if p is not None)
     if not found:
         raise InvalidParameterError("l2", l2, "is too small for this epsilon", "Leave l2 out, or raise it")
     return found
 
 
-def check_noise(problem: LinearModelProblem, privacy: PrivacyParams, noise: str) -> None:
-    """Raise `InvalidParameterError` where Gaussian noise is asked for and not proved."""
+def check_noise(problem: LinearModelProblem, privacy: PrivacyParams, noise: str, most_rows: int | None = None) -> None:
+    """Raise `InvalidParameterError` where Gaussian noise is asked for and not proved, or a cap fits no users."""
+    if most_rows is not None:
+        _validate.integer("most_rows", most_rows, at_least=1)
+        if not problem.grouped:
+            raise InvalidParameterError("most_rows", most_rows, "is for users", "Protect users, or leave it out")
     if noise in GAUSSIANS and privacy.pure:
         raise InvalidParameterError("noise", noise, "needs delta > 0", "Give delta, or use a pure noise")
-    if noise in GAUSSIANS and problem.grouped:
-        what = "is not proved for users: a user's gradient is no multiple of one feature vector"
-        raise InvalidParameterError("noise", noise, what, "Use algorithm='output_perturbation' or a pure noise")
+    if noise in GAUSSIANS and problem.grouped and (most_rows is None or problem.loss.n_outputs > 1):
+        what = "needs a cap on users' distinct rows and, for users, a loss of one output"
+        raise InvalidParameterError("noise", noise, what, "Give most_rows, or use a pure noise")
 
 
 def _pure(
@@ -182,11 +192,16 @@ def gaussian(
     l2: float | None,
     share: float = 0.0,
     curvature: Callable[[float], GaussianMechanism] | None = None,
+    rows: int | None = None,
 ) -> ObjectivePerturbationPlan | None:
-    """Return the plan of Theorem 4 with (3.3): noises in one event, a third of a `share` of the square as (3.4t)."""
+    """Return the plan of Theorem 4 with (3.3): noises in one event, a third of a `share` of the square as (3.4t).
+
+    For users of at most so many distinct `rows` it is Theorem U4's.
+    """
     loss, copies, epsilon, delta = problem.loss, problem.loss.n_outputs, privacy.epsilon, privacy.delta
-    if copies > 1 and loss.curvature_law != CurvatureLaw.SOFTMAX:
+    if copies > 1 and (loss.curvature_law != CurvatureLaw.SOFTMAX or rows is not None):
         return None
+    users = None if rows is None else (rows, problem.dim)
     assert problem.factor is not None
     base, length = np.ones(problem.domain.dim), math.hypot(*geometry.centered_lengths(problem.domain)[1]) * rules.MARGIN
     if kind == "weighted_gaussian":
@@ -197,25 +212,25 @@ def gaussian(
     gradient_bound = _rounding.product_up(slope, length)
     if l2 is None:
         tiled = np.tile(deviations, copies)
-        lam, exact = rules.gaussian_regularization(problem, gradient_bound, tiled, epsilon, delta)
+        lam, exact = rules.gaussian_regularization(problem, gradient_bound, tiled, epsilon, delta, users)
     else:
-        lam, tau, rule = l2, problem.tau(l2), rules.gaussian_rule(loss)
+        lam, tau, rule = l2, problem.tau(l2), rules.gaussian_rule(loss, users)
         if share and loss.curvature_law == CurvatureLaw.LOGISTIC:
             rule = "logistic", loss.slope_bound  # without a cap the same as (1.2) at its own tangent, less elsewhere
-        if max(rules.curvature_charge(loss, tau)) >= 0.999 * epsilon:  # curvature alone uses the budget up
+        if max(rules.curvature_charge(loss, tau, users)) >= 0.999 * epsilon:  # curvature alone uses the budget up
             return None
-        exact = rules.calibrate_gaussian(gradient_bound, 0.0, tau, *rule, epsilon, delta, share)
-    rho = rules.OUTPUT_RATIO * gradient_bound / exact.sigma
-    event = rules.calibrate_gaussian(gradient_bound, rho, exact.tau, exact.rule, exact.curvature, epsilon, delta, share)
+        exact = rules.calibrate_gaussian(gradient_bound, 0.0, tau, *rule, epsilon, delta, share, users)
+    rho, price = rules.OUTPUT_RATIO * gradient_bound / exact.sigma, (epsilon, delta, share, users)
+    event = rules.calibrate_gaussian(gradient_bound, rho, exact.tau, exact.rule, exact.curvature, *price)
     energy = copies * float(deviations @ deviations) * event.sigma**2
     gamma = gradient_tolerance(problem, lam, energy, 4 * problem.dim / rho**2)
     deviation = _rounding.ratio_up(2 * gamma, lam * rho * (1 - 1e-15))
-    lemma = "distance between two records' gradients in units of the noise (Theorem 4)"
+    lemma = in_units("distance between two records' gradients in units of the noise (Theorem 4)", privacy)
     seen = None if curvature is None else curvature(event.curvature_mu)
     lemma += "" if seen is None else f"; beside it a curvature: {seen.sensitivity.lemma}"
-    moved = Sensitivity(event.claimed_sensitivity, "l2", lemma)
+    moved = Sensitivity(event.claimed_sensitivity, "l2", lemma, unit=privacy.unit)
     noise = GaussianObjectiveNoise(base, event, moved, problem.factor, seen)
-    law = {"noise_name": kind, "noise": noise, "copies": copies}
+    law = {"noise_name": kind, "noise": noise, "copies": copies, "most_rows": rows}
     output, tiled = JointGaussianOutput(noise, deviation), event.sigma * np.tile(deviations, copies)
     return _built(problem, privacy, lam, gamma, energy, output, l2 is not None, deviations=tiled, **law)
 

@@ -31,6 +31,10 @@ TANGENTS = tuple(k / 50 for k in range(50, 0, -1))  #: Tried where a curvature i
 LARGEST = 20.0  #: An epsilon from which on `tau` may not grow further: what it gains is below what doubles resolve.
 
 
+Users = tuple[int, int] | None
+"""Most distinct records of a user and number of all parameters, as Theorem U4 needs them; None: units are records."""
+
+
 class NoiseShare(NamedTuple):
     """How a pure budget is spent at a given `tau`: what the noise may spend, and the event that certifies it.
 
@@ -153,23 +157,29 @@ def pure_regularization(
 
 
 def gaussian_regularization(
-    problem: LinearModelProblem, gradient_bound: float, deviations: Floats, epsilon: float, delta: float
+    problem: LinearModelProblem,
+    gradient_bound: float,
+    deviations: Floats,
+    epsilon: float,
+    delta: float,
+    users: Users = None,
 ) -> tuple[float, GaussianObjectivePerturbation]:
     """Return the regularization, and the event of the smallest Gaussian ``b`` that it allows, with ``rho = 0``."""
-    unit_tau, (rule, curvature) = problem.tau(1.0), gaussian_rule(problem.loss)
+    unit_tau, (rule, curvature) = problem.tau(1.0), gaussian_rule(problem.loss, users)
+    price = rule, curvature, epsilon, delta, 0.0, users
     error = planned_error(problem, deviations, lambda noise: 2 * noise / (OUTPUT_RATIO * gradient_bound))
 
     def sigma(l2: float) -> float:
         # Infinite where curvature takes too much, else the leading term: about inverse to what curvature leaves.
-        charge = curvature_charge(problem.loss, unit_tau / l2)
+        charge = curvature_charge(problem.loss, unit_tau / l2, users)
         return math.inf if max(charge) > epsilon / 2 else flat / (1 - charge[0] / epsilon)
 
-    flat = calibrate_gaussian(gradient_bound, 0.0, 1e-12, rule, curvature, epsilon, delta).sigma
+    flat = calibrate_gaussian(gradient_bound, 0.0, 1e-12, *price).sigma
     ideal = flat * float(np.linalg.norm(deviations)) / (problem.n * problem.ridge_radius)
     lowest = smallest_l2(problem, epsilon)
     floor = (2 * curvature * unit_tau / epsilon * MARGIN,) if rule.endswith("_sc") else ()
     best = least_error(error, sigma, lowest, 1e3 * max(ideal, lowest), ideal, *floor)
-    return best, calibrate_gaussian(gradient_bound, 0.0, problem.tau(best), rule, curvature, epsilon, delta)
+    return best, calibrate_gaussian(gradient_bound, 0.0, problem.tau(best), *price)
 
 
 def smallest_l2(problem: LinearModelProblem, epsilon: float) -> float:
@@ -178,26 +188,29 @@ def smallest_l2(problem: LinearModelProblem, epsilon: float) -> float:
     return problem.tau(1.0) * problem.loss.curvature_trace / (rank * math.expm1(min(epsilon / rank, LARGEST)))
 
 
-def gaussian_rule(loss: LinearModelLoss) -> tuple[str, float]:
-    """Return which of (3.1), (3.2), (3.4) or, for several outputs, the softmax formula applies, and its curvature."""
+def gaussian_rule(loss: LinearModelLoss, users: Users = None) -> tuple[str, float]:
+    """Return which of (3.1), (3.2), (3.4) or, for several outputs, the softmax formula applies, and its curvature.
+
+    For users, whose form of Theorem U4 stands in the event: a capped logistic loss pays for its trace there.
+    """
     if loss.n_outputs > 1:
         return "softmax", float(loss.n_outputs)
     side = "one_sided" if loss.sides == 1 else "two_sided"
     if loss.self_concordance is not None:
         return f"{side}_sc", loss.self_concordance
-    if loss.curvature_law == CurvatureLaw.LOGISTIC:
+    if loss.curvature_law == CurvatureLaw.LOGISTIC and users is None:
         return "logistic", loss.slope_bound
     return side, loss.curvature_bound
 
 
-def curvature_charge(loss: LinearModelLoss, tau: float) -> tuple[float, float]:
+def curvature_charge(loss: LinearModelLoss, tau: float, users: Users = None) -> tuple[float, float]:
     """Return what curvature takes of a Gaussian budget at the steepest slope and at slope 0, with a line between."""
-    rule, curvature = gaussian_rule(loss)
+    rule, curvature = gaussian_rule(loss, users)
     if rule == "logistic":
         return logistic_line(curvature, tau)
     if rule.endswith("_sc"):
         return 0.0, curvature * tau
-    cost = determinant_cost(loss.curvature_trace, loss.curvature_rank, tau)
+    cost = determinant_cost(loss.curvature_trace, loss.curvature_rank if users is None else users[1], tau)
     return cost, cost
 
 
@@ -210,6 +223,7 @@ def calibrate_gaussian(
     epsilon: float,
     delta: float,
     share: float = 0.0,
+    users: Users = None,
 ) -> GaussianObjectivePerturbation:
     """Return the event of the smallest sigma whose profile, evaluated there, is at most `delta` at `epsilon`.
 
@@ -218,6 +232,8 @@ def calibrate_gaussian(
 
     def event(sigma: float, tangent: float = 1.0) -> GaussianObjectivePerturbation:
         given = gradient_bound, sigma, rho, tau, rule, curvature
+        if users is not None:
+            return events.UserGaussianObjectivePerturbation(*given, *users)
         if share == 0.0:
             return GaussianObjectivePerturbation(*given)
         mu = 2 * gradient_bound / sigma * math.sqrt(share / (1 - share))

@@ -65,6 +65,7 @@ class Tuning:
     lengths: int = 48  #: distances in the public list, from the largest possible downwards
     ratio: float = 2 ** (1 / 6)  #: of successive distances
     few: int = 6  #: so many columns are bounded one by one: a ball would shorten a tenth of the records
+    margin: float = 1.1  #: For users it is taken where it expects a tenth less: forecasts tie, and it may lose.
     adapts: float = 6 / 7
     """Expected error before a run over that at the expected length, where all columns are numeric.
 
@@ -136,7 +137,8 @@ class CenteredPlan(TwoStagePlan):
             gain -= (1 - TUNING.adapts) * reach_share(self.problem.domain, "linf")
         expected = None if given.expected is None else gain * given.expected
         source = f"{given.source}; an estimate for the planned length"
-        return replace(given, expected=expected, source=source, proved=False)
+        caution = TUNING.margin if self.problem.grouped else 1.0
+        return replace(given, expected=expected, source=source, proved=False, caution=caution)
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]

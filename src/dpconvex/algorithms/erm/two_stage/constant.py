@@ -28,13 +28,14 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.sources.rows import mapped
-from dpconvex.problems.linear.expected_risk import squared_reach
+from dpconvex.problems.linear.expected_risk import squared_reach, typical_curvature
 from dpconvex.randomness import BitSource
 
-REMAINS = {"regression": 0.25, "classification": CLEARLY}
-"""What the best constant is taken to lose, as a share of what zero parameters are expected to lose, by task.
+REMAINS = {"regression": 0.3, "classification": CLEARLY}
+"""What the best constant is taken to lose, as a share of what zero parameters are expected to lose, by task; of numbers
+of what columns are expected to explain.
 
-Of numbers: chosen on the learning half of the corpus (docs, Which algorithm). Of classes the share is less on all those
+Of numbers: chosen on tables that learn (docs, Which algorithm). Of classes the share is less on all those
 tables, but scores of a noisy model still rank, and equal ones do not: a constant is for plans that are hopeless."""
 
 
@@ -56,7 +57,9 @@ class ConstantPlan(TwoStagePlan):
         known = math.isfinite(trivial)
         expected = None
         if given.expected is not None and typical is not None:
-            expected = given.expected + REMAINS[self.problem.loss.task] * min(trivial, typical.at_zero)
+            columns = self.problem.explained
+            lost = typical.at_zero if columns is None else columns * typical_curvature(self.problem.loss.usual) / 2
+            expected = given.expected + REMAINS[self.problem.loss.task] * min(trivial, lost)
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")
         return replace(given, bound=bound, trivial=trivial, expected=expected, source=source, proved=known)

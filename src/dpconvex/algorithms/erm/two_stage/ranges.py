@@ -84,11 +84,8 @@ class RangedPlan(TwoStagePlan):
     @property
     def found_knots(self) -> tuple[tuple[float, ...], ...]:
         """The knots that were found, of each range, ends included, then of places; empty before a run."""
-        found, places = [], (ranges.WHOLE,) * len(self.placed)
-        for one, cut in zip((*self.found, *places) if self.edges else (), self.edges, strict=True):
-            first, last = one.ends
-            found.append(tuple(one.back([first + (last - first) * ((k - cut[0]) / (cut[-1] - cut[0])) for k in cut])))
-        return tuple(found)
+        inside = (*self.outer, *(ranges.WHOLE,) * len(self.placed)) if self.edges else ()
+        return tuple(tuple(ranges.knots(one, cut)) for one, cut in zip(inside, self.edges, strict=True))
 
     problem = forwarded("then", "problem")
     algorithm = forwarded("then", "algorithm")
@@ -114,12 +111,10 @@ class RangedPlan(TwoStagePlan):
     def resumed(self, *course: Any) -> RangedPlan:
         """Return the plan for released ranges, if they can be released, and for what came since."""
         fields, edges, *later = course
-        outer = tuple(NumberRange(*each) for each in fields)
-        fine = all(map(ranges.released, outer)) and len(outer) == len(edges) - len(self.placed) == self._open
-        fine &= all(cut[0] >= 0 and cut[-1] <= ranges.PARTS and min(np.diff(cut)) > 0 for cut in edges)
-        fine &= all(len(cut) == ranges.SOUGHT and cut[-1] - cut[0] == ranges.PARTS for cut in edges[self._open :])
-        if not fine:
-            raise InvalidParameterError("ranges", fields, "must be one range a column, whose ends are powers of two")
+        outer, sought = ranges.read_back(fields, edges[: self._open], self._open), edges[self._open :]
+        whole = (len(cut) == ranges.SOUGHT and (cut[0], cut[-1]) == (0, ranges.PARTS) for cut in sought)
+        if len(sought) != len(self.placed) or not all(whole) or any(min(np.diff(cut)) < 1 for cut in sought):
+            raise InvalidParameterError("knots", sought, "must be edges of cells, increasing, of each column's range")
         plan = continued(self, outer=outer, edges=tuple(map(tuple, edges)))
         return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
 

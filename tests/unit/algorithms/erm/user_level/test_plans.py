@@ -135,11 +135,11 @@ def test_where_no_bound_is_convincing_users_get_the_cautious_steps() -> None:
     assert (ranks[1:] >= ranks[:-1] * (1 - 1e-8)).all()  # equal ones stand in the order of noises
 
 
-def test_gaussian_objective_perturbation_is_refused_for_users() -> None:
-    """Its union over the vertices of a record's gradients has no counterpart: docs, Users."""
+def test_gaussian_objective_perturbation_needs_a_cap_for_users() -> None:
+    """Theorem U4 takes a union over pairs of vertices, of which there are as many as distinct rows: docs, Users."""
     privacy = PrivacyParams(1.0, 1e-6, unit="user")
     assert all("gaussian" not in p.noise_name for p in objective_perturbation.plan(task(), privacy))
-    with pytest.raises(InvalidParameterError, match="not proved for users"):
+    with pytest.raises(InvalidParameterError, match="needs a cap"):
         objective_perturbation.plan(task(), privacy, noise="gaussian")
 
 

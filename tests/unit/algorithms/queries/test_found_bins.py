@@ -1,0 +1,272 @@
+"""Private ranges and bins before noisy tables: cost, neighbors, outcomes of any kind, shapes, certificates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+from sklearn.base import clone
+
+from dpconvex import PrivateSyntheticData, Schema, verify
+from dpconvex.algorithms.queries import found_bins, noisy_tables, noisy_tree
+from dpconvex.algorithms.queries.found_bins import FINE, FoundBinsPlan, Open
+from dpconvex.data import CategoricalColumn, NumericColumn, UnrangedColumn, UnrangedTarget, open_files
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import ExponentialMechanism, Mechanism, ReportNoisyMax
+from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit
+from dpconvex.privacy.ledger import fits, total_epsilon
+from dpconvex.problems import UserGroups
+from dpconvex.problems.data import ranges
+from dpconvex.problems.data.sources.arrow import MEMORY
+from dpconvex.problems.data.users import exact_weights
+from dpconvex.problems.queries import Marginals
+from dpconvex.randomness import SeededSource
+
+BOTH = pytest.mark.parametrize("delta", [0.0, 0.05])
+QUERIES = Marginals.of_order((4, 2, 3), 2)
+OPEN = Open((0, 2), (2,), (0,))
+NUMBERS = (0.0, -0.0, 3.0, -7.5, 1e300, -np.inf, np.nan, 2.0**-31)
+
+
+def planned(privacy: PrivacyParams, n: int = 6, queries=QUERIES, tree: bool = False, opened=OPEN) -> FoundBinsPlan:
+    law = "gaussian" if privacy.delta else "laplace"
+    left = found_bins.rest(privacy, n, len(opened.columns), law)
+    then = noisy_tree.plan(queries, n, left) if tree else noisy_tables.plan(queries, n, left, relations="all")
+    assert then.law == law
+    return found_bins.plan(then, privacy, opened)
+
+
+def cost(plan: FoundBinsPlan, data: list, answers: int) -> tuple[float, float]:
+    """What two data sets cost, where released numbers are the same, and the most that scores of pairs move by."""
+    seen: list[list] = []
+
+    def release(self, value, *_):
+        seen[-1].append((self, np.array(value, dtype=float)))
+        if isinstance(self, ReportNoisyMax | ExponentialMechanism):
+            return 0
+        return np.random.default_rng([answers, len(seen[-1])]).exponential(3.0, len(seen[-1][-1][1])).round()
+
+    for records, groups in data:
+        seen.append([])
+        ledger, weights = Ledger(plan.privacy, plan.releases), groups and exact_weights(groups)
+        with mock.patch.object(Mechanism, "release", release):
+            begun = plan._begun(records, weights, SeededSource(0), ledger)
+            begun.release(records, SeededSource(0), ledger, weights)
+    total, scores = 0.0, 0.0
+    for (mechanism, mine), (_, its) in zip(*seen, strict=True):
+        if isinstance(mechanism, ReportNoisyMax | ExponentialMechanism):
+            scores = max(scores, float(np.abs(mine - its).max()))
+            total += plan.then.choice.event.mu**2 if plan.mu else mechanism.epsilon
+        elif plan.mu:
+            total += float((mine - its) @ (mine - its)) / mechanism.sigma**2
+        else:
+            total += float(np.abs(mine - its).sum()) / mechanism.scale
+    return (total**0.5 if plan.mu else total), scores
+
+
+@BOTH
+@pytest.mark.parametrize("tree", [False, True])
+def test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more(delta: float, tree: bool) -> None:
+    """Records with every kind of number, whatever was released before: equal releases, all that differs is counts."""
+    plan = planned(PrivacyParams(3.0, delta), tree=tree)
+    rng, worst = np.random.default_rng(0), 0.0
+    for answers in range(24):
+        rest = np.column_stack([rng.choice(NUMBERS, 5), rng.integers(0, 2, 5), rng.choice(NUMBERS, 5)])
+        pair = [[rng.choice(NUMBERS), k, rng.choice(NUMBERS)] for k in (0, 1)]
+        if answers % 3 == 0:
+            pair = [[np.nan, 0, 0.0], [5.0, 1, np.nan]]
+        found, scores = cost(plan, [(np.vstack([row, rest]), None) for row in pair], answers)
+        worst = max(worst, found)
+        assert scores <= 1.0001
+    assert 0.999 * (plan.mu or 3.0) < worst <= (plan.mu or 3.0)
+
+
+@BOTH
+def test_a_replaced_user_and_an_added_record_cost_what_is_charged(delta: float) -> None:
+    rng = np.random.default_rng(1)
+    rest = np.column_stack([rng.choice(NUMBERS, 6), rng.integers(0, 2, 6), rng.choice(NUMBERS, 6)])
+    users = planned(PrivacyParams(3.0, delta, unit=Unit.USER), 4)
+    added = planned(PrivacyParams(3.0, delta, Neighboring.ADD_OR_REMOVE_ONE))
+    worst = [0.0, 0.0]
+    for answers in range(6):
+        data = []
+        for records in ([[np.nan, 0, 0.0]] * 3, [[5.0, 1, np.nan]]):
+            groups = UserGroups.of(np.array(["a"] * len(records) + ["b", "b", "c", "d", "d", "d"]))
+            data.append((np.vstack([records, rest]), groups))
+        worst[0] = max(worst[0], cost(users, data, answers)[0])
+        data = [(rest, None), (np.vstack([rest, [[np.nan, 0, 7.0]]]), None)]
+        worst[1] = max(worst[1], cost(added, data, answers)[0])
+    for plan, found in zip((users, added), worst, strict=True):
+        assert fits(plan.releases, plan.privacy)
+        assert 0.999 * (plan.mu or 3.0) < found <= (plan.mu or 3.0)
+
+
+@BOTH
+def test_every_release_is_in_the_ledger_which_uses_the_promise(delta: float) -> None:
+    for n, columns in ((100, 2), (50_000, 2), (50_000, 40)):
+        shape = (16,) * columns
+        plan = planned(PrivacyParams(1.0, delta), n, Marginals.of_order(shape, 2), opened=Open(tuple(range(columns))))
+        assert fits(plan.releases, plan.privacy)
+        assert total_epsilon(plan.releases, delta) > 0.999
+        assert sum(each.times for each in plan.releases) == 2 * columns + len(plan.then.subsets)
+        assert all(0.04 <= part <= most for part, most in zip(plan.parts, (0.2, 0.04), strict=True))
+
+
+def test_every_outcome_gives_the_planned_bins(full: bool) -> None:
+    """Noise alone, single cells, all there is in one cell, counts of any sign: increasing edges, cells in bins."""
+    plan = planned(PrivacyParams(1.0), 50, Marginals.of_order((17, 2, 16), 2))
+    rng = np.random.default_rng(0)
+    for trial in range(300 if full else 60):
+        counts = []
+        for size in (ranges.CELLS, ranges.CELLS, FINE + 2, FINE + 2):
+            drawn = rng.laplace(0, rng.choice([0.1, 10, 1e4]), size)
+            drawn[rng.integers(0, size, 3)] += rng.choice([0, 30, 1e5])
+            drawn[[ranges.END, -1][size != ranges.CELLS]] += rng.choice([0, 1e6])
+            counts.append(drawn)
+        waiting = iter(counts)
+        with mock.patch.object(Mechanism, "release", lambda *_, waiting=waiting: next(waiting)):
+            begun = plan._begun(np.zeros((50, 3)), None, SeededSource(0), Ledger(plan.privacy, plan.releases))
+        codes = begun._codes(np.column_stack([np.repeat(NUMBERS, 3), np.zeros(24), np.tile(NUMBERS, 3)]))
+        assert (codes >= 0).all()
+        assert (codes < np.array(plan.queries.shape)).all(), trial
+        for (edges, law), one in zip(begun.bins, begun.found, strict=True):
+            assert len(edges) == 17
+            assert np.isfinite(edges).all()
+            assert (np.diff(edges) > 0).all()
+            assert all((np.diff(part) > 0).all() for part in np.array(law).T)
+            assert set(edges) <= {place for place, _ in law}
+            assert (edges[0], edges[-1]) == (one.lower, one.upper)
+        assert plan.resumed(*begun.course) == begun
+
+
+SCHEMA = Schema(
+    (UnrangedColumn("amount"), CategoricalColumn("kind", ("p", "q")), UnrangedColumn("age", "none", indicator=True)),
+    UnrangedTarget("paid"),
+)
+
+
+def table(n: int = 5000) -> pa.Table:
+    rng = np.random.default_rng(0)
+    age = rng.integers(17, 91, n).astype(float)
+    amount = np.where(rng.random(n) < 0.6, 0.0, np.exp(5 + 2 * rng.standard_normal(n)))
+    kind = np.where(age + 20 * rng.standard_normal(n) > 50, "q", "p")
+    age[rng.random(n) < 0.1] = np.nan
+    return pa.table({"amount": amount, "kind": kind, "age": age, "paid": amount / 2 + 3.0})
+
+
+@BOTH
+def test_ranges_and_zeros_are_found_and_numbers_are_drawn_inside(delta: float) -> None:
+    private = PrivateSyntheticData(6.0, delta, schema=SCHEMA, random_state=0).fit(table())
+    drawn, real = private.sample(4000, 0).to_pandas(), table().to_pandas()
+    assert abs((drawn["amount"] == 0).mean() - 0.6) < 0.05
+    assert abs(drawn["age"].isna().mean() - 0.1) < 0.03
+    for name, one in private.ranges_.items():
+        assert one.lower <= drawn[name].min() <= drawn[name].max() <= one.upper
+        quantiles = [frame[name].quantile([0.7, 0.9]) for frame in (drawn, real)]
+        np.testing.assert_allclose(*quantiles, rtol=0.35)
+    older = [frame[frame["kind"] == "q"]["age"].mean() - frame["age"].mean() for frame in (drawn, real)]
+    assert older[0] == pytest.approx(older[1], abs=3)
+    assert private.marginal("age", interval=0.95).low.shape == (17,)
+    declared = private.found_schema_
+    assert isinstance(declared.columns[2], NumericColumn)
+    assert declared.columns[2].indicator
+    assert declared.target.lower == private.ranges_["paid"].lower
+    assert PrivateSyntheticData(1.0, schema=declared, random_state=0).fit(table()).ranges_ == {}
+    part = PrivateSyntheticData(3.0, schema=SCHEMA, columns=("kind", "age"), random_state=0).fit(table())
+    assert not part.found_schema_.columns[0].ranged
+    assert part.found_schema_.columns[2].ranged
+
+
+@pytest.mark.parametrize("more", [{}, {"delta": 0.0}, {"neighbors": "add_or_remove_one", "rows": 5000}], ids=str)
+def test_a_certificate_is_planned_again_with_what_was_found(more: dict) -> None:
+    private = PrivateSyntheticData(2.0, schema=SCHEMA, **more).fit(table())
+    found = verify(private.certificate_)
+    assert found.passed, [check for check in found.checks if not check.passed]
+    assert not found.unconfirmed
+    assert len(private.certificate_.public["private_ranges"]["found"]) == 3
+    text = private.certificate_.to_json()
+    assert str(private.plan_.edges[0][-1]) in text
+    users = PrivateSyntheticData(2.0, schema=SCHEMA).fit(table(), groups=np.arange(5000) // 2)
+    assert more or verify(users.certificate_).passed
+
+
+def test_tables_are_read_portion_by_portion_with_the_same_bits(tmp_path: Path) -> None:
+    who = np.arange(3000) // 3
+    pacsv.write_csv(table(3000).append_column("who", pa.array(who)), tmp_path / "table.csv")
+    model = PrivateSyntheticData(2.0, schema=SCHEMA, bins=6, random_state=0)
+    owned = replace(SCHEMA, user="who")
+    token = MEMORY.set(150_000)
+    try:
+        read = clone(model).fit(open_files(tmp_path / "table.csv", SCHEMA))
+        users = clone(model).set_params(schema=owned).fit(open_files(tmp_path / "table.csv", owned))
+    finally:
+        MEMORY.reset(token)
+    for one, groups in ((read, None), (users, who)):
+        here = clone(model).fit(table(3000), groups=groups)
+        assert here.ranges_ == one.ranges_
+        np.testing.assert_array_equal(here.answers_, one.answers_)
+
+
+def test_nothing_but_released_numbers_leaves() -> None:
+    """The same answers of all mechanisms: the same model, certificate, schema and records for different data."""
+    rng, found = np.random.default_rng(5), []
+    other = pa.table({"amount": [np.nan] * 50, "kind": ["x"] * 50, "age": [1e308] * 50, "paid": [-np.inf] * 50})
+    answers = {size: rng.exponential(5.0, size).round() for size in range(1, 400)}
+    for data in (table(50), other):
+        with mock.patch.object(Mechanism, "release", lambda _, value, *more: answers[len(value)].copy()):
+            private = PrivateSyntheticData(1.0, schema=SCHEMA, algorithm="noisy_tables", random_state=0).fit(data)
+        told = [private.certificate_.to_dict(), private.found_schema_.to_toml(), private.sample(20, 0), private.cells_]
+        found.append([*told, private.plan_.course, private.answers_.tolist(), sorted(vars(private))])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"algorithm": "mwem"}, "declared ranges"),
+        ({"order": 3}, "order"),
+        ({"bins": 129}, "bins"),
+        ({"bins": {"age": 0}}, "bins"),
+        ({"constants": "paper"}, "constants"),
+    ],
+    ids=str,
+)
+def test_what_needs_declared_ranges_is_refused_before_data_are_read(parameters: dict, words: str) -> None:
+    with pytest.raises(InvalidParameterError, match=words):
+        PrivateSyntheticData(1.0, schema=SCHEMA, **parameters).plan(1000)
+
+
+def test_public_edges_need_no_range() -> None:
+    edges = {"age": (0, 30, 60, 100), "amount": (0, 1, 100, 1e5), "paid": (0, 10, 1e5)}
+    private = PrivateSyntheticData(3.0, schema=SCHEMA, bins=edges, random_state=0).fit(table())
+    assert private.ranges_ == {}
+    assert private.cells_.shape == (3, 2, 4, 2)
+    mixed = PrivateSyntheticData(3.0, schema=SCHEMA, bins={"age": edges["age"]}, random_state=0).fit(table())
+    assert set(mixed.ranges_) == {"amount", "paid"}
+
+
+def test_a_course_that_no_run_can_release_is_refused() -> None:
+    plan = planned(PrivacyParams(1.0), 50)
+    one = (0.0, 2.0, "none", 1.0)
+    assert plan.resumed((one, one), ((0, 5, 9, 20), (0, 1, 2, 3))).edges
+    for fields, edges in (
+        ((one,), ((0, 5, 9, 20),)),
+        ((one, one), ((0, 5, 5, 20), (0, 1, 2, 3))),
+        ((one, one), ((0, 5, 9, 200), (0, 1, 2, 3))),
+        ((one, one), ((0, 5), (0, 1, 2, 3))),
+        ((one, replace_upper(one)), ((0, 5, 9, 20), (0, 1, 2, 3))),
+    ):
+        with pytest.raises(InvalidParameterError):
+            plan.resumed(fields, edges)
+    for opened in (Open((5,)), Open((0,), missing=())):
+        with pytest.raises(InvalidParameterError, match="bins"):
+            planned(PrivacyParams(1.0), 50, Marginals.of_order((34, 2, 3), 2), opened=opened)
+
+
+def replace_upper(one: tuple) -> tuple:
+    return (one[0], 3.0, *one[2:])
