@@ -319,7 +319,7 @@ def test_knots_are_found_in_declared_logarithmic_ranges(tmp_path) -> None:
     assert len(model.knots_[1]) == 5 < len(model.knots_[3])
     assert plan.resumed(*plan.course).found_knots == plan.found_knots
     for forged in ((0, 1, 2, 32), (1, 2, 3, 4, 32), (0, 9, 9, 10, 32)):
-        with pytest.raises(InvalidParameterError, match="ranges"):
+        with pytest.raises(InvalidParameterError, match="knots"):
             plan.resumed((), (forged,), *plan.course[2:])
     save_model(model, tmp_path / "m")
     again = load_model(tmp_path / "m")
