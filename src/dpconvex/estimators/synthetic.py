@@ -69,7 +69,7 @@ class PrivateSyntheticData(PrivateEstimator):
         More order, more tables, larger errors.
     algorithm : str, default="auto"
         ``"auto"`` takes noisy tables for orders 1 and 2, else what is predicted to have the smallest error. From public
-        facts. Where noise on all pairs of columns would hide them, only pairs with the schema's target are measured,
+        facts. Where noise on all pairs of columns would hide them, a forest of pairs that is chosen privately is measured,
         and below that columns alone.
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones.
