@@ -69,7 +69,7 @@ class PrivateSyntheticData(PrivateEstimator):
         More order, more tables, larger errors.
     algorithm : str, default="auto"
         ``"auto"`` takes noisy tables for orders 1 and 2, else what is predicted to have the smallest error. From public
-        facts. Where noise on all pairs of columns would hide them, a forest of pairs that is chosen privately is measured,
+        facts. Where noise on all pairs of columns would hide them, it measures a forest of pairs that is chosen privately,
         and below that columns alone.
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones.
