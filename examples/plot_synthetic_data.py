@@ -85,4 +85,22 @@ counted = PrivateSyntheticData(
 ).fit(people)
 total = counted.tables_.total
 print(f"about {total.value:.0f} people, give or take {total.reach(0.05):.0f}; synthetic: {counted.sample().num_rows}")
+
+# %%
+# Where no range is public
+# ------------------------
+# The release then finds ranges and bins itself, out of the same epsilon, and draws numbers inside these bins.
+
+columns = ["age", "hours-per-week", "sex", "income"]
+found = PrivateSyntheticData(epsilon=3.0, delta=0.0, schema=adult_schema().without_ranges(), columns=columns).fit(
+    people
+)
+synthetic = found.sample(random_state=0)
+figure, axes = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
+for axis, (name, one) in zip(axes, found.ranges_.items(), strict=True):
+    print(f"{name}: {one.lower:g} to {one.upper:g}")
+    for table, label in ((people, "data"), (synthetic, "synthetic")):
+        axis.hist(table[name].to_numpy(), bins=np.arange(0, 105, 5), density=True, histtype="step", label=label)
+    axis.set(xlabel=name, yticks=[])
+axes[0].legend(fontsize=9)
 plt.show()
