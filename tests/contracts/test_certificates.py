@@ -48,7 +48,7 @@ from dpconvex.algorithms.location.geometric_median import plan as plan_median
 from dpconvex.algorithms.location.registry import LOCATION_METHODS, plan_location
 from dpconvex.algorithms.minimax.group_proportions import GroupShares, after_proportions
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS, plan_saddle
-from dpconvex.algorithms.queries import evaluation
+from dpconvex.algorithms.queries import evaluation, found_bins, noisy_tables
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import CertificateError, DpconvexError, InvalidParameterError
@@ -136,6 +136,25 @@ def found_ranges() -> Any:
     return ranged().resumed((first, second), ((0, 32), (3, 20)))
 
 
+def found_knots() -> Any:
+    """Knots of one column of the box, inside of its declared range."""
+    rest = PrivacyParams(ranges.remaining(PURE.epsilon, 4_000, 0, 1))
+    before = ranges.plan(plans(linear(n=4_000), rest, "objective_perturbation")[0], PURE, (), placed=(3,))
+    return before.resumed((), ((0, 3, 4, 20, 32),))
+
+
+def binned() -> Any:
+    """Tables of three columns, of which the first and the last have no range."""
+    queries, opened = Marginals.of_order((4, 2, 3), 2), found_bins.Open((0, 2), (2,), (0,))
+    rest = found_bins.rest(PURE, 400, 2, "laplace")
+    return found_bins.plan(noisy_tables.plan(queries, 400, rest, relations="all"), PURE, opened)
+
+
+def found_edges() -> Any:
+    first, second = (0.0, 64.0, "none", 1.0), (-4.0, 8.0, "none", 1.0)
+    return binned().resumed((first, second), ((0, 5, 30, 128), (0, 40, 70, 90)))
+
+
 OWN = LocationLoss(DataDomain.l2_ball(2, 1.0))
 NETS = "localized_exponential_mechanism", "gradient_score"
 """The methods that are for two parameters at most."""
@@ -213,6 +232,9 @@ PLANS: dict[str, Callable[[], Any]] = {
     "recentring users": lambda: plans(linear(n=4_000, users=True), FOR_USERS, "recentring")[0],
     "ranges": ranged,
     "ranges after": found_ranges,
+    "knots after": found_knots,
+    "bins": binned,
+    "bins after": found_edges,
     "typical user": typical,
     "typical user after": lambda: typical().resumed(22),
     "phased": lambda: plans(linear(n=30_000, users=True), FOR_USERS, "phased_sgd")[0],

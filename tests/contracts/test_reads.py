@@ -338,6 +338,7 @@ def test_blocks_read_disjoint_units(family: str, watched: list[Reads]) -> None:
 LENGTHS = {"l1": 1, "l2": 2, "linf": np.inf, "absolute": np.inf}
 TWICE = {
     "noisy_gradient/samples": 2,  # it prices taking part, and a replaced record does so twice
+    "noisy_gradient/user_samples": 2,
     "group_privacy": 2,  # it prices one of a user's two records
 }
 
