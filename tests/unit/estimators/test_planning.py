@@ -105,12 +105,15 @@ def test_a_small_fit_is_planned_in_no_time() -> None:
     X, y = rng.uniform(-1, 1, (60, 3)), rng.integers(0, 2, 60)
     model = PrivateLogisticRegression(feature_bounds=(-1, 1), classes=[0, 1])
     model.fit(X[:50], y[:50])
-    took = list[float]()
-    for epsilon in (1.0, 1.1, 1.2):
+    took, plain = list[float](), list[float]()
+    for epsilon in (1.0, 1.1, 1.2, 1.3):
         start = time.process_time()
         model.set_params(epsilon=epsilon).fit(X, y)
-        took.append(time.process_time() - start)
-    assert min(took) < 0.1
+        between = time.process_time()
+        sum(k * k for k in range(10**6))  # on any machine, under any load: what a fit may take three times of
+        took.append(between - start)
+        plain.append(time.process_time() - between)
+    assert min(took) < 3 * min(plain)
 
 
 def test_what_predictions_of_numbers_vary_follows_the_coefficients_that_are_asked_for() -> None:
