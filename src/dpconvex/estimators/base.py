@@ -296,10 +296,11 @@ class PrivateLinearModel(FittedModel, Exported):
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
         privacy = self._rest(features, PrivacyParams(self.epsilon, self.delta, unit=unit), n)
-        own: dict[str, Any] = {name: getattr(self, name) for name in ("user_test", "user_smoothing", "most_rows")}
-        for given in (each for each in own.items() if unit == Unit.RECORD and each[1] not in ("auto", None)):
-            usual = None if given[0] == "most_rows" else "auto"
-            raise InvalidParameterError(*given, "is for users", f"{SAY_WHOSE}{usual!r}")
+        defaults = {"user_test": "auto", "user_smoothing": "auto", "most_rows": None}
+        own: dict[str, Any] = {name: getattr(self, name) for name in defaults}
+        for name, given in own.items():
+            if unit == Unit.RECORD and given != defaults[name]:
+                raise InvalidParameterError(name, given, "is for users", f"{SAY_WHOSE}{defaults[name]!r}")
         if unit == Unit.RECORD and self._asks_users:
             raise InvalidParameterError("records_per_user", self.records_per_user, "is for users", f"{SAY_WHOSE}1")
         domain = features.domain

@@ -161,6 +161,8 @@ THIN, FEW, VAGUE = 0.15, 0.001, 0.03
 """A range on a linear scale ends where cells hold, on average, less than such shares of a deviation and of the records;
 where one deviation is more than such a share of the records, it stays."""
 CAPPING = 40  #: Rounds in which the shares of full cells are cut down to one knot's.
+WHOLE = NumberRange(0.0, 1.0)  #: Of places in a declared range.
+SOUGHT = 5  #: Knots that are found in one (docs, Additive models, section 4).
 
 
 def parts(found: NumberRange, values: Array, count: int = PARTS) -> NDArray[np.int64]:
@@ -195,10 +197,6 @@ def crowded(
     room = np.arange(knots)
     edges = np.maximum.accumulate(np.r_[first, edges, stop] - room) + room  # none twice
     return tuple(np.minimum(edges, stop - room[::-1]).tolist())
-
-
-WHOLE = NumberRange(0.0, 1.0)  #: Of places in a declared range.
-SOUGHT = 5  #: Knots that are found in one (docs, Additive models, section 4).
 
 
 def sought(counts: Floats, deviation: float) -> tuple[int, ...]:

@@ -79,7 +79,8 @@ class RangedPlan(TwoStagePlan):
     @property
     def found(self) -> tuple[NumberRange, ...]:
         """The ranges that were found and released, of the columns, then of the target; empty before a run."""
-        return tuple(ranges.kept(one, cut[0], cut[-1]) for one, cut in zip(self.outer, self.edges, strict=False))
+        own = self.edges[: len(self.outer)]  # then come those of places
+        return tuple(ranges.kept(one, cut[0], cut[-1]) for one, cut in zip(self.outer, own, strict=True))
 
     @property
     def found_knots(self) -> tuple[tuple[float, ...], ...]:
@@ -161,9 +162,9 @@ class RangedPlan(TwoStagePlan):
             noisy = self.first.release(octaves, RANGES, source, ledger).reshape(-1, ranges.CELLS)  # line 1: all at once
             linear = [k in self.linear for k in self.columns] + [True] * self.target
             outer = tuple(map(ranges.find, noisy, self.first.deviations, linear))
-        inside = (*outer, *[ranges.WHOLE] * len(self.placed))
-        crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in inside], ranges.PARTS + 1)
-        noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(inside), -1)  # line 2: given them
+        within = (*outer, *[ranges.WHOLE] * len(self.placed))
+        crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in within], ranges.PARTS + 1)
+        noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(within), -1)  # line 2: given them
         off, knots = self.second.deviations, [self.knots] * len(self.columns) + [2] * self.target
         edges = tuple(ranges.crowded(*each) for each in zip(outer, noisy, off, knots, strict=False))
         edges += tuple(map(ranges.sought, noisy[self._open :], off[self._open :]))
