@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +22,7 @@ from dpconvex.algorithms.erm import registry
 from dpconvex.algorithms.select import Registry
 from dpconvex.privacy import PrivacyCertificate, profiles
 from dpconvex.problems.data import _threads
+from dpconvex.randomness import source
 
 # The gate must give the same verdict twice, so examples are derived from the test alone, and never timed.
 # `HYPOTHESIS_PROFILE=explore` searches at random, with ten times as many examples.
@@ -45,6 +48,23 @@ def quick_examples(examples: int) -> int:
 # One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time. The gate does.
 if os.environ.get("OPENBLAS_NUM_THREADS") == "1" and PROFILE == "quick":
     _threads._controller = lambda: SimpleNamespace(limit=lambda **_: nullcontext())  # type: ignore[assignment]
+
+_drawn: defaultdict[str, Iterator[int]] = defaultdict(count)
+
+
+def entropy_of_test(size: int) -> bytes:
+    """Return what the operating system would have: other bytes on every call, the same in every run of a test.
+
+    Fits without a seed, as the command line's, would otherwise give a test another verdict once in a thousand runs.
+    A forked process gets bytes of its own, as it does from the operating system.
+    """
+    name = os.environ.get("PYTEST_CURRENT_TEST", "")
+    fork = 0 if os.getpid() == _PID else os.getpid()
+    return hashlib.shake_256(f"{name} {next(_drawn[name])} {fork}".encode()).digest(size)
+
+
+_PID = os.getpid()
+source.os = SimpleNamespace(urandom=entropy_of_test)  # type: ignore[assignment]
 
 # Each call of a runner would build all commands and options anew: 30 ms, hundreds of times.
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable
@@ -322,7 +323,8 @@ def test_inference_prints_intervals_and_keeps_them_with_the_model(run: Any, publ
     assert verify(tmp_path / "m").passed
     wide = json.loads(run("intervals", "m", "--level", 0.99, "--joint", "--json").stdout)["rows"]["age"]
     found = dict(zip(model.summary().names, model.conf_int(), strict=True))["age"]
-    assert wide["lower"] < found[0] < found[1] < wide["upper"]
+    lower, upper = wide["lower"] or -math.inf, wide["upper"] or math.inf  # null: noise hides that end
+    assert lower <= found[0] < found[1] <= upper
     assert "[0.005" in run("intervals", "m", "--level", 0.99).stdout
     assert run("fit", public_files / "train.csv", "--schema", toml, "--epsilon", 3, "--out", "k").exit_code == 0
     assert "Fit with inference=True" in run("intervals", "k").stderr

@@ -35,7 +35,7 @@ def test_system_source_keys_chacha_with_32_bytes_of_system_entropy(monkeypatch) 
         asked.append(size)
         return bytes(range(size))
 
-    monkeypatch.setattr("os.urandom", urandom)
+    monkeypatch.setattr(f"{SystemSource.__module__}.os.urandom", urandom)
     bits = SystemSource().generator().bit_generator
     assert asked == [32]
     assert isinstance(bits, ChaCha)
@@ -43,7 +43,8 @@ def test_system_source_keys_chacha_with_32_bytes_of_system_entropy(monkeypatch) 
     np.testing.assert_array_equal(bits.random_raw(20), expected.random_raw(20))
 
 
-def test_system_source_never_repeats() -> None:
+def test_system_source_never_repeats(monkeypatch) -> None:
+    monkeypatch.setattr(f"{SystemSource.__module__}.os", os)  # not the bytes that other tests get
     source = SystemSource()
     draws = [_draw(source) for _ in range(50)] + [_draw(pickle.loads(pickle.dumps(source)))]
     assert len(set(draws)) == 51  # 53-bit draws: a chance repetition has probability 2e-13
