@@ -243,12 +243,12 @@ class Schema:
         return tuple(column for column in self.columns if isinstance(column, UnrangedColumn))
 
     def with_ranges(self, found: Sequence[NumberRange] | Mapping[str, NumberRange]) -> Schema:
-        """Return the schema with released ranges: by name, or of all parts that have none, the target's last."""
-        names = [part.name for part in self.parts if not part.ranged]
+        """Return the schema with released ranges: by name, or of all parts that have none, then of the target."""
+        names = [part.name for part in self.columns if not part.ranged] + ([self.target.name] if self.target else [])
         given = found if isinstance(found, Mapping) else dict(zip(names, found, strict=False))
 
         def closed(part: Any) -> Any:
-            return part.within(given[part.name]) if part and not part.ranged and part.name in given else part
+            return part.within(given[part.name]) if part and part.name in given else part
 
         return replace(self, columns=tuple(map(closed, self.columns)), target=closed(self.target))
 

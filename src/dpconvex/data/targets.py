@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
@@ -99,6 +99,10 @@ class NumericTarget(AbstractTarget):
     def encode(self, series: Series) -> Array:
         values = np.clip(numbers(self.clean(series), texts=True), self.lower, self.upper)
         return np.nan_to_num(values, copy=False, nan=self.lower / 2 + self.upper / 2)
+
+    def within(self, found: NumberRange) -> NumericTarget:
+        """Return the target with another range."""
+        return replace(self, lower=found.lower, upper=found.upper)
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         return NumberCells.of(self.name, NumberRange(self.lower, self.upper), bins)

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+from dpconvex import _rounding
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.registry import plans
-from dpconvex.algorithms.erm.two_stage import ranges
+from dpconvex.algorithms.erm.two_stage import ranges, target_range
 from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
 from dpconvex.estimators._features import FeatureMap
@@ -18,7 +19,10 @@ class FindsRanges:
 
     schema: Schema | None
     ranges_: tuple[NumberRange, ...] = ()
-    """Ranges that a fit found, of the columns in their order, then of the target; empty where all were declared."""
+    """Ranges that a fit found, of the columns in their order, then of the target; empty where all were declared.
+
+    A target's that is declared stands there, too, where a fit looked at it and kept a part."""
+    _looks: bool = True  #: Whether fits may look at a declared target's range: not those of a search
 
     @property
     def _finds_target(self) -> bool:
@@ -34,10 +38,28 @@ class FindsRanges:
         """Return how many ranges a fit is to find."""
         return len(features.unranged) + self._finds_target
 
-    def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
-        """Return what finding ranges leaves of a promise."""
+    @property
+    def _may_look(self) -> bool:
+        """Whether a fit may look at the declared range of the target, where that is expected to gain."""
+        return False
+
+    def _look(self, epsilon: float, n: int) -> float:
+        """Return the epsilon of a look at the declared range of the target; 0: none is taken."""
+        return target_range.cost(epsilon, n) if self._may_look else 0.0
+
+    def _found(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
+        """Return the ranges that a run released, in the unit of each."""
+        return getattr(ran, "found", ())
+
+    def _beside(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
+        """Return what finding ranges that are left open leaves of a promise."""
         left = ranges.remaining(privacy.epsilon, n, self._open(features), len(features.placed))
         return replace(privacy, epsilon=left)
+
+    def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
+        """Return what finding ranges, and a look at the target's, leave of a promise."""
+        left = self._beside(features, privacy, n)
+        return replace(left, epsilon=_rounding.difference_down(left.epsilon, self._look(left.epsilon, n)))
 
     def _target_range(self) -> Any:
         """Return the public range of a numeric target; None for classes."""
@@ -46,15 +68,18 @@ class FindsRanges:
     def _with_ranges(
         self, features: FeatureMap, found: tuple[LinearModelPlan, ...], privacy: PrivacyParams
     ) -> tuple[LinearModelPlan, ...]:
-        """Return plans that find the ranges first, where some are left open, and otherwise the given ones."""
-        listed = found if isinstance(found, Plans) else Plans(found)
+        """Return plans that find the ranges first, where some are left open, and look at the target's, if so."""
+        listed, n = found if isinstance(found, Plans) else Plans(found), found[0].problem.n
+        left = self._beside(features, privacy, n)
+        if self._look(left.epsilon, n):
+            listed = listed.changed(target_range.plan(each, left) for each in listed)
         if not self._open(features) + len(features.placed):
             return listed
         # what a number is in proportion to is seldom a logarithm
         linear = features.linear if self._target_range() is None else features.unranged
         asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed
         place = features.place if features.unranged or features.placed else None  # else these are the method's already
-        return listed.changed(ranges.plan(each, privacy, *asked).through(place) for each in found)
+        return listed.changed(ranges.plan(each, privacy, *asked).through(place) for each in listed)
 
     def _planned(
         self, features: FeatureMap, problem: LinearModelProblem, privacy: PrivacyParams, *how: Any

@@ -403,7 +403,7 @@ class PrivateLinearModel(FittedModel, Exported):
         with _progress.shown(type(self).__name__, self.verbose):
             result = plan.run(*rows, source, groups)
         ran = cast(LinearModelPlan, result.plan)  # a plan may have released constants of its own first
-        self.ranges_ = getattr(ran, "found", ())
+        self.ranges_ = self._found(ran)
         features = self._fitting(features, ran).found(self.ranges_)
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))

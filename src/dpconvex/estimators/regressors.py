@@ -26,7 +26,8 @@ from dpconvex.estimators._targets import LARGEST, TargetRange, number_array
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems import DataDomain, LinearModelProblem
+from dpconvex.problems import DataDomain, LinearModelProblem, NumberRange
+from dpconvex.problems.data.ranges import kept
 from dpconvex.problems.data.sources.cluster import predicted
 from dpconvex.problems.linear.expected_risk import ORDINARY
 from dpconvex.problems.linear.problem import default_radius
@@ -47,6 +48,9 @@ CAPS = (0.5, 0.25, 0.125, 0.0625)
 """Caps on residuals that are tried, in units of the target's range; without one slopes reach the whole range."""
 DEFAULT_WIDTH = 0.2  #: Of the pseudo-Huber loss, as a share of the target's range (ours).
 DEFAULT_SMOOTHING = 0.05  #: Length of the quadratic piece of the pinball loss as a share of the target's range (ours).
+
+IN_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed", "l2", "coefficient_norm", "tilt")
+"""Parameters in units of the target's range: where one is given, that range is not looked at."""
 
 GUARANTEE = """
 Guarantee: as `PrivateLogisticRegression`: everything that `fit` learns from data is (epsilon, delta)-differentially
@@ -139,7 +143,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
                 if (given := getattr(self, name, None)) not in (None, 0):
                     what = "is in the unit of the target's range, which is not known before the fit"
                     raise InvalidParameterError(name, given, what, "Leave it out, or declare target_bounds")
-        return self._loss(self._range().width, self._reach())
+        return self._loss(self._declared().width, self._reach())
 
     @final
     def fit(self, X: Any, y: Any = None, *, groups: Any = None, sample_weight: Any = None) -> Self:
@@ -248,12 +252,33 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         """Return where targets are clipped, in units of their range: its ends, or beyond all of them."""
         return 0.5 if self._tails() is None else HEAVY_REACH
 
+    def _declared(self) -> TargetRange:
+        """Return the range that targets are given in; of width 1 where a fit is to find it."""
+        return _targets.range_of(self.target_bounds, self.schema, ())
+
     def _range(self) -> TargetRange:
-        return _targets.range_of(self.target_bounds, self.schema, self.ranges_)
+        """Return the range of predictions: the declared one, the part of it that a fit kept, or what a fit found."""
+        if self.ranges_ and len(self.ranges_) >= self._open(self._feature_map(self.n_features_in_)) + self._may_look:
+            return TargetRange(self.ranges_[-1].lower, self.ranges_[-1].upper)
+        return self._declared()
 
     @property
     def _finds_target(self) -> bool:
         return _targets.finds_range(self.target_bounds, self.schema)
+
+    @property
+    def _may_look(self) -> bool:
+        given = self.get_params(deep=False)
+        fixed = any(given.get(name) for name in IN_UNITS) or given.get("inference", False) is not False
+        if fixed or self.algorithm != "auto" or self.constants != "calibrated" or self._finds_target or self._weighs:
+            return False
+        bounds = self._declared()  # too narrow a range has no 32 parts in floating point
+        wide = bounds.width > max(1e-9 * max(-bounds.lower, bounds.upper), 1 / LARGEST)
+        return wide and self._looks and not self._asks_users
+
+    def _found(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
+        found, bounds, cells = super()._found(ran), self._declared(), getattr(ran, "target_cells", ())
+        return (*found, kept(NumberRange(bounds.lower, bounds.upper), *cells)) if cells else found
 
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: with heavy tails 1, for the largest feature may be far from typical."""
@@ -283,7 +308,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     def _targets_of(self, X: Any, y: Any) -> Array:
         numbers = self._numbers(X, y)
         if not self._finds_target:
-            return self._range().scale(numbers, self._reach())
+            return self._declared().scale(numbers, self._reach())
         with np.errstate(all="ignore"):  # long doubles beyond float64 become infinities
             return np.array(numbers, dtype=np.float64)
 

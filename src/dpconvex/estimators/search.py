@@ -281,6 +281,7 @@ def _candidate(
     budget = {"epsilon": privacy.epsilon, "delta": privacy.delta, "random_state": None}
     model = cast(PrivateLinearModel, clone(base)).set_params(**{**settings, **budget})
     model._sums = sums  # plans made in the runs included
+    model._looks = False  # every setting would pay, and be scored in a unit of its own
     unit = str(privacy.unit)
     try:
         plans = model.set_params(**pins.get(noise, {})).plan(n, n_features, unit=unit)

@@ -88,6 +88,11 @@ class RangedPlan(TwoStagePlan):
         inside = (*self.outer, *(ranges.WHOLE,) * len(self.placed)) if self.edges else ()
         return tuple(tuple(ranges.knots(one, cut)) for one, cut in zip(inside, self.edges, strict=True))
 
+    @property
+    def target_cells(self) -> tuple[int, ...]:
+        """What a look at a declared target released; empty without one."""
+        return getattr(self.then, "target_cells", ())
+
     problem = forwarded("then", "problem")
     algorithm = forwarded("then", "algorithm")
     presumed = (
@@ -180,13 +185,7 @@ class RangedPlan(TwoStagePlan):
             raw = [X[:, k] for k in self.columns] + [y] * self.target + [X[:, k] for k in self.placed]
             return np.array([of(v) for of, v in zip(cells, raw, strict=False)], dtype=np.uint8)
 
-        def counted(found: Array) -> Floats:
-            return np.concatenate([histogram(each, count, groups) for each in found])
-
-        if groups is None or not isinstance(X, EncodedRows):
-            return totals(X, y, lambda X, y: (counted(places(X, y)),))[0]
-        parts = X.run(lambda portion, first, _: (first, places(*portion)))  # a user may be in several portions
-        return counted(np.hstack([part for _, part in sorted(parts, key=lambda each: each[0])]))
+        return counted(X, y, groups, places, count)
 
     def _placed(self, X: Floats) -> Floats:
         """Return the method's features of records, now that ranges are released."""
@@ -196,6 +195,18 @@ class RangedPlan(TwoStagePlan):
         for k, one in zip(self.columns, self.found, strict=False):
             inside[:, k] = one.encode(inside[:, k])
         return inside
+
+
+def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Array], count: int) -> Floats:
+    """Return the histograms of some columns, one after the other; `places` gives the records' cells (columns, n)."""
+
+    def histograms(found: Array) -> Floats:
+        return np.concatenate([histogram(each, count, groups) for each in found])
+
+    if groups is None or not isinstance(X, EncodedRows):
+        return totals(X, y, lambda X, y: (histograms(places(X, y)),))[0]
+    parts = X.run(lambda portion, first, _: (first, places(*portion)))  # a user may be in several portions
+    return histograms(np.hstack([part for _, part in sorted(parts, key=lambda each: each[0])]))
 
 
 def remaining(epsilon: float, n: int, columns: int, placed: int = 0) -> float:
