@@ -234,6 +234,9 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
         found.append(("level", "to be found" if level is None else f"found {number(level)}"))
     if "private_ranges" in public:
         found.append(("ranges", f"found privately, for epsilon {number(public['private_ranges']['epsilon'])}"))
+    if "target_range" in public:
+        look = number(public["target_range"]["epsilon"])
+        found.append(("unit", f"the part of the target's range that a look finds, for epsilon {look}"))
     if "moment_order" in public:
         found.append(("moment", f"of order {public['moment_order']:g}, declared {number(public['moment_bounds'][0])}"))
     found += [(name, str(public[name])) for name in ("surrogate", "constraint") if name in public]

@@ -21,8 +21,9 @@ class FindsRanges:
     ranges_: tuple[NumberRange, ...] = ()
     """Ranges that a fit found, of the columns in their order, then of the target; empty where all were declared.
 
-    A target's that is declared stands there, too, where a fit looked at it and kept a part."""
-    _looks: bool = True  #: Whether fits may look at a declared target's range: not those of a search
+    So does the part of a declared target's range that a fit kept."""
+    _looks: bool = True  #: Whether a caller lets fits look at a declared target's range: not a search
+    _may_look: bool = False  #: Whether parameters let them
 
     @property
     def _finds_target(self) -> bool:
@@ -38,15 +39,6 @@ class FindsRanges:
         """Return how many ranges a fit is to find."""
         return len(features.unranged) + self._finds_target
 
-    @property
-    def _may_look(self) -> bool:
-        """Whether a fit may look at the declared range of the target, where that is expected to gain."""
-        return False
-
-    def _look(self, epsilon: float, n: int) -> float:
-        """Return the epsilon of a look at the declared range of the target; 0: none is taken."""
-        return target_range.cost(epsilon, n) if self._may_look else 0.0
-
     def _found(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
         """Return the ranges that a run released, in the unit of each."""
         return getattr(ran, "found", ())
@@ -59,7 +51,8 @@ class FindsRanges:
     def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
         """Return what finding ranges, and a look at the target's, leave of a promise."""
         left = self._beside(features, privacy, n)
-        return replace(left, epsilon=_rounding.difference_down(left.epsilon, self._look(left.epsilon, n)))
+        look = target_range.cost(left.epsilon, n) if self._may_look else 0.0
+        return replace(left, epsilon=_rounding.difference_down(left.epsilon, look))
 
     def _target_range(self) -> Any:
         """Return the public range of a numeric target; None for classes."""
@@ -71,7 +64,7 @@ class FindsRanges:
         """Return plans that find the ranges first, where some are left open, and look at the target's, if so."""
         listed, n = found if isinstance(found, Plans) else Plans(found), found[0].problem.n
         left = self._beside(features, privacy, n)
-        if self._look(left.epsilon, n):
+        if self._rest(features, privacy, n) != left:
             listed = listed.changed(target_range.plan(each, left) for each in listed)
         if not self._open(features) + len(features.placed):
             return listed

@@ -23,7 +23,6 @@ from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._features import column_of, dtype_name, elements, numbers_of, same_length
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
-from dpconvex.problems import NumberRange
 
 if TYPE_CHECKING:
     from dpconvex.data.frames import Series
@@ -176,13 +175,6 @@ def finds_range(target_bounds: Any, schema: Schema | None) -> bool:
         return True
     target = None if schema is None else schema.target
     return target_bounds is None and target is not None and target.numeric and not target.ranged
-
-
-def range_of(target_bounds: Any, schema: Schema | None, found: tuple[NumberRange, ...]) -> TargetRange:
-    """Return the target's range, `found` by a fit or declared; width 1 is the unit of plans until it is found."""
-    if finds_range(target_bounds, schema):
-        return TargetRange(found[-1].lower, found[-1].upper) if found else TargetRange(-0.5, 0.5)
-    return declared_range(target_bounds, schema)
 
 
 def declared_range(target_bounds: Any, schema: Schema | None) -> TargetRange:

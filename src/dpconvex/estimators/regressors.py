@@ -22,7 +22,7 @@ from dpconvex.estimators._descriptions import RELEASED, with_shared
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators._streams import open_rows
-from dpconvex.estimators._targets import LARGEST, TargetRange, number_array
+from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
@@ -254,7 +254,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _declared(self) -> TargetRange:
         """Return the range that targets are given in; of width 1 where a fit is to find it."""
-        return _targets.range_of(self.target_bounds, self.schema, ())
+        return TargetRange(-0.5, 0.5) if self._finds_target else declared_range(self.target_bounds, self.schema)
 
     def _range(self) -> TargetRange:
         """Return the range of predictions: the declared one, the part of it that a fit kept, or what a fit found."""
@@ -267,7 +267,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return _targets.finds_range(self.target_bounds, self.schema)
 
     @property
-    def _may_look(self) -> bool:
+    def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         given = self.get_params(deep=False)
         fixed = any(given.get(name) for name in IN_UNITS) or given.get("inference", False) is not False
         if fixed or self.algorithm != "auto" or self.constants != "calibrated" or self._finds_target or self._weighs:

@@ -23,7 +23,7 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, custom, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.sufficient_statistics import plan_adaptive_ridge
-from dpconvex.algorithms.erm.two_stage import centering, constant, projection, typical_user
+from dpconvex.algorithms.erm.two_stage import centering, constant, projection, target_range, typical_user
 from dpconvex.algorithms.search import run as search
 from dpconvex.algorithms.select import Options
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
@@ -177,6 +177,13 @@ def _constant(privacy: PrivacyParams, bound: float) -> Subject:
     return _then_released(constant.plan, problem, privacy, Options(l2=RIDGE * bound**2, noise="l2"))
 
 
+def _looked(privacy: PrivacyParams, bound: float) -> Subject:
+    """A part of the target's range, chosen for half of epsilon, then a method whose release has a known law."""
+    problem = linear_problem(HuberLoss(0.5, 0.5), bound)
+    options, half = Options(l2=RIDGE * bound**2, noise="l2"), replace(privacy, epsilon=privacy.epsilon / 2)
+    return linear_subject(target_range.plan(plans(problem, half, "output_perturbation", options)[0], privacy))
+
+
 def _typical(privacy: PrivacyParams, bound: float) -> Subject:
     """Numbers of records counted, then a method whose release has a known law."""
     problem = linear_problem(HingeLoss(), bound, records=2)
@@ -302,6 +309,7 @@ TARGETS = (
             "sufficient_statistics": ("approximate", _statistics(sufficient_statistics.plan)),
             "sufficient_statistics/adaptive_ridge": ("approximate", _statistics(plan_adaptive_ridge)),
             "random_projection": ("pure", _projected),
+            "target_range": ("pure", _looked),
             "recentring": ("pure", _recentred),
             "constant": ("pure", _constant),
             "heavy_tailed": ("pure", _heavy(HuberLoss())),

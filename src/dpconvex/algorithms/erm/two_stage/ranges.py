@@ -144,12 +144,6 @@ class RangedPlan(TwoStagePlan):
         knots = {"knots_found_in": list(self.placed)} if self.placed else {}
         return {**self.then.describe(), "private_ranges": found | knots}
 
-    def at(self, privacy: PrivacyParams) -> RangedPlan:
-        left = remaining(privacy.epsilon, self.problem.n, self._open, len(self.placed))
-        then: Any = self.then
-        own = self.columns, self.linear, self.target, self.knots, self.placed
-        return plan(then.at(replace(privacy, epsilon=left)), privacy, *own).through(self.place)
-
     @property
     def _open(self) -> int:
         """How many ranges are looked for."""

@@ -51,7 +51,7 @@ class Tuning:
     records: float = 80.0  #: epsilon of the look times units, between shares of epsilon:
     least: float = 0.015
     most: float = 0.06
-    halved: float = 2.0  #: scales of noise that half the width is worth, in records
+    halved: float = 1.5  #: scales of noise that half the width is worth, in records
 
 
 TUNING = Tuning()
@@ -91,8 +91,7 @@ class LookPlan(TwoStagePlan):
 
     @property
     def note(self) -> str:
-        look = f"target's range: a look for epsilon {self.choice.epsilon:.2g}"
-        return ", ".join([look, *[self.then.note] * bool(self.then.note)])
+        return f"after a look at the target, {super().note}"
 
     @property
     def theorem(self) -> str:
@@ -110,6 +109,9 @@ class LookPlan(TwoStagePlan):
             raise InvalidParameterError("range", cells, f"must be the first of {PARTS} cells, and one after it")
         plan = continued(self, target_cells=tuple(cells))
         return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
+
+    def describe(self) -> Mapping[str, Any]:
+        return {**self.then.describe(), "target_range": {"epsilon": self.choice.epsilon, "cells": self.target_cells}}
 
     @property
     def bonus(self) -> Floats:

@@ -1,0 +1,246 @@
+"""A look at the target's declared range: lemma, budgets, neighbors, when none is taken, saved models, portions."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.dataset
+import pyarrow.parquet
+import pytest
+
+from dpconvex import (
+    PrivateAdditiveRegressor,
+    PrivateHuberRegressor,
+    PrivateLinearRegression,
+    PrivateQuantileRegressor,
+    PrivateSearchCV,
+    Schema,
+    load_model,
+    save_model,
+    verify,
+)
+from dpconvex.algorithms.erm.two_stage import target_range
+from dpconvex.algorithms.erm.two_stage.ranges import RangedPlan, counted
+from dpconvex.algorithms.erm.two_stage.target_range import FIRST, STOP, WHOLE, LookPlan, cost
+from dpconvex.data import NumericColumn, NumericTarget, UnrangedColumn
+from dpconvex.errors import InvalidParameterError
+from dpconvex.estimators._digest import model_digest
+from dpconvex.mechanisms import ReportNoisyMax
+from dpconvex.problems import UserGroups
+from dpconvex.problems.data.ranges import PARTS, parts
+from dpconvex.problems.data.sources.arrow import MEMORY
+
+SCHEMA = Schema((NumericColumn("a", 0, 1), NumericColumn("b", 0, 1)), NumericTarget("y", 0, 20_000))
+KINDS = [PrivateLinearRegression, PrivateHuberRegressor, PrivateQuantileRegressor, PrivateAdditiveRegressor]
+
+
+def table(n: int = 6000) -> pd.DataFrame:
+    """Targets of which nearly all lie in a thirtieth of the declared range."""
+    rng = np.random.default_rng(0)
+    a, b = rng.random((2, n))
+    return pd.DataFrame({"a": a, "b": b, "y": 300 + 400 * a - 200 * b + 30 * rng.standard_normal(n)})
+
+
+def fitted(frame: pd.DataFrame, kind: Any = PrivateLinearRegression, **more: Any) -> Any:
+    return kind(1.0, **{"schema": SCHEMA, "random_state": 3, **more}).fit(frame)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_certificate_for_look_and_model_that_verifies(kind, delta, tmp_path) -> None:
+    frame = table()
+    model = kind(1.0, delta, schema=SCHEMA).fit(frame)
+    plan, certificate = model.plan_, model.certificate_
+    assert isinstance(plan, LookPlan)
+    assert 0.95 < certificate.spent_epsilon <= 1.0
+    assert [each.mechanism for each in certificate.releases].count("report noisy max") == 1
+    assert plan.choice.epsilon + plan.then.privacy.epsilon <= 1.0
+    assert plan.choice.epsilon == pytest.approx(cost(1.0, 6000), rel=1e-9)
+    assert verify(certificate).passed
+    assert not verify(replace(certificate, spent_epsilon=0.98)).passed
+    (found,) = model.ranges_
+    assert (found.lower, found.upper) == tuple(20_000 / PARTS * k for k in plan.target_cells)
+    assert model.predict(frame).max() <= found.upper
+    assert model.found_schema_ == replace(SCHEMA, target=NumericTarget("y", found.lower, found.upper))
+    assert model.plans_at(0.9)[0].choice.epsilon == pytest.approx(cost(0.9, 6000), rel=1e-9)
+    assert "look" in kind(1.0, delta, schema=SCHEMA).plan(6000)[0].note
+    save_model(model, tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+    assert again.ranges_ == model.ranges_
+    again.ranges_ = (replace(found, upper=2 * found.upper),)
+    assert model_digest(again) != model_digest(model) == certificate.model
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_careless_range_costs_little(kind) -> None:
+    frame, scores = table(), []
+    for looks in (True, False):
+        models = [kind(0.2, schema=SCHEMA, random_state=seed) for seed in range(4)]
+        for each in models:
+            each._looks = looks
+        scores.append(np.median([each.fit(frame).score(frame, frame.y) for each in models]))
+    assert scores[0] > scores[1]
+
+
+HOSTILE = [np.nan, np.inf, -np.inf, 1.7e308, -1e300, 5e-324, -0.5, 0.5, 0.4999999]
+
+
+def test_a_replaced_record_moves_every_score_by_one_at_most() -> None:
+    """Lemma T: and by one it does, so half of it would be too little. All other numbers in the scores are public."""
+    rng = np.random.default_rng(1)
+    y = np.append(rng.uniform(-0.5, 0.5, 40), HOSTILE)
+    most = 0.0
+    for k in range(len(y)):
+        for value in [*HOSTILE, 0.0]:
+            other = y.copy()
+            other[k] = value
+            moved = np.abs(held(y) - held(other))
+            assert moved.max() <= 1
+            most = max(most, moved.max())
+    assert most == 1
+
+
+def held(y: np.ndarray, groups: UserGroups | None = None) -> np.ndarray:
+    below = np.append(0.0, np.cumsum(counted(None, y, groups, lambda _, y: parts(WHOLE, y)[None], PARTS + 1)[:PARTS]))
+    return below[STOP] - below[FIRST]
+
+
+@pytest.mark.parametrize("size", [1, 3, 500])
+def test_a_replaced_user_moves_every_score_by_one_at_most(size) -> None:
+    rng = np.random.default_rng(2)
+    rest, labels = rng.uniform(-0.5, 0.5, 30), np.repeat(np.arange(10), 3)
+    two = [np.append(rest, each) for each in (rng.uniform(-0.5, 0.5, 7), rng.choice(HOSTILE, size), np.full(4, 0.49))]
+    scores = [held(y, UserGroups.of(np.append(labels, np.full(len(y) - 30, 10)))) for y in two]
+    for first in scores:
+        assert max(np.abs(first - second).max() for second in scores) <= 1
+
+
+def test_scores_are_counts_and_public_numbers_on_a_grid(monkeypatch) -> None:
+    """So their sums are exact, and a record moves them by no more than it moves the counts."""
+    seen = []
+    given = ReportNoisyMax._sample
+    monkeypatch.setattr(ReportNoisyMax, "_sample", lambda self, v, s: (seen.append(v), given(self, v, s))[1])
+    frame, other = table(), table()
+    other.loc[5, "y"] = 1e300
+    plans = [fitted(each).plan_ for each in (frame, other)]
+    assert np.abs(seen[0] - seen[1]).max() == 1
+    assert plans[0].bonus.tolist() == plans[1].bonus.tolist()
+    assert (plans[0].bonus * 2**10 % 1 == 0).all()
+    assert plans[0].bonus[(FIRST == 0) & (STOP == PARTS)] == 0
+    assert len(FIRST) == PARTS * (PARTS + 1) // 2
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300, 5e-324])
+def test_neighbors_have_the_same_plan_arrays_and_warnings(value) -> None:
+    frame, other = table(), table()
+    other.loc[7, "y"] = value
+    seen = []
+    for each in (frame, other):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = fitted(each)
+        seen.append((model.plan_.releases, model.plan_.problem, model.coef_.shape, len(model.ranges_)))
+        seen[-1] += ({str(w.message) for w in caught if "fit number" not in str(w.message)},)
+    assert seen[0] == seen[1]
+
+
+def test_the_part_is_the_one_that_was_released(monkeypatch) -> None:
+    """Whatever it is, every target is clipped into it and the plan is the same; nothing is refused after a release."""
+    before = PrivateLinearRegression(1.0, schema=SCHEMA).plan(6000)[0]
+    for chosen in (0, 31, 100, 527):
+        with monkeypatch.context() as patched:
+            patched.setattr(ReportNoisyMax, "_sample", lambda self, v, s, chosen=chosen: chosen)
+            model = fitted(table())
+        plan = model.plan_
+        assert plan.target_cells == (FIRST[chosen], STOP[chosen])
+        assert plan.releases == before.releases
+        assert plan.resumed(*plan.course).target_cells == plan.target_cells
+        low, high = model.ranges_[-1].lower, model.ranges_[-1].upper
+        assert low <= model.predict(table()).min() <= model.predict(table()).max() <= high
+    for forged in ((-1, 4), (4, 4), (0, 33), (1,)):
+        with pytest.raises(InvalidParameterError, match="range"):
+            plan.resumed(forged, *plan.course[1:])
+
+
+def test_a_second_fit_knows_nothing_of_the_first_ones_range() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.random((6000, 2))
+    model = PrivateLinearRegression(1.0, feature_bounds=(0, 1), target_bounds=(-20_000, 20_000), random_state=1)
+    assert model.fit(X, 300 + X[:, 0]).ranges_[0].lower > -20_000
+    model.fit(X, -15_000 + X[:, 0])
+    assert model.ranges_[0].lower <= -15_000 <= model.ranges_[0].upper
+
+
+FEW = round(target_range.TUNING.needed) - 1
+OFF = {
+    "few records": {"n": FEW},
+    "a named algorithm": {"algorithm": "objective_perturbation"},
+    "constants of the paper": {"constants": "paper"},
+    "a cap in the target's unit": {"residual_cap": 100.0},
+    "a ridge in the unit of the loss": {"l2": 0.1},
+    "a norm in the unit of the range": {"coefficient_norm": 1.0},
+    "a tilt": {"tilt": 0.1},
+    "weights": {"weight_cap": 2.0},
+    "intervals": {"inference": True},
+    "heavy tails": {"heavy_tailed": 2},
+    "a private range": {"target_bounds": "private"},
+    "a range of too few floats": {"target_bounds": (1e15, 1e15 + 1)},
+    "the smallest range": {"target_bounds": (0.0, 5e-324)},
+}
+
+
+@pytest.mark.parametrize("given", OFF.values(), ids=OFF)
+def test_no_look_is_taken(given) -> None:
+    given = {"n": 6000, **given}
+    n = given.pop("n")
+    plan = PrivateLinearRegression(1.0, **{"feature_bounds": (0, 1), "target_bounds": (0, 1), **given}).plan(n, 2)[0]
+    assert not isinstance(plan, LookPlan)
+    assert target_range.LOOK not in [each.label for each in plan.releases]
+
+
+def test_searches_take_no_look() -> None:
+    base = PrivateLinearRegression(1.0, feature_bounds=(0, 1), target_bounds=(0, 1))
+    for method in ("composition", "none"):
+        plan = PrivateSearchCV(base, {"risk": ["empirical"], "noise": ["auto", "l1"]}, method=method).plan(6000, 2)[0]
+        assert target_range.LOOK not in str(plan.releases)
+
+
+def test_beside_private_ranges_of_columns(tmp_path) -> None:
+    """Each pays for itself; the target keeps a part of its declared range."""
+    frame = table().assign(a=lambda t: 1000 * t.a)
+    schema = replace(SCHEMA, columns=(UnrangedColumn("a", "none"), SCHEMA.columns[1]))
+    model = PrivateLinearRegression(1.0, schema=schema).fit(frame)
+    assert isinstance(model.plan_, RangedPlan)
+    assert isinstance(model.plan_.then, LookPlan)
+    assert verify(model.certificate_).passed
+    assert len(model.ranges_) == 2
+    found: Any = model.found_schema_
+    assert not found.unranged
+    assert found.target.upper == model.ranges_[1].upper
+    save_model(model, tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(frame), model.predict(frame))
+
+
+def test_portions_and_users_take_the_same_look(tmp_path) -> None:
+    frame = table()
+    frame["person"] = np.arange(len(frame)) % 2000
+    pyarrow.parquet.write_table(pyarrow.Table.from_pandas(frame), tmp_path / "t.parquet")
+    for user in (None, "person"):
+        schema = replace(SCHEMA, user=user)
+        before = MEMORY.set(2**16)
+        try:
+            first, second = (
+                PrivateHuberRegressor(1.0, schema=schema, random_state=1).fit(rows)
+                for rows in (frame, pyarrow.dataset.dataset(tmp_path))
+            )
+        finally:
+            MEMORY.reset(before)
+        assert first.ranges_ == second.ranges_ != ()
+        np.testing.assert_array_equal(first.coef_, second.coef_)
+        assert verify(second.certificate_).checks
+        assert {str(each.sensitivity.unit) for each in first.certificate_.releases} == {"user" if user else "record"}
