@@ -31,7 +31,7 @@ TODAY = target_range.TUNING
 SETTINGS = {
     "today": TODAY,
     "half the width is worth 1": replace(TODAY, halved=1.0),
-    "half the width is worth 2": replace(TODAY, halved=2.0),
+    "half the width is worth 1.5": replace(TODAY, halved=1.5),
     "half the width is worth 3": replace(TODAY, halved=3.0),
     "50 records": replace(TODAY, records=50.0, least=0.01),
     "from 1000 on": replace(TODAY, needed=1000.0),

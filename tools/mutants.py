@@ -72,6 +72,7 @@ ROBUST = "tests/statistical/test_robust_mean_privacy.py"
 SHAPED = "tests/unit/estimators/test_additive.py"
 HISTOGRAM = "tests/unit/mechanisms/test_joint_histogram.py"
 RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
+LOOK = "tests/unit/algorithms/erm/two_stage/test_target_range.py"
 CENTERING = "tests/unit/algorithms/erm/two_stage/test_centering.py"
 TYPICAL = "tests/unit/algorithms/erm/two_stage/test_typical_user.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
@@ -1857,6 +1858,38 @@ MUTANTS = (
         "np.column_stack([users[many], records[many]])",
         "",
         (f"{CAPPED}::test_the_cap_keeps_whole_distinct_rows",),
+    ),
+    Mutant(
+        "look at the target: the best part of its range, whatever was released",
+        "algorithms/erm/two_stage/target_range.py",
+        "chosen = self.choice.release(scores, LOOK, source, ledger)",
+        "self.choice.release(scores, LOOK, source, ledger); chosen = int(np.argmax(scores))",
+        "",
+        (f"{LOOK}::test_the_part_is_the_one_that_was_released",),
+    ),
+    Mutant(
+        "look at the target: half the sensitivity",
+        "algorithms/erm/two_stage/target_range.py",
+        'Sensitivity(1.0, "linf", LEMMA',
+        'Sensitivity(0.5, "linf", LEMMA',
+        "target_range",
+        (f"{LOOK}::test_scores_are_counts_and_public_numbers_on_a_grid",),
+    ),
+    Mutant(
+        "look at the target: what narrow ranges score follows the data",
+        "algorithms/erm/two_stage/target_range.py",
+        "scores = below[STOP] - below[FIRST] + self.bonus",
+        "scores = below[STOP] - below[FIRST] + self.bonus * counts.max() / counts.mean()",
+        "",
+        (f"{LOOK}::test_scores_are_counts_and_public_numbers_on_a_grid",),
+    ),
+    Mutant(
+        "private ranges: a user counts once for every record",
+        "algorithms/erm/two_stage/ranges.py",
+        "np.concatenate([histogram(each, count, groups) for each in found])",
+        "np.concatenate([histogram(each, count, None) for each in found])",
+        "",
+        (f"{LOOK}::test_a_replaced_user_moves_every_score_by_one_at_most",),
     ),
 )
 

@@ -278,6 +278,7 @@ def test_scores_are_means_of_clipped_losses() -> None:
     expected = np.minimum(-right, 0.5).mean()
     assert score.mean(fitted, X, same(logistic()._truth(X, Y)), None) == pytest.approx(-expected)
     quantile = PrivateQuantileRegressor(feature_bounds=BOUNDS, target_bounds=(0, 20), quantile=0.9, random_state=0)
+    quantile._looks = False  # as in a search
     away = NUMBERS - quantile.fit(X, NUMBERS).predict(X)
     pinball = np.maximum(0.9 * away, -0.1 * away).mean() / 20
     found = score_for(quantile, "auto", None)

@@ -54,9 +54,11 @@ def test_without_noise_it_is_a_huber_fit_in_the_unit_of_the_target() -> None:
 
 
 def test_the_default_is_the_cap_that_expects_the_least() -> None:
+    usual = made()
+    usual._looks = False
     for n in (300, 100_000):
         expected = {cap: made(residual_cap=40 * cap).plan(n, 3)[0].predicted_error.rank for cap in (1.0, *CAPS)}
-        assert made().plan(n, 3)[0].predicted_error.rank == min(expected.values())
+        assert usual.plan(n, 3)[0].predicted_error.rank == min(expected.values())
     wide = made().plan(300, 3)[0].problem.loss
     assert isinstance(wide, HuberLoss)
     assert wide.width < 0.5

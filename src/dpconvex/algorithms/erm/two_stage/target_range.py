@@ -51,7 +51,7 @@ class Tuning:
     records: float = 80.0  #: epsilon of the look times units, between shares of epsilon:
     least: float = 0.015
     most: float = 0.06
-    halved: float = 1.5  #: scales of noise that half the width is worth, in records
+    halved: float = 2.0  #: scales of noise that half the width is worth, in records
 
 
 TUNING = Tuning()

@@ -129,6 +129,7 @@ def test_scores_are_counts_and_public_numbers_on_a_grid(monkeypatch) -> None:
     other.loc[5, "y"] = 1e300
     plans = [fitted(each).plan_ for each in (frame, other)]
     assert np.abs(seen[0] - seen[1]).max() == 1
+    assert plans[0].choice.sensitivity.value == 1
     assert plans[0].bonus.tolist() == plans[1].bonus.tolist()
     assert (plans[0].bonus * 2**10 % 1 == 0).all()
     assert plans[0].bonus[(FIRST == 0) & (STOP == PARTS)] == 0
