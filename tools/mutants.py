@@ -72,7 +72,7 @@ ROBUST = "tests/statistical/test_robust_mean_privacy.py"
 SHAPED = "tests/unit/estimators/test_additive.py"
 HISTOGRAM = "tests/unit/mechanisms/test_joint_histogram.py"
 RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
-LOOK = "tests/unit/algorithms/erm/two_stage/test_target_range.py"
+TARGET_RANGE = "tests/unit/algorithms/erm/two_stage/test_target_range.py"
 CENTERING = "tests/unit/algorithms/erm/two_stage/test_centering.py"
 TYPICAL = "tests/unit/algorithms/erm/two_stage/test_typical_user.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
@@ -1865,7 +1865,7 @@ MUTANTS = (
         "chosen = self.choice.release(scores, LOOK, source, ledger)",
         "self.choice.release(scores, LOOK, source, ledger); chosen = int(np.argmax(scores))",
         "",
-        (f"{LOOK}::test_the_part_is_the_one_that_was_released",),
+        (f"{TARGET_RANGE}::test_the_part_is_the_one_that_was_released",),
     ),
     Mutant(
         "look at the target: half the sensitivity",
@@ -1873,7 +1873,7 @@ MUTANTS = (
         'Sensitivity(1.0, "linf", LEMMA',
         'Sensitivity(0.5, "linf", LEMMA',
         "target_range",
-        (f"{LOOK}::test_scores_are_counts_and_public_numbers_on_a_grid",),
+        (f"{TARGET_RANGE}::test_scores_are_counts_and_public_numbers_on_a_grid",),
     ),
     Mutant(
         "look at the target: what narrow ranges score follows the data",
@@ -1881,7 +1881,7 @@ MUTANTS = (
         "scores = below[STOP] - below[FIRST] + self.bonus",
         "scores = below[STOP] - below[FIRST] + self.bonus * counts.max() / counts.mean()",
         "",
-        (f"{LOOK}::test_scores_are_counts_and_public_numbers_on_a_grid",),
+        (f"{TARGET_RANGE}::test_scores_are_counts_and_public_numbers_on_a_grid",),
     ),
     Mutant(
         "private ranges: a user counts once for every record",
@@ -1889,7 +1889,7 @@ MUTANTS = (
         "np.concatenate([histogram(each, count, groups) for each in found])",
         "np.concatenate([histogram(each, count, None) for each in found])",
         "",
-        (f"{LOOK}::test_a_replaced_user_moves_every_score_by_one_at_most",),
+        (f"{TARGET_RANGE}::test_a_replaced_user_moves_every_score_by_one_at_most",),
     ),
 )
 

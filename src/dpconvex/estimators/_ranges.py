@@ -19,9 +19,7 @@ class FindsRanges:
 
     schema: Schema | None
     ranges_: tuple[NumberRange, ...] = ()
-    """Ranges that a fit found, of the columns in their order, then of the target; empty where all were declared.
-
-    So does the part of a declared target's range that a fit kept."""
+    """Ranges that a fit found, of the columns in their order, then of the target, or the part of its declared range."""
     _looks: bool = True  #: Whether a caller lets fits look at a declared target's range: not a search
     _may_look: bool = False  #: Whether parameters let them
 

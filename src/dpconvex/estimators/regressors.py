@@ -18,7 +18,7 @@ from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
-from dpconvex.estimators._descriptions import RELEASED, with_shared
+from dpconvex.estimators._descriptions import REGRESSOR, with_shared
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators._streams import open_rows
@@ -52,70 +52,7 @@ DEFAULT_SMOOTHING = 0.05  #: Length of the quadratic piece of the pinball loss a
 IN_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed", "l2", "coefficient_norm", "tilt")
 """Parameters in units of the target's range: where one is given, that range is not looked at."""
 
-GUARANTEE = """
-Guarantee: as `PrivateLogisticRegression`: everything that `fit` learns from data is (epsilon, delta)-differentially
-private for neighbors that replace one record, pure with ``delta=0``, and nothing else depends on the data.
-"""
-PARAMETERS = """
-target_bounds : (lower, upper), optional
-    Public range of the target, in its unit. Targets are clipped into it and NaN counts as its middle; predictions
-    are clipped too. Default: the schema's numeric target. ``"private"``: not public; the fit finds one privately.
-epsilon, delta, feature_norm, feature_bounds, domain, schema : optional
-    As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
-fit_intercept : bool, default=True
-    Append a constant feature, inside the bounds and regularized like the rest. False: predictions start from the
-    middle of the target bounds.
-algorithm, constants, noise, l2, random_state, verbose : optional
-    As in `PrivateLogisticRegression`. The penalty is on coefficients in units of the target's range.
-coefficient_norm : float, optional
-    Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to
-    reach; steers regularization, never privacy. Default: about a third of the range a column.
-tilt, risk, solver, user_test, user_smoothing, most_rows, records_per_user : optional
-    As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1.
-heavy_tailed : "auto", float or (float, float), optional
-    For targets (claims, delays, spending) or features without a known largest value. ``"auto"``: no moment is known;
-    a level for gradients is found privately, with a proof, and refused where there are too few records for it. An
-    order k >= 2: the same, but without the proof for few records. ``(k, G_k)``: the k-th moment of the gradients is
-    at most ``G_k^k``, for a target scaled to a range of width 1. `target_bounds` then bounds
-    predictions and sets the unit; targets are *not* clipped into it, only to a million times its width. `algorithm`
-    is ``"auto"``, ``"clipped_residuals"`` (ordinary methods; no noise depends on the largest target),
-    ``"heavy_tailed"`` (localized output perturbation, pure; none depends on the largest record),
-    ``"clipped_gradient"`` or, for two parameters, ``"localized_exponential_mechanism"`` or ``"gradient_score"``;
-    `l2`, `noise`, tilts and adversaries do not apply. Docs: "Heavy tails in practice".
-failure : float, optional
-    In (0, 1/2), with `heavy_tailed`: the bound on the risk is to hold but for this probability, by repetitions on parts
-    of the records, which cost accuracy. Default: it holds in expectation.
-surrogate : str, default="truncated"
-    With `heavy_tailed` and ``algorithm="heavy_tailed"``: what stands in for the loss of a steep record.
-    ``"truncated"``: its slope is cut. ``"extension"``: its Lipschitz extension over the set of coefficients, as in the
-    paper; slower. ``"structured"`` (piecewise linear losses), ``"joint"``, ``"fixed_steps"`` and ``"printed_steps"``
-    are the paper's own ways to the same minimizer, the last three for some dozens to hundreds of records.
-constraint : (lower, upper) or a set of `dpconvex.sets`, optional
-    With `heavy_tailed`: which coefficients are allowed, for encoded features and targets scaled to a range of width 1:
-    an interval for each of them, such as ``(0, 2)``, or a bounded set of vectors with the constant's entry last.
-    Default: the ball of `coefficient_norm`.
-"""
-ATTRIBUTES = """
-coef_ : array of shape (n_features,)
-    Released coefficients, in the target's unit per unit of the feature (per encoded column with a schema).
-intercept_ : float
-    Released intercept, in the target's unit.
-{released}
-"""
-EXAMPLE = """
->>> import numpy as np
->>> from dpconvex import {class}
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, size=(5000, 2))
->>> y = 20 + 5 * X[:, 0] + rng.normal(size=5000)
->>> model = {class}(epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 40))
->>> model.fit(X, y).score(X, y) > 0.7
-True
-"""
-REGRESSOR = {"guarantee": GUARANTEE, "parameters": PARAMETERS, "attributes": ATTRIBUTES}
-REGRESSOR |= {"released": RELEASED, "example": EXAMPLE}
-"""Descriptions that the regressors share."""
-INFERS = REGRESSOR | {"parameters": f"{PARAMETERS.rstrip()}{INFERENCE}"}
+INFERS = REGRESSOR | {"parameters": f"{REGRESSOR['parameters'].rstrip()}{INFERENCE}"}
 
 
 @dataclass(eq=False, repr=False)
@@ -258,7 +195,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _range(self) -> TargetRange:
         """Return the range of predictions: the declared one, the part of it that a fit kept, or what a fit found."""
-        if self.ranges_ and len(self.ranges_) >= self._open(self._feature_map(self.n_features_in_)) + self._may_look:
+        if self.ranges_ and len(self.ranges_) > len(self._feature_map(self.n_features_in_).unranged):
             return TargetRange(self.ranges_[-1].lower, self.ranges_[-1].upper)
         return self._declared()
 

@@ -245,3 +245,20 @@ def test_portions_and_users_take_the_same_look(tmp_path) -> None:
         np.testing.assert_array_equal(first.coef_, second.coef_)
         assert verify(second.certificate_).checks
         assert {str(each.sensitivity.unit) for each in first.certificate_.releases} == {"user" if user else "record"}
+
+
+def test_private_columns_beside_a_declared_target_without_a_look() -> None:
+    """What was found then is no range of the target."""
+    schema = replace(SCHEMA, columns=(UnrangedColumn("a", "none"), SCHEMA.columns[1]))
+    model = fitted(table(), schema=schema, algorithm="objective_perturbation")
+    assert len(model.ranges_) == 1
+    assert model._range() == model._declared()
+    assert model.found_schema_.target == SCHEMA.target
+
+
+def test_beside_private_knots() -> None:
+    schema = replace(SCHEMA, columns=(NumericColumn("a", 0, 1, "log1p"), SCHEMA.columns[1]))
+    model = PrivateAdditiveRegressor(3.0, schema=schema).fit(table())
+    assert (model.plan_.placed, len(model.plan_.target_cells), len(model.ranges_)) == ((0,), 2, 1)
+    assert verify(model.certificate_).passed
+    assert model.score(table(), table().y) > 0.8
