@@ -74,6 +74,8 @@ class LookPlan(TwoStagePlan):
     target_cells: tuple[int, ...] = ()  #: First cell, and the one after the last: released
     problem = forwarded("then", "problem")
     algorithm = forwarded("then", "algorithm")
+    hopeless = forwarded("then", "hopeless")  # pyright: ignore[reportIncompatibleMethodOverride]
+    outlook = forwarded("then", "outlook")  # pyright: ignore[reportIncompatibleMethodOverride]
     presumed = (
         "the method depends on the part of the target's range that was released, and on no other",
         "every target is clipped into it by itself; the plan is made before the run and does not depend on it",

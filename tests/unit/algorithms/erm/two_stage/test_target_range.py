@@ -262,3 +262,12 @@ def test_beside_private_knots() -> None:
     assert (model.plan_.placed, len(model.plan_.target_cells), len(model.ranges_)) == ((0,), 2, 1)
     assert verify(model.certificate_).passed
     assert model.score(table(), table().y) > 0.8
+
+
+def test_a_constant_after_a_look_or_after_ranges_is_as_hopeless_as_before() -> None:
+    wide = {"feature_bounds": (0, 1), "target_bounds": (0, 1)}
+    for more in ({}, {"target_bounds": "private"}, {"feature_bounds": "private"}):
+        plans = PrivateLinearRegression(0.6, **{**wide, **more}).plan(1000, 400)
+        assert plans[0].algorithm == "constant"
+        assert plans[0].hopeless
+        assert "no column is used" in plans[0].outlook
