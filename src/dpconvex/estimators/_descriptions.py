@@ -80,16 +80,6 @@ intercept_ : float
     Released intercept, in the target's unit.
 {released}
 """,
-    "example": """
->>> import numpy as np
->>> from dpconvex import {class}
->>> rng = np.random.default_rng(0)
->>> X = rng.uniform(-1, 1, size=(5000, 2))
->>> y = 20 + 5 * X[:, 0] + rng.normal(size=5000)
->>> model = {class}(epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 40))
->>> model.fit(X, y).score(X, y) > 0.7
-True
-""",
 }  #: Of all regressors
 
 

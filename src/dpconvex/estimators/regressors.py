@@ -52,7 +52,18 @@ DEFAULT_SMOOTHING = 0.05  #: Length of the quadratic piece of the pinball loss a
 IN_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed", "l2", "coefficient_norm", "tilt")
 """Parameters in units of the target's range: where one is given, that range is not looked at."""
 
-INFERS = REGRESSOR | {"parameters": f"{REGRESSOR['parameters'].rstrip()}{INFERENCE}"}
+EXAMPLE = """
+>>> import numpy as np
+>>> from dpconvex import {class}
+>>> rng = np.random.default_rng(0)
+>>> X = rng.uniform(-1, 1, size=(5000, 2))
+>>> y = 20 + 5 * X[:, 0] + rng.normal(size=5000)
+>>> model = {class}(epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(0, 40))
+>>> model.fit(X, y).score(X, y) > 0.7
+True
+"""
+SHARED = REGRESSOR | {"example": EXAMPLE}
+INFERS = SHARED | {"parameters": f"{REGRESSOR['parameters'].rstrip()}{INFERENCE}"}
 
 
 @dataclass(eq=False, repr=False)
@@ -361,7 +372,7 @@ class PrivateHuberRegressor(WithIntervals, PrivateLinearRegressor):
 
 
 @final
-@with_shared(**REGRESSOR)
+@with_shared(**SHARED)
 @dataclass(eq=False, repr=False)
 class PrivateQuantileRegressor(PrivateLinearRegressor):
     """Regression of a quantile under differential privacy: the pinball loss.
