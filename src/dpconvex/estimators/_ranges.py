@@ -6,7 +6,7 @@ from typing import Any
 from dpconvex import _rounding
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.registry import plans
-from dpconvex.algorithms.erm.two_stage import ranges, target_range
+from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
 from dpconvex.estimators._features import FeatureMap
@@ -49,7 +49,7 @@ class FindsRanges:
     def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
         """Return what finding ranges, and a look at the target's, leave of a promise."""
         left = self._beside(features, privacy, n)
-        look = target_range.cost(left.epsilon, n) if self._may_look else 0.0
+        look = ranges.look_cost(left.epsilon, n) if self._may_look else 0.0
         return replace(left, epsilon=_rounding.difference_down(left.epsilon, look))
 
     def _target_range(self) -> Any:
@@ -60,17 +60,15 @@ class FindsRanges:
         self, features: FeatureMap, found: tuple[LinearModelPlan, ...], privacy: PrivacyParams
     ) -> tuple[LinearModelPlan, ...]:
         """Return plans that find the ranges first, where some are left open, and look at the target's, if so."""
-        listed, n = found if isinstance(found, Plans) else Plans(found), found[0].problem.n
-        left = self._beside(features, privacy, n)
-        if self._rest(features, privacy, n) != left:
-            listed = listed.changed(target_range.plan(each, left) for each in listed)
-        if not self._open(features) + len(features.placed):
+        listed, facts = found if isinstance(found, Plans) else Plans(found), (features, privacy, found[0].problem.n)
+        look = self._rest(*facts) != self._beside(*facts)
+        if not self._open(features) + len(features.placed) + look:
             return listed
         # what a number is in proportion to is seldom a logarithm
         linear = features.linear if self._target_range() is None else features.unranged
-        asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed
+        asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed, look
         place = features.place if features.unranged or features.placed else None  # else these are the method's already
-        return listed.changed(ranges.plan(each, privacy, *asked).through(place) for each in listed)
+        return listed.changed(ranges.plan(each, privacy, *asked).through(place) for each in found)
 
     def _planned(
         self, features: FeatureMap, problem: LinearModelProblem, privacy: PrivacyParams, *how: Any

@@ -391,6 +391,6 @@ def planned_deviations(plan: Any) -> Floats:
     """Return the planned deviation of the noise in every value or coefficient."""
     problem, guess = plan.problem, plan.coefficient_deviation
     if problem.shapes is not None:
-        own = getattr(inner := getattr(plan, "then", plan), "then", inner)  # after knots, and a look at the target
+        own = getattr(plan, "then", plan)
         return problem.typical.value_deviations(own.l2, own.deviations / problem.n, own.output.deviation)
     return np.full(problem.domain.dim * problem.loss.n_outputs, np.nan) if guess is None else guess

@@ -23,7 +23,7 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, custom, registry
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.sufficient_statistics import plan_adaptive_ridge
-from dpconvex.algorithms.erm.two_stage import centering, constant, projection, target_range, typical_user
+from dpconvex.algorithms.erm.two_stage import centering, constant, projection, ranges, typical_user
 from dpconvex.algorithms.search import run as search
 from dpconvex.algorithms.select import Options
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
@@ -181,7 +181,7 @@ def _looked(privacy: PrivacyParams, bound: float) -> Subject:
     """A part of the target's range, chosen for half of epsilon, then a method whose release has a known law."""
     problem = linear_problem(HuberLoss(0.5, 0.5), bound)
     options, half = Options(l2=RIDGE * bound**2, noise="l2"), replace(privacy, epsilon=privacy.epsilon / 2)
-    return linear_subject(target_range.plan(plans(problem, half, "output_perturbation", options)[0], privacy))
+    return linear_subject(ranges.plan(plans(problem, half, "output_perturbation", options)[0], privacy, (), look=True))
 
 
 def _typical(privacy: PrivacyParams, bound: float) -> Subject:

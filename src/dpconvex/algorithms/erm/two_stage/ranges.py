@@ -1,22 +1,25 @@
 r"""Ranges from the data: a private histogram of octaves of the columns that have none declared, then any method.
 
-Knots of additive models inside declared ranges, too, off the second histogram: such columns need no first one.
+Knots of additive models inside declared ranges, too, off the second histogram: such columns need no first one. And a
+look at the target's declared range, of which a part is kept.
 
 Guarantee
-    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: three runs on the same data,
-    whose epsilons add up (basic adaptive composition); delta is the method's.
+    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: runs on the same data whose
+    epsilons add up (basic adaptive composition); delta is the method's.
 Lemma
     Ranges: every double lies in exactly one of 144 public cells, so the histograms of all columns without a range, the
     target's among them, are one release of `JointHistogram` (Lemma F). Crowds: given the ranges read off it, or
-    declared, every number lies in one of 32 public cells, or is missing: Lemma F again. Method: for each *fixed*
-    outcome, the map from a record's cells, and from its target, to the method's is public and takes one record; so
-    neighbors become neighbors (or equal) in a domain that does not depend on the outcome. (Docs, Private ranges, with
-    proofs.)
+    declared, every number lies in one of 32 public cells, or is missing: Lemma F again. Look: a part of whole cells of
+    the declared range scores the number of targets in it, plus a public number: permute-and-flip (Lemma T). Method:
+    for each *fixed* outcome, the map from a record's cells, and from its target, to the method's is public and takes
+    one record; so neighbors become neighbors (or equal) in a domain that does not depend on the outcome. (Docs, Private
+    ranges, with proofs.)
 Users
     A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column: a point of the simplex
     again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
 Sensitivity
-    Of each release its own, above and in the method's plan.
+    Of each release its own, above and in the method's plan; 1 of every score of a part, of records and of users. Public
+    numbers in scores are multiples of 2^-10, so that sums are exact.
 Assumptions
     Those of the method, which is planned before the run: nothing is refused after a release.
 """
@@ -39,8 +42,8 @@ from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import JointHistogram, Planned
-from dpconvex.privacy import Ledger, PrivacyParams
+from dpconvex.mechanisms import JointHistogram, Planned, ReportNoisyMax
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
@@ -51,6 +54,14 @@ CROWDS = "histogram of 32 cells of each range found"
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
+LOOK = "part of the target's declared range, of 32 cells"
+LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
+LOOKED, LOOK_SHARES, NEEDED, HALVED = 80.0, (0.015, 0.06), 500.0, 2.0
+"""Epsilon of a look times the units, and its least and largest share; epsilon times units from which on a look gains;
+scales of noise that half the width is worth, in units (`benchmarks/target_range.py`, on the learning tables)."""
+SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to it.
+FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: First cells of all its parts, and those after the last ones
+STEPS = 2.0**10  #: Parts of 1 in which public scores are stated
 UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
 
 Cells = Callable[[Array], NDArray[np.int64]]
@@ -64,7 +75,7 @@ class RangedPlan(TwoStagePlan):
 
     privacy: PrivacyParams  #: The promise for everything
     first: JointHistogram | None  #: None where all ranges are declared, and only knots are looked for
-    second: JointHistogram
+    second: JointHistogram | None  #: None where nothing but a look is taken
     then: LinearModelPlan
     columns: tuple[int, ...]  #: Positions among the features
     linear: tuple[int, ...]  #: Those of them that stay on a linear scale
@@ -73,6 +84,8 @@ class RangedPlan(TwoStagePlan):
     outer: tuple[NumberRange, ...] = ()  #: Released first
     edges: tuple[tuple[int, ...], ...] = ()  #: Of the cells of these ranges: what is kept, and knots between
     placed: tuple[int, ...] = ()  #: Columns in declared ranges, given as places in [0, 1]; knots of theirs are found
+    look: ReportNoisyMax | None = None  #: At the declared range of the target
+    target_cells: tuple[int, ...] = ()  #: Of the part of it that is kept: the first, and the one after the last
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
 
@@ -87,11 +100,6 @@ class RangedPlan(TwoStagePlan):
         """The knots that were found, of each range, ends included, then of places; empty before a run."""
         inside = (*self.outer, *(ranges.WHOLE,) * len(self.placed)) if self.edges else ()
         return tuple(tuple(ranges.knots(one, cut)) for one, cut in zip(inside, self.edges, strict=True))
-
-    @property
-    def target_cells(self) -> tuple[int, ...]:
-        """What a look at a declared target released; empty without one."""
-        return getattr(self.then, "target_cells", ())
 
     problem = forwarded("then", "problem")
     algorithm = forwarded("then", "algorithm")
@@ -110,31 +118,41 @@ class RangedPlan(TwoStagePlan):
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return {CROWDS: self.second} if self.first is None else {RANGES: self.first, CROWDS: self.second}
+        stages = {LOOK: self.look, RANGES: self.first, CROWDS: self.second}
+        return {name: one for name, one in stages.items() if one is not None}
 
     @property
     def course(self) -> tuple[Any, ...]:
-        return (tuple(map(astuple, self.outer)), self.edges, *self.then.course) if self.edges else ()
+        found = tuple(map(astuple, self.outer)), self.edges, *(self.target_cells,) * (self.look is not None)
+        return (*found, *self.then.course) if self.edges or self.target_cells else ()
 
     def resumed(self, *course: Any) -> RangedPlan:
         """Return the plan for released ranges, if they can be released, and for what came since."""
         fields, edges, *later = course
+        cells, *later = later if self.look else ((), *later)
+        if self.look and not (len(cells) == 2 and 0 <= cells[0] < cells[1] <= ranges.PARTS):
+            raise InvalidParameterError("range", cells, f"must be the first of {ranges.PARTS} cells, and one after it")
         outer, sought = ranges.read_back(fields, edges[: self._open], self._open), edges[self._open :]
         whole = (len(cut) == ranges.SOUGHT and (cut[0], cut[-1]) == (0, ranges.PARTS) for cut in sought)
         if len(sought) != len(self.placed) or not all(whole) or any(min(np.diff(cut)) < 1 for cut in sought):
             raise InvalidParameterError("knots", sought, "must be edges of cells, increasing, of each column's range")
-        plan = continued(self, outer=outer, edges=tuple(map(tuple, edges)))
+        plan = continued(self, outer=outer, edges=tuple(map(tuple, edges)), target_cells=tuple(cells))
         return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
 
     @property
     def theorem(self) -> str:
-        return (
-            "Basic composition of private histograms, first of octaves, then of the ranges read off them, and of a "
-            f"method for records clipped into these, one by one. {self.then.theorem}"
+        histograms = "private histograms, first of octaves, then of the ranges read off them, "
+        look = "a private choice of a part of the target's range, "
+        stages = look * (self.look is not None) + histograms * (self.second is not None)
+        return f"Basic composition of {stages}and of a method for records clipped into these, one by one. " + (
+            self.then.theorem
         )
 
     def describe(self) -> Mapping[str, Any]:
         stages = [one for one in (self.first, self.second) if one is not None]
+        look = {} if self.look is None else {"epsilon": self.look.epsilon, "cells": self.target_cells}
+        if not stages:
+            return {**self.then.describe(), "target_range": look}
         found = {
             "columns": list(self.columns),
             "target": self.target,
@@ -144,12 +162,18 @@ class RangedPlan(TwoStagePlan):
             "found": [list(astuple(each)) for each in self.found] or None,
         }
         knots = {"knots_found_in": list(self.placed)} if self.placed else {}
-        return {**self.then.describe(), "private_ranges": found | knots}
+        return {**self.then.describe(), "private_ranges": found | knots, **({"target_range": look} if look else {})}
 
     @property
     def _open(self) -> int:
         """How many ranges are looked for."""
         return len(self.columns) + self.target
+
+    @property
+    def bonus(self) -> Floats:
+        """What each part of the target's range scores beside its units: public, and the more the narrower it is."""
+        worth = 0.0 if self.look is None else HALVED * self.look.scale
+        return np.floor(STEPS * worth * np.log2(ranges.PARTS / (STOP - FIRST))) / STEPS
 
     def through(self, place: Place | None) -> RangedPlan:
         """Return this plan, to run with such a map of records."""
@@ -157,20 +181,28 @@ class RangedPlan(TwoStagePlan):
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
-        outer = tuple[NumberRange, ...]()
+        outer, edges, cells = tuple[NumberRange, ...](), tuple[tuple[int, ...], ...](), ()
+        if self.look is not None:
+            counts = counted(X, y, groups, lambda X, y: ranges.parts(SCALED, y)[None], ranges.PARTS + 1)
+            below = np.append(0.0, np.cumsum(counts[: ranges.PARTS]))
+            scores = below[STOP] - below[FIRST] + self.bonus
+            chosen = self.look.release(scores, LOOK, source, ledger)  # Lemma T
+            cells = int(FIRST[chosen]), int(STOP[chosen])
         if self.first is not None:
             octaves = self._counts(X, y, groups, [ranges.cells] * self._open, ranges.CELLS)
             noisy = self.first.release(octaves, RANGES, source, ledger).reshape(-1, ranges.CELLS)  # line 1: all at once
             linear = [k in self.linear for k in self.columns] + [True] * self.target
             outer = tuple(map(ranges.find, noisy, self.first.deviations, linear))
-        within = (*outer, *[ranges.WHOLE] * len(self.placed))
-        crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in within], ranges.PARTS + 1)
-        noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(within), -1)  # line 2: given them
-        off, knots = self.second.deviations, [self.knots] * len(self.columns) + [2] * self.target
-        edges = tuple(ranges.crowded(*each) for each in zip(outer, noisy, off, knots, strict=False))
-        edges += tuple(map(ranges.sought, noisy[self._open :], off[self._open :]))
-        plan = continued(self, outer=outer, edges=edges)
-        inside = mapped(X, y, plan._placed, plan.found[-1].encode if self.target else same)  # line 3: record by record
+        if self.second is not None:
+            within = (*outer, *[ranges.WHOLE] * len(self.placed))
+            crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in within], ranges.PARTS + 1)
+            noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(within), -1)  # line 2: given them
+            off, knots = self.second.deviations, [self.knots] * len(self.columns) + [2] * self.target
+            edges = tuple(ranges.crowded(*each) for each in zip(outer, noisy, off, knots, strict=False))
+            edges += tuple(map(ranges.sought, noisy[self._open :], off[self._open :]))
+        plan = continued(self, outer=outer, edges=edges, target_cells=cells)
+        part = ranges.kept(SCALED, *cells).encode if cells else same
+        inside = mapped(X, y, plan._placed, plan.found[-1].encode if self.target else part)  # line 3: record by record
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
         return plan.restored(result, result.point, source)
 
@@ -187,6 +219,8 @@ class RangedPlan(TwoStagePlan):
         """Return the method's features of records, now that ranges are released."""
         if self.place is not None:
             return self.place(X, self.found, self.found_knots)
+        if not self.columns:
+            return X
         inside = np.array(X, dtype=np.float64)
         for k, one in zip(self.columns, self.found, strict=False):
             inside[:, k] = one.encode(inside[:, k])
@@ -211,6 +245,12 @@ def remaining(epsilon: float, n: int, columns: int, placed: int = 0) -> float:
     return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
 
 
+def look_cost(epsilon: float, n: int) -> float:
+    """Return what a look at n units takes of epsilon; 0 where none is expected to gain."""
+    share = min(max(LOOKED / max(n * epsilon, 1.0), LOOK_SHARES[0]), LOOK_SHARES[1])
+    return _rounding.product_down(share, epsilon) if n * epsilon >= NEEDED else 0.0
+
+
 def _shares(epsilon: float, n: int, columns: int) -> list[float]:
     needed = math.sqrt(8) * columns / (NOISY * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
     first, second = (_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in SHARES)
@@ -231,15 +271,17 @@ def plan(
     target: bool = False,
     knots: int = 2,
     placed: tuple[int, ...] = (),
+    look: bool = False,
 ) -> RangedPlan:
     """Return the plan that finds the ranges of some columns for a planned method; `then` keeps its own promise.
 
     Columns are those that a run is given; of `placed` ones knots are found, inside their declared ranges. In the
-    method's problem, the target has width 1 if its range is looked for.
+    method's problem, the target has width 1 if its range is looked for. A look at its declared range takes what is left
+    of epsilon.
     """
     count = len(columns) + target
     every = (*columns, *placed)
-    if not set(linear) <= set(columns) or len(set(every)) < len(every) or not count + len(placed):
+    if not set(linear) <= set(columns) or len(set(every)) < len(every) or not count + len(placed) + look:
         raise InvalidParameterError("columns", columns, "must be different columns")
     if not 2 <= knots <= ranges.PARTS // 2:
         raise InvalidParameterError("knots", knots, f"must be 2 to {ranges.PARTS // 2}")
@@ -247,8 +289,12 @@ def plan(
         raise InvalidParameterError("unit", str(privacy.unit), "must be that of the method")
     *octaves, share = _shares(privacy.epsilon, then.problem.n, count)
     first = JointHistogram((ranges.CELLS,) * count, octaves[0], privacy.unit) if octaves else None
-    second = JointHistogram((ranges.PARTS + 1,) * (count + len(placed)), share, privacy.unit)
-    return RangedPlan(privacy, first, second, then, columns, linear, target, knots, placed=placed)
+    cells = (ranges.PARTS + 1,) * (count + len(placed))
+    second = JointHistogram(cells, share, privacy.unit) if cells else None
+    rest, moved = remaining(privacy.epsilon, then.problem.n, count, len(placed)), Sensitivity(1.0, "linf", LEMMA)
+    left = _rounding.difference_down(rest, then.privacy.epsilon)
+    choice = ReportNoisyMax(replace(moved, unit=privacy.unit), left) if look else None
+    return RangedPlan(privacy, first, second, then, columns, linear, target, knots, placed=placed, look=choice)
 
 
 def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:

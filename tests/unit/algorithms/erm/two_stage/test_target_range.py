@@ -23,9 +23,7 @@ from dpconvex import (
     save_model,
     verify,
 )
-from dpconvex.algorithms.erm.two_stage import target_range
-from dpconvex.algorithms.erm.two_stage.ranges import RangedPlan, counted
-from dpconvex.algorithms.erm.two_stage.target_range import FIRST, STOP, WHOLE, LookPlan, cost
+from dpconvex.algorithms.erm.two_stage.ranges import FIRST, LOOK, NEEDED, SCALED, STOP, RangedPlan, counted, look_cost
 from dpconvex.data import NumericColumn, NumericTarget, UnrangedColumn
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._digest import model_digest
@@ -55,19 +53,20 @@ def test_one_certificate_for_look_and_model_that_verifies(kind, delta, tmp_path)
     frame = table()
     model = kind(1.0, delta, schema=SCHEMA).fit(frame)
     plan, certificate = model.plan_, model.certificate_
-    assert isinstance(plan, LookPlan)
+    assert isinstance(plan, RangedPlan)
+    assert plan.look is not None
     assert 0.95 < certificate.spent_epsilon <= 1.0
     assert [each.mechanism for each in certificate.releases].count("report noisy max") == 1
-    assert plan.choice.epsilon + plan.then.privacy.epsilon <= 1.0
-    assert plan.choice.epsilon == pytest.approx(cost(1.0, 6000), rel=1e-9)
+    assert plan.look.epsilon + plan.then.privacy.epsilon <= 1.0
+    assert plan.look.epsilon == pytest.approx(look_cost(1.0, 6000), rel=1e-9)
     assert verify(certificate).passed
     assert not verify(replace(certificate, spent_epsilon=0.98)).passed
     (found,) = model.ranges_
     assert (found.lower, found.upper) == tuple(20_000 / PARTS * k for k in plan.target_cells)
     assert model.predict(frame).max() <= found.upper
     assert model.found_schema_ == replace(SCHEMA, target=NumericTarget("y", found.lower, found.upper))
-    assert model.plans_at(0.9)[0].choice.epsilon == pytest.approx(cost(0.9, 6000), rel=1e-9)
-    assert "look" in kind(1.0, delta, schema=SCHEMA).plan(6000)[0].note
+    assert model.plans_at(0.9)[0].look.epsilon == pytest.approx(look_cost(0.9, 6000), rel=1e-9)
+    assert kind(1.0, delta, schema=SCHEMA).plan(6000)[0].public["target_range"]["epsilon"] == plan.look.epsilon
     save_model(model, tmp_path / "m")
     again = load_model(tmp_path / "m")
     np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
@@ -106,7 +105,7 @@ def test_a_replaced_record_moves_every_score_by_one_at_most() -> None:
 
 
 def held(y: np.ndarray, groups: UserGroups | None = None) -> np.ndarray:
-    below = np.append(0.0, np.cumsum(counted(None, y, groups, lambda _, y: parts(WHOLE, y)[None], PARTS + 1)[:PARTS]))
+    below = np.append(0.0, np.cumsum(counted(None, y, groups, lambda _, y: parts(SCALED, y)[None], PARTS + 1)[:PARTS]))
     return below[STOP] - below[FIRST]
 
 
@@ -129,7 +128,7 @@ def test_scores_are_counts_and_public_numbers_on_a_grid(monkeypatch) -> None:
     other.loc[5, "y"] = 1e300
     plans = [fitted(each).plan_ for each in (frame, other)]
     assert np.abs(seen[0] - seen[1]).max() == 1
-    assert plans[0].choice.sensitivity.value == 1
+    assert plans[0].look.sensitivity.value == 1
     assert plans[0].bonus.tolist() == plans[1].bonus.tolist()
     assert (plans[0].bonus * 2**10 % 1 == 0).all()
     assert plans[0].bonus[(FIRST == 0) & (STOP == PARTS)] == 0
@@ -165,7 +164,7 @@ def test_the_part_is_the_one_that_was_released(monkeypatch) -> None:
         assert low <= model.predict(table()).min() <= model.predict(table()).max() <= high
     for forged in ((-1, 4), (4, 4), (0, 33), (1,)):
         with pytest.raises(InvalidParameterError, match="range"):
-            plan.resumed(forged, *plan.course[1:])
+            plan.resumed((), (), forged, *plan.course[3:])
 
 
 def test_a_second_fit_knows_nothing_of_the_first_ones_range() -> None:
@@ -177,7 +176,7 @@ def test_a_second_fit_knows_nothing_of_the_first_ones_range() -> None:
     assert model.ranges_[0].lower <= -15_000 <= model.ranges_[0].upper
 
 
-FEW = round(target_range.TUNING.needed) - 1
+FEW = round(NEEDED) - 1
 OFF = {
     "few records": {"n": FEW},
     "a named algorithm": {"algorithm": "objective_perturbation"},
@@ -200,15 +199,15 @@ def test_no_look_is_taken(given) -> None:
     given = {"n": 6000, **given}
     n = given.pop("n")
     plan = PrivateLinearRegression(1.0, **{"feature_bounds": (0, 1), "target_bounds": (0, 1), **given}).plan(n, 2)[0]
-    assert not isinstance(plan, LookPlan)
-    assert target_range.LOOK not in [each.label for each in plan.releases]
+    assert getattr(plan, "look", None) is None
+    assert LOOK not in [each.label for each in plan.releases]
 
 
 def test_searches_take_no_look() -> None:
     base = PrivateLinearRegression(1.0, feature_bounds=(0, 1), target_bounds=(0, 1))
     for method in ("composition", "none"):
         plan = PrivateSearchCV(base, {"risk": ["empirical"], "noise": ["auto", "l1"]}, method=method).plan(6000, 2)[0]
-        assert target_range.LOOK not in str(plan.releases)
+        assert LOOK not in str(plan.releases)
 
 
 def test_beside_private_ranges_of_columns(tmp_path) -> None:
@@ -217,7 +216,7 @@ def test_beside_private_ranges_of_columns(tmp_path) -> None:
     schema = replace(SCHEMA, columns=(UnrangedColumn("a", "none"), SCHEMA.columns[1]))
     model = PrivateLinearRegression(1.0, schema=schema).fit(frame)
     assert isinstance(model.plan_, RangedPlan)
-    assert isinstance(model.plan_.then, LookPlan)
+    assert None not in (model.plan_.look, model.plan_.first, model.plan_.second)
     assert verify(model.certificate_).passed
     assert len(model.ranges_) == 2
     found: Any = model.found_schema_
