@@ -5,7 +5,7 @@
 Training excess of ``algorithm="auto"`` for regressions, those of the learning half of `corpus` and
 `corpus.MORE_NUMBERS`, with a look over that without one: the declared range as it is, three times as wide (upwards),
 ten times (both ways), thirty times (upwards). Geometric means, medians, the share of cells that are worse by 5 % and
-the worst; settings of `algorithms/erm/two_stage/target_range.py` (`Tuning`); and what is left when each table is judged
+the worst; settings of `algorithms/erm/two_stage/ranges.py`; and what is left when each table is judged
 by the setting that is best on the *others*. An excess counts as at least .002 of a constant's: below that it is the
 solver's and the noise's last digits. Cells without enough records have no look, and count as 1. Fits are seeded, hence
 not private.
@@ -24,23 +24,28 @@ import numpy as np
 
 import corpus
 from dpconvex import PrivateLinearRegression
-from dpconvex.algorithms.erm.two_stage import target_range
+from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.errors import DpconvexWarning
 
-TODAY = target_range.TUNING
-SETTINGS = {
-    "today": TODAY,
-    "half the width is worth 1": replace(TODAY, halved=1.0),
-    "half the width is worth 1.5": replace(TODAY, halved=1.5),
-    "half the width is worth 3": replace(TODAY, halved=3.0),
-    "50 records": replace(TODAY, records=50.0, least=0.01),
-    "from 1000 on": replace(TODAY, needed=1000.0),
-    "from 250 on": replace(TODAY, needed=250.0),
+TODAY = {name: getattr(ranges, name) for name in ("LOOKED", "LOOK_SHARES", "NEEDED", "HALVED")}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "today": {},
+    "half the width is worth 1": {"HALVED": 1.0},
+    "half the width is worth 3": {"HALVED": 3.0},
+    "80 units, 1.5 to 6 %": {"LOOKED": 80.0, "LOOK_SHARES": (0.015, 0.06)},
+    "at least 5 %": {"LOOK_SHARES": (0.05, 0.1)},
+    "from 250 on": {"NEEDED": 250.0},
 }
 WIDENED = {"declared": (0.0, 0.0), "3, upwards": (0.0, 2.0), "10": (4.5, 4.5), "30, upwards": (0.0, 29.0)}
 """What is added below and above, in widths."""
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 FLOOR, WORSE = 2e-3, 1.05
+
+
+def use(setting: dict[str, Any]) -> None:
+    """Let all looks be planned with that."""
+    for name, value in {**TODAY, **setting}.items():
+        setattr(ranges, name, value)
 
 
 def excess(table: corpus.Table, bounds: tuple[float, float], epsilon: float, given: argparse.Namespace, look: bool):
@@ -73,13 +78,13 @@ def measured(name: str, given: argparse.Namespace) -> dict[str, list[float]]:
             plain = excess(table, bounds, epsilon, given, False)
             seen: dict[tuple[float, float], float] = {}
             for label, setting in SETTINGS.items():
-                target_range.TUNING = setting
-                key = target_range.cost(epsilon, len(table.y)), setting.halved
+                use(setting)
+                key = ranges.look_cost(epsilon, len(table.y)), ranges.HALVED
                 if key not in seen:
                     looked = excess(table, bounds, epsilon, given, True) if key[0] else plain
                     seen[key] = float(np.log(looked / plain))
                 found[label].append(seen[key])
-    target_range.TUNING = TODAY
+    use({})
     return found
 
 

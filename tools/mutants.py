@@ -1351,10 +1351,10 @@ MUTANTS = (
     Mutant(
         "private ranges: the end of a range is the largest value",
         "algorithms/erm/two_stage/ranges.py",
-        "plan = continued(self, outer=outer, edges=edges)",
+        "plan = continued(self, outer=outer, edges=edges, target_cells=cells)",
         "most = [float(np.nanmax(np.where(np.isfinite(X[:, k]), X[:, k], 0.0))) for k in self.columns]; "
         "outer = tuple(replace(o, upper=max(o.upper, m)) for o, m in zip(outer, most, strict=False)); "
-        "plan = continued(self, outer=outer, edges=edges)",
+        "plan = continued(self, outer=outer, edges=edges, target_cells=cells)",
         "",
         (f"{RANGES}::test_found_ranges_are_functions_of_released_counts",),
     ),

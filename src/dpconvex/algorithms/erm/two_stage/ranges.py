@@ -56,7 +56,7 @@ SHARES = (0.04, 0.2), (0.04, 0.04)
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
 LOOK = "part of the target's declared range, of 32 cells"
 LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
-LOOKED, LOOK_SHARES, NEEDED, HALVED = 80.0, (0.015, 0.06), 500.0, 2.0
+LOOKED, LOOK_SHARES, NEEDED, HALVED = 300.0, (0.03, 0.1), 500.0, 2.0
 """Epsilon of a look times the units, and its least and largest share; epsilon times units from which on a look gains;
 scales of noise that half the width is worth, in units (`benchmarks/target_range.py`, on the learning tables)."""
 SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to it.
