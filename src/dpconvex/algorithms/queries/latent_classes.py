@@ -12,8 +12,8 @@ Listing
     product itself; the fits are averaged. With little noise, a public rule, left-out cells only say how many steps to
     take. Impossible cells are fitted, with a large weight, and belong to no fold: else that would say when to stop.
     Mending: stopping early shrinks the strongest relations most. Pairs whose noisy table is further from the average
-    than noise explains (a sum of squares, its mean and deviation known) are fitted again from there, to what the model
-    says of all other pairs instead of their noise.
+    model than noise explains (a sum over cells of squares, for Laplace noise of absolute values, of known mean and
+    deviation) are fitted again from there, to what the model says of all other pairs in place of their noise.
 """
 
 import copy
@@ -33,11 +33,9 @@ RATE = 0.1
 CHECK, PATIENCE, GAIN = 20, 10, 1e-5
 """Steps between two looks at the left-out cells; looks without a relative gain after which a fit ends."""
 ZERO_WEIGHT = 100.0
-MISSED, MENDING = 2.5, (0.03, 100)
-"""Deviations by which a pair's sum of squares is above its mean from which it is fitted again; rate and steps of that.
-
-Chosen on tables of the corpus's learning half (benchmarks/whole_tables.py --mending).
-"""
+MISSED = {"gaussian": 2.0, "laplace": 2.5}
+"""Deviations above what noise explains from which a pair is fitted again (benchmarks/whole_tables.py --mending)."""
+MENDING = (0.03, 100)  #: rate and steps of that
 SEED = 0
 
 
@@ -116,8 +114,7 @@ class _Target:
                 self.shares[i, j], self.shares[j, i] = tables.noisy[table], tables.noisy[table].T
                 self.inverse[i, j] = self.inverse[j, i] = weight
         self.start, self.scored = start, self.inverse > 0
-        # of a cell's noise: the least deviation, and the variance of its square in units of its variance
-        self.least, self.spread = min(tables.deviations), 2.0 if tables.law == "gaussian" else 5.0
+        self.least, self.law = min(tables.deviations), tables.law
         for (i, a), (j, b) in impossible:
             for place in ((starts[i] + a, starts[j] + b), (starts[j] + b, starts[i] + a)):
                 self.shares[place], self.inverse[place], self.scored[place] = 0.0, ZERO_WEIGHT, False
@@ -129,9 +126,10 @@ class _Target:
 
     def missed(self, tables: Floats) -> Array:
         """Say of every cell if the table of its pair is further from the noisy one than noise explains."""
-        excess = np.where(self.scored, self.inverse * ((tables - self.shares) / self.least) ** 2 - 1, 0.0)
+        off, gaussian = np.abs(tables - self.shares) * np.sqrt(self.inverse) / self.least, self.law == "gaussian"
+        excess = np.where(self.scored, (off**2 if gaussian else np.sqrt(2) * off) - 1, 0.0)
         excess, cells = (self.block_sums(self.block_sums(each).T) for each in (excess, 1.0 * self.scored))
-        return self.scored & (excess > MISSED * np.sqrt(self.spread * cells))
+        return self.scored & (excess > MISSED[self.law] * np.sqrt(cells * (2 if gaussian else 1)))
 
     def block_sums(self, values: Floats) -> Floats:
         """Sum over the values of each column, put back beside each value: (classes, all values)."""
