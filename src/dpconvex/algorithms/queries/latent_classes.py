@@ -11,9 +11,9 @@ Listing
     fold of the cells is left out once; each fit keeps the model that predicts its left-out noisy cells best, or the
     product itself; the fits are averaged. With little noise, a public rule, left-out cells only say how many steps to
     take. Impossible cells are fitted, with a large weight, and belong to no fold: else that would say when to stop.
-    Mending: stopping early shrinks the strongest relations most. Pairs whose noisy table is further from the average
-    model than noise explains (a sum over cells of squares, for Laplace noise of absolute values, of known mean and
-    deviation) are fitted again from there, to what the model says of all other pairs in place of their noise.
+    Mending: stopping early shrinks the strongest relations most. With Gaussian noise, pairs whose noisy table is
+    further from the average model than noise explains (a sum over cells of squares, of known mean and deviation) are
+    fitted again from there, to what the model says of all other pairs in place of their noise.
 """
 
 import copy
@@ -33,9 +33,9 @@ RATE = 0.1
 CHECK, PATIENCE, GAIN = 20, 10, 1e-5
 """Steps between two looks at the left-out cells; looks without a relative gain after which a fit ends."""
 ZERO_WEIGHT = 100.0
-MISSED = {"gaussian": 2.0, "laplace": 2.5}
-"""Deviations above what noise explains from which a pair is fitted again (benchmarks/whole_tables.py --mending)."""
-MENDING = (0.03, 100)  #: rate and steps of that
+MISSED, MENDING = 2.0, (0.03, 100)
+"""Deviations above what noise explains from which a pair is fitted again, and rate and steps of that
+(benchmarks/whole_tables.py --mending)."""
 SEED = 0
 
 
@@ -114,7 +114,7 @@ class _Target:
                 self.shares[i, j], self.shares[j, i] = tables.noisy[table], tables.noisy[table].T
                 self.inverse[i, j] = self.inverse[j, i] = weight
         self.start, self.scored = start, self.inverse > 0
-        self.least, self.law = min(tables.deviations), tables.law
+        self.least = min(tables.deviations)
         for (i, a), (j, b) in impossible:
             for place in ((starts[i] + a, starts[j] + b), (starts[j] + b, starts[i] + a)):
                 self.shares[place], self.inverse[place], self.scored[place] = 0.0, ZERO_WEIGHT, False
@@ -126,10 +126,9 @@ class _Target:
 
     def missed(self, tables: Floats) -> Array:
         """Say of every cell if the table of its pair is further from the noisy one than noise explains."""
-        off, gaussian = np.abs(tables - self.shares) * np.sqrt(self.inverse) / self.least, self.law == "gaussian"
-        excess = np.where(self.scored, (off**2 if gaussian else np.sqrt(2) * off) - 1, 0.0)
+        excess = np.where(self.scored, self.inverse * ((tables - self.shares) / self.least) ** 2 - 1, 0.0)
         excess, cells = (self.block_sums(self.block_sums(each).T) for each in (excess, 1.0 * self.scored))
-        return self.scored & (excess > MISSED[self.law] * np.sqrt(cells * (2 if gaussian else 1)))
+        return self.scored & (excess > MISSED * np.sqrt(2 * cells))  # a squared normal variable has variance 2
 
     def block_sums(self, values: Floats) -> Floats:
         """Sum over the values of each column, put back beside each value: (classes, all values)."""
@@ -144,8 +143,9 @@ def fit(tables: ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()
             product = np.split(target.start[None, :], target.starts[1:-1], axis=1)
             return LatentClasses(target.shape, np.ones(1), tuple(product))
         found = list(_fits(target, plan, generator))
-        found = _mended(target, _State(*map(np.concatenate, zip(*found, strict=True))))
-        weights, values = found.weights.astype(np.float64), found.values.astype(np.float64)
+        average = _State(*map(np.concatenate, zip(*found, strict=True)))
+        average = _mended(target, average) if tables.law == "gaussian" else average
+        weights, values = average.weights.astype(np.float64), average.values.astype(np.float64)
         parts = [part / part.sum(axis=1, keepdims=True) for part in np.split(values, target.starts[1:-1], axis=1)]
         return LatentClasses(target.shape, weights / weights.sum(), tuple(parts), impossible)
 
