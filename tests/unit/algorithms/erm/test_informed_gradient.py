@@ -105,6 +105,16 @@ def test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that() -> None
         assert moved[k] > least
 
 
+def test_all_that_follows_the_look_follows_from_what_was_released() -> None:
+    """On a neighbor, with the same releases, every number that leaves the run is the same, down to the last bit."""
+    plan, found = plan_informed(problem(30), LOOSE), []
+    for first, second in _pairs(plan.problem):
+        replayed(lambda *data: found.append(run_of(plan)(*data)), first, second, (0, 0))
+        mine, its = found[-2:]
+        assert mine.plan.released == its.plan.released
+        np.testing.assert_array_equal(mine.point, its.point)
+
+
 def _pairs(given: LinearModelProblem) -> list[tuple[Any, Any]]:
     """Worst users, one with short gradients in the place of one with long ones, and one at the columns' other ends."""
     found = [(pair.first, pair.second) for pair in user_pairs(given, (1, 3)).values()]

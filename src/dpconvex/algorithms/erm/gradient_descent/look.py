@@ -67,8 +67,8 @@ class Tuning:
     ways: tuple[float, int] = (3.0, 301)  #: grid of ways, from 0 on, in units of the one that was taken
     usual_way: float = 0.7  #: what is expected, with a log-deviation of `way_spread`
     least_way: float = 0.05  #: added before logarithms are taken: the start is as good a guess as a twentieth
-    way_spread: float = 0.8
-    bend_spread: float = 1.5  #: deviation of how the loss bends along the way, in units of the modelled bend
+    way_spread: float = 0.5
+    bend_spread: float = 3.0  #: deviation of how the loss bends along the way, in units of the modelled bend
     least_bend: float = 0.05  #: in the same unit
 
 
