@@ -195,7 +195,7 @@ class ShapeMap(FeatureMap):
 
     def cells(self, X: Floats, ranges: tuple[NumberRange, ...]) -> Floats:
         """Return places where `encode` gave numbers as they are, now that ranges are released."""
-        after, out = self.found(ranges), X.copy()
+        after, out = replace(self, placed=()).found(ranges), X.copy()  # those have their places already
         for k in self.unranged:
             out[:, k] = _places(after.columns[k], X[:, k])
         return out

@@ -370,3 +370,18 @@ def test_users_find_knots() -> None:
 def test_knots_are_not_looked_for(amount, n, more) -> None:
     schema = replace(SKEWED, columns=(SKEWED.columns[0], amount, *SKEWED.columns[2:]))
     assert not hasattr(PrivateAdditiveClassifier(6.0, schema=schema, **more).plan(n)[0], "placed")
+
+
+@pytest.mark.parametrize("opened", ["share", "target"])
+def test_knots_are_found_beside_the_ranges_of_others(opened, tmp_path) -> None:
+    """Ranges of other columns, or of the target, in the same certificate: both are found, and a saved model agrees."""
+    frame = table(12_000)
+    columns = [UnrangedColumn("share", "none") if c.name == opened else c for c in SKEWED.columns]
+    target = NumericTarget("z", -2, 3) if opened == "share" else UnrangedTarget("z")
+    frame["z"] = np.log1p(frame.amount).clip(0, 3) - frame.share
+    model = PrivateAdditiveRegressor(6.0, schema=Schema(tuple(columns), target)).fit(frame)
+    assert (model.plan_.placed, len(model.ranges_), len(model.knots_[1])) == ((1,), 1, 5)
+    assert verify(model.certificate_).passed
+    assert model.score(frame, frame.z) > 0.9
+    save_model(model, tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(frame), model.predict(frame))
