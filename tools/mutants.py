@@ -1664,7 +1664,7 @@ MUTANTS = (
     Mutant(
         "look: columns not charged beside the rest",
         INFORMED,
-        " - (0.0 if centers is None else sum(TUNING.column_shares))",
+        " - columns_too",
         "",
         "informed_gradient",
         (f"{LOOKS}::test_shares_of_the_budget_add_up_to_it",),
