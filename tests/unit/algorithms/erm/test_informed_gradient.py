@@ -315,3 +315,5 @@ def test_what_no_look_releases_is_refused(course: Any) -> None:
         plan_informed(problem(n=20), USERS).resumed((), (), *course)
     with pytest.raises(InvalidParameterError, match="look"):
         plan_informed(problem(), USERS).resumed((), (), 0.5, (0.1,) * 12, (0.1,) * 4, ())
+    with pytest.raises(InvalidParameterError, match="look"):
+        plan_informed(problem(), USERS).resumed((0.1,), (0.1,), 0.5, (0.1,) * 12, (0.1,) * 4, ())

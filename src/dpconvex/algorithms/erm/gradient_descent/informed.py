@@ -181,10 +181,10 @@ class InformedPlan(LinearModelPlan):
     def resumed(self, *course: Any) -> InformedPlan:
         """Return the plan that goes on from centers and widths, a share, shares by length, squares, slopes and bend."""
         center, width, share, shares, squares, way = course
-        look = self._narrowed(center, width)
+        count = 0 if self.centers is None else len(self.look.columns)
+        look = self._narrowed(center, width) if len(center) == len(width) == count else self.look
         numbers = np.array([*center, *width, share, *shares, *squares, *way], dtype=np.float64)
-        count, blocks = 0 if self.centers is None else len(self.look.columns), look.problem.domain.blocks
-        needed = count, count, TUNING.bins, len(blocks) + 1, 3 if way else 0
+        needed = count, count, TUNING.bins, len(look.problem.domain.blocks) + 1, 3 if way else 0
         if tuple(map(len, (center, width, shares, squares, way))) != needed or not np.isfinite(numbers).all():
             what = "must hold a number a column, twice, a share, shares by length, a square per block, three of the way"
             raise InvalidParameterError("look", course, what)
