@@ -596,6 +596,14 @@ MUTANTS = (
         (f"{NOISY}::test_a_cell_that_is_left_out_is_so_in_both_places_and_an_impossible_one_never",),
     ),
     Mutant(
+        "latent classes: impossible pairs make a table one that is missed",
+        "algorithms/queries/latent_classes.py",
+        "excess = np.where(self.scored, ",
+        "excess = np.where(self.inverse > 0, ",
+        "",
+        (f"{NOISY}::test_noise_alone_is_seldom_taken_for_a_missed_pair",),
+    ),
+    Mutant(
         "noise on all answers: the sensitivity of one block in l1",
         "algorithms/queries/base.py",
         "blocks**power",

@@ -377,6 +377,48 @@ def test_a_cell_that_is_left_out_is_so_in_both_places_and_an_impossible_one_neve
     assert target.inverse[1, 8] == latent_classes.ZERO_WEIGHT
 
 
+def test_noise_alone_is_seldom_taken_for_a_missed_pair() -> None:
+    """Tables of a model with noise of scales of their own; 150 pairs, within 4 deviations of 5 %."""
+    shape = (6, 2, 5, 7, 3, 4)
+    codes, queries = dependent(3000, shape, 0), Marginals.of_order(shape, 2)
+    plan = noisy_tables.plan(queries, 3000, PrivacyParams(1.0, 1e-6), relations="all")
+    assert plan.law == "gaussian"
+    starts, truth, found = np.cumsum([0, *shape]), np.zeros((27, 27)), []
+    for subset in queries.subsets:
+        i, j = (slice(starts[axis], starts[axis + 1]) for axis in subset)
+        truth[i, j] = noisy_tables.table_counts(codes, shape, (subset,))[0].reshape(shape[subset[0]], -1) / 3000
+        truth[j, i] = truth[i, j].T
+    for seed in range(10):
+        tables = plan.release(codes, SeededSource(seed), Ledger(plan.privacy, plan.releases))
+        target, other = latent_classes._Target(tables, (((0, 1), (2, 3)),)), truth.copy()
+        missed = target.missed(truth)
+        np.testing.assert_array_equal(missed, missed.T)
+        found += [missed[starts[i], starts[j] + 1] for i, j in queries.subsets]
+        other[1, 11] = other[11, 1] = 0.9  # an impossible cell is no miss
+        np.testing.assert_array_equal(target.missed(other), missed)
+        other[:6, 6:8] += 0.1
+        other[6:8, :6] += 0.1
+        assert target.missed(other)[:6, 6:8].all()
+    assert np.mean(found) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / len(found))
+
+
+def test_a_strong_relation_that_stopping_shrinks_is_fitted_again() -> None:
+    """Two columns that determine each other among others that hardly do; other tables stay where they were."""
+    shape, rng = (12, 12, 8, 8, 8, 8), np.random.default_rng(0)
+    codes = np.column_stack([rng.integers(0, size, 4000) for size in shape])
+    codes[:, 1] = 11 - codes[:, 0]
+    queries = Marginals.of_order(shape, 2)
+    plan = noisy_tables.plan(queries, 4000, PrivacyParams(0.5, 1e-6), relations="all")
+    tables = plan.release(codes, SeededSource(0), Ledger(plan.privacy, plan.releases))
+    found = latent_classes.fit(tables, plan.fitting)
+    with mock.patch.object(latent_classes, "_mended", lambda _, state: state):
+        before = latent_classes.fit(tables, plan.fitting)
+    strong = np.fliplr(np.eye(12)) / 12
+    error, old = (np.abs(model.marginal((0, 1)) - strong).sum() / 2 for model in (found, before))
+    assert error < 0.8 * old
+    assert mean_variation(found, codes, queries) < mean_variation(before, codes, queries)
+
+
 @pytest.mark.parametrize("epsilon", [0.3, 3.0])
 def test_impossible_pairs_are_never_drawn_and_cost_little(epsilon) -> None:
     codes = dependent(5000, (4, 4, 5), 0)
