@@ -2,8 +2,8 @@ r"""From a first look at users' gradients to the rest of the run: arithmetic on 
 
 The look released noisy centers and widths of numeric columns, a noisy share of positive labels, noisy shares of users
 by the length of their gradients, and a noisy mean gradient, of which only each block's squared length counts, and its
-slope along the way that the steps took; the slope at their end is released last (docs, Look first, then plan). All grids are public and closed, so no release, however extreme, leads to constants that a run
-cannot use.
+slope along the way that the steps took; the slope at their end is released last (docs, Look first, then plan). All
+grids are public and closed, so no release, however extreme, leads to constants that a run cannot use.
 """
 
 from __future__ import annotations
