@@ -261,9 +261,11 @@ def _informed(privacy: PrivacyParams, bound: float) -> Subject:
     domain = DataDomain((Block(1, "linf", bound, values="binary"),), bound)
     problem = LinearModelProblem(LogisticLoss(), domain, N, 1.0 / bound, records_per_user=2)
     plan = gradient_descent.plan_informed(problem, privacy)
-    # The look's gradient is read as noise alone: levels stay short, and pairs use all of the steps' budget.
-    deviations = (*plan.look.deviations[:2], 1e9)
-    return linear_subject(replace(plan, look=replace(plan.look, deviations=deviations)))
+    # The look's gradient is read as noise alone, and the level of slopes is tiny, as it might be: levels stay short,
+    # and pairs use all of the budget behind them.
+    look = replace(plan.look, deviations=(*plan.look.deviations[:2], 1e9))
+    object.__setattr__(look, "slope_level", lambda _, way: 1e-9 * float(np.linalg.norm(way)))
+    return linear_subject(replace(plan, look=look))
 
 
 @builder

@@ -9,11 +9,13 @@ Lemma
     of the user's mean squared distance of each from it, cut to [0, 1]: ``sqrt(p)/n``; (1) the user's share of positive
     labels, in [0, 1]: ``1/n``; (2) the unit vector of the bin that the length of ``D^-1 g_u(w_0)`` falls in:
     ``sqrt(2)/n`` in l2; (3) ``D^-1 g_u(w_0)`` cut to C_0, over C_0: ``2/n``; (4) T times ``D^-1 g_u(w_t)`` cut to C,
-    over C: ``2/n`` each. g_u is the user's mean gradient in the coefficients of moved columns. Theorem: how columns are
-    moved, D, the start w_0, C_0, C, T, step size and averages may be any functions of earlier releases, for a vector is
-    cut whatever it is. For every output of those, release i is dominated by the Gaussian pair of a constant mu_i, the T
-    gradients together by that of mu_4 (`GaussianBudget`); constant pairs compose adaptively to the pair of
-    ``mu^2 = sum mu_i^2`` (Zhu, Dong and Wang 2022, Theorem 10), which is what the promise allows.
+    over C: ``2/n`` each; (5) the slope ``<g_u(w_T), v>`` along the way v that the steps took, over its level and cut to
+    [-1, 1]: ``2/n``. g_u is the user's mean gradient in the coefficients of moved columns. Theorem: how columns are
+    moved, D, the start w_0, C_0, C, T, step size, averages, v, its level and what is kept of it may be any functions of
+    earlier releases, for a vector is cut whatever it is. For every output of those, release i is dominated by the
+    Gaussian pair of a constant mu_i, the T gradients together by that of mu_4 (`GaussianBudget`); constant pairs
+    compose adaptively to the pair of ``mu^2 = sum mu_i^2`` (Zhu, Dong and Wang 2022, Theorem 10), which is what the
+    promise allows.
 Sensitivity
     As above, plus the rounding of sums (`mean_of_users`): at most `ROUNDING` times the longest vector, on either side.
     Centers and widths are sums of integers, multiples of 2^-31, into which each user's number is rounded by itself.
@@ -68,6 +70,8 @@ WIDTHS_LEMMA = "a mean over n users of points of [0, 1]^p changes by at most sqr
 UNITS = 2.0**31  #: Multiples of whose inverse are summed.
 LABELS_LEMMA = "a mean over n users of numbers in [0, 1] changes by at most 1/n when one is replaced, plus rounding"
 LENGTHS_LEMMA = "one user leaves a bin and one enters another: sqrt(2)/n in the l2 norm, plus rounding"
+SLOPE = "slope at the end of the way, over its level"
+SLOPE_LEMMA = "a mean over n users of numbers in [-1, 1] changes by at most 2/n, plus rounding"
 VECTORS_LEMMA = "a mean over n users of vectors of length at most 1 changes by at most 2/n, plus rounding"
 
 
@@ -84,10 +88,11 @@ class InformedPlan(LinearModelPlan):
     lengths: GaussianMechanism
     gradient: GaussianMechanism
     budget: GaussianBudget  #: Of the steps
+    slope: GaussianMechanism
     look: Look
     ahead: Course  #: What the run does; before the look, what is expected of typical data
     #: What the look released and the course was planned from: centers and widths of columns, share of labels, shares by
-    #: length, squares by block
+    #: length, squares by block; and, once the steps are taken, slopes along the way and how it bends, in their level
     released: tuple[Any, ...] = ()
     l2: float = 0.0
     noise_name = "gaussian"
@@ -101,7 +106,7 @@ class InformedPlan(LinearModelPlan):
     def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
         first = {CENTERS: self.centers, WIDTHS: self.widths, LABELS: self.labels}
         own: dict[str, Planned] = {name: each for name, each in first.items() if each is not None}
-        return {**own, LENGTHS: self.lengths, GRADIENT: self.gradient, STEPS: self.budget}
+        return {**own, LENGTHS: self.lengths, GRADIENT: self.gradient, STEPS: self.budget, SLOPE: self.slope}
 
     @property
     def only_sums(self) -> bool:
@@ -125,6 +130,12 @@ class InformedPlan(LinearModelPlan):
         return sigma * self.clip / kept(self.ahead.level) * self.look.scales
 
     @property
+    def share_of_way(self) -> float:
+        """How much of the way that the steps took is kept: all of it, as long as slopes are not released."""
+        way = self.released[-1] if self.released else ()
+        return self.look.share_of_way(*way, deviation=self.slope.sigma) if way else 1.0
+
+    @property
     def predicted_error(self) -> PredictedError:
         problem, trivial = self.problem, min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
         variance = float(np.square(self.spread).sum())
@@ -138,15 +149,16 @@ class InformedPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> Floats:
-        walked = math.sqrt(float(self.ahead.choice.steps.response(np.zeros(1))[1][0])) * self.spread
+        walked = self.share_of_way * math.sqrt(float(self.ahead.choice.steps.response(np.zeros(1))[1][0])) * self.spread
         walked[-1] = np.linalg.norm([walked[-1], *self.look.moved_parts(walked)])
         return np.minimum(walked, self.problem.radius)
 
     @property
     def theorem(self) -> str:
         return (
-            "A look at labels, gradient lengths and one gradient, then noisy gradient descent planned from it: each "
-            "release is dominated by a Gaussian pair that does not depend on earlier releases, and these compose."
+            "A look at labels, gradient lengths and one gradient, then noisy gradient descent planned from it, then a "
+            "look at the slope where it ends: each release is dominated by a Gaussian pair that does not depend on "
+            "earlier releases, and these compose."
         )
 
     @property
@@ -157,7 +169,7 @@ class InformedPlan(LinearModelPlan):
                 "its vector is scaled down to it",
             ),
             Assumption(
-                "levels, start, number and size of steps depend on the data through earlier releases only",
+                "levels, start, number and size of steps, what is kept of them: all follow from earlier releases only",
                 "they are planned from them; the session sets the number of steps once, before the first",
             ),
         )
@@ -167,18 +179,17 @@ class InformedPlan(LinearModelPlan):
         return self.released
 
     def resumed(self, *course: Any) -> InformedPlan:
-        """Return the plan that goes on from centers and widths, a share, shares by length, squares of the gradient."""
-        center, width, share, shares, squares = course
-        look = self._narrowed(center, width)
-        numbers = np.array([*center, *width, share, *shares, *squares], dtype=np.float64)
-        count, blocks = 0 if self.centers is None else len(self.look.columns), look.problem.domain.blocks
-        if tuple(map(len, (center, width, shares, squares))) != (count, count, TUNING.bins, len(blocks) + 1) or not (
-            np.isfinite(numbers).all()
-        ):
-            what = "must hold a number a column, twice, a share, shares by length and a square per block"
+        """Return the plan that goes on from centers and widths, a share, shares by length, squares, slopes and bend."""
+        center, width, share, shares, squares, way = course
+        count = 0 if self.centers is None else len(self.look.columns)
+        look = self._narrowed(center, width) if len(center) == len(width) == count else self.look
+        numbers = np.array([*center, *width, share, *shares, *squares, *way], dtype=np.float64)
+        needed = count, count, TUNING.bins, len(look.problem.domain.blocks) + 1, 3 if way else 0
+        if tuple(map(len, (center, width, shares, squares, way))) != needed or not np.isfinite(numbers).all():
+            what = "must hold a number a column, twice, a share, shares by length, a square per block, three of the way"
             raise InvalidParameterError("look", course, what)
         found = look.planned(share, np.array(shares), np.array(squares))
-        released = (tuple(center), tuple(width), share, tuple(shares), tuple(squares))
+        released = (tuple(center), tuple(width), share, tuple(shares), tuple(squares), tuple(way))
         return continued(self, look=look, ahead=found, released=released)
 
     def _narrowed(self, center: Any, width: Any) -> Look:
@@ -197,6 +208,7 @@ class InformedPlan(LinearModelPlan):
             "averaged": steps.averaged,
             "level": self.clip,
             "start": found.start,
+            "share_of_way": self.share_of_way,
             "typical_gradient": found.length,
             "assumed_signal": found.signal,
             "centres": list(self.look.center),
@@ -219,7 +231,8 @@ class InformedPlan(LinearModelPlan):
         shares = self.lengths.release(mean(w, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.first_cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
         found = self.gradient.release(mean(w, partial(seen._cut, level=level), 1.0), GRADIENT, source, ledger)  # line 3
-        plan = self.resumed(*columns, share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist()))
+        course = *columns, share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist())
+        plan = self.resumed(*course, ())
         session = self.budget.start(STEPS, source, ledger)
         session.set_uses(plan.steps.count)
 
@@ -229,7 +242,17 @@ class InformedPlan(LinearModelPlan):
             return plan.clip * look.scales * released + self.l2 * look.moved(at[None])[0]
 
         ball = L2Ball(FAR * look.problem.radius)  # it only keeps numbers finite
-        return plan.finish(look.moved_back(plan.steps.minimize(w, noisy, ball.project)), source)  # line 4: the steps
+        way = plan.steps.minimize(w, noisy, ball.project) - w  # line 4: the steps
+        unit = look.slope_level(plan.ahead, way)
+        at = look.moved_back(w), look.moved_back(w + way)
+        end = self.slope.release(
+            mean(at[1], partial(seen._slope, over=way / unit), 1.0), SLOPE, source, ledger
+        )  # line 5
+        begin = level / kept(TUNING.first_cut) * look.scales * found @ way / unit
+        ridge = [self.l2 * float(look.moved(each[None])[0] @ way) / unit for each in at]
+        slopes = float(begin) + ridge[0], float(end[0]) + ridge[1], look.bend(way) / unit
+        plan = self.resumed(*course, slopes)
+        return plan.finish(look.moved_back(ball.project(w + plan.share_of_way * way)), source)
 
     def _columns(self, X: Any, groups: UserGroups, source: BitSource, ledger: Ledger) -> tuple[Any, Any]:
         """Release where the numeric columns lie, in half ranges: centers, and mean distances from what they tell."""
@@ -260,6 +283,10 @@ class InformedPlan(LinearModelPlan):
         """Return the bins of users' gradients as unit vectors, (m, bins)."""
         lengths = np.linalg.norm(_finite(self.look.moved(G) / self.look.scales), axis=1)
         return np.eye(TUNING.bins)[np.searchsorted(self.look.edges, lengths)]
+
+    def _slope(self, G: Floats, over: Floats) -> Floats:
+        """Return the slopes of users' losses along a vector, cut to 1, (m, 1)."""
+        return np.clip(np.nan_to_num(_finite(self.look.moved(G)) @ over, nan=0.0), -1.0, 1.0)[:, None]
 
     def _cut(self, G: Floats, level: float) -> Floats:
         """Return users' gradients over D, cut to `level`, over it, (m, dim)."""
@@ -299,17 +326,19 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
         centers = _mechanism(problem, 2 * math.sqrt(columns), "l2", CENTERS_LEMMA, mus[0], columns)
         widths = _mechanism(problem, math.sqrt(columns), "l2", WIDTHS_LEMMA, mus[1], columns)
     before = (TUNING.shares[0] if constant else 0.0, *TUNING.shares[1:])
-    shares = (*before, 1 - sum(before) - (0.0 if centers is None else sum(TUNING.column_shares)))
-    of_labels, of_lengths, of_gradient, of_steps = (mu * math.sqrt(share) * (1 - 1e-15) for share in shares)
+    columns_too = 0.0 if centers is None else sum(TUNING.column_shares)
+    shares = (*before, 1 - sum(before) - columns_too - TUNING.slope_share, TUNING.slope_share)
+    of_labels, of_lengths, of_gradient, of_steps, of_slope = (mu * math.sqrt(share) * (1 - 1e-15) for share in shares)
     labels = _mechanism(problem, 1.0, "absolute", LABELS_LEMMA, of_labels, 1) if constant else None
     lengths = _mechanism(problem, math.sqrt(2), "l2", LENGTHS_LEMMA, of_lengths, TUNING.bins)
     gradient = _mechanism(problem, 2.0, "l2", VECTORS_LEMMA, of_gradient, problem.dim)
     budget = GaussianBudget(_mechanism(problem, 2.0, "l2", VECTORS_LEMMA, of_steps, problem.dim))
+    slope = _mechanism(problem, 2.0, "absolute", SLOPE_LEMMA, of_slope, 1)
     deviations = 0.0 if labels is None else labels.sigma, lengths.sigma, gradient.sigma
     own = (0.0, 0.0) if centers is None or widths is None else (centers.sigma, widths.sigma)
     look = Look(problem, of_steps, l2, deviations, own)
     return InformedPlan(
-        problem, privacy, centers, widths, labels, lengths, gradient, budget, look, look.unread(), l2=l2
+        problem, privacy, centers, widths, labels, lengths, gradient, budget, slope, look, look.unread(), l2=l2
     )
 
 

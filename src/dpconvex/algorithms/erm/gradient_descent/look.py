@@ -1,9 +1,9 @@
 r"""From a first look at users' gradients to the rest of the run: arithmetic on public facts and released values alone.
 
 The look released noisy centers and widths of numeric columns, a noisy share of positive labels, noisy shares of users
-by the length of their gradients, and a noisy mean gradient, of which only each block's squared length counts (docs,
-Look first, then plan). All grids are public and closed, so no release, however extreme, leads to constants that a run
-cannot use.
+by the length of their gradients, and a noisy mean gradient, of which only each block's squared length counts, and its
+slope along the way that the steps took; the slope at their end is released last (docs, Look first, then plan). All
+grids are public and closed, so no release, however extreme, leads to constants that a run cannot use.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Tuning:
 
     shares: tuple[float, float, float] = (0.03, 0.03, 0.12)  #: of mu^2: labels, lengths, gradient
     column_shares: tuple[float, float] = (0.03, 0.03)  #: of mu^2: centers and widths of numeric columns, if there are
+    slope_share: float = 0.05  #: of mu^2: the slope at the end of the way
     loud: float = 0.3  #: deviation of a released width from which on columns are not looked at, in half ranges
     center_variance: float = 0.15  #: of a column's center around the middle of its range, in squared half ranges
     usual_width: float = 0.45  #: of a column: mean distance from its center, in half ranges
@@ -62,6 +63,13 @@ class Tuning:
     risked: float = 0.002  #: what noise may cost where nothing is seen, for two classes
     seen: tuple[float, float, int] = (1e-3, 30.0, 45)  #: grid of signals that may be seen
     prior_ratio: float = 5.0  #: one log-deviation of the signal around what may be risked
+    slope_cut: float = 0.5  #: level of slopes along the way, in typical gradients times its length
+    ways: tuple[float, int] = (3.0, 301)  #: grid of ways, from 0 on, in units of the one that was taken
+    usual_way: float = 0.7  #: what is expected, with a log-deviation of `way_spread`
+    least_way: float = 0.05  #: added before logarithms are taken: the start is as good a guess as a twentieth
+    way_spread: float = 0.5
+    bend_spread: float = 3.0  #: deviation of how the loss bends along the way, in units of the modelled bend
+    least_bend: float = 0.05  #: in the same unit
 
 
 TUNING = Tuning()
@@ -221,6 +229,36 @@ class Look:
         risked = self._risked(length, pulled)
         signal = max(risked, self._seen(length, unknown, risked, squares))
         return self._course(length, start, unknown, signal, pulled)
+
+    def slope_level(self, course: Course, way: Floats) -> float:
+        """Return the level to which slopes along a way (dim,) are cut."""
+        return TUNING.slope_cut * course.length * self.longest * max(1e-300, float(np.linalg.norm(way * self.scales)))
+
+    def bend(self, way: Floats) -> float:
+        """Return how much the slope of typical data changes along a way."""
+        typical, blocks = self.problem.typical, self.problem.domain.all_blocks
+        assert typical is not None
+        parts = np.split(np.square(way), np.cumsum([block.size for block in blocks])[:-1])
+        weights = typical.count * typical.mixing  # (blocks, directions)
+        return float(weights @ typical.curvature / weights.sum(1) @ [part.sum() for part in parts])
+
+    def share_of_way(self, start: float, end: float, bend: float, deviation: float) -> float:
+        """Return how much of its way a run keeps, from 0 to the end of its grid, by the noisy slopes at the ends.
+
+        In units of the level of slopes; that at the start has the noise of the look's gradient, that at the end one of
+        `deviation`. Along the way the loss is a parabola: posterior means of its slope and its bend tell its minimum.
+        """
+        start, end = np.clip((start, end), -FARTHEST, FARTHEST)
+        usual = float(np.clip(bend, 1 / FARTHEST, FARTHEST))
+        shares, spread = np.linspace(0.0, *TUNING.ways), TUNING.bend_spread * usual
+        noise = TUNING.first_cut / kept(TUNING.first_cut) / TUNING.slope_cut * self.deviations[2]
+        # Given the share, slopes are multiples of the bend, which is normal a priori and so afterwards.
+        sure = spread**-2 + np.square(shares / noise) + np.square((1 - shares) / deviation)
+        sums = usual / spread**2 - shares * start / noise**2 + (1 - shares) * end / deviation**2
+        prior = np.square(np.log((shares + TUNING.least_way) / TUNING.usual_way) / TUNING.way_spread)
+        weights = np.square(sums) / sure - np.log(sure) - prior
+        weights = np.exp((weights - weights.max()) / 2) * np.maximum(sums / sure, TUNING.least_bend * usual)
+        return float(np.average(shares, weights=weights))
 
     @property
     def labels(self) -> bool:
