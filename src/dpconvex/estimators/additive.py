@@ -25,7 +25,7 @@ from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.curvature import MOST_COLUMNS
 from dpconvex.algorithms.erm.registry import expected_of_first, plans
-from dpconvex.algorithms.erm.two_stage.ranges import worth_knots
+from dpconvex.algorithms.erm.two_stage.ranges import NEEDED, worth_knots
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericColumn, UnrangedColumn
 from dpconvex.data.columns import MOST_KNOTS
@@ -154,6 +154,7 @@ class AdditiveModel(WithIntervals):
             return best
         typical, expected = best[0].problem.typical, best[0].predicted_error.expected
         bent = typical is None or expected is None or expected < LEARNED[loss.task] * typical.at_zero
+        bent &= loss.task != "regression" or n * self.epsilon >= NEEDED  # else no look tells how far targets reach
         return best if bent else super()._plans(shapes.straight, n, loss, unit)
 
     def _for_intervals(

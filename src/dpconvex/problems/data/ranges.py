@@ -43,9 +43,10 @@ CELLS = MISSING + 1
 
 EDGE, FAR, NEAR = 0.7, 1.2, 3
 """Deviations of noise that octaves beyond the fullest must hold, on average, for a range to go on; then `FAR`."""
-RARE, STANDS = 0.1, 3.0
-"""Deviations by which the fullest octave must be fuller for each octave away from 1, and above which 0, or one of the
-signs, is there: numbers of 1e9 are rare (`benchmarks/private_ranges.py`)."""
+RARE, RARER, STANDS = 0.1, 0.25, 3.0
+"""Deviations by which the fullest octave must be fuller for each octave away from 1, and for each above 1 of a target,
+for one that is too large is a catastrophe; and above which 0, or one of the signs, is there: numbers of 1e9 are rare
+(`benchmarks/private_ranges.py`)."""
 HEAVY = 4  #: Octaves from the median's to the last, above which a column is put on a logarithmic scale.
 SPARE, ZEROS = 3, 17
 """On that scale: octaves to spare at the ends, and the last exponent of a column in which nothing but 0 stands out."""
@@ -117,7 +118,7 @@ def cells(values: Array) -> NDArray[np.int64]:
     return np.where(np.isnan(values), MISSING, END + np.where(values < 0, -levels, levels))
 
 
-def find(counts: Floats, deviation: float, linear: bool) -> NumberRange:
+def find(counts: Floats, deviation: float, linear: bool, rare: float = RARE) -> NumberRange:
     """Return the range that released counts (CELLS,) speak for; finite and of positive length whatever they are.
 
     From the fullest octave of sizes on, either way, to where the sum of what is beyond `EDGE` deviations a cell is
@@ -126,7 +127,8 @@ def find(counts: Floats, deviation: float, linear: bool) -> NumberRange:
     """
     signs, noise = (counts[END - 1 :: -1], counts[END + 1 : MISSING]), math.sqrt(2) * deviation  # level 1 first
     sizes = signs[0] + signs[1]
-    mode = int(np.argmax(sizes - RARE * noise * np.abs(np.arange(LOWEST, HIGHEST + 1))))
+    exponents = np.arange(LOWEST, HIGHEST + 1)
+    mode = int(np.argmax(sizes - noise * np.maximum(rare * exponents, -RARE * exponents)))
     zero = bool(counts[END] > STANDS * deviation)
     if sizes[mode] <= zero * STANDS * noise:
         return NumberRange(0.0, 2.0**ZEROS, "signed_log") if zero and not linear else NumberRange(0.0, 1.0)

@@ -62,6 +62,16 @@ def test_ranges_of_typical_columns(values, found) -> None:
     assert ranges.find(counted(values), 10.0, False) == found
 
 
+def test_noise_alone_seldom_makes_a_target_large() -> None:
+    noise = np.random.default_rng(0).laplace(scale=2**-0.5, size=(2000, CELLS))
+    found = [ranges.find(counts, 1.0, True, ranges.RARER) for counts in noise]
+    sizes = np.log2([max(abs(one.lower), abs(one.upper)) for one in found])
+    assert np.quantile(sizes, [0.5, 0.9, 0.99]) == pytest.approx([0, 5, 9], abs=2)
+    assert np.mean(sizes > 16) < 0.003
+    many = counted(np.random.default_rng(1).uniform(30_000, 60_000, 2000))  # of 2^15: that much evidence is enough
+    assert ranges.find(many + 100 * noise[0], 100.0, True, ranges.RARER).upper == 65_536
+
+
 def test_empty_ends_are_cut_on_linear_scales_alone() -> None:
     counts = np.zeros(PARTS + 1)
     counts[10:20] = 100.0

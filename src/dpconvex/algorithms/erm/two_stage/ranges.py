@@ -192,7 +192,8 @@ class RangedPlan(TwoStagePlan):
             octaves = self._counts(X, y, groups, [ranges.cells] * self._open, ranges.CELLS)
             noisy = self.first.release(octaves, RANGES, source, ledger).reshape(-1, ranges.CELLS)  # line 1: all at once
             linear = [k in self.linear for k in self.columns] + [True] * self.target
-            outer = tuple(map(ranges.find, noisy, self.first.deviations, linear))
+            rare = [ranges.RARE] * len(self.columns) + [ranges.RARER] * self.target
+            outer = tuple(map(ranges.find, noisy, self.first.deviations, linear, rare))
         if self.second is not None:
             within = (*outer, *[ranges.WHOLE] * len(self.placed))
             crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in within], ranges.PARTS + 1)
