@@ -20,7 +20,7 @@ LINT_AND_TEST = mkdir -p build; $(MAKE) --no-print-directory lint > build/lint.l
                 trap 'tests=$$?; wait $$lint; lint=$$?; cat build/lint.log; exit $$((lint | tests))' EXIT; $(PYTEST)
 # `make test` tries fewer examples of every property (tests/conftest.py).
 ALL_EXAMPLES := export HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-gate}
-# Neighbouring tests share what is dear, so workers begin with halves of the list.
+# Neighboring tests share what is dear, so workers begin with halves of the list.
 PYTEST = $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=15
 # Pins every version and every hash, and never writes where a package came from.
 COMPILE := $(VENV)-lock/bin/uv pip compile pyproject.toml --extra cli --quiet --python-version 3.11 --generate-hashes \

@@ -5,7 +5,7 @@
 Balanced Adult census data (as many people above 50,000 dollars as below), four numeric columns and marital status,
 logistic loss, pure epsilon, output perturbation with data-free settings. Attacks move the encoded features, in which a
 numeric column is 1 wide. Excess adversarial risk: mean worst-case log-loss on the training records, at the radius that
-was trained for, above that of the non-private robust minimiser (regularisation 1e-5). Solver work: full passes over the
+was trained for, above that of the non-private robust minimizer (regularization 1e-5). Solver work: full passes over the
 data, and seconds of the solver alone, until the certificate reached the planned radius. Fits are seeded, hence not
 private: this measures public data.
 """
@@ -61,7 +61,7 @@ def adversarial_risk(plan: OutputPerturbationPlan, w: np.ndarray, b: float, X: n
 
 
 def solve(plan: OutputPerturbationPlan, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
-    """The plan's minimiser and what it took; nothing here is private."""
+    """The plan's minimizer and what it took; nothing here is private."""
     start = time.perf_counter()
     objective = plan.problem.objective(X, 2.0 * y - 1, plan.l2)
     found = plan.solver.solve(objective, plan.solver_radius, plan.constraint)

@@ -134,7 +134,7 @@ def user_noise(seeds: int) -> Iterator[Row]:
 
 def median(seeds: int) -> Iterator[Row]:
     """Geometric median, Constants: f / min f on a Gaussian cluster, d = 50, epsilon 1, R/r = 1e6; median and worst."""
-    yield "n", "centre alone", "fixed_order", "descent", "descent, worst"
+    yield "n", "center alone", "fixed_order", "descent", "descent, worst"
     domain = PointDomain(50, 1000.0, 1e-3)
     for n in (10**3, 10**4, 10**5):
         ratios: dict[str, list[float]] = {}

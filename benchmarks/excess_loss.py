@@ -4,7 +4,7 @@
 
 Pure epsilon. Every noise norm without a cap; ``grouped`` with the caps that are asked for, ``auto`` that of the plan.
 
-The baseline is the unregularised optimum of the same encoded features; "constant" predicts the class frequency.
+The baseline is the unregularized optimum of the same encoded features; "constant" predicts the class frequency.
 Fits are seeded, hence not private: this measures accuracy on public data.
 """
 

@@ -3,7 +3,7 @@
     python benchmarks/regression.py [--tables diamonds delays spending] [--seeds 5] [--delta 1e-6] [--json FILE]
 
 With a delta, methods of least squares are compared instead, by R^2 and by the excess of the training mean squared error
-over that of the unregularised fit, in units of the target's variance.
+over that of the unregularized fit, in units of the target's variance.
 
 Every R^2 is of a fifth of the records, held out by a fixed permutation, against targets *clipped to the public range*
 that each table states (`benchmarks/tables.py`); the non-private ridge regression is fitted to the same clipped targets

@@ -53,7 +53,7 @@ def newton(X: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
 
 
 def sklearn(X: np.ndarray, y: np.ndarray, l2: float) -> np.ndarray:
-    """scikit-learn with its default solver and tolerance (no clipping, unpenalised intercept, no certificate)."""
+    """scikit-learn with its default solver and tolerance (no clipping, unpenalized intercept, no certificate)."""
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(C=1 / (len(X) * l2)).fit(X, y)
@@ -156,7 +156,7 @@ def measure(name: str, args: argparse.Namespace) -> dict:
 
 
 def gradient_norm(name: str, X: np.ndarray, y: np.ndarray, l2: float, w: np.ndarray) -> float:
-    """Gradient norm of the objective that the method solves; only ours clips and penalises the intercept."""
+    """Gradient norm of the objective that the method solves; only ours clips and penalizes the intercept."""
     ours = name != "sklearn"
     factor = 1 / np.maximum(np.sqrt(np.einsum("ij,ij->i", X, X)), 1) if ours else np.ones(len(X))
     slope = -y / (1 + np.exp(y * (factor * (X @ w[:-1]) + w[-1])))

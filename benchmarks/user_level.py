@@ -8,10 +8,10 @@ the best model without privacy, which is fitted to the same users with the same 
 
 - ``auto``: what the library chooses; beside it every algorithm that it can plan for users.
 - ``group privacy``: a record-level fit at ``epsilon / m`` after each user is cut down to m random records; the best m
-  of 1, 2, 4, 8, 16 on the held-out users, which favours it.
+  of 1, 2, 4, 8, 16 on the held-out users, which favors it.
 - ``Opacus``: DP-SGD whose samples are whole users (each user's mean loss), add-or-remove users and Poisson batches by
   its own accountant: a weaker promise, about half the noise. The best of a small grid on the held-out users, which
-  favours it. Needs ``pip install opacus``; left out without it.
+  favors it. Needs ``pip install opacus``; left out without it.
 
 Fits are seeded, hence not private: this measures accuracy on public data.
 """

@@ -77,11 +77,11 @@ plt.show()
 
 # %%
 # Without an attack the model of radius 0 is best, under attack it falls fastest. Its private version falls more slowly:
-# the regularisation that privacy asks for keeps coefficients small, which is a defence too. The models trained for an
+# the regularization that privacy asks for keeps coefficients small, which is a defence too. The models trained for an
 # attack hardly notice the noise.
 #
 # Clean and robust accuracy over the budget, and what they cost: seconds of a fit, and its solver's passes over the
-# data. Where the noise is to be small (large epsilon) the solver works longer: it must know the minimiser more exactly.
+# data. Where the noise is to be small (large epsilon) the solver works longer: it must know the minimizer more exactly.
 # An adversary makes every fit dearer, as second-order solvers do not apply to the worst-case loss, which has kinks.
 # Fitted models do not tell how long the solver worked, since that depends on the data: we ask the solver.
 

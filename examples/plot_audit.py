@@ -36,7 +36,7 @@ class NoisyMean:
 
 
 # %%
-# The worst neighbours: all records at one end, or one of them beyond the other end. 2,000 runs on each table; a bound
+# The worst neighbors: all records at one end, or one of them beyond the other end. 2,000 runs on each table; a bound
 # is wrong with probability 0.001.
 
 pair = {"one end or the other": Pair((np.full(20, 3.0),), (np.append(np.full(19, 3.0), -3.0),))}

@@ -2,7 +2,7 @@
 A loss of your own: a private joint density
 ===========================================
 
-Any convex function of parameters and a record can be minimised privately. Here: the joint density of age and weekly
+Any convex function of parameters and a record can be minimized privately. Here: the joint density of age and weekly
 hours in the bundled census table, a log-linear model whose parameters multiply waves on a grid. No linear model does
 that. The fit is seeded so that the picture is reproducible, which makes it *not private*: leave ``random_state`` out.
 """

@@ -6,7 +6,7 @@ Where is the center of a set of places on the globe, when whose places they are 
 records are wrong? A seventh of the records here carry a mistake that real tables are full of: coordinates of 0 degrees
 north, 0 degrees east, where geocoders send addresses that they do not know.
 
-The geometric median of points on the unit sphere minimises the mean distance to them. It needs no bounding box: the
+The geometric median of points on the unit sphere minimizes the mean distance to them. It needs no bounding box: the
 sphere has radius 1, which is public. (Cities of 15,000 people or more: GeoNames, CC BY 4.0.)
 """
 
@@ -33,7 +33,7 @@ def in_degrees(point):
     return np.degrees(np.arcsin(z)), np.degrees(np.arctan2(y, x))
 
 
-def kilometres(point, other):
+def kilometers(point, other):
     """Distance on the globe between the places below two points."""
     cosine = point @ other / (np.linalg.norm(point) * np.linalg.norm(other))
     return 6371 * np.arccos(np.clip(cosine, -1, 1))
@@ -60,15 +60,15 @@ truth = geometric_median(X[~lost]).point
 exact = geometric_median(X).point
 places = {"private median, epsilon 1": model.location_, "median": exact, "mean": X.mean(axis=0)}
 for name, place in places.items():
-    print(f"{name}: {kilometres(place, truth):.0f} km from the median of the records that are right")
+    print(f"{name}: {kilometers(place, truth):.0f} km from the median of the records that are right")
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 4), layout="constrained")
 left.plot(east, north, ".", color="0.75", markersize=3)
 for (name, place), marker in zip(places.items(), "o+x", strict=True):
     there = in_degrees(place)
     left.plot(there[1], there[0], marker, markersize=9, markeredgewidth=2, markerfacecolor="none", label=name)
-centre = in_degrees(truth)
-left.plot(centre[1], centre[0], "k.", label="median of the right records")
+center = in_degrees(truth)
+left.plot(center[1], center[0], "k.", label="median of the right records")
 left.annotate(f"{lost.sum()} lost records", (0, 0), (-8, -6), ha="right", arrowprops={"arrowstyle": "->"}, fontsize=8)
 left.set(xlabel="degrees east", ylabel="degrees north", title="Cities of Brazil, a seventh of them lost")
 left.legend(fontsize=9, loc="lower right")
@@ -85,7 +85,7 @@ runs = range(20)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", RepeatedFitWarning)
     off = [
-        [kilometres(PrivateGeometricMedian(e, 1e-6, radius_bound=1.0).fit(X).location_, exact) for _ in runs]
+        [kilometers(PrivateGeometricMedian(e, 1e-6, radius_bound=1.0).fit(X).location_, exact) for _ in runs]
         for e in epsilons
     ]
 right.fill_between(epsilons, np.quantile(off, 0.1, axis=1), np.quantile(off, 0.9, axis=1), alpha=0.2)

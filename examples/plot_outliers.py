@@ -3,7 +3,7 @@ Tilts and outliers
 ==================
 
 A positive tilt listens to the largest losses, so it also listens to mistakes in the data. For outliers one would want a
-*negative* tilt. It is refused: the tilted risk is then not convex, its minimiser may jump between far apart points when
+*negative* tilt. It is refused: the tilted risk is then not convex, its minimizer may jump between far apart points when
 one record changes, and no sensitivity bound holds. What to use instead: losses with a bounded slope. Fits are seeded so
 that the picture is reproducible, which makes them *not private*.
 """

@@ -3,7 +3,7 @@ A model for the group that fares worst
 ======================================
 
 A fifth of the people follow another rule than the rest. A model with a small mean loss serves the majority and fails
-the minority; ``PrivateWorstGroupClassifier`` minimises the larger of the two groups' losses instead. Who belongs to
+the minority; ``PrivateWorstGroupClassifier`` minimizes the larger of the two groups' losses instead. Who belongs to
 which group is private.
 """
 

@@ -171,7 +171,7 @@ MUTANTS = (
         ("tests/unit/problems/data/test_records.py",),
     ),
     Mutant(
-        "regularisation from the data",
+        "regularization from the data",
         f"{OUTPUT}/plan.py",
         "self.problem.objective(X, y, self.l2, groups)",
         "self.problem.objective(X, y, self.l2 * (1.5 - float((y > 0).mean())), groups)",
@@ -994,7 +994,7 @@ MUTANTS = (
         'SCORE = Sensitivity(1.0, "linf"',
         'SCORE = Sensitivity(0.5, "linf"',
         "heavy_tailed/scale",
-        (f"{LEVEL}::test_neighbours_move_scores_and_sums_by_at_most_one",),
+        (f"{LEVEL}::test_neighbors_move_scores_and_sums_by_at_most_one",),
     ),
     Mutant(
         "heavy tails: squares in units of C where the noise is for units of C squared",
@@ -1002,7 +1002,7 @@ MUTANTS = (
         "np.minimum(bounds / level, 1.0) ** 2 * GRID",
         "np.minimum(bounds, level) ** 2 * GRID",
         "heavy_tailed/scale",
-        (f"{LEVEL}::test_neighbours_move_scores_and_sums_by_at_most_one",),
+        (f"{LEVEL}::test_neighbors_move_scores_and_sums_by_at_most_one",),
     ),
     Mutant(
         "gradient scores: noise for half of what a record moves",
@@ -1285,7 +1285,7 @@ MUTANTS = (
         (f"{RANGES}::test_changing_a_record_changes_every_column_by_two_at_most",),
     ),
     Mutant(
-        "recentring: a user's records are added up, not averaged",
+        "recentering: a user's records are added up, not averaged",
         "algorithms/erm/two_stage/centering.py",
         "return int((np.add.reduceat(values[order], groups.starts[:-1]) // groups.sizes).sum())",
         "return int(values.sum() // max(1, len(values) // groups.n_users))",
@@ -1293,7 +1293,7 @@ MUTANTS = (
         (f"{CENTERING}::test_a_replaced_user_moves_mean_and_shares_as_one_record_would",),
     ),
     Mutant(
-        "recentring: users' records are taken in the order of the table",
+        "recentering: users' records are taken in the order of the table",
         "algorithms/erm/two_stage/centering.py",
         "np.add.reduceat(values[order], groups",
         "np.add.reduceat(values, groups",

@@ -59,7 +59,7 @@ class Data:
         return self.facts["kind"]
 
     def excess(self, W: np.ndarray, b: np.ndarray, link: str) -> float:
-        """Mean training loss less that of the unregularised optimum; regression: in units of the target's variance."""
+        """Mean training loss less that of the unregularized optimum; regression: in units of the target's variance."""
         return (mean_loss(self.kind, self.X @ W.T + b, self.y, link) - self.facts["optimum"]) / self.facts["variance"]
 
     def score(self, W: np.ndarray, b: np.ndarray) -> float:
@@ -75,7 +75,7 @@ class Data:
 def mean_loss(kind: str, z: np.ndarray, y: np.ndarray, link: str = "own") -> float:
     """Mean log-loss, or squared error of predictions clipped to the target's range.
 
-    `link` ``one_vs_rest`` normalises the sigmoids of the classes.
+    `link` ``one_vs_rest`` normalizes the sigmoids of the classes.
     """
     if kind == "regression":
         return float(np.mean((np.clip(z[:, 0], -0.5, 0.5) - y) ** 2))

@@ -1,4 +1,4 @@
-"""Noise of the peers' methods under our neighbour relation, replace-one, and under the one that Opacus ships with."""
+"""Noise of the peers' methods under our neighbor relation, replace-one, and under the one that Opacus ships with."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ HALVES = {half: [name for name in names if name in CORPUS] for half, names in co
 
 
 def optimum(kind: str, X: np.ndarray, y: np.ndarray, domain: DataDomain) -> float:
-    """Mean loss of the unregularised optimum (for separable data: of a penalty of 1e-9, near the infimum)."""
+    """Mean loss of the unregularized optimum (for separable data: of a penalty of 1e-9, near the infimum)."""
     if kind == "regression":
         A = np.column_stack([X, np.ones(len(X))])
         gram, moments = A.T @ A, A.T @ y

@@ -137,7 +137,7 @@ def private_minimize(
 
     Examples
     --------
-    A robust centre of 1000 points in the plane, each known to lie in the unit disc:
+    A robust center of 1000 points in the plane, each known to lie in the unit disc:
 
     >>> import numpy as np
     >>> from dpconvex import DataDomain, private_minimize

@@ -72,8 +72,8 @@ class Estimate(NamedTuple):
 
 def exponent(x: Sequence[float], y: Sequence[Estimate]) -> Estimate:
     """Return the exponent of the power law that fits best (least squares of logarithms), for independent numbers."""
-    centred = np.log(x) - np.log(x).mean()
-    weights = centred / (centred**2).sum()
+    centered = np.log(x) - np.log(x).mean()
+    weights = centered / (centered**2).sum()
     value = float(weights @ np.log([max(e.value, 1e-300) for e in y]))
     error = math.sqrt(sum((w * e.error / e.value) ** 2 for w, e in zip(weights, y, strict=True) if e.value))
     return Estimate(value, error, 1 + sum(e.runs - 1 for e in y))

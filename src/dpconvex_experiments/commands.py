@@ -44,11 +44,11 @@ def audit(
         bool,
         typer.Option("--grid", help="Every epsilon from 0.1 to 8 at every bound from 0.1 to 100; resumes from --out."),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of random neighbours and replays; counted noise is real.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Of random neighbors and replays; counted noise is real.", min=0)] = 0,
     out: Annotated[Path | None, typer.Option(help="Existing folder for audit.json and audit.html.")] = None,
     as_json: _options.Json = False,
 ) -> None:
-    """Attack whole runs on worst-case neighbours. Exit code 1 if a promise is refuted."""
+    """Attack whole runs on worst-case neighbors. Exit code 1 if a promise is refuted."""
     from importlib.metadata import version
 
     from dpconvex_experiments.audit import audit as attack
@@ -128,7 +128,7 @@ def _list(targets: Sequence[Target], as_json: bool) -> None:
         _output.print_json([{"name": t.name, "pure": t.pure, "unit": str(t.unit)} for t in targets])
         return
     rows = [(t.name, "epsilon" if t.pure else "epsilon, delta", str(t.unit)) for t in targets]
-    _output.print_table("What can be audited", ("name", "promise", "neighbours differ in one"), rows)
+    _output.print_table("What can be audited", ("name", "promise", "neighbors differ in one"), rows)
 
 
 def _show(reports: Sequence[AuditReport], out: Path | None) -> None:

@@ -70,10 +70,10 @@ def gaussian_cluster(
     _validate.real("R", R, above=0.0)
     _validate.real("sigma", sigma, above=0.0)
     crowd = round(_validate.real("inside", inside, at_least=0.0, at_most=1.0) * _validate.integer("n", n, at_least=1))
-    centre = R / 2 * unit_vectors(rng, 1, d)[0]
+    center = R / 2 * unit_vectors(rng, 1, d)[0]
     spread = R * rng.random((n - crowd, 1)) ** (1 / d) * unit_vectors(rng, n - crowd, d)
-    X = np.concatenate([centre + sigma * rng.standard_normal((crowd, d)), spread])
-    return X[rng.permutation(n)], centre
+    X = np.concatenate([center + sigma * rng.standard_normal((crowd, d)), spread])
+    return X[rng.permutation(n)], center
 
 
 def student_t(nu: float, n: int, d: int, rng: np.random.Generator) -> Floats:
@@ -115,7 +115,7 @@ def lines(
     legend: Literal["best", "upper left", "lower left"] = "best",
     fontsize: float | None = None,
 ) -> None:
-    """Draw curves over logarithmic axes; `dashed` ones (bounds, claims) take the colours in the same order."""
+    """Draw curves over logarithmic axes; `dashed` ones (bounds, claims) take the colors in the same order."""
     for k, (name, y) in enumerate(curves.items()):
         axes.plot(x, y, LINE_STYLES[k % len(LINE_STYLES)], color=f"C{k}", label=name)
     for k, (name, y) in enumerate((dashed or {}).items()):

@@ -270,11 +270,11 @@ def test_a_run_records_exactly_what_the_plan_lists_before_it_samples(loss, const
 
 
 def smallest_problem(name: str) -> LinearModelProblem:
-    """As few columns as the algorithm applies to: recentring needs a constant and many records, projection a ball."""
-    recentring = name == "recentring"
-    domain = DataDomain.box(1, 1.0).with_intercept(1.0 if name in ("recentring", "constant") else 0.0)
+    """As few columns as the algorithm applies to: recentering needs a constant and many records, projection a ball."""
+    recentering = name == "recentering"
+    domain = DataDomain.box(1, 1.0).with_intercept(1.0 if name in ("recentering", "constant") else 0.0)
     domain = DataDomain.l2_ball(8, 1.0) if name == "random_projection" else domain
-    return LinearModelProblem(SquaredLoss(1.0, 1.0), domain, 4000 if recentring else N, 2.0)
+    return LinearModelProblem(SquaredLoss(1.0, 1.0), domain, 4000 if recentering else N, 2.0)
 
 
 @pytest.mark.parametrize("name", RECORD_LEVEL)
@@ -308,7 +308,7 @@ def lowest_mean_loss(loss, X, y, domain, radius):
     ridge, accuracy = 1e-3, 1e-3
     constraint = L2Ball(radius)
     if isinstance(loss, PiecewiseLinearLoss):
-        loss = loss.smoothed(0.01)  # never above the loss, and quick to minimise
+        loss = loss.smoothed(0.01)  # never above the loss, and quick to minimize
     risk = risk_of(loss, X, y, ridge, domain)
     solved = default_solver(loss, constraint, risk.dim).solve(risk, accuracy, constraint)
     assert solved.accuracy.bound <= accuracy
@@ -337,7 +337,7 @@ def test_the_predicted_bound_holds_on_average(loss, constants, n) -> None:
 @pytest.mark.parametrize("constants", CONSTANTS)
 @pytest.mark.parametrize("loss", [LogisticLoss(), HuberLoss(1.0, 2.0), HingeLoss()], ids=title)
 def test_the_predicted_bound_for_a_given_ridge_holds_on_average(loss, constants) -> None:
-    """With `l2` given the regularised objective is the target."""
+    """With `l2` given the regularized objective is the target."""
     rng, n, l2 = np.random.default_rng(4), 300, 0.3
     X, y = rng.uniform(-1, 1, (n, WIDTH)), (np.arange(n) % 2).astype(float)
     risk = risk_of(loss, X, y, l2, DOMAIN)
@@ -349,7 +349,7 @@ def test_the_predicted_bound_for_a_given_ridge_holds_on_average(loss, constants)
 
 
 def excess(plan, copies, seeds=range(12)):
-    """Mean excess of the regularised risk on `copies` of one table: the minimiser is the same for every n."""
+    """Mean excess of the regularized risk on `copies` of one table: the minimizer is the same for every n."""
     rng = np.random.default_rng(5)
     X, y = rng.uniform(-1, 1, (50, WIDTH)), (np.arange(50) % 2).astype(float)
     X, y = np.tile(X, (copies, 1)), np.tile(y, copies)

@@ -117,7 +117,7 @@ ALGORITHMS = {
     "noisy gradient": model(
         PrivateLogisticRegression, schema=CLASSES, epsilon=0.4, algorithm="noisy_gradient", **DELTA
     ),
-    "centering": model(PrivateLogisticRegression, schema=CLASSES, epsilon=8.0, algorithm="recentring", **DELTA),
+    "centering": model(PrivateLogisticRegression, schema=CLASSES, epsilon=8.0, algorithm="recentering", **DELTA),
     "clipped residuals": model(
         PrivateLinearRegression, schema=NUMBERS, heavy_tailed=(2.0, 5.0), algorithm="clipped_residuals"
     ),
@@ -208,9 +208,9 @@ LOCAL = {
     ),
     "localization": (PrivateHuberRegressor, {**LOCALIZED, "heavy_tailed": (2.0, 5.0)}),
     "private level": (PrivateHuberRegressor, {**LOCALIZED, "heavy_tailed": 2.0}),
-    "recentred users": (
+    "recentered users": (
         PrivateLogisticRegression,
-        {"schema": OWN, "algorithm": "recentring", "epsilon": 50.0, **DELTA},
+        {"schema": OWN, "algorithm": "recentering", "epsilon": 50.0, **DELTA},
     ),
     "one pass of users": (PrivateLogisticRegression, {"schema": OWN, "algorithm": "phased_sgd", **DELTA}),
     "accelerated users": (PrivateLogisticRegression, {"schema": OWN, "algorithm": "accelerated_user", **DELTA}),
@@ -242,7 +242,7 @@ def test_what_follows_a_private_level_needs_sums_whatever_it_is(monkeypatch) -> 
     plan: Any = regressor.plan(N + 1)[0]  # no plan is remembered for so many
     for level in plan.scale.edges[::40]:
         assert plan.informed(float(level)).then.only_sums
-    centered = PrivateLogisticRegression(8.0, 1e-6, schema=CLASSES, algorithm="recentring")
+    centered = PrivateLogisticRegression(8.0, 1e-6, schema=CLASSES, algorithm="recentering")
     centered._sums = True
     plan = centered.plan(4001)[0]
     for length in plan.lengths[::16]:

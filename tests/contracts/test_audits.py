@@ -147,7 +147,7 @@ HALVED = [
     "output_perturbation/gaussian",
     "output_perturbation/users",
     "typical_user",
-    "recentring/users",
+    "recentering/users",
     "exponential_mechanism",
     "heavy_tailed",
     "clipped_gradient",

@@ -116,8 +116,8 @@ def polytope() -> PolytopeSaddle:
     return PolytopeSaddle(400, lambda u, v, A: (A @ v, A @ u), lambda u, v, A: A @ v @ u, eye, eye, (1.0, 2.0), (-1, 1))
 
 
-def found_centre() -> Any:
-    before: Any = plans(linear(n=4_000), MIXED, "recentring")[0]
+def found_center() -> Any:
+    before: Any = plans(linear(n=4_000), MIXED, "recentering")[0]
     return before.resumed((0.1, -0.2), float(before.lengths[5]))
 
 
@@ -167,7 +167,7 @@ def found_level(name: str) -> Any:
 
 
 def found_both() -> Any:
-    """A level, then a centre and a length of the ordinary method."""
+    """A level, then a center and a length of the ordinary method."""
     steep = linear(SquaredLoss(1e3), n=20_000, domain=DataDomain.box(8, 0.5).with_intercept(0.5))
     before: Any = heavy_plans(steep, PURE, 2.0, None, "clipped_residuals")[0]
     then = before.resumed(float(before.scale.edges[20]))
@@ -230,8 +230,8 @@ PLANS: dict[str, Callable[[], Any]] = {
     "statistics paper": lambda: plans(linear(SquaredLoss(1.0, 1.0)), MIXED, "sufficient_statistics", PAPER)[0],
     "random projection": lambda: plans(linear(domain=DataDomain.l2_ball(8, 1.0)), PURE, "random_projection")[0],
     "constant": lambda: plans(linear(), MIXED, "constant")[0],
-    "recentring": lambda: plans(linear(n=4_000), MIXED, "recentring")[0],
-    "recentring users": lambda: plans(linear(n=4_000, users=True), FOR_USERS, "recentring")[0],
+    "recentering": lambda: plans(linear(n=4_000), MIXED, "recentering")[0],
+    "recentering users": lambda: plans(linear(n=4_000, users=True), FOR_USERS, "recentering")[0],
     "ranges": ranged,
     "ranges after": found_ranges,
     "knots after": found_knots,
@@ -275,9 +275,9 @@ PLANS: dict[str, Callable[[], Any]] = {
     "gradient score": lambda: heavy_plans(huber(2), PURE, 2.0, 6.5, "gradient_score")[0],
     "heavy repeated": lambda: heavy_plans(huber(), PURE, 2.0, 6.5, failure=0.1)[0],
     "heavy level repeated": lambda: heavy_plans(huber(), PURE, 2.0, None, "heavy_tailed")[0],
-    "recentring after": found_centre,
+    "recentering after": found_center,
     **{f"heavy {name} after": lambda name=name: found_level(name) for name in HEAVY_METHODS},
-    "heavy recentred after": found_both,
+    "heavy recentered after": found_both,
     "worst group": lambda: plan_saddle(worst((0.5, 0.5)), MIXED)[0],
     "worst group after": shared,
     "queries dense": lambda: plan_queries(DenseQueries(np.eye(4)), 400, MIXED, "mwem")[0],
@@ -519,7 +519,7 @@ ZEROS = {"type": "DenseQueries", "matrix": {"type": "array", "shape": [8_000, 8_
         {"name": "output_perturbation", "inputs": []},
         {"name": "output_perturbation", "inputs": {"problem": {"type": "Path", "path": "/"}}},
         {"name": "output_perturbation", "inputs": {"problem": {"type": ["a"]}}},
-        {"name": "output_perturbation", "inputs": {"problem": {"type": "name", "value": "recentring"}}},
+        {"name": "output_perturbation", "inputs": {"problem": {"type": "name", "value": "recentering"}}},
         {"name": "query_noise", "inputs": {"queries": {"type": "array", "shape": [10**6, 10**6], "value": 0.0}}},
         {"name": "query_noise", "inputs": {"queries": {"type": "array", "shape": "ab", "value": 0.0}}},
         {"name": "noisy_gradient", "inputs": {"steps": 10**12}},
@@ -609,7 +609,7 @@ def test_a_wrong_closed_form_of_the_logistic_rule_is_found(monkeypatch: pytest.M
     plan = PLANS["objective capped"]()
     monkeypatch.setattr(objective, "logistic_epsilon", lambda noise, tau, cap, rank: noise)
     failed = {check.name for check in verify_numbers(plan.certificate(SystemSource())).checks if not check.passed}
-    assert failed == {"price of 'minimiser of the perturbed objective'"}
+    assert failed == {"price of 'minimizer of the perturbed objective'"}
 
 
 TWO = {
@@ -649,13 +649,13 @@ def test_an_accountant_that_prices_too_low_is_found_by_the_other(name: str, monk
 def test_fields_of_a_later_version_are_named_and_left_out() -> None:
     fields = copy.deepcopy(genuine("output pure")[0])
     fields["novelty"] = 1
-    fields["releases"][0]["colour"] = "blue"
+    fields["releases"][0]["color"] = "blue"
     fields["releases"][0]["sensitivity"]["shape"] = [1]
     fields["noise_source"]["origin"] = "here"
     fields["digest"] = digest(fields)
     result = verify(json.dumps(fields))
     assert result.passed
-    added = ("novelty", "releases[0].colour", "releases[0].sensitivity.shape", "noise_source.origin")
+    added = ("novelty", "releases[0].color", "releases[0].sensitivity.shape", "noise_source.origin")
     assert sorted(result.unknown) == sorted(added)
 
 
@@ -707,7 +707,7 @@ CUBE = {**BOUNDED, "feature_bound": 1.0}
 TABLE = Schema((NumericColumn("a", -1.0, 1.0), NumericColumn("b", -1.0, 1.0)))
 FITTED: dict[str, Any] = {
     "logistic": PrivateLogisticRegression(**BOXED, classes=[0, 1]),
-    "recentred": PrivateLogisticRegression(**BOXED, classes=[0, 1], algorithm="recentring"),
+    "recentered": PrivateLogisticRegression(**BOXED, classes=[0, 1], algorithm="recentering"),
     "svc": PrivateLinearSVC(**BOXED, classes=[0, 1]),
     "linear": PrivateLinearRegression(**NUMBER),
     "huber": PrivateHuberRegressor(**NUMBER),

@@ -1,4 +1,4 @@
-"""What every ready-made convex function promises, and what a private minimisation of it promises."""
+"""What every ready-made convex function promises, and what a private minimization of it promises."""
 
 from __future__ import annotations
 

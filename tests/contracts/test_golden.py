@@ -1,4 +1,4 @@
-"""Behaviour as it is today: names, options, refusals, certificates and what a seed releases, of everything public.
+"""Behavior as it is today: names, options, refusals, certificates and what a seed releases, of everything public.
 
 Nothing here says that a number is right; other tests do. This one says that it is the same as before. Write it anew
 with ``python tests/contracts/test_golden.py`` (CONTRIBUTING, Tests). So that another CPU passes, floats in hashed parts
@@ -82,13 +82,13 @@ HEAVY = NUMBERS + RNG.standard_t(2, 4000)
 TABLE = pa.table(
     {
         "age": 50 + 50 * X[:500, 0],
-        "colour": np.array(["red", "green", "blue"])[TERCILES[:500]],
+        "color": np.array(["red", "green", "blue"])[TERCILES[:500]],
         "ill": np.array(["no", "yes"])[LABELS[:500]],
         "person": np.arange(500) % 100,
     }
 )
 SCHEMA = Schema(
-    (NumericColumn("age", 0, 100), CategoricalColumn("colour", ("red", "green", "blue"))),
+    (NumericColumn("age", 0, 100), CategoricalColumn("color", ("red", "green", "blue"))),
     ClassTarget("ill", ("no", "yes")),
 )
 CLASSES: dict[str, Any] = {"classes": [0, 1], "random_state": 0}
@@ -114,12 +114,12 @@ LINEAR_METHODS = (
     "noisy_gradient",
     "sufficient_statistics",
     "random_projection",
-    "recentring",
+    "recentering",
 )
 SHAPED: dict[str, tuple[int, int, dict[str, Any]]] = {
     "exponential_mechanism": (N, 1, {"feature_norm": None, **BOX, "fit_intercept": False}),
     "random_projection": (400, 8, {}),
-    "recentring": (4000, 3, {"feature_norm": None, **BOX}),
+    "recentering": (4000, 3, {"feature_norm": None, **BOX}),
 }
 """Methods that need another table than three columns under one norm: rows, columns, bounds."""
 NOISES = ("grouped", "weighted_l1", "l1", "block_max", "l2", "gaussian", "weighted_gaussian")
@@ -177,7 +177,7 @@ def of_linear(kind: Any, known: dict[str, Any]) -> dict[str, Thunk]:
     }
     for of, delta in DELTAS.items():
         for name, (n, d, shape) in SHAPED.items():
-            if (name, of) != ("recentring", "delta") or kind is PrivateLinearSVC:  # the others take 0.4 seconds to plan
+            if (name, of) != ("recentering", "delta") or kind is PrivateLinearSVC:  # others take 0.4 seconds to plan
                 found[f"{name} {of} in shape"] = fit(n, d, algorithm=name, delta=delta, **shape)
     if kind in (PrivateLogisticRegression, PrivateHuberRegressor):
         for noise in NOISES:

@@ -1,7 +1,7 @@
 """How releases must change, or not, when data and bounds change together: scale, order, one record, copies, users.
 
 Noise is seeded, so a run is a function of data and bounds. Powers of two scale without rounding; what is left is the
-search for a regularisation at the flat minimum of a bound, and solvers that stop at their certified accuracy.
+search for a regularization at the flat minimum of a bound, and solvers that stop at their certified accuracy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Nothing that a run computes with, but its data, depends on its data.
 
-Every algorithm runs on two neighbouring data sets with the same releases. Whatever a solver is told (the objective's
+Every algorithm runs on two neighboring data sets with the same releases. Whatever a solver is told (the objective's
 constants, the radius, the set, the solver's own parameters) and every mechanism that is used must be the same on both:
 they come from the plan, or from what was released. All runs are seeded; no error probability.
 """
@@ -30,7 +30,7 @@ def told(solver, objective, radius, constraint=None, start=None):
         objective.weighted,
         objective.strong_convexity,
         objective.smoothness,
-        objective.minimiser_norm,
+        objective.minimizer_norm,
         objective.initial_gap,
         objective.lipschitz_within(1.0),
     )

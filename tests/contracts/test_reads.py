@@ -182,8 +182,8 @@ def _subject(plan: Any) -> Subject:
 def _keen(plan: Any) -> Any:
     """A plan whose solver goes on where a start that is accurate enough would do."""
     method = copy.copy(plan.method)
-    method.minimize = lambda part, data, centre, near: plan.method.minimize(
-        part, data, centre, (near[0], 1e-3 * near[1], near[2])
+    method.minimize = lambda part, data, center, near: plan.method.minimize(
+        part, data, center, (near[0], 1e-3 * near[1], near[2])
     )
     return replace(plan, method=method)
 

@@ -74,7 +74,7 @@ def shared(loss, linear=0.0):
 
 @cache  # by identity: an objective that is made anew is solved anew
 def reference(objective, constraint):
-    """The minimiser to about 1e-13 (smooth) or 1e-6 (piecewise linear), by dense methods that share no code."""
+    """The minimizer to about 1e-13 (smooth) or 1e-6 (piecewise linear), by dense methods that share no code."""
     X = objective.records.rows(slice(None))
     loss, y, k = objective.loss, objective.targets, objective.loss.n_outputs
     b = np.zeros(objective.dim) if objective.linear is None else objective.linear

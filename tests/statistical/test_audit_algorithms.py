@@ -1,9 +1,9 @@
 """Attempts to refute the promises of whole runs, from their outputs alone.
 
-Two neighbouring data sets, many runs on each through `plan.run`. On half of the runs the best threshold event is
+Two neighboring data sets, many runs on each through `plan.run`. On half of the runs the best threshold event is
 chosen; on the other half Clopper-Pearson bounds turn its two frequencies into a lower bound on epsilon, wrong with
 probability at most `ERROR` for one audit. A true promise thus fails a test with probability at most `ERROR`; seeds are
-fixed, so the verdict does not vary. The neighbours are the worst ones known (linear part of the hinge, where the
+fixed, so the verdict does not vary. The neighbors are the worst ones known (linear part of the hinge, where the
 sensitivity is attained), so that noise of half the size is caught: every audit is repeated with it.
 
 As the docs, Objective perturbation, section 6, say, audits see the noise part of objective perturbation, not the
@@ -59,7 +59,7 @@ def plan_for(algorithm, noise, bound, epsilon):
     return plans(problem, privacy, algorithm, Options(l2=l2, noise=noise))[0]
 
 
-def neighbours(bound):
+def neighbors(bound):
     """Equal but for the last label."""
     X = np.full((N, 1), bound)
     return (X, np.array([1.0, -1.0, 1.0])), (X, np.array([1.0, -1.0, -1.0]))
@@ -116,7 +116,7 @@ ALL = [(*kind, bound, epsilon) for kind in CONFIGURATIONS for bound in (0.1, 1.0
 def audit(algorithm, noise, bound, epsilon, count, monkeypatch, seed):
     """Proven epsilon of the library, then of the mutant; the certificate is the same for all runs, so made once."""
     plan = plan_for(algorithm, noise, bound, epsilon)
-    left, right = neighbours(bound)
+    left, right = neighbors(bound)
     delta = plan.privacy.delta
     certificate = plan.run(*left, SeededSource(0)).certificate
     monkeypatch.setattr(base, "certify", lambda **_: certificate)
@@ -163,7 +163,7 @@ def test_logistic_runs_in_one_dimension_keep_their_promise(algorithm, monkeypatc
     epsilon = 2.0
     problem = LinearModelProblem(LogisticLoss(), DataDomain((Block(1, "linf", 100.0),)), N, 0.05)
     plan = plans(problem, PrivacyParams(epsilon), algorithm)[0]
-    left, right = neighbours(100.0)
+    left, right = neighbors(100.0)
     certificate = plan.run(*left, SeededSource(0)).certificate
     monkeypatch.setattr(base, "certify", lambda **_: certificate)
     source = SeededSource(3)

@@ -1,4 +1,4 @@
-"""Exact laws of the stages of the private geometric median on their worst neighbours, and planted mistakes.
+"""Exact laws of the stages of the private geometric median on their worst neighbors, and planted mistakes.
 
 Only the last test samples; elsewhere densities are integrated, without error probability.
 """
@@ -72,7 +72,7 @@ def test_half_the_noise_or_half_the_sensitivity_would_be_caught() -> None:
     mechanism = stages(400, 2.0)[0].mechanism
     halved = replace(mechanism, sensitivity=replace(mechanism.sensitivity, value=1.0))
     assert worst_loss(halved, RADIUS_SENSITIVITY) > 1.2 * mechanism.epsilon
-    # The neighbours that need all of it exist: one of them changes the scores themselves by 2.
+    # The neighbors that need all of it exist: one of them changes the scores themselves by 2.
     X = np.zeros((400, 1))
     Y = X.copy()
     Y[7] = 900.0
@@ -80,7 +80,7 @@ def test_half_the_noise_or_half_the_sensitivity_would_be_caught() -> None:
     assert np.abs(covered_shares(X, groups, grid) - covered_shares(Y, groups, grid)).max() == pytest.approx(2.0)
 
 
-# --- test and centre: the exact hockey-stick divergence of the pair (z, centre) ------------------------------------
+# --- test and center: the exact hockey-stick divergence of the pair (z, center) ------------------------------------
 
 
 def divergence(epsilon: float, log_ratio: np.ndarray, shift: np.ndarray) -> np.ndarray:
@@ -92,7 +92,7 @@ def divergence(epsilon: float, log_ratio: np.ndarray, shift: np.ndarray) -> np.n
 
 
 def pair_delta(stage: GroupedCenter, epsilon: float, heavy: float, *, margin: float, sigma: float) -> float:
-    """Delta of (z, centre) for sums of weights at the largest distance, means at the distance of the lemma."""
+    """Delta of (z, center) for sums of weights at the largest distance, means at the distance of the lemma."""
     reach = stage.test.sensitivity.value
     worst = 0.0
     for first, second in ((heavy, heavy - reach), (heavy - reach, heavy)):
@@ -116,7 +116,7 @@ def pair_delta(stage: GroupedCenter, epsilon: float, heavy: float, *, margin: fl
 )
 @pytest.mark.parametrize("share", [1.0, 0.6])
 @pytest.mark.thin
-def test_test_and_centre_cost_what_is_charged(n: int, epsilon: float, delta: float, share: float) -> None:
+def test_test_and_center_cost_what_is_charged(n: int, epsilon: float, delta: float, share: float) -> None:
     stage = stages(n, epsilon, delta)[1]
     mu = math.hypot(stage.test.event.mu, stage.mechanism.event.mu)
     for budget in (0.1, 0.3, 1.0):  # the two releases are a part of the whole: look at smaller epsilons too
@@ -124,7 +124,7 @@ def test_test_and_centre_cost_what_is_charged(n: int, epsilon: float, delta: flo
         assert spent <= gaussian_delta(budget * epsilon, mu) * (1 + 1e-4) + stage.margin
 
 
-def test_the_audit_of_the_centre_has_teeth() -> None:
+def test_the_audit_of_the_center_has_teeth() -> None:
     """Without the margin, with half the noise, or with the own-row term left out, the charge is exceeded."""
     stage = stages(1000, 4.0)[1]
     mu, at = math.hypot(stage.test.event.mu, stage.mechanism.event.mu), 0.5
@@ -137,7 +137,7 @@ def test_the_audit_of_the_centre_has_teeth() -> None:
 
 
 def test_the_true_weight_in_place_of_the_released_one_would_be_caught() -> None:
-    """Noise scaled by the true Z has another scale on the neighbour: its loss grows with the dimension, unpaid."""
+    """Noise scaled by the true Z has another scale on the neighbor: its loss grows with the dimension, unpaid."""
     stage = stages(400, 1.0)[1]
     heavy, dim = 150.0, 2000
     ratio = heavy / (heavy - stage.test.sensitivity.value)
@@ -166,7 +166,7 @@ def test_the_parts_add_up_to_the_promise() -> None:
 
 
 @pytest.mark.parametrize("mutant", [False, True], ids=["as planned", "hardly any noise"])
-def test_neighbours_cannot_be_told_apart_by_the_radius(mutant: bool) -> None:
+def test_neighbors_cannot_be_told_apart_by_the_radius(mutant: bool) -> None:
     """Monte Carlo of the stage as it runs: 24 records in two heaps, one of them moved across the threshold.
 
     600 runs each; frequencies err by 5 standard deviations with probability below 1e-5 in all.

@@ -1,6 +1,6 @@
 """Attempts to refute the stages of the geometric median that walk and descend, and its baselines, from outputs alone.
 
-One coordinate, two neighbouring data sets that attain the sensitivity, many runs on each, whose outputs are counted by
+One coordinate, two neighboring data sets that attain the sensitivity, many runs on each, whose outputs are counted by
 `dpconvex.audit.prove`: a lower bound on epsilon at the promised delta, wrong with probability at most `ERROR`. A true
 promise fails with at most that probability; seeds are fixed. Every audit is repeated with noise of half the size, which
 must be caught.
@@ -63,10 +63,10 @@ def located(plan):
     return lambda X, source: float(plan._run(X, source, ledger).location[0])
 
 
-def proved(run, X, neighbour, full):
+def proved(run, X, neighbor, full):
     """Lower bound on epsilon at `DELTA`."""
     runs = 6000 if full else 2500
-    first, second = outputs(run, X, 0, runs), outputs(run, neighbour, 1, runs)
+    first, second = outputs(run, X, 0, runs), outputs(run, neighbor, 1, runs)
     return prove(first[:, None], second[:, None], DELTA, ERROR).epsilon
 
 
@@ -82,13 +82,13 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.thin
 def test_promises_are_not_refuted(name, full) -> None:
-    run, (X, neighbour) = CASES[name]
-    assert proved(run, X, neighbour, full) <= EPSILON
+    run, (X, neighbor) = CASES[name]
+    assert proved(run, X, neighbor, full) <= EPSILON
 
 
 @pytest.mark.parametrize("name", ["descent", "walk, last iterate", "clipped mean"])
 def test_half_the_noise_is_refuted(name, full, monkeypatch) -> None:
     whole = exact.discrete_gaussian
     monkeypatch.setattr(exact, "discrete_gaussian", lambda units, sigma, source: whole(units, sigma / 2, source))
-    run, (X, neighbour) = CASES[name]
-    assert proved(run, X, neighbour, full) > EPSILON
+    run, (X, neighbor) = CASES[name]
+    assert proved(run, X, neighbor, full) > EPSILON

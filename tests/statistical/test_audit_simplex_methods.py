@@ -1,4 +1,4 @@
-"""Exact audit of everything that releases drawn vertices: the law of all draws, on two neighbours, against the claim.
+"""Exact audit of everything that releases drawn vertices: the law of all draws, on two neighbors, against the claim.
 
 Tiny instances with gradients that are an arbitrary +-1 table of (record, query point), so that adaptivity is real. The
 law of the transcript is enumerated, not sampled: nothing here is random but the tables, whose seeds are fixed.
@@ -59,7 +59,7 @@ def table_problem(n: int, seed: int) -> PolytopeSaddle:
     )
 
 
-def neighbours(n: int, seed: int, changed: int) -> tuple[np.ndarray, np.ndarray]:
+def neighbors(n: int, seed: int, changed: int) -> tuple[np.ndarray, np.ndarray]:
     """The changed record has all its gradients flipped, or is another one."""
     rng = np.random.default_rng(seed)
     first = np.column_stack([rng.uniform(size=n), np.ones(n)])
@@ -112,7 +112,7 @@ def test_the_law_of_all_draws_costs_no_more_than_is_claimed(name: str, seeds: tu
     for seed in seeds:
         plan = few_draws(PLANNERS[name](table_problem(n, seed), PRIVACY))
         for changed in (0, 3):
-            worst = np.maximum(worst, exact_cost(plan, *neighbours(n, seed, changed)))
+            worst = np.maximum(worst, exact_cost(plan, *neighbors(n, seed, changed)))
     event = plan.sampling.event
     assert worst[0] <= event.rho
     assert worst[1] <= PRIVACY.delta
@@ -125,7 +125,7 @@ def test_pure_promises_hold_exactly(name: str) -> None:
     privacy = PrivacyParams(1.0)
     for seed in (1, 3):
         plan = PLANNERS[name](table_problem(12, seed), privacy)
-        assert exact_cost(plan, *neighbours(12, seed, 0))[2] <= 1.0
+        assert exact_cost(plan, *neighbors(12, seed, 0))[2] <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_pure_promises_hold_exactly(name: str) -> None:
 def test_steps_too_large_are_caught(name: str, factor: float) -> None:
     plan = PLANNERS[name](table_problem(12, 1), PRIVACY)
     costs = (
-        exact_cost(scaled(PLANNERS[name](table_problem(12, s), PRIVACY), factor), *neighbours(12, s, changed))[0]
+        exact_cost(scaled(PLANNERS[name](table_problem(12, s), PRIVACY), factor), *neighbors(12, s, changed))[0]
         for s in (1, 3)
         for changed in (0, 3)
     )

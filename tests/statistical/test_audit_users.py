@@ -24,7 +24,7 @@ from dpconvex_experiments.audit import prove
 ERROR, EPSILON, N = 1e-2, 2.0, 3
 
 
-def neighbours() -> tuple:
+def neighbors() -> tuple:
     """Two users of two records, and one that has forty records of one label or a single one of the other."""
     found = []
     for label, size in ((1.0, 40), (-1.0, 1)):
@@ -68,8 +68,8 @@ def test_whole_users_are_protected(algorithm: str, mutant: str, full: bool, monk
     if mutant == "noise":
         transform = L2Norm.transform
         monkeypatch.setattr(L2Norm, "transform", lambda *a: [x / 2 for x in transform(*a)])
-    certificate = plan.run(*neighbours()[0][:2], source, neighbours()[0][2]).certificate
+    certificate = plan.run(*neighbors()[0][:2], source, neighbors()[0][2]).certificate
     monkeypatch.setattr(base, "certify", lambda **_: certificate)  # the same for all runs, so made once
-    found = lower_bound(*(draws(plan, data, source, runs) for data in neighbours()))
+    found = lower_bound(*(draws(plan, data, source, runs) for data in neighbors()))
     assert found > 0
     assert (found > EPSILON) == (mutant != "none")

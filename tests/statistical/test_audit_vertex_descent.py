@@ -1,6 +1,6 @@
 """Exact audit of mirror descent with vertex sampling: the law of all that is drawn, enumerated by the run itself.
 
-`dpconvex.audit` runs the real listing once for every possible transcript. From the laws on two neighbouring data sets
+`dpconvex.audit` runs the real listing once for every possible transcript. From the laws on two neighboring data sets
 follow the exact delta and all Renyi divergences, which are compared with what the plan charges. Mutants of the run and
 of the charge must be caught. No randomness, so no error probability.
 """

@@ -1,7 +1,7 @@
 """Exact density checks of objective perturbation: no sampling, so no error probability.
 
-The minimiser's density is the noise density at ``T_D(w)`` times ``|det DT_D(w)|`` (docs, Objective perturbation,
-Theorem 1), so the privacy loss of two neighbouring data sets is a formula. These tests search it for a violation and
+The minimizer's density is the noise density at ``T_D(w)`` times ``|det DT_D(w)|`` (docs, Objective perturbation,
+Theorem 1), so the privacy loss of two neighboring data sets is a formula. These tests search it for a violation and
 assert that the claimed epsilon is (nearly) attained, so that a halved noise or a missing factor cannot pass.
 """
 
@@ -33,7 +33,7 @@ def problem_1d(loss: SmoothLoss, bound: float) -> LinearModelProblem:
 
 
 def pure_event(problem: LinearModelProblem, l2: float, epsilon: float) -> PureObjectivePerturbation:
-    """The event that a plan with this regularisation would charge, built from the planner's own arithmetic."""
+    """The event that a plan with this regularization would charge, built from the planner's own arithmetic."""
     share = planner.rules.pure_share(problem.loss, False, problem.tau(l2), epsilon)
     sensitivity = 2 * problem.loss.slope_bound * problem.domain.l1
     return PureObjectivePerturbation(
@@ -226,7 +226,7 @@ def test_free_curvature_of_the_logistic_loss(epsilon: float, bound: float, multi
 
 
 def capped_2d(cap: float, epsilon: float, bound: float, multiple: float) -> tuple[PureObjectivePerturbation, float]:
-    """Event and regularisation, in units of the one from which the curvature of the uncapped loss is free."""
+    """Event and regularization, in units of the one from which the curvature of the uncapped loss is free."""
     problem = LinearModelProblem(LogisticLoss(cap), DataDomain.l1_ball(2, bound), COPIES + 1, 1.0)
     l2 = multiple * 2 * bound**2 / ((COPIES + 1) * epsilon)
     return pure_event(problem, l2, epsilon), l2

@@ -31,8 +31,8 @@ def law(mean: RobustMean, points: np.ndarray) -> Law:
     counts = (np.abs(points[:, None] - points[None]) <= 1.0).sum(1)
     score = h_index(counts)
     weights = np.clip((counts - mean.low) / (mean.high - mean.low), 0, 1)
-    centre = float(weights @ points / weights.sum()) if weights.sum() > 0 else 0.0
-    return float(norm.sf((mean.threshold - score) / mean.score_sigma)), centre
+    center = float(weights @ points / weights.sum()) if weights.sum() > 0 else 0.0
+    return float(norm.sf((mean.threshold - score) / mean.score_sigma)), center
 
 
 def hockey_stick(first: Law, second: Law, sigma: float, epsilon: float) -> float:
@@ -205,7 +205,7 @@ def ramps():
 
 
 def test_weights_leave_zero_and_reach_one_where_the_lemma_says() -> None:
-    """A crowd of exactly A points counts for nothing, one of B points fully; the lemma needs A unchanged neighbours."""
+    """A crowd of exactly A points counts for nothing, one of B points fully; the lemma needs A unchanged neighbors."""
     for count, low, high, weights in ramps():
         assert count <= 2 * low
         for crowd, wanted in ((low - 1, 0.0), (low, 0.0), (low + 1, 1 / (high - low)), (high, 1.0)):

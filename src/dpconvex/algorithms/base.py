@@ -51,14 +51,14 @@ P = TypeVar("P", bound=Problem, covariant=True)  #: The kind of problem that a p
 
 DATA_ASSUMPTIONS = (
     Assumption("every record lies in the declared domain", "records are clipped into it before anything is computed"),
-    Assumption("the number of records is public", "neighbours replace one record, so both data sets have it"),
+    Assumption("the number of records is public", "neighbors replace one record, so both data sets have it"),
     Assumption("the declared bounds, categories and classes are public knowledge", "declared"),
 )
 USER_ASSUMPTIONS = (
     DATA_ASSUMPTIONS[0],
     Assumption(
         "the number of users is public; who they are and how many records each has is not",
-        "neighbours replace everything that one user has, by any number of records, so both data sets have it",
+        "neighbors replace everything that one user has, by any number of records, so both data sets have it",
     ),
     Assumption("all records of a person bear the same user label", "declared; whoever has k labels has k units"),
     DATA_ASSUMPTIONS[2],
@@ -67,7 +67,7 @@ ADDED_ASSUMPTIONS = (
     DATA_ASSUMPTIONS[0],
     Assumption(
         "the number of records is not public; the plan is for a declared number",
-        "neighbours add or remove one record; sums are exact integers, and no divisor, size, option or message is "
+        "neighbors add or remove one record; sums are exact integers, and no divisor, size, option or message is "
         "computed from the true number. The declared one is a public guess, and privacy does not rest on it",
     ),
     DATA_ASSUMPTIONS[2],

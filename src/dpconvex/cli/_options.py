@@ -118,7 +118,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "algorithm": _option(
         "auto",
-        "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentring "
+        "auto, objective_perturbation, output_perturbation, exponential_mechanism, noisy_gradient, recentering "
         "(numeric columns), random_projection (plan --features), constant or sufficient_statistics (linear); "
         "for users also informed_gradient, "
         "phased_sgd or accelerated_user; with --heavy-tailed auto, "
@@ -131,7 +131,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "need for it is said when they are asked (accelerated_user: it cannot be run).",
     ),
     "noise": _option("auto", "auto, or a name that `dpconvex plan` lists."),
-    "l2": _option(float, "Regularisation. Default: from public facts. Tuning it on the private data is not private."),
+    "l2": _option(float, "Regularization. Default: from public facts. Tuning it on the private data is not private."),
     "coefficient_norm": _option(float, "Norm of coefficients that the model should reach. Never affects privacy."),
     "tilt": _option(0.0, "Positive: weigh large losses more (output perturbation only)."),
     "adversarial_radius": _option(
@@ -165,7 +165,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
         "katyusha, subgradient, stochastic_subgradient, dual_coordinate_ascent, ... It costs time, never privacy.",
     ),
     "user_test": _option("auto", "How users' means are guarded: tested, threshold or clipped (accelerated_user only)."),
-    "user_smoothing": _option("auto", "How users' kinks are smoothed: envelope or randomised (accelerated_user only)."),
+    "user_smoothing": _option("auto", "How users' kinks are smoothed: envelope or randomized (accelerated_user only)."),
     "most_rows": _option(int, "Cap on a user's distinct rows: allows objective perturbation Gaussian noise for users."),
     "records_per_user": _option(
         1,

@@ -1,4 +1,4 @@
-"""``dpconvex median``: a table of points in; a private centre and its certificate out."""
+"""``dpconvex median``: a table of points in; a private center and its certificate out."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ STATUS_WORDS = {
     "ok": "ok",
     "radius_at_top": "radius_at_top: no radius below the whole ball held most points; too few records, or spread out",
     "radius_too_large": "radius_too_large: steps had to become far smaller than the radius, which reaches "
-    "outliers; the location is that of the crowd, the radius and the centre before are not",
-    "center_failed": "center_failed: no centre was found; the location is the result of a search over the whole "
+    "outliers; the location is that of the crowd, the radius and the center before are not",
+    "center_failed": "center_failed: no center was found; the location is the result of a search over the whole "
     "ball, with --algorithm stable_sgd, fixed_order or center_only the origin, and may be far off. More records or a "
     "larger epsilon are needed",
 }
@@ -76,7 +76,7 @@ def median(
     force: _options.ForceOwn = False,
     as_json: _options.Json = False,
 ) -> None:
-    """Release a private geometric median: a centre that a corrupted minority cannot move far.
+    """Release a private geometric median: a center that a corrupted minority cannot move far.
 
     With --rows and --features instead of a file: show the plan; no data are read.
     """
@@ -118,7 +118,7 @@ def median(
         files = [str(out / name) for name in (_output.MEDIAN, _output.CERTIFICATE)]
         _output.print_json({"files": files, **result, "certificate": estimator.certificate_.to_dict()})
         return
-    found = {"median": estimator.location_, "centre before": estimator.center_}
+    found = {"median": estimator.location_, "center before": estimator.center_}
     shown = {title: values.tolist() for title, values in found.items() if values is not None}
     cells = list(zip(names, *([_output.number(x, 6) for x in values] for values in shown.values()), strict=True))
     title, right = f"Private geometric median of {points}", range(1, len(shown) + 1)

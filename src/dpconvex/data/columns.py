@@ -212,7 +212,7 @@ class NumberColumn(AbstractColumn):
 class NumericColumn(NumberColumn):
     """A numeric column with a public range, encoded as one feature in [-1/2, 1/2].
 
-    Values are clipped to [`lower`, `upper`], transformed, and mapped linearly so that the mid-range is 0 (centring
+    Values are clipped to [`lower`, `upper`], transformed, and mapped linearly so that the mid-range is 0 (centering
     halves the feature's bound; docs, Objective perturbation, section 4). Missing values become 0; infinities the bound.
 
     Parameters
@@ -353,8 +353,8 @@ class CategoricalColumn(AbstractColumn):
 
     Examples
     --------
-    >>> CategoricalColumn("colour", ("red", "green"), other=True).feature_names
-    ('colour=red', 'colour=green', 'colour=(other)')
+    >>> CategoricalColumn("color", ("red", "green"), other=True).feature_names
+    ('color=red', 'color=green', 'color=(other)')
     """
 
     name: str

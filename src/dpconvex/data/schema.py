@@ -88,7 +88,7 @@ class Schema:
         [columns.debt]
         range = "private"               # no public range: a fit finds one, and pays for it
 
-        [columns.colour]
+        [columns.color]
         categories = ["red", "green", "blue"]
         other = true                    # default: false
         aliases = { rouge = "red" }     # other spellings
@@ -218,7 +218,7 @@ class Schema:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """One name per encoded column: ``age``, ``colour=red``, ``colour=(other)``."""
+        """One name per encoded column: ``age``, ``color=red``, ``color=(other)``."""
         return tuple(name for column in self.columns for name in column.feature_names)
 
     @property

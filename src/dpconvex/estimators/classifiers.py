@@ -253,7 +253,7 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
     algorithm : str, default="auto"
         ``"auto"`` takes the smallest predicted error, from public facts. Or a name: ``"objective_perturbation"``,
         ``"output_perturbation"``, ``"exponential_mechanism"`` (one or two parameters), ``"noisy_gradient"``,
-        ``"recentring"`` (numeric columns), ``"random_projection"`` (`feature_norm`, or a domain with another l2 block,
+        ``"recentering"`` (numeric columns), ``"random_projection"`` (`feature_norm`, or a domain with another l2 block,
         of 8 columns or more), ``"constant"`` (no column); to protect users also ``"informed_gradient"``,
         ``"phased_sgd"`` and ``"accelerated_user"``.
     constants : {"calibrated", "paper"}, default="calibrated"
@@ -301,7 +301,7 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         ``"katyusha"``. A method with a step bound for every data set stands behind it, so it costs time alone.
     user_test : {"auto", "tested", "threshold", "clipped"}, default="auto"
         ``"accelerated_user"`` only: how means of users are guarded against outlying ones.
-    user_smoothing : {"auto", "none", "envelope", "randomised"}, default="auto"
+    user_smoothing : {"auto", "none", "envelope", "randomized"}, default="auto"
         ``"accelerated_user"`` only: how the kinks of a loss are smoothed.
     most_rows : int, optional
         For users and Gaussian noise of objective perturbation, whose proof needs it: a public cap m. Of a user with

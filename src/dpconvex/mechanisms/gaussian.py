@@ -138,7 +138,7 @@ class SampledGaussian(Planned):
 
     @property
     def event(self) -> PoissonSteps:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """All steps together; the enlarged sensitivity, twice it for two centres, covers rounding to the grid."""
+        """All steps together; the enlarged sensitivity, twice it for two centers, covers rounding to the grid."""
         return PoissonSteps(self.rate, self.steps, self.step.event)
 
     def exact_bits(self, source: BitSource) -> bool:

@@ -97,7 +97,7 @@ class Problem(ABC):
         """
 
     @abstractmethod
-    def minimiser_norm(self, l2: float) -> float:
+    def minimizer_norm(self, l2: float) -> float:
         """Return the largest l2 norm of a minimizer with regularization `l2`, whatever the data are, rounded up."""
 
     @abstractmethod

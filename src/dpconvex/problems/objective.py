@@ -75,7 +75,7 @@ class Objective(ABC):
 
     @property
     @abstractmethod
-    def minimiser_norm(self) -> float:
+    def minimizer_norm(self) -> float:
         """Norm (l2) that the minimizer over the whole space never exceeds; may be infinite."""
 
     @property

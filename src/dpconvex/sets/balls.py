@@ -105,12 +105,12 @@ class L1Ball(_Ball):
 @final
 @dataclass(frozen=True)
 class Ellipsoid(ConvexSet):
-    """All ``centre + M v`` with ``|v| <= 1`` for an invertible matrix M."""
+    """All ``center + M v`` with ``|v| <= 1`` for an invertible matrix M."""
 
     #: Shape (dim, dim), or (dim,). M, or half-axes along the coordinates; condition number at most 1e6. Kept as a tuple
     #: of rows.
     shape: ArrayLike
-    centre: ArrayLike | None = None  #: Shape (dim,). 0 if None. Kept as a tuple.
+    center: ArrayLike | None = None  #: Shape (dim,). 0 if None. Kept as a tuple.
 
     def __post_init__(self) -> None:
         shape = np.asarray(self.shape, dtype=np.float64)
@@ -120,14 +120,14 @@ class Ellipsoid(ConvexSet):
         axes = np.linalg.svd(shape, compute_uv=False)
         if axes[-1] <= 1e-6 * axes[0]:
             raise InvalidParameterError("shape", self.shape, "must be invertible, of condition number below 1e6")
-        centre = np.zeros(len(shape)) if self.centre is None else np.asarray(self.centre, dtype=np.float64)
-        if centre.shape != (len(shape),) or not np.isfinite(centre).all():
-            raise InvalidParameterError("centre", self.centre, f"must be finite, of shape ({len(shape)},)")
-        set_fields(self, shape=tuple(map(tuple, shape.tolist())), centre=tuple(centre.tolist()), dim=len(shape))
-        # The triangle inequality; exact where the centre is 0 or lies along the longest axis.
+        center = np.zeros(len(shape)) if self.center is None else np.asarray(self.center, dtype=np.float64)
+        if center.shape != (len(shape),) or not np.isfinite(center).all():
+            raise InvalidParameterError("center", self.center, f"must be finite, of shape ({len(shape)},)")
+        set_fields(self, shape=tuple(map(tuple, shape.tolist())), center=tuple(center.tolist()), dim=len(shape))
+        # The triangle inequality; exact where the center is 0 or lies along the longest axis.
         set_fields(
             self,
-            radius=_rounding.widen_up(float(axes[0]) + math.hypot(*centre)),
+            radius=_rounding.widen_up(float(axes[0]) + math.hypot(*center)),
             diameter=_rounding.widen_up(2 * float(axes[0])),
         )
 
@@ -145,9 +145,9 @@ class Ellipsoid(ConvexSet):
 
     @quiet
     def project_rows(self, points: Floats) -> Floats:
-        basis, axes, centre = self._axes
+        basis, axes, center = self._axes
         unit, axes = axes[0], axes / axes[0]  # squares of extreme half-axes would vanish or overflow
-        x = np.clip((points - centre) @ basis / unit, -1e140, 1e140)
+        x = np.clip((points - center) @ basis / unit, -1e140, 1e140)
         outside = np.flatnonzero(np.square(x / axes).sum(1) > 1)
         far = x[outside]
         # Newton's method for |axis x / (axis^2 + nu)| = 1 in the form 1 / |.| = 1, which is concave in nu: from 0 it
@@ -162,7 +162,7 @@ class Ellipsoid(ConvexSet):
             if not np.any(more > 1e-16 * nu):
                 break
         out = points.copy()
-        out[outside] = centre + (unit * axes**2 * far / (axes**2 + nu[:, None])) @ basis.T
+        out[outside] = center + (unit * axes**2 * far / (axes**2 + nu[:, None])) @ basis.T
         return out
 
     @property
@@ -172,24 +172,24 @@ class Ellipsoid(ConvexSet):
         return float(axes[0] / axes[-1]) ** 2
 
     def outward(self, members: Floats, away: Floats) -> Floats:
-        basis, axes, centre = self._axes
-        return _along((((members - centre) @ basis) * (axes[-1] / axes) ** 2) @ basis.T, away)
+        basis, axes, center = self._axes
+        return _along((((members - center) @ basis) * (axes[-1] / axes) ** 2) @ basis.T, away)
 
     def least_rows(self, g: Floats) -> Floats:
-        basis, axes, centre = self._axes
-        return g @ centre - np.linalg.norm((g @ basis) * axes, axis=1)
+        basis, axes, center = self._axes
+        return g @ center - np.linalg.norm((g @ basis) * axes, axis=1)
 
     def linear_minimizer(self, g: Floats) -> Floats:
-        """Return ``centre - M M^T g / |M^T g|``; the centre for ``g = 0``."""
+        """Return ``center - M M^T g / |M^T g|``; the center for ``g = 0``."""
         g = self._finite("g", g)
-        basis, axes, centre = self._axes
+        basis, axes, center = self._axes
         largest = np.abs(g).max()
         direction = axes * (basis.T @ (g / largest)) if largest > 0 else np.zeros_like(g)
         length = np.linalg.norm(direction)
-        return centre - (basis @ (axes * direction / length) if length > 0 else 0.0 * g)
+        return center - (basis @ (axes * direction / length) if length > 0 else 0.0 * g)
 
     @cached_property
     def _axes(self) -> tuple[Floats, Floats, Floats]:
-        """Directions of the half-axes (columns), their lengths, and the centre."""
+        """Directions of the half-axes (columns), their lengths, and the center."""
         basis, axes, _ = np.linalg.svd(np.array(self.shape, dtype=np.float64))
-        return basis, axes, np.array(self.centre, dtype=np.float64)
+        return basis, axes, np.array(self.center, dtype=np.float64)

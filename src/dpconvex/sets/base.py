@@ -108,4 +108,4 @@ class WholeSpace(ConvexSet):
 
     def linear_minimizer(self, g: Floats) -> Floats:
         remedy = "Use a bounded set such as L2Ball(radius)"
-        raise InvalidParameterError("constraint", self, "must be bounded to have a linear minimiser", remedy)
+        raise InvalidParameterError("constraint", self, "must be bounded to have a linear minimizer", remedy)

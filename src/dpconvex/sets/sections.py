@@ -21,22 +21,22 @@ _LARGEST = sys.float_info.max / 2
 @final
 @dataclass(frozen=True)
 class BallSection(ConvexSet):
-    """All ``|w| <= outer`` with ``|w - centre| <= inner``."""
+    """All ``|w| <= outer`` with ``|w - center| <= inner``."""
 
     #: outer, inner: positive radii.
     outer: float
     inner: float
-    centre: ArrayLike  #: Shape (dim,). Of the second ball; a member of the first. Kept as a tuple.
+    center: ArrayLike  #: Shape (dim,). Of the second ball; a member of the first. Kept as a tuple.
 
     def __post_init__(self) -> None:
         _validate.positive(self, "outer", "inner")
-        centre = np.asarray(self.centre, dtype=np.float64)
-        if centre.ndim != 1 or len(centre) == 0 or not np.linalg.norm(centre) <= self.outer * (1 + 1e-9):
-            raise InvalidParameterError("centre", self.centre, "must be a member of the outer ball, of shape (dim,)")
-        set_fields(self, centre=tuple(centre.tolist()), dim=len(centre))
-        R, r, c = self.outer, self.inner, float(np.linalg.norm(centre))
+        center = np.asarray(self.center, dtype=np.float64)
+        if center.ndim != 1 or len(center) == 0 or not np.linalg.norm(center) <= self.outer * (1 + 1e-9):
+            raise InvalidParameterError("center", self.center, "must be a member of the outer ball, of shape (dim,)")
+        set_fields(self, center=tuple(center.tolist()), dim=len(center))
+        R, r, c = self.outer, self.inner, float(np.linalg.norm(center))
         set_fields(self, radius=min(R, _rounding.widen_up(c + r)))
-        if len(centre) == 1:
+        if len(center) == 1:
             widest = min(2 * R, 2 * r, R + r - c)
         elif r**2 + c**2 <= R**2:  # more than half of the inner ball
             widest = 2 * r
@@ -50,28 +50,28 @@ class BallSection(ConvexSet):
     def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         self._check_shape("w", w)
         slack = tolerance * self.radius
-        return bool(_norm(w) <= self.outer + slack and _norm(w - self._centre) <= self.inner + slack)
+        return bool(_norm(w) <= self.outer + slack and _norm(w - self._center) <= self.inner + slack)
 
     @quiet
     def project(self, w: Floats) -> Floats:
         """Return `w`, or its projection onto one ball if the other holds that, or the nearest point of the rim."""
         w = self._finite("w", w)
         w = w / max(1.0, np.abs(w).max() / 1e100)
-        return self._pick(w, _onto(w, self.outer), self._centre + _onto(w - self._centre, self.inner), w)
+        return self._pick(w, _onto(w, self.outer), self._center + _onto(w - self._center, self.inner), w)
 
     def linear_minimizer(self, g: Floats) -> Floats:
-        """Return the extreme point of one ball if the other holds it, else one of the rim; the centre for ``g = 0``."""
+        """Return the extreme point of one ball if the other holds it, else one of the rim; the center for ``g = 0``."""
         g = self._finite("g", g)
         if not np.any(g):
-            return self._centre.copy()
+            return self._center.copy()
         unit = g / np.abs(g).max()
         unit /= _norm(unit)
-        return self._pick(None, -self.outer * unit, self._centre - self.inner * unit, -unit)
+        return self._pick(None, -self.outer * unit, self._center - self.inner * unit, -unit)
 
     def _pick(self, inside: Floats | None, on_outer: Floats, on_inner: Floats, direction: Floats) -> Floats:
         """Return the first candidate that is a member; the point of the rim towards `direction` if none is.
 
-        A candidate is only tested for the constraint that it was not made for: its distance from the centre of a small
+        A candidate is only tested for the constraint that it was not made for: its distance from the center of a small
         ball is off by the rounding of the whole vector, which would refuse every point of that sphere.
         """
         slack = _NORM_ROUNDING * self.outer
@@ -82,27 +82,27 @@ class BallSection(ConvexSet):
         if _norm(on_inner) <= self.outer + slack:
             return on_inner
         base, height, width = self._rim
-        axis = self._centre / max(_norm(self._centre), 1e-300)
+        axis = self._center / max(_norm(self._center), 1e-300)
         across = direction - (direction @ axis) * axis
         across -= (across @ axis) * axis
         length = _norm(across)
-        return base * self._centre + height * axis + (width * across / length if length > 0 else 0.0 * across)
+        return base * self._center + height * axis + (width * across / length if length > 0 else 0.0 * across)
 
     def _near(self, w: Floats, slack: float) -> bool:
-        return _norm(w - self._centre) <= self.inner + slack
+        return _norm(w - self._center) <= self.inner + slack
 
     @cached_property
-    def _centre(self) -> Floats:
-        return np.array(self.centre, dtype=np.float64)
+    def _center(self) -> Floats:
+        return np.array(self.center, dtype=np.float64)
 
     @cached_property
     def _rim(self) -> tuple[float, float, float]:
-        """Where the two spheres meet: 1 and the height above the centre, or 0 and that above the origin; the width.
+        """Where the two spheres meet: 1 and the height above the center, or 0 and that above the origin; the width.
 
         From the middle of the smaller ball, whose radius then sets the error: differences of squares of the larger one
         would bury it.
         """
-        R, r, c = self.outer, self.inner, max(_norm(self._centre), 1e-300)
+        R, r, c = self.outer, self.inner, max(_norm(self._center), 1e-300)
         small = min(R, r)
         across = (R - c) * (R + c) - r * r if r < R else (R - r) * (R + r) + c * c
         height = max(-small, min(small, across / (2 * c)))
@@ -124,20 +124,20 @@ class Section(ConvexSet):
     """The members of any bounded set within a distance of one of them (Lowy 2026, Lemma 2.8).
 
     Its projections and linear minimizers are projections of the whole set at a point on a segment, or a ray, from the
-    centre; bisection ends where floats do, at the end inside the ball, so results are members.
+    center; bisection ends where floats do, at the end inside the ball, so results are members.
     """
 
     whole: ConvexSet
     inner: float  #: positive: the distance
-    centre: ArrayLike  #: Shape (dim,). A member of the whole set. Kept as a tuple.
+    center: ArrayLike  #: Shape (dim,). A member of the whole set. Kept as a tuple.
 
     def __post_init__(self) -> None:
         _validate.real("inner", self.inner, above=0.0)
-        centre = np.asarray(self.centre, dtype=np.float64)
-        if not math.isfinite(self.whole.radius) or not self.whole.contains(centre):
-            raise InvalidParameterError("centre", self.centre, "must be a member of a bounded set, of shape (dim,)")
-        set_fields(self, centre=tuple(centre.tolist()), dim=len(centre))
-        widest = _rounding.widen_up(_norm(centre) + self.inner)
+        center = np.asarray(self.center, dtype=np.float64)
+        if not math.isfinite(self.whole.radius) or not self.whole.contains(center):
+            raise InvalidParameterError("center", self.center, "must be a member of a bounded set, of shape (dim,)")
+        set_fields(self, center=tuple(center.tolist()), dim=len(center))
+        widest = _rounding.widen_up(_norm(center) + self.inner)
         most = min(self.whole.diameter, _rounding.widen_up(2 * self.inner))  # an upper bound
         set_fields(self, radius=min(self.whole.radius, widest), diameter=most)
 
@@ -148,7 +148,7 @@ class Section(ConvexSet):
     @quiet
     def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         self._check_shape("w", w)
-        near = _norm(w - self._centre) <= self.inner + tolerance * self.radius
+        near = _norm(w - self._center) <= self.inner + tolerance * self.radius
         return bool(near and self.whole.contains(w, tolerance))
 
     @quiet
@@ -158,9 +158,9 @@ class Section(ConvexSet):
     def linear_minimizer(self, g: Floats) -> Floats:
         g = self._finite("g", g)
         if not np.any(g):
-            return self._centre.copy()
+            return self._center.copy()
         free = self.whole.linear_minimizer(g)
-        if _norm(free - self._centre) <= self.inner:
+        if _norm(free - self._center) <= self.inner:
             return free
         unit = g / np.abs(g).max()
         return self._along(-unit / _norm(unit), self.inner, 1e9 * (self.whole.diameter + self.inner))[0]
@@ -170,29 +170,29 @@ class Section(ConvexSet):
         u, share = self._nearest(-g / weight)
         if share == 1:
             return self.whole.ridge_minimum(g, weight)
-        multiplier, away = weight * (1 - share) / share, _norm(u - self._centre)
+        multiplier, away = weight * (1 - share) / share, _norm(u - self._center)
         size = (_norm(g) + (weight + multiplier) * _norm(u)) * _norm(u) + multiplier * self.inner**2
         penalty = multiplier / 2 * (away - self.inner) * (away + self.inner)
         return weight / 2 * float(u @ u) + float(g @ u) + penalty - 1e-14 * size, u
 
     @cached_property
-    def _centre(self) -> Floats:
-        return np.array(self.centre, dtype=np.float64)
+    def _center(self) -> Floats:
+        return np.array(self.center, dtype=np.float64)
 
     def _nearest(self, w: Floats) -> tuple[Floats, float]:
-        """Return the projection, and the share of the way from the centre to `w` at which the whole set's is it."""
-        away = w - self._centre
+        """Return the projection, and the share of the way from the center to `w` at which the whole set's is it."""
+        away = w - self._center
         return self._along(away, min(1.0, self.inner / max(_norm(away), 1e-300)), 1.0)
 
     def _along(self, direction: Floats, low: float, high: float) -> tuple[Floats, float]:
-        """Return the furthest projection of ``centre + t direction`` in the ball, t in [low, high], and its t."""
-        found = self.whole.project(self._centre + high * direction)
-        if _norm(found - self._centre) <= self.inner:
+        """Return the furthest projection of ``center + t direction`` in the ball, t in [low, high], and its t."""
+        found = self.whole.project(self._center + high * direction)
+        if _norm(found - self._center) <= self.inner:
             return found, high
-        found = self.whole.project(self._centre + low * direction)  # projections do not expand: it is in the ball
+        found = self.whole.project(self._center + low * direction)  # projections do not expand: it is in the ball
         while low < (middle := math.sqrt(low) * math.sqrt(high)) < high and high / low > 1 + 4e-16:
-            point = self.whole.project(self._centre + middle * direction)
-            inside = _norm(point - self._centre) <= self.inner
+            point = self.whole.project(self._center + middle * direction)
+            inside = _norm(point - self._center) <= self.inner
             low, high, found = (middle, high, point) if inside else (low, middle, found)
         return found, low
 
@@ -254,7 +254,7 @@ class SecondOrderCones(ConvexSet):
         """Return ``-g`` projected onto the cones and scaled to the radius; 0 where that projection is 0."""
         if math.isinf(self.radius):
             remedy = "Give it a radius"
-            raise InvalidParameterError("constraint", self, "must be bounded to have a linear minimiser", remedy)
+            raise InvalidParameterError("constraint", self, "must be bounded to have a linear minimizer", remedy)
         g = self._finite("g", g)
         steepest = self._onto_cones(-g / max(float(np.abs(g).max()), sys.float_info.min))
         norm = float(np.linalg.norm(steepest))

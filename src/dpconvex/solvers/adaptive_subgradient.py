@@ -98,9 +98,9 @@ def ridge_subgradient(
 ) -> Floats:
     """Minimize a function with a ridge by a fixed number of steps ``2 / (l2 (t + 1))``; the average of weights t.
 
-    For `biased_subgradient`'s oracle of a function h plus ``l2/2 |w - centre|^2``, whose planes keep the ridge exact,
+    For `biased_subgradient`'s oracle of a function h plus ``l2/2 |w - center|^2``, whose planes keep the ridge exact,
     and exact projections the gap is at most ``2 L^2 / (l2 (T + 1)) + bias`` (docs, Heavy tails): the one-step
-    inequalities, multiplied by t, telescope. Started at the centre, no step leaves the ball of radius C / l2 around
+    inequalities, multiplied by t, telescope. Started at the center, no step leaves the ball of radius C / l2 around
     it, C being the slope of h, so ``L = 2 C``.
     """
     _validate.real("l2", l2, above=0.0)
@@ -120,7 +120,7 @@ def ridge_subgradient_steps(lipschitz: float, l2: float, target: float) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class JointProblem:
-    r"""``Phi(w, y_1, ..., y_m) = mean_i [f_i(y_i) + C |w - y_i|] + l2/2 |w - centre|^2`` over ``W^(m+1)``.
+    r"""``Phi(w, y_1, ..., y_m) = mean_i [f_i(y_i) + C |w - y_i|] + l2/2 |w - center|^2`` over ``W^(m+1)``.
 
     Its minimum over the y is the ridge risk of the Lipschitz extensions of *any* convex losses, which need not be
     evaluated: the w of a point of gap alpha has a gap of at most alpha there (Lowy 2026, Lemma 2.7).
@@ -135,14 +135,14 @@ class JointProblem:
     dim: int
     level: float
     l2: float
-    centre: Floats
+    center: Floats
     project: Callable[[Floats], Floats]  #: of w: onto W, or in a second stage onto the part that w is held to
     others: Callable[[Floats], Floats] | None = None  #: of all y, (m, dim): onto W; None: `project` for each
 
     def value(self, joint: Floats) -> float:
         """Return ``Phi`` at a vector of length ``(m + 1) dim``: w, then the y."""
         w, y = self._split(joint)
-        away = w - self.centre
+        away = w - self.center
         losses = self.values(y) + self.level * np.linalg.norm(w - y, axis=1)
         return float(losses.mean()) + self.l2 / 2 * float(away @ away)
 
@@ -151,7 +151,7 @@ class JointProblem:
         w, y = self._split(joint)
         lengths = np.linalg.norm(w - y, axis=1, keepdims=True)
         s = np.divide(w - y, lengths, out=np.zeros_like(y), where=lengths > 0)
-        g_w = self.level * s.mean(0) + self.l2 * (w - self.centre)
+        g_w = self.level * s.mean(0) + self.l2 * (w - self.center)
         return np.append(g_w, (self.subgradients(y) - self.level * s) / self.m)
 
     def project_joint(self, joint: Floats, distance: float) -> Floats:

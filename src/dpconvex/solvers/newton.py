@@ -228,10 +228,10 @@ class BallNewton(Solver):
     ) -> SolverResult:
         """Solve in the outer ball: where the inner ball holds all points that near, the minimizer is the same."""
         found = self._solve(objective, radius, L2Ball(section.outer), start)
-        away = float(np.linalg.norm(found.point - np.asarray(section.centre)))
+        away = float(np.linalg.norm(found.point - np.asarray(section.center)))
         if (away + found.accuracy.bound) * (1 + 1e-12) <= section.inner:
             return found
-        nothing = Accuracy("distance", math.inf, "a posteriori", "the minimiser may lie on the inner sphere")
+        nothing = Accuracy("distance", math.inf, "a posteriori", "the minimizer may lie on the inner sphere")
         status = Status.STALLED
         return SolverResult(section.project(found.point), nothing, status, found.steps, found.gradient_calls)
 

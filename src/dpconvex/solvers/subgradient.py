@@ -58,7 +58,7 @@ class Subgradient(Solver):
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         mu = objective.strong_convexity
         if math.isinf(constraint.radius):
-            constraint = L2Ball(objective.minimiser_norm)
+            constraint = L2Ball(objective.minimizer_norm)
         enough = self.steps_for(objective.lipschitz_within(constraint.radius), mu, radius)
         limit = enough if self.max_steps is None else min(enough, self.max_steps)
         average = self.output == "average"
@@ -140,7 +140,7 @@ class CuttingPlane(Solver):
             least = math.sqrt(8 * error / mu)
             raise InvalidParameterError("radius", radius, f"must be at least {least:.6g} for an oracle of this error")
         if math.isinf(constraint.radius):
-            constraint = L2Ball(objective.minimiser_norm)
+            constraint = L2Ball(objective.minimizer_norm)
         enough = self.steps_for(objective.plane_slope(constraint.radius), mu, radius, error)
         limit = enough if self.max_steps is None else min(enough, self.max_steps)
         planes = _Planes(objective, constraint)

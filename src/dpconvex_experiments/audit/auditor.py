@@ -58,7 +58,7 @@ def audit(
             raise InvalidParameterError(name, value, "must be 0 or at least 8")
     found = _default_pairs(plan, seed) if pairs is None else dict(pairs)
     if not found:
-        raise InvalidParameterError("pairs", {}, "must hold at least one pair of neighbouring data sets")
+        raise InvalidParameterError("pairs", {}, "must hold at least one pair of neighboring data sets")
     show = track or untracked
     with priced_once():
         exact = exact_finding(plan, found, transcripts, error, seed, show, pace) if transcripts else None

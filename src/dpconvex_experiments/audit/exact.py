@@ -33,7 +33,7 @@ from dpconvex_experiments.audit.replay import coins, participation, sampled_loss
 from dpconvex_experiments.audit.report import FEWEST, Finding, Pace, Track
 from dpconvex_experiments.audit.target import Pair, Pairs, run_of
 
-SEARCH = "Searching neighbours"
+SEARCH = "Searching neighbors"
 MOST = 300  #: Transcripts up to which all are enumerated.
 _SLACK = 1e-9  #: Absolute, on sums of thousands of probabilities.
 _OFFSETS = np.array([-1e-6, -1e-9, 0.0, 1e-9, 1e-6])  #: From the kinks of a loss, where densities are compared.
@@ -52,7 +52,7 @@ def exact_finding(
             return None
         found = {name: minimizer_epsilon(perturbed, *pair) for name, pair in track(pairs.items(), SEARCH)}
         best = max(found, key=lambda name: found[name])
-        return Finding("minimiser density", best, found[best], 1.0, "one parameter, no sampling")
+        return Finding("minimizer density", best, found[best], 1.0, "one parameter, no sampling")
     try:
         return _replayed(plan, pairs, transcripts, error, seed, track, pace)
     except UnsupportedEventError:

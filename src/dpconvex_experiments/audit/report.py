@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Finding:
     """What one attack proved."""
 
-    attack: str  #: "exact loss", "participation", "all transcripts", "minimiser density" or "counting"
+    attack: str  #: "exact loss", "participation", "all transcripts", "minimizer density" or "counting"
     pair: str  #: of neighboring data sets
     epsilon: float  #: lower bound at the claimed delta; -inf: nothing
     confidence: float  #: with which it holds; 1 where nothing was sampled or one transcript is proof

@@ -30,7 +30,7 @@ class Summary:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Summary:
-        """Summarise at least one value."""
+        """Summarize at least one value."""
         found = np.fromiter(values, dtype=np.float64)
         return cls(float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else 0.0, len(found))
 

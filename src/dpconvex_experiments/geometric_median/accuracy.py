@@ -48,7 +48,7 @@ def _exact(points: Floats, domain: PointDomain, privacy: PrivacyParams, source: 
 METHODS: Mapping[str, Method] = {
     "private median": _method("geometric_median"),
     "private median, one pass": _method("fixed_order"),
-    "centre only": _method("center_only"),
+    "center only": _method("center_only"),
     "halving (HSU24)": _method("halving"),
     "descent from the origin": _method("origin_descent"),
     "coordinate-wise median": _method("coordinate_median"),
@@ -261,7 +261,7 @@ CROWD, AXES = 4_000, 10
 
 
 def _contaminated(share: float, rng: np.random.Generator) -> Case:
-    """A cluster about 0 and outliers at one far point; error: distance to the cluster's centre, in cluster radii."""
+    """A cluster about 0 and outliers at one far point; error: distance to the cluster's center, in cluster radii."""
     points = SIGMA * rng.standard_normal((CROWD, AXES))
     points[: round(share * CROWD)] = BOUND / AXES**0.5
     return Case(points, lambda z: float(np.linalg.norm(z)) / (SIGMA * AXES**0.5))
@@ -271,7 +271,7 @@ CONTAMINATION = Sweep(
     "contamination",
     "share",
     "share of outliers",
-    "distance to the cluster's centre / its radius",
+    "distance to the cluster's center / its radius",
     (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4),
     (0.15, 0.2),
     _contaminated,

@@ -49,7 +49,7 @@ class Cluster:
         return INFLATION * SIGMA * math.sqrt(DIM)
 
     def draw(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Return points (n, DIM) and their centre."""
+        """Return points (n, DIM) and their center."""
         return gaussian_cluster(self.bound, self.n, DIM, SIGMA, INSIDE, rng)
 
 
@@ -71,7 +71,7 @@ class Heavy:
         return INFLATION * math.sqrt(DIM * float(f_distribution.ppf(0.75, DIM, self.freedom)))
 
     def draw(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Return points (n, DIM) and their centre."""
+        """Return points (n, DIM) and their center."""
         return student_t(self.freedom, self.n, DIM, rng), np.zeros(DIM)
 
 
@@ -122,9 +122,9 @@ class _Row:
 def _trial(data: Data, passes: tuple[int, ...], trial: Trial) -> dict[tuple[int, str], float]:
     """Excess objective of every method and budget on one draw, in units of the radius that they are told."""
     rng = trial.data
-    points, centre = data.draw(rng)
+    points, center = data.draw(rng)
     direction = rng.standard_normal(DIM)
-    start = WarmStart(centre + 0.75 * data.radius * direction / np.linalg.norm(direction), data.radius, data.radius)
+    start = WarmStart(center + 0.75 * data.radius * direction / np.linalg.norm(direction), data.radius, data.radius)
     least = geometric_median(points).value
     errors = {}
     for budget in passes:
@@ -193,7 +193,7 @@ CHOICES = (
     "Left open by the paper, chosen here: 90 % of a cluster's points are inside; delta = 1e-5 in m; p passes of n "
     "records are T = 2^K - 1 steps, the least such T >= p n, with a run of its own for every p; step r / (16 sqrt T) "
     "for StableDPSGD and r / (4 sqrt T) for FixedOrderDPSGD (the best of 4^-4..1); the start lies 0.75 r from the "
-    "data's centre, for about the origin the optimum would lie outside the ball. x* by Weiszfeld's method to 1e-10. "
+    "data's center, for about the origin the optimum would lie outside the ball. x* by Weiszfeld's method to 1e-10. "
     "Later phases project onto the repaired balls.",
     "Ours: DPGD, last half, averages the second half of the same iterates; descent, settling steps, is the "
     "library's default stage; fixed order, exact counts, has the proved "

@@ -1,4 +1,4 @@
-"""X6: what attackers make of the releases: worst neighbours, counted events, decoded directions."""
+"""X6: what attackers make of the releases: worst neighbors, counted events, decoded directions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def one_release(loss: LinearModelLoss, epsilon: float) -> HeavyTailedPlan:
     return heavy_tailed.plan(problem, PrivacyParams(epsilon), Moments(2.0, 1.0))
 
 
-def minimisers(plan: HeavyTailedPlan) -> tuple[float, float]:
+def minimizers(plan: HeavyTailedPlan) -> tuple[float, float]:
     """Return what is released, before noise, for two data sets of huge features that differ in one record's target."""
     (phase,) = plan.phases
     found = []
@@ -79,18 +79,18 @@ def audit(setting: Setting) -> Outcome:
     for loss in setting.track(LOSSES[:1] if setting.quick else LOSSES, "Attacking"):
         plan = one_release(loss, 1.0)
         reach = plan.phases[0].stages[0].reach
-        centres = minimisers(plan)
-        moved = (centres[1] - centres[0]) / reach
-        rows.append((f"{loss.name}: minimiser moves, of its sensitivity", 1.0, moved, moved))
-        checks.append(exact(f"{loss.name}: minimiser moves", moved, 0.9, 1.0))
+        centers = minimizers(plan)
+        moved = (centers[1] - centers[0]) / reach
+        rows.append((f"{loss.name}: minimizer moves, of its sensitivity", 1.0, moved, moved))
+        checks.append(exact(f"{loss.name}: minimizer moves", moved, 0.9, 1.0))
         for name, part in (("released", 1.0), ("mutant, half the noise", 0.5)):
-            hits, others = counted(laplace(1, part * reach, 1.0), plan.privacy, centres, centres[1], count, source)
+            hits, others = counted(laplace(1, part * reach, 1.0), plan.privacy, centers, centers[1], count, source)
             epsilon = proved_epsilon(hits, others, count, 0.0, SINGLE)
             rows.append((f"{loss.name}: epsilon proved, {name}", 1.0, epsilon, epsilon))
-            # Half of a Laplace distribution lies above its centre, and what the ratio of scales leaves of the other's.
+            # Half of a Laplace distribution lies above its center, and what the ratio of scales leaves of the other's.
             above = ((hits, 0.5), (others, 0.5 * math.exp(-moved / part)))
             for k, (number, p) in enumerate(above):
-                checks.append(share(f"{loss.name}: above, neighbour {k}, {name}", number, count, p, p))
+                checks.append(share(f"{loss.name}: above, neighbor {k}, {name}", number, count, p, p))
             within = (0.0, 1.0) if part == 1 else (1.0, 2.0)
             found = Estimate(epsilon, math.sqrt(1 / max(hits, 1) + 1 / max(others, 1)), count)
             checks.append(Check(f"{loss.name}: epsilon proved, {name}", *found, *within, "theorem", "binomial", SINGLE))
@@ -112,13 +112,13 @@ def audit(setting: Setting) -> Outcome:
     return Outcome(
         ("attack", "claimed", "found", "share"),
         tuple(rows),
-        "no minimiser moves by more than its sensitivity and some by 0.9 of it; events are as frequent as the noise "
+        "no minimizer moves by more than its sensitivity and some by 0.9 of it; events are as frequent as the noise "
         "says and prove no more than epsilon, but for half the noise, which is refuted; directions are mistaken as "
         "often as privacy demands, and as our anchors",
         tuple(checks),
         draw,
         (
-            f"One dimension, n = 3, features of 1e3, targets of 1e9; {count:,} releases of each of two neighbours, "
+            f"One dimension, n = 3, features of 1e3, targets of 1e9; {count:,} releases of each of two neighbors, "
             f"Clopper-Pearson bounds at confidence 1 - {SINGLE:g}. Decoding (T16): {runs} runs at epsilon = 0.5, "
             "k = 2; found is the frequency of mistakes, claimed the least of any pure method.",
         ),

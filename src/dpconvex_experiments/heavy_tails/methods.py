@@ -148,7 +148,7 @@ class _Fresh:
         self._loss = design.loss(1e100)
         self._X, self._y = design.draw(FRESH, rng)
         self._least = 0.0
-        self._least = self(design.truth)  # noise is symmetric: the truth minimises
+        self._least = self(design.truth)  # noise is symmetric: the truth minimizes
 
     def __call__(self, w: Floats) -> float:
         """Return the mean loss above that of the truth."""

@@ -1,4 +1,4 @@
-"""The linear loss; X1: exponents of the worst excess risk; X2: error of one regularised problem's private minimiser."""
+"""The linear loss; X1: exponents of the worst excess risk; X2: error of one regularized problem's private minimizer."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def rates(setting: Setting) -> Outcome:
     )
 
 
-# X2: error of one regularised problem's private minimiser, by one output perturbation and by the paper's two.
+# X2: error of one regularized problem's private minimizer, by one output perturbation and by the paper's two.
 
 DIM, EPSILON, L2 = 10, 1.0, 100.0
 """The ridge is so large that all points lie inside the ball: errors times it do not depend on it."""
@@ -198,7 +198,7 @@ def planned(k: float, m: int, stages: int) -> HeavyTailedPlan:
 
 
 def errors(k: float, m: int, stages: int, runs: int, seed: int) -> Estimate:
-    """Return the quantile of ``lambda |w - w_lambda|`` over runs, w_lambda being the exact minimiser, not truncated."""
+    """Return the quantile of ``lambda |w - w_lambda|`` over runs, w_lambda being the exact minimizer, not truncated."""
     plan, found = planned(k, m, stages), []
     for run in range(runs):
         rng, source = streams(seed, run, int(k), m, stages)
@@ -253,7 +253,7 @@ def stages(setting: Setting) -> Outcome:
         (
             f"Linear loss, Pareto(k + 0.2) gradients with G_k = 1, d = {DIM}, epsilon = {EPSILON:g}, level "
             f"G_k (m epsilon/d)^(1/k); {QUANTILE:g} quantiles of {runs} runs, the paper's probability, of lambda times "
-            "the distance to the exact minimiser of the records' own losses.",
+            "the distance to the exact minimizer of the records' own losses.",
             "Half of epsilon for each of two releases, and the printed noise, 1.9 times what privacy asks for, are the "
             "factor; the second stage gains nothing (erratum E1).",
         ),

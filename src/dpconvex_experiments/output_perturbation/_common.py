@@ -19,11 +19,11 @@ from dpconvex.randomness import BitSource
 from dpconvex_experiments.shared import logistic_labels, unit_vectors
 
 Noise: TypeAlias = NormNoiseMechanism | GaussianMechanism
-LABEL = "minimiser"
+LABEL = "minimizer"
 
 
 def laplace(dim: int, sensitivity: float, epsilon: float) -> NormNoiseMechanism:
-    """Return the pure mechanism for a point that neighbours move by at most `sensitivity` (l2)."""
+    """Return the pure mechanism for a point that neighbors move by at most `sensitivity` (l2)."""
     return NormNoiseMechanism(L2Norm(dim), _given(sensitivity), epsilon)
 
 
@@ -60,10 +60,10 @@ def releases(mechanism: Noise, value: Floats, privacy: PrivacyParams, count: int
 
 
 def counted(
-    mechanism: Noise, privacy: PrivacyParams, centres: Sequence[float], threshold: float, count: int, source: BitSource
+    mechanism: Noise, privacy: PrivacyParams, centers: Sequence[float], threshold: float, count: int, source: BitSource
 ) -> tuple[int, int]:
-    """Return how many of `count` releases of the upper of two centres, and of the lower, lie above `threshold`."""
-    low, high = (releases(mechanism, np.array([centre]), privacy, count, source) for centre in centres)
+    """Return how many of `count` releases of the upper of two centers, and of the lower, lie above `threshold`."""
+    low, high = (releases(mechanism, np.array([center]), privacy, count, source) for center in centers)
     return int((high > threshold).sum()), int((low > threshold).sum())
 
 
@@ -74,7 +74,7 @@ def logistic_records(rng: np.random.Generator, n: int, truth: Floats) -> tuple[F
 
 
 def balanced(loss: LinearModelLoss, n: int, dim: int) -> tuple[Floats, Floats]:
-    """Return records whose minimiser is 0 for every ridge: unit vectors in turn, both labels for each, or targets 0."""
+    """Return records whose minimizer is 0 for every ridge: unit vectors in turn, both labels for each, or targets 0."""
     X = np.eye(dim)[np.arange(n) // 2 % dim]
     return X, np.where(np.arange(n) % 2, 1.0, -1.0) if loss.task == "classification" else np.zeros(n)
 
@@ -93,7 +93,7 @@ class Risk:
         return self._mean.value(w)
 
     def minimum(self, l2: float = 1e-7) -> float:
-        """Return the least mean loss, at most ``l2/2 |w*|^2`` too large: a ridge makes the minimiser certifiable."""
+        """Return the least mean loss, at most ``l2/2 |w*|^2`` too large: a ridge makes the minimizer certifiable."""
         from dpconvex.solvers import default_solver
 
         ridge = self.problem.on(self._records, self._y, l2)

@@ -248,7 +248,7 @@ def baselines(setting: Setting) -> Outcome:
             "runs each (10 for n = 100,000, and in quick mode); mean excess of the empirical risk, unregularized. "
             "Of zero: what the zero vector loses.",
             "Objective perturbation here is the library's, with approximate minima. Not shown, as the library has no "
-            "such part: noisy gradient descent. Nor an oracle regularisation, which is not private.",
+            "such part: noisy gradient descent. Nor an oracle regularization, which is not private.",
         ),
     )
 
@@ -259,7 +259,7 @@ def _excess(
     return Estimate.of(risk(plan.run(X, y, source).point) - least for _ in range(runs))
 
 
-# E13: objectives that are no average: noise for the whole ball is never worse than the paper's regularisation.
+# E13: objectives that are no average: noise for the whole ball is never worse than the paper's regularization.
 
 DIMS = (1, 2, 5)
 DIAMETER_EPSILONS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
@@ -271,28 +271,28 @@ DIAMETER_EPSILONS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
     "Lowy and Razaviyayn, Theorem 3.4.1 (erratum U11)",
 )
 def diameter(setting: Setting) -> Outcome:
-    """Release the centre of the smallest ball around the records by both mechanisms, with the same bits."""
+    """Release the center of the smallest ball around the records by both mechanisms, with the same bits."""
     count = 200 if setting.quick else 5_000
     jobs = [(d, epsilon) for d in DIMS for epsilon in DIAMETER_EPSILONS]
-    found = {job: _row(*job, count, setting.seed) for job in setting.track(jobs, "Releasing centres")}
-    rows = [(*row, regularised.value, wide.value, wide.error) for row, regularised, wide in found.values()]
+    found = {job: _row(*job, count, setting.seed) for job in setting.track(jobs, "Releasing centers")}
+    rows = [(*row, regularized.value, wide.value, wide.error) for row, regularized, wide in found.values()]
     anchors = Anchors("output-perturbation/e13-diameter", setting.quick)
     checks: list[Check] = []
-    for (d, epsilon), (row, regularised, wide) in found.items():
+    for (d, epsilon), (row, regularized, wide) in found.items():
         where = f"d = {d}, epsilon = {epsilon:g}"
-        checks.append(exact(f"bounds, diameter over regularised, {where}", row[5] / row[4], 0.0, 1.0, "plan"))
-        checks.append(exact(f"reach, regularised, {where}", row[2], 2.0, math.inf, "plan"))
+        checks.append(exact(f"bounds, diameter over regularized, {where}", row[5] / row[4], 0.0, 1.0, "plan"))
+        checks.append(exact(f"reach, regularized, {where}", row[2], 2.0, math.inf, "plan"))
         checks.append(exact(f"reach, the library's plan, {where}", row[3], 0.0, 2 * (1 + 1e-9), "plan"))
         # The same bits, so that less noise is surely nearer.
         checks.append(
-            exact(f"risks, diameter over regularised, {where}", wide.value / regularised.value, 0.0, 1 + 1e-6)
+            exact(f"risks, diameter over regularized, {where}", wide.value / regularized.value, 0.0, 1 + 1e-6)
         )
     near = {f"risk 2R, d = {d}, epsilon = {epsilon:g}": wide for (d, epsilon), (_, _, wide) in found.items()}
 
     def draw(figure: Figure) -> None:
         for axes, d in zip(panels(figure, len(DIMS)), DIMS, strict=True):
             mine = [row for row in rows if row[0] == d]
-            for k, (name, risk, bound) in enumerate((("regularised", 6, 4), ("diameter", 7, 5))):
+            for k, (name, risk, bound) in enumerate((("regularized", 6, 4), ("diameter", 7, 5))):
                 axes.loglog(DIAMETER_EPSILONS, [row[risk] for row in mine], "o-", color=f"C{k}", label=name)
                 axes.loglog(DIAMETER_EPSILONS, [row[bound] for row in mine], "--", color=f"C{k}", linewidth=1.2)
             axes.axhline(1, color="#444444", linewidth=1, linestyle=":")
@@ -309,9 +309,9 @@ def diameter(setting: Setting) -> Outcome:
         draw,
         (
             f"Largest distance to 2d records on the axes, R = L = 1, delta = 0, {count} releases. Reach: what the "
-            "noise covers in the paper's regularised mechanism (Theorem 3.4.1a) and in the library's plan; the "
+            "noise covers in the paper's regularized mechanism (Theorem 3.4.1a) and in the library's plan; the "
             "diameter mechanism covers 2. Then bounds and measured risks of both.",
-            "Where noise drowns everything the library regularises almost to a constant, and covers less than 2.",
+            "Where noise drowns everything the library regularizes almost to a constant, and covers less than 2.",
         ),
     )
 

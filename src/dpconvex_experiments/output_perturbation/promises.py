@@ -179,7 +179,7 @@ def _naive_constant(delta: float) -> float:
     return math.sqrt(math.log(2 / (math.sqrt(16 * delta + 1) - 1)))
 
 
-# E3: no pair of neighbours moves the minimiser further than charged, and the mean attains it.
+# E3: no pair of neighbors moves the minimizer further than charged, and the mean attains it.
 
 DIM = 2
 
@@ -211,17 +211,17 @@ SIZES = (3, 10, 40)
 
 @experiment(
     "output-perturbation/e3-sensitivity",
-    "Does any pair of neighbours move the minimiser further than charged?",
+    "Does any pair of neighbors move the minimizer further than charged?",
     "Lowy and Razaviyayn, Proposition 2.2, Lemma 5.2, Appendix F (erratum P10)",
 )
 def sensitivity(setting: Setting) -> Outcome:
-    """Search neighbours that differ in one record."""
+    """Search neighbors that differ in one record."""
     rng, pairs = np.random.default_rng(setting.seed), 12 if setting.quick else 150
     rows = []
-    for case in setting.track(CASES, "Searching neighbours"):
+    for case in setting.track(CASES, "Searching neighbors"):
         for n in SIZES:
             plan = case.plan(n)
-            moved = max(_moved(plan, *_neighbours(rng, n, k)) for k in range(pairs))
+            moved = max(_moved(plan, *_neighbors(rng, n, k)) for k in range(pairs))
             rows.append((case.name, n, plan.schedule.sensitivity, moved, moved / plan.schedule.sensitivity))
     shares = {f"{name}, n = {n}": share for name, n, _, _, share in rows}
     tight = {name: Estimate(share) for name, share in shares.items() if not name.startswith(CASES[0].name)}
@@ -237,7 +237,7 @@ def sensitivity(setting: Setting) -> Outcome:
     return Outcome(
         ("problem", "n", "sensitivity", "largest move", "share"),
         tuple(rows),
-        "no pair of neighbours exceeds the sensitivity; the mean attains it to 1e-10; the others come as near "
+        "no pair of neighbors exceeds the sensitivity; the mean attains it to 1e-10; the others come as near "
         "to it as our anchors",
         (
             *(
@@ -249,13 +249,13 @@ def sensitivity(setting: Setting) -> Outcome:
         draw,
         (
             f"{pairs} pairs each: a label of the last record turned, half of them on aligned data. What the solver "
-            "certifies for both minimisers is subtracted from the distance found.",
+            "certifies for both minimizers is subtracted from the distance found.",
         ),
     )
 
 
-def _neighbours(rng: np.random.Generator, n: int, k: int) -> tuple[Floats, Floats, Floats]:
-    """Return features (n, DIM), labels (n,) and labels of a neighbour, which turns the last record round."""
+def _neighbors(rng: np.random.Generator, n: int, k: int) -> tuple[Floats, Floats, Floats]:
+    """Return features (n, DIM), labels (n,) and labels of a neighbor, which turns the last record round."""
     X = unit_vectors(rng, n, DIM)
     if k % 2 == 0:  # aligned: all records on one axis, as many on each side as you like
         X = np.repeat(X[-1:], n, axis=0)
@@ -267,7 +267,7 @@ def _neighbours(rng: np.random.Generator, n: int, k: int) -> tuple[Floats, Float
 
 
 def _moved(plan: OutputPerturbationPlan, X: Floats, y: Floats, other: Floats) -> float:
-    """Return a distance that the exact minimisers surely have, at least."""
+    """Return a distance that the exact minimizers surely have, at least."""
     problem, l2 = plan.problem, plan.l2
     radius = max(1e-6 * plan.schedule.sensitivity, problem.certifiable_radius(l2))
     both = [plan.solver.solve(problem.objective(X, labels, l2), radius, plan.constraint) for labels in (y, other)]
@@ -279,7 +279,7 @@ def _moved(plan: OutputPerturbationPlan, X: Floats, y: Floats, other: Floats) ->
 # E4: what an attacker can prove about epsilon from releases, next to what is claimed.
 
 N, L2 = 3, 4.0
-LIMITS = {"exact minimiser": (0.6, 1.0), "solver radius charged": (0.4, 1.0), "mutant: half the noise": (1.0, 2.0)}
+LIMITS = {"exact minimizer": (0.6, 1.0), "solver radius charged": (0.4, 1.0), "mutant: half the noise": (1.0, 2.0)}
 """Of the epsilon that is proved, as a share of what is claimed."""
 DELTA = 0.05
 """Large, so that the best events are frequent enough to be counted."""
@@ -299,19 +299,19 @@ class _Attack:
     "output-perturbation/e4-audit", "What epsilon can an attacker prove?", "Lowy and Razaviyayn, Proposition 3.1"
 )
 def audit(setting: Setting) -> Outcome:
-    """Release the two minimisers of the worst neighbours, and count the worst event."""
+    """Release the two minimizers of the worst neighbors, and count the worst event."""
     count, source = 5_000 if setting.quick else 50_000, SeededSource(setting.seed)
-    centres = _centres()
+    centers = _centers()
     rows, found = [], list[Check]()
-    for attack in setting.track(_attacks(centres, setting.quick), "Attacking"):
+    for attack in setting.track(_attacks(centers, setting.quick), "Attacking"):
         promise = attack.privacy
-        counts = counted(attack.mechanism, promise, centres.tolist(), attack.threshold, count, source)
+        counts = counted(attack.mechanism, promise, centers.tolist(), attack.threshold, count, source)
         proved = proved_epsilon(*counts, count, promise.delta, SINGLE)
         rows.append((attack.name, promise.epsilon, promise.delta, proved, proved / promise.epsilon))
         name = f"{attack.name}, epsilon = {promise.epsilon:g}, delta = {promise.delta:g}"
-        for k, (hits, centre) in enumerate(zip(counts, centres[::-1], strict=True)):
-            p = _above(attack, float(centre))
-            found.append(checks.share(f"above, neighbour {k}: {name}", hits, count, p, p))
+        for k, (hits, center) in enumerate(zip(counts, centers[::-1], strict=True)):
+            p = _above(attack, float(center))
+            found.append(checks.share(f"above, neighbor {k}: {name}", hits, count, p, p))
         low, high = LIMITS[attack.name]
         share, error = proved / promise.epsilon, math.sqrt(sum(1 / max(n, 1) for n in counts)) / promise.epsilon
         found.append(Check(f"share proved: {name}", share, error, count, low, high, "theorem", "binomial", SINGLE))
@@ -328,26 +328,26 @@ def audit(setting: Setting) -> Outcome:
     return Outcome(
         ("release", "epsilon claimed", "delta", "epsilon proved", "share"),
         tuple(rows),
-        "nothing proved exceeds the claim, the exact minimiser's release is proved to cost 0.6 epsilon at least, "
+        "nothing proved exceeds the claim, the exact minimizer's release is proved to cost 0.6 epsilon at least, "
         "halved noise is refuted, and events are as frequent as the noise says",
         tuple(found),
         draw,
         (
-            f"{count} releases of each of two neighbours (n = {N}, one label turned). The event is the half line that "
+            f"{count} releases of each of two neighbors (n = {N}, one label turned). The event is the half line that "
             "separates the two densities best, known in advance; Clopper-Pearson bounds on its two probabilities.",
         ),
     )
 
 
-def _attacks(centres: Floats, quick: bool) -> list[_Attack]:
-    distance, top = float(centres[1] - centres[0]), float(centres[1])
+def _attacks(centers: Floats, quick: bool) -> list[_Attack]:
+    distance, top = float(centers[1] - centers[0]), float(centers[1])
     pure, one = [2.0] if quick else [0.5, 1.0, 2.0], PrivacyParams(1.0)
-    attacks = [_Attack("exact minimiser", PrivacyParams(e), laplace(1, distance, e), top) for e in pure]
+    attacks = [_Attack("exact minimizer", PrivacyParams(e), laplace(1, distance, e), top) for e in pure]
     if not quick:
         attacks.append(_Attack("solver radius charged", one, _plan(one).mechanism, top))
     approximate = PrivacyParams(1.0, DELTA)
     plan = _plan(approximate)
-    attacks.append(_Attack("solver radius charged", approximate, plan.mechanism, _best(centres, plan.deviation)))
+    attacks.append(_Attack("solver radius charged", approximate, plan.mechanism, _best(centers, plan.deviation)))
     return [*attacks, _Attack("mutant: half the noise", one, laplace(1, distance / 2, 1.0), top)]
 
 
@@ -357,8 +357,8 @@ def _plan(privacy: PrivacyParams) -> output_perturbation.OutputPerturbationPlan:
     return output_perturbation.plan(problem, privacy, l2=L2, noise=kind)[0]
 
 
-def _centres() -> Floats:
-    """Minimisers of two neighbours: the labels' mean over l2, as all margins stay in the linear part of the loss."""
+def _centers() -> Floats:
+    """Minimizers of two neighbors: the labels' mean over l2, as all margins stay in the linear part of the loss."""
     plan = _plan(PrivacyParams(1.0))
     records = Records.clipped(np.ones((N, 1)), plan.problem.domain)
     labels = ([1.0, -1.0, -1.0], [1.0, -1.0, 1.0])
@@ -366,18 +366,18 @@ def _centres() -> Floats:
     return np.array([plan.solver.solve(risk, 1e-10).point[0] for risk in risks])
 
 
-def _above(attack: _Attack, centre: float) -> float:
+def _above(attack: _Attack, center: float) -> float:
     """Return the probability of the event."""
     mechanism = attack.mechanism
     if isinstance(mechanism, GaussianMechanism):
-        return float(stats.norm.sf(attack.threshold, centre, mechanism.sigma))
-    return float(stats.laplace.sf(attack.threshold, centre, mechanism.scale))
+        return float(stats.norm.sf(attack.threshold, center, mechanism.sigma))
+    return float(stats.laplace.sf(attack.threshold, center, mechanism.scale))
 
 
-def _best(centres: Floats, sigma: float) -> float:
+def _best(centers: Floats, sigma: float) -> float:
     """Return the threshold of the half line that shows most of a Gaussian's epsilon at DELTA."""
-    points = np.linspace(centres[0], centres[1] + 3 * sigma, 200)
-    likely, rare = (stats.norm.sf(points, centre, sigma) for centre in (centres[1], centres[0]))
+    points = np.linspace(centers[0], centers[1] + 3 * sigma, 200)
+    likely, rare = (stats.norm.sf(points, center, sigma) for center in (centers[1], centers[0]))
     return float(points[np.argmax(np.where(likely > 2 * DELTA, (likely - DELTA) / rare, 0.0))])
 
 
@@ -435,7 +435,7 @@ def certificates(setting: Setting) -> Outcome:
         axes = figure.subplots()
         axes.boxplot([[f.over_radius for f in all_] for all_ in found.values()], tick_labels=[*found], vert=False)
         axes.axvline(1, color="#444444", linewidth=1)
-        axes.set(xscale="log", xlabel="true distance to the minimiser / radius asked for")
+        axes.set(xscale="log", xlabel="true distance to the minimizer / radius asked for")
 
     return Outcome(
         ("solver", "problems", "certified", "of bound", "of radius", "steps", "of limit"),

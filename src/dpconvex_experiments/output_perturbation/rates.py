@@ -46,12 +46,12 @@ class _Point:
 
     @property
     def lipschitz(self) -> float:
-        """Of F over the unit ball, which holds the minimiser."""
+        """Of F over the unit ball, which holds the minimizer."""
         return 1 + self.kappa
 
     @property
     def sensitivity(self) -> float:
-        """Proposition 2.2 as the paper has it, regulariser included."""
+        """Proposition 2.2 as the paper has it, regularizer included."""
         return 2 * self.lipschitz / self.n
 
     @property
@@ -73,7 +73,7 @@ class _Point:
         return self.kappa / 2 * energy(1, self.epsilon, self.delta) * self.sensitivity**2
 
     def excess(self, count: int, source: SeededSource) -> Floats:
-        """Excess risk of `count` releases of the exact minimiser, which is put at 0."""
+        """Excess risk of `count` releases of the exact minimizer, which is put at 0."""
         mechanism = noise(self.dim, self.sensitivity, self.epsilon, self.delta)
         points = releases(mechanism, np.zeros(self.dim), PrivacyParams(self.epsilon, self.delta), count, source)
         return 0.5 * (points**2 @ self.eigenvalues)
@@ -162,7 +162,7 @@ CONSTANTS = {"paper": "paper", "calibrated": "sharp"}
     "Lowy and Razaviyayn, Theorems 3.4, 3.5; sharp schedule (docs, Output perturbation)",
 )
 def convex(setting: Setting) -> Outcome:
-    """Plan and run on balanced data, whose minimiser is 0 for every regularisation: what is measured is the noise."""
+    """Plan and run on balanced data, whose minimizer is 0 for every regularization: what is measured is the noise."""
     sizes = (1_000, 4_000, 16_000) if setting.quick else (1_000, 3_000, 10_000, 30_000, 100_000)
     runs, source = 40 if setting.quick else 200, SeededSource(setting.seed)
     jobs = [(loss, constants, n) for loss in LOSSES for constants in CONSTANTS for n in sizes]
@@ -291,7 +291,7 @@ def population(setting: Setting) -> Outcome:
             f"d = {POPULATION_DIM}, epsilon = 1, {count} data sets each; bounds of the mean: the smaller of "
             f"Propositions 4.1 and 4.2. The terms cross at n = {crossing.value:.0f}; 2 kappa (d/epsilon)^2 = {guide}.",
             "Logistic: three runs (ten in full), sharp population schedule and its bound, loss on fresh records "
-            "against the true coefficients, which minimise it.",
+            "against the true coefficients, which minimize it.",
         ),
     )
 
@@ -300,12 +300,12 @@ def _mean(
     rng: np.random.Generator, n: int, delta: float, count: int, source: SeededSource
 ) -> tuple[float, float, Estimate]:
     """Return the two measured terms of the excess, and the excess, which holds their product too."""
-    centres = np.array([unit_vectors(rng, n, POPULATION_DIM).mean(0) for _ in range(count)])
+    centers = np.array([unit_vectors(rng, n, POPULATION_DIM).mean(0) for _ in range(count)])
     added = releases(
         noise(POPULATION_DIM, 2 / n, 1.0, delta), np.zeros(POPULATION_DIM), PrivacyParams(1.0, delta), count, source
     )
-    excess = 0.5 * ((centres + added) ** 2).sum(1)
-    return 0.5 * float((centres**2).sum(1).mean()), 0.5 * float((added**2).sum(1).mean()), Estimate.of(excess)
+    excess = 0.5 * ((centers + added) ** 2).sum(1)
+    return 0.5 * float((centers**2).sum(1).mean()), 0.5 * float((added**2).sum(1).mean()), Estimate.of(excess)
 
 
 def _exact(n: int, delta: float) -> float:

@@ -104,7 +104,7 @@ def accuracy(setting: Setting) -> Outcome:
         draw,
         (
             f"Ridge logistic: n = {N}, d = {DIM}, l2 = {L2}, epsilon = 1, delta = 0, {count} releases; the last row is "
-            "the library's default. Reach: how far the solver's point moves, over the exact minimiser's sensitivity.",
+            "the library's default. Reach: how far the solver's point moves, over the exact minimizer's sensitivity.",
             f"F = L |w| in the ball of radius {RADIUS:g}: d = {WIDE}, epsilon = 1, delta = {DELTA:g}; in units of LR.",
         ),
     )
@@ -131,7 +131,7 @@ def _ridge(rng: np.random.Generator, count: int, source: SeededSource) -> list[_
 
 
 def _norm(n: int, kind: str, count: int, source: SeededSource) -> _Row:
-    """Risk of the projected release of 0, the minimiser of ``F = L |w|``, with L = 1."""
+    """Risk of the projected release of 0, the minimizer of ``F = L |w|``, with L = 1."""
     problem = LinearModelProblem(HingeLoss(), DataDomain.l2_ball(WIDE, 1.0), n, RADIUS)
     privacy = PrivacyParams(1.0, DELTA)
     (plan,) = output_perturbation.plan(problem, privacy, constants="paper", noise="gaussian")
@@ -177,7 +177,7 @@ CASES = (
     "Lowy and Razaviyayn, Lemma 5.2, Theorems 5.1 and 5.2 (erratum U9)",
 )
 def tilted(setting: Setting) -> Outcome:
-    """Run on balanced data, whose minimiser is 0, with the same noise bits for every tilt."""
+    """Run on balanced data, whose minimizer is 0, with the same noise bits for every tilt."""
     runs = 20 if setting.quick else 300
     rows: list[tuple[str, float, float, float, float, float, int]] = []
     exponents: dict[str, Estimate] = {}
@@ -196,7 +196,7 @@ def tilted(setting: Setting) -> Outcome:
             else:
                 ratios[f"risk over the average's, {name}"] = ratio
             problem = _plan(case, n, tilt, TILTED_L2).problem
-            factor = math.exp(problem.log_weight_ratio(problem.minimiser_norm(TILTED_L2)))
+            factor = math.exp(problem.log_weight_ratio(problem.minimizer_norm(TILTED_L2)))
             rows.append((case.name, tilt, factor, reach / base_reach, *ratio[:2], case.power))
         steep = [row for row in rows if row[0] == case.name and row[1] >= 0.1]
         exponents[case.name] = exponent([r[2] for r in steep], [Estimate(r[4], r[5], runs) for r in steep])

@@ -72,14 +72,14 @@ class GradientScorePlan(NetPlan[P]):
     def theorem(self) -> str:
         return (
             "Localized exponential mechanism on projected gradients (Lowy 2026, Algorithms 1 and 5, Theorem E.2): "
-            "permute-and-flip selects a point of a public net around the last centre; parts read disjoint records."
+            "permute-and-flip selects a point of a public net around the last center; parts read disjoint records."
         )
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         return (
             Assumption("every record's gradient has length at most C", self.method.lipschitz),
-            Assumption("net, step and level are public", "they are computed from the plan and released centres"),
+            Assumption("net, step and level are public", "they are computed from the plan and released centers"),
             Assumption("records are assigned to phases by position", "fixed strides, whatever the records hold"),
         )
 

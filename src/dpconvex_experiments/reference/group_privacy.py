@@ -1,8 +1,8 @@
 r"""Any method for records, used for users through group privacy: the classical comparison.
 
 Guarantee
-    (epsilon, delta)-DP for neighbours that replace one user with all records. Every user fills exactly `cap` rows: the
-    own records again and again where there are fewer, a random window of them where there are more. Neighbouring users
+    (epsilon, delta)-DP for neighbors that replace one user with all records. Every user fills exactly `cap` rows: the
+    own records again and again where there are fewer, a random window of them where there are more. Neighboring users
     then differ in at most `cap` rows of a data set with a public number of rows, n times `cap`.
 Lemma
     A method for records that is (e, d)-DP is ``(cap e, d (exp(cap e) - 1)/(exp(e) - 1))``-DP for `cap` rows

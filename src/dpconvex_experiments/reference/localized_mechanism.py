@@ -68,7 +68,7 @@ class LocalizedMechanismPlan(NetPlan[P]):
     algorithm: ClassVar[str] = "localized_exponential_mechanism"
     theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
         "Localized exponential mechanism in finite form (Lowy 2026, Algorithms 1, 6 and 7): output perturbation "
-        "releases a centre with epsilon/2, permute-and-flip a point of a public net of the ball around it with "
+        "releases a center with epsilon/2, permute-and-flip a point of a public net of the ball around it with "
         "epsilon/2, scores including the error of their evaluation; parts read disjoint records."
     )
 
@@ -93,7 +93,7 @@ class LocalizedMechanismPlan(NetPlan[P]):
             each.planned(f"{name} of phase {t}, part {j}", f"records of phase {t}, part {j}")
             for t, (phase, (center,), choice) in enumerate(zip(self.phases, self.noises, self.choices, strict=True), 1)
             for j in range(1, phase.repetitions + 1)
-            for name, each in (("centre", center), ("point of the net", choice))
+            for name, each in (("center", center), ("point of the net", choice))
         )
 
     @property

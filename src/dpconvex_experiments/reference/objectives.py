@@ -125,7 +125,7 @@ class MaxRisk(WholeObjective):
 class ShiftedMeanLoss(SaddleLoss):
     """``h(w, v, x) = |w - x|^2 / 2 + <w, v> - concavity/2 |v|^2``: a mean whose gain an adversary pulls down.
 
-    For l2 attacks of length s and concavity 0 the worst case is ``|w - x|^2 / 2 + s |w|``: the minimiser is the mean of
+    For l2 attacks of length s and concavity 0 the worst case is ``|w - x|^2 / 2 + s |w|``: the minimizer is the mean of
     the records, shortened by s. With a concavity c the norm becomes Huber's, and G is smooth.
     """
 

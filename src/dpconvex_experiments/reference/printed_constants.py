@@ -206,7 +206,7 @@ def output_perturbation(
 ) -> schedules.Schedule:
     """Return the repaired printed schedule: Theorems 3.4 and 3.5 for classes G and J, 3.1.2 and 3.2.2 for F and H.
 
-    The Lipschitz constant includes the regulariser, ``L + l2 R``. Tilted losses: Theorems 5.1, 5.2 with Lemma 5.2's
+    The Lipschitz constant includes the regularizer, ``L + l2 R``. Tilted losses: Theorems 5.1, 5.2 with Lemma 5.2's
     sensitivity; they need `l2`. Population: Propositions 4.1 to 4.4, stability term ``(L + l2 R) reach`` in full.
     """
     L, beta, R, n, d = problem.lipschitz, problem.smoothness, problem.radius, problem.n, problem.dim
@@ -222,7 +222,7 @@ def output_perturbation(
         R = R if problem.local else min(L / l2, math.sqrt(2 * problem.value_at_zero / l2))
         lam, total, theorem = l2, L + l2 * R, f"Theorem 3.{2 if smooth else 1}.2"
         if tilted:
-            ball, theorem = problem.minimiser_norm(l2), f"Theorem 5.{2 if smooth else 1} (repaired)"
+            ball, theorem = problem.minimizer_norm(l2), f"Theorem 5.{2 if smooth else 1} (repaired)"
             # min(1, C/n) of Lemma 5.2; never below the boxed bound, also in floating point
             over_n = math.exp(min(0.0, problem.log_weight_ratio(ball) - math.log(n)))
             weight = max(schedules.largest_weight(problem, ball), min(1.0, _rounding.widen_up(over_n)))
@@ -279,29 +279,29 @@ def plan_outlier_removal(
 
 
 def project_onto_section(
-    project: Callable[[Floats], Floats], point: Floats, centre: Floats, radius: float, distance: float
+    project: Callable[[Floats], Floats], point: Floats, center: Floats, radius: float, distance: float
 ) -> Floats:
-    """Return a member of ``W`` and the ball around `centre` within `distance` of the nearest one.
+    """Return a member of ``W`` and the ball around `center` within `distance` of the nearest one.
 
     Lowy 2026, Lemma 2.8: bisection on the multiplier of the ball; the end inside the ball is kept, so the result is a
-    member whatever the accuracy. `project` is the exact projection onto W, `centre` a member of W.
+    member whatever the accuracy. `project` is the exact projection onto W, `center` a member of W.
     """
     _validate.real("radius", radius, above=0.0)
     _validate.real("distance", distance, above=0.0)
     nearest = project(point)
-    if float(np.linalg.norm(nearest - centre)) <= radius:
+    if float(np.linalg.norm(nearest - center)) <= radius:
         return nearest
-    reach = float(np.linalg.norm(point - centre))
+    reach = float(np.linalg.norm(point - center))
     low, high = 0.0, reach / radius
 
     def at(multiplier: float) -> Floats:
-        return project((point + multiplier * centre) / (1 + multiplier))
+        return project((point + multiplier * center) / (1 + multiplier))
 
     best = at(high)
     for _ in range(math.ceil(math.log2(1 + reach**2 / (radius * distance)))):
         middle = 0.5 * (low + high)
         x = at(middle)
-        if float(np.linalg.norm(x - centre)) > radius:
+        if float(np.linalg.norm(x - center)) > radius:
             low = middle
         else:
             high, best = middle, x

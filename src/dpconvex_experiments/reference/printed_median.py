@@ -37,7 +37,7 @@ THEOREM = (
     "repaired."
 )
 PRINTED_LEMMA = "average of a contractive walk, in units of the printed bound (2 m + 1) eta, plus rounding"
-RADIUS_FAILURE, CENTER_FAILURE = "repeated indices of the radius", "misleading indices of the centre"
+RADIUS_FAILURE, CENTER_FAILURE = "repeated indices of the radius", "misleading indices of the center"
 
 
 @final
@@ -91,7 +91,7 @@ class PrintedCenter(CenterFinder):
         return {CENTER_FAILURE: self.allowance, TEST: self.test, CENTER: self.mechanism}
 
     def describe(self) -> Mapping[str, Any]:
-        return {"centre_counts": "draws", "centre_draws": self.draws, "centre_least_weight": 0.55 * self.n}
+        return {"center_counts": "draws", "center_draws": self.draws, "center_least_weight": 0.55 * self.n}
 
     def find(self, points: Floats, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:
         scores = self._scores(points, 2 * radius, source.generator())

@@ -316,7 +316,7 @@ def tuning(setting: Setting) -> Outcome:
         (*(anchors.within(name, found, 0.0, 0.5) for name, found in ratio.items()), *anchors.near(near)),
         draw,
         (
-            "Bound: iterations and steps that minimise the explicit bound, equal weights; planned: what the library "
+            "Bound: iterations and steps that minimize the explicit bound, equal weights; planned: what the library "
             "takes. Grid: those and 1/4, 1/2, 2 times the planned iterations, chosen by the mean gap, which is not "
             f"private. {runs} games.",
             "Mirror descent cycles on such games. An average with equal weights depends on the phase in which it "

@@ -17,7 +17,7 @@ from dpconvex_experiments.checks import Anchors, Estimate
 from dpconvex_experiments.saddle_point.games import DELTA, PAPER, noise
 from dpconvex_experiments.shared import largest_error, lines
 
-# Excess risk of l1-constrained regression against the number of features, by all methods for minimisation.
+# Excess risk of l1-constrained regression against the number of features, by all methods for minimization.
 
 ANSWERING = ("query_noise", "mwem", "saddle_point")  # methods for queries of any form
 
@@ -46,7 +46,7 @@ def excess(method: str, n: int, d: int, key: tuple[int, ...]) -> float:
 
 
 @experiment(
-    "saddle-point/minimisation",
+    "saddle-point/minimization",
     "Which method for sparse regression with many features?",
     f"{PAPER}, Theorem 4.2; Talwar, Thakurta and Zhang 2015",
 )
@@ -63,7 +63,7 @@ def minimization(setting: Setting) -> Outcome:
             for name, m in methods.items()
         }
         rows.append((n, d, ZERO, *(e.value for e in found[d].values()), found[d]["Frank-Wolfe"].error))
-    anchors = Anchors("saddle-point/minimisation", setting.quick)
+    anchors = Anchors("saddle-point/minimization", setting.quick)
     ours = {d: methods["Frank-Wolfe"] for d, methods in found.items()}
     sampled = ("anytime (Alg. 5)", "vertices (Alg. 1)")
 
@@ -96,7 +96,7 @@ def minimization(setting: Setting) -> Outcome:
         (
             f"Random signs as features, targets from two coefficients (0.6 and -0.3), R = 1, epsilon 1, delta = "
             f"{DELTA:g}, {runs} runs; excess risk on the population. As the theory says, Frank-Wolfe is better here "
-            "than mirror descent: its rate is optimal for minimisation.",
+            "than mirror descent: its rate is optimal for minimization.",
         ),
     )
 

@@ -51,7 +51,7 @@ def test_games(name: str, bound: float) -> None:
 
 @pytest.mark.parametrize("bound", [1e-50, 1e-20, 1e20])
 @pytest.mark.parametrize("name", SINGLE)
-def test_minimisation(name: str, bound: float) -> None:
+def test_minimization(name: str, bound: float) -> None:
     assert refused(SINGLE[name], l1_ball_loss(SquaredLoss(1.0, 1.0), 300, 3, bound)) > 0
 
 

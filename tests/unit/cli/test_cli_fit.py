@@ -26,7 +26,7 @@ classes = ["no", "yes"]
 [columns.x]
 lower = 0
 upper = 10
-[columns.colour]
+[columns.color]
 categories = ["red", "green", "blue"]
 """
 
@@ -40,7 +40,7 @@ def toml(tmp_path: Path) -> Path:
 
 def table(folder: Path, rows: str) -> Path:
     path = folder / "t.csv"
-    path.write_text("x,colour,y\n" + rows)
+    path.write_text("x,color,y\n" + rows)
     return path
 
 
@@ -155,11 +155,11 @@ def test_bad_parameters_give_one_line_and_nothing_else(
     ("name", "content"),
     [
         ("absent.csv", None),
-        ("t.txt", b"x,colour,y\n1,red,no\n"),
+        ("t.txt", b"x,color,y\n1,red,no\n"),
         ("missing_column.csv", b"x,y\n1,no\n"),
-        ("no_target.csv", b"x,colour\n1,red\n"),
+        ("no_target.csv", b"x,color\n1,red\n"),
         ("empty.csv", b""),
-        ("header_only.csv", b"x,colour,y\n"),
+        ("header_only.csv", b"x,color,y\n"),
         ("broken.parquet", b"PAR1 nothing"),
     ],
 )
@@ -177,7 +177,7 @@ def test_a_parquet_column_of_the_wrong_type_is_refused(run: Any, toml: Path, tmp
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.table({"x": [[1.0, 2.0]], "colour": ["red"], "y": ["no"]}), tmp_path / "t.parquet")
+    pq.write_table(pa.table({"x": [[1.0, 2.0]], "color": ["red"], "y": ["no"]}), tmp_path / "t.parquet")
     refused(run("fit", "t.parquet", "--schema", "s.toml", "--epsilon", 1), tmp_path, {"t.parquet"})
 
 

@@ -15,7 +15,7 @@ from dpconvex import load_model, read_table, verify
 from dpconvex.estimators import ESTIMATORS
 from dpconvex.losses import PinballLoss
 
-FEATURES = '[columns.x]\nlower = 0\nupper = 10\n[columns.colour]\ncategories = ["red", "green", "blue"]\n'
+FEATURES = '[columns.x]\nlower = 0\nupper = 10\n[columns.color]\ncategories = ["red", "green", "blue"]\n'
 NUMBER = f'confirmed = true\n[target]\nname = "y"\nlower = 0\nupper = 100\n{FEATURES}'
 CLASS = f'confirmed = true\n[target]\nname = "z"\nclasses = ["no", "yes"]\n{FEATURES}'
 SCHEMAS = {"logistic": CLASS, "svc": CLASS, "linear": NUMBER, "huber": NUMBER, "quantile": NUMBER}
@@ -24,10 +24,10 @@ SCHEMAS = {"logistic": CLASS, "svc": CLASS, "linear": NUMBER, "huber": NUMBER, "
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
-    lines = ["x,colour,y,z,w"]
-    for x, colour in zip(rng.uniform(0, 10, 400), rng.choice(["red", "green", "blue"], 400), strict=True):
-        y = 5 * x + 20 * (colour == "red")
-        lines.append(f"{x:.3f},{colour},{y:.3f},{'yes' if y > 40 else 'no'},{y / 2:.3f}")
+    lines = ["x,color,y,z,w"]
+    for x, color in zip(rng.uniform(0, 10, 400), rng.choice(["red", "green", "blue"], 400), strict=True):
+        y = 5 * x + 20 * (color == "red")
+        lines.append(f"{x:.3f},{color},{y:.3f},{'yes' if y > 40 else 'no'},{y / 2:.3f}")
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "number.toml").write_text(NUMBER)
     (tmp_path / "class.toml").write_text(CLASS)

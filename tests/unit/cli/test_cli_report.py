@@ -100,7 +100,7 @@ def test_report_says_what_the_certificate_says(fitted_folder: Path) -> None:
         assert release.sensitivity.lemma in text
 
 
-def test_figures_use_the_colours_and_fonts_of_the_page(fitted_folder: Path) -> None:
+def test_figures_use_the_colors_and_fonts_of_the_page(fitted_folder: Path) -> None:
     text = (fitted_folder / "report.html").read_text(encoding="utf-8")
     drawing = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL))
     assert set(re.findall(r"(?:fill|stroke): ?(#\w+)", drawing)) <= {"#ffffff"}
@@ -116,7 +116,7 @@ def test_a_hopeless_fit_is_called_so(tmp_path: Path) -> None:
 
 
 def test_only_methods_with_guaranteed_bands_are_compared_with_them(tmp_path: Path) -> None:
-    model = fitted(epsilon=20.0, algorithm="recentring")
+    model = fitted(epsilon=20.0, algorithm="recentering")
     assert model.plan_.noise_reach() is None
     text = written(model, tmp_path)
     assert "no band is guaranteed" in text
@@ -222,7 +222,7 @@ KINDS: list[dict[str, Any]] = [
     {"algorithm": "output_perturbation", "constants": "paper", "l2": 0.5},
     {"risk": "population"},
     {"tilt": 0.5},
-    {"algorithm": "recentring", "epsilon": 50.0},
+    {"algorithm": "recentering", "epsilon": 50.0},
     {"algorithm": "random_projection", "feature_bounds": None, "feature_norm": 1.0},
 ]
 

@@ -1,4 +1,4 @@
-"""Options that change what is minimised, and what `plan` says of the paper's bounds."""
+"""Options that change what is minimized, and what `plan` says of the paper's bounds."""
 
 from __future__ import annotations
 

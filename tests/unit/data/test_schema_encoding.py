@@ -28,21 +28,21 @@ THIRDS = [1 / 3] * 3
 
 def _pandas_objects(data: dict[str, list[Any]]) -> Any:
     frame = pd.DataFrame(data)
-    return frame.assign(**{name: frame[name].astype(object) for name in ("colour", "sex", "label")})
+    return frame.assign(**{name: frame[name].astype(object) for name in ("color", "sex", "label")})
 
 
 def _pandas_categories(data: dict[str, list[Any]]) -> Any:
     frame = pd.DataFrame(data)
-    return frame.assign(**{name: frame[name].astype("category") for name in ("colour", "sex", "label")})
+    return frame.assign(**{name: frame[name].astype("category") for name in ("color", "sex", "label")})
 
 
 def _polars(data: dict[str, list[Any]]) -> Any:
-    kinds = {"age": pl.Float64, "gain": pl.Float64, "colour": pl.String, "sex": pl.String, "label": pl.String}
+    kinds = {"age": pl.Float64, "gain": pl.Float64, "color": pl.String, "sex": pl.String, "label": pl.String}
     return pl.DataFrame(data, schema=kinds)
 
 
 def _polars_categories(data: dict[str, list[Any]]) -> Any:
-    return _polars(data).with_columns(pl.col("colour", "sex", "label").cast(pl.Categorical))
+    return _polars(data).with_columns(pl.col("color", "sex", "label").cast(pl.Categorical))
 
 
 def _arrow(data: dict[str, list[Any]]) -> Any:
@@ -70,7 +70,7 @@ TABLES: dict[str, Table] = {
 SCHEMA = Schema(
     (
         NumericColumn("gain", 0, 5000, "log1p"),
-        CategoricalColumn("colour", ("red", "2", "blue"), other=True),
+        CategoricalColumn("color", ("red", "2", "blue"), other=True),
         NumericColumn("age", 17, 90),
         CategoricalColumn("sex", ("Female", "Male")),
     ),
@@ -87,7 +87,7 @@ TABLE_DATA = st.integers(0, 8).flatmap(
     lambda n: st.fixed_dictionaries(
         {
             name: st.lists(cells, min_size=n, max_size=n)
-            for name, cells in {"age": FLOATS, "gain": FLOATS, "colour": CELLS, "sex": CELLS, "label": CELLS}.items()
+            for name, cells in {"age": FLOATS, "gain": FLOATS, "color": CELLS, "sex": CELLS, "label": CELLS}.items()
         }
     )
 )
@@ -122,9 +122,9 @@ def _position(cell: str | None, listed: tuple[str, ...]) -> int:
 
 def _oracle(data: dict[str, list[Any]]) -> tuple[np.ndarray, list[int]]:
     rows = []
-    for gain, colour, age, sex in zip(data["gain"], data["colour"], data["age"], data["sex"], strict=True):
+    for gain, color, age, sex in zip(data["gain"], data["color"], data["age"], data["sex"], strict=True):
         levels = [0.0] * 4
-        levels[_position(colour, ("red", "2", "blue"))] = 1.0  # -1: the last, (other)
+        levels[_position(color, ("red", "2", "blue"))] = 1.0  # -1: the last, (other)
         rows.append(
             [
                 _scaled(gain, 0, 5000, math.log1p),

@@ -35,7 +35,7 @@ lower = 0
 upper = 99999
 transform = "log1p"
 
-[columns."eye colour"]
+[columns."eye color"]
 categories = ["red", "green", "blue"]
 other = true
 
@@ -76,7 +76,7 @@ def test_file_is_read_as_written(tmp_path: Any) -> None:
         (
             NumericColumn("age", 17.0, 90.5),
             NumericColumn("gain", 0, 99999, "log1p"),
-            CategoricalColumn("eye colour", ("red", "green", "blue"), other=True),
+            CategoricalColumn("eye color", ("red", "green", "blue"), other=True),
             CategoricalColumn("sex", ("Female", "Male")),
         ),
         ClassTarget("income", ("<=50K", ">50K"), (0.76, 0.24)),
@@ -87,21 +87,21 @@ def test_file_is_read_as_written(tmp_path: Any) -> None:
     assert schema.feature_names == (
         "age",
         "gain",
-        "eye colour=red",
-        "eye colour=green",
-        "eye colour=blue",
-        "eye colour=(other)",
+        "eye color=red",
+        "eye color=green",
+        "eye color=blue",
+        "eye color=(other)",
         "sex=Male",
     )
     assert schema.domain().blocks == (
         Block(1, "linf", 0.5, "age"),
         Block(1, "linf", 0.5, "gain"),
-        Block(4, "simplex", 1.0, "eye colour"),
+        Block(4, "simplex", 1.0, "eye color"),
         Block(1, "linf", 0.5, "sex", "binary"),
     )
     assert schema.domain().intercept == 0
-    assert schema.column_names() == ("age", "gain", "eye colour", "sex", "income", "person")
-    assert schema.column_names(features_only=True) == ("age", "gain", "eye colour", "sex")
+    assert schema.column_names() == ("age", "gain", "eye color", "sex", "income", "person")
+    assert schema.column_names(features_only=True) == ("age", "gain", "eye color", "sex")
     assert schema.numeric_names == {"age", "gain"}
     assert schema.classes == ("<=50K", ">50K")
 
@@ -122,7 +122,7 @@ def test_file_is_read_as_written(tmp_path: Any) -> None:
         ("upper = 90.5", 'upper = "90"', ["[columns.age]", "upper='90'", "number"]),
         ("lower = 0\n", "lower = -1\n", ["[columns.gain]", "lower=-1", "> -1"]),
         ('"log1p"', '"logarithm"', ["[columns.gain]", "transform='logarithm'", "'none', 'log1p'"]),
-        ('["red", "green", "blue"]', '["red", 1]', ['[columns."eye colour"]', "categories[1]=1", "quotes"]),
+        ('["red", "green", "blue"]', '["red", 1]', ['[columns."eye color"]', "categories[1]=1", "quotes"]),
         ('["red", "green", "blue"]', '["red", " red"]', ["categories[1]=' red'", "blanks"]),
         ('["red", "green", "blue"]', '["red", "red"]', ["categories='red'", "twice"]),
         ('["red", "green", "blue"]', "[]", ["categories=[]", "at least 1"]),

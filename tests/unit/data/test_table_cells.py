@@ -18,7 +18,7 @@ SCHEMA = Schema(
         NumericColumn("age", 0, 100),
         NumericColumn("gain", 0, 1e5, "log1p"),
         CategoricalColumn("sex", ("F", "M")),
-        CategoricalColumn("colour", ("red", "green"), other=True),
+        CategoricalColumn("color", ("red", "green"), other=True),
     ),
     ClassTarget("income", ("low", "high")),
 )
@@ -26,7 +26,7 @@ SCHEMA = Schema(
 
 def test_shape_and_labels_follow_the_schema() -> None:
     cells = TableCells.of_schema(SCHEMA, bins=4)
-    assert cells.names == ("age", "gain", "sex", "colour", "income")
+    assert cells.names == ("age", "gain", "sex", "color", "income")
     assert cells.shape == (4, 4, 2, 3, 2)
     assert cells.columns[0].labels == ("[0, 25)", "[25, 50)", "[50, 75)", "[75, 100]")
     assert cells.columns[3].labels == ("red", "green", "(other)")
@@ -51,16 +51,16 @@ def test_odd_cells_have_a_place_each() -> None:
             "age": [np.nan, np.inf, -np.inf, -5.0, 1e300, 50.0],
             "gain": [np.nan, np.inf, -np.inf, -1e9, 0.0, 1e5],
             "sex": ["M", None, "X", " F ", "", "M"],
-            "colour": ["red", None, "blue", "green", "", "red"],
+            "color": ["red", None, "blue", "green", "", "red"],
             "income": ["high", None, "?", "low", "", "high"],
         }
     )
     cells = TableCells.of_schema(SCHEMA, bins=5)
-    age, gain, sex, colour, income = cells.encode(table).T
+    age, gain, sex, color, income = cells.encode(table).T
     np.testing.assert_array_equal(age, [2, 4, 0, 0, 4, 2])
     np.testing.assert_array_equal(gain, [2, 4, 0, 0, 0, 4])
     np.testing.assert_array_equal(sex, [1, 0, 0, 0, 0, 1])
-    np.testing.assert_array_equal(colour, [0, 2, 2, 1, 2, 0])
+    np.testing.assert_array_equal(color, [0, 2, 2, 1, 2, 0])
     np.testing.assert_array_equal(income, [1, 0, 0, 0, 0, 1])
 
 

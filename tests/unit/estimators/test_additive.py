@@ -50,7 +50,7 @@ SCHEMA = Schema(
     (
         NumericColumn("age", 0, 100),
         NumericColumn("gain", 0, 1000, "log1p", indicator=False),
-        CategoricalColumn("colour", ("red", "green", "blue"), other=True),
+        CategoricalColumn("color", ("red", "green", "blue"), other=True),
         CategoricalColumn("flag", ("no", "yes")),
     ),
     ClassTarget("good", ("no", "yes")),
@@ -60,12 +60,10 @@ SCHEMA = Schema(
 def frame_of(n: int, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     age, gain = rng.uniform(0, 100, n), rng.exponential(50, n) * rng.integers(0, 2, n)
-    colour = rng.choice(["red", "green", "blue", "pink"], n)
-    logit = -3 * np.cos(age / 16) + (gain > 20) + 1.5 * (colour == "red") - 1
+    color = rng.choice(["red", "green", "blue", "pink"], n)
+    logit = -3 * np.cos(age / 16) + (gain > 20) + 1.5 * (color == "red") - 1
     good = np.where(rng.uniform(size=n) < 1 / (1 + np.exp(-logit)), "yes", "no")
-    return pd.DataFrame(
-        {"age": age, "gain": gain, "colour": colour, "flag": rng.choice(["no", "yes"], n), "good": good}
-    )
+    return pd.DataFrame({"age": age, "gain": gain, "color": color, "flag": rng.choice(["no", "yes"], n), "good": good})
 
 
 FRAME = frame_of(4000)
@@ -150,7 +148,7 @@ def test_contributions_add_up_and_shapes_are_centered(fitted: Any) -> None:
     assert [shape.kind for shape in fitted.shapes_] == ["numeric", "numeric", "categories", "categories"]
     assert [len(shape.vertices) for shape in fitted.shapes_] == [9, 9, 4, 2]  # missing; a knot near 0
     assert fitted.shapes_[1].vertices[:2] == (0.0, 2**-4)
-    assert set(fitted.degrees_of_freedom_) == {"age", "gain", "colour", "flag"}
+    assert set(fitted.degrees_of_freedom_) == {"age", "gain", "color", "flag"}
     assert all(0 < fitted.degrees_of_freedom_[s.name] < len(s.vertices) for s in fitted.shapes_)
 
 
@@ -213,8 +211,8 @@ def test_monotone_shapes_are_projections_of_the_released_ones(fitted: Any) -> No
     [
         {"age": np.nan},
         {"age": np.inf, "gain": -np.inf},
-        {"age": 1e300, "colour": "unheard of", "flag": "perhaps"},
-        {"gain": np.nan, "colour": None},
+        {"age": 1e300, "color": "unheard of", "flag": "perhaps"},
+        {"gain": np.nan, "color": None},
     ],
 )
 def test_neighbors_have_the_same_blocks_plan_and_certificate(cells: dict[str, Any]) -> None:
@@ -258,10 +256,10 @@ def test_weights_of_any_double_are_a_point_of_the_simplex(transform: Any) -> Non
 
 
 def test_pairs_are_products_and_their_kernel_leaves_columns_alone() -> None:
-    features = ShapeMap(SCHEMA.columns, True, True, (("age", "colour"),)).at(3)
+    features = ShapeMap(SCHEMA.columns, True, True, (("age", "color"),)).at(3)
     weights = features.expand(features.encode(FRAME))
     pair = features.blocks[-1]
-    assert (pair.name, pair.size) == ("age:colour", 5 * 4)
+    assert (pair.name, pair.size) == ("age:color", 5 * 4)
     np.testing.assert_allclose(weights[:, -20:].sum(1), 1, atol=1e-12)
     kernel = pair.expected.prior.kernel
     assert kernel is not None
@@ -276,7 +274,7 @@ def test_pairs_are_products_and_their_kernel_leaves_columns_alone() -> None:
         ({"interactions": [("age", "age")]}, "interactions"),
         ({"interactions": [("age", "nobody")]}, "interactions"),
         ({"interactions": "age"}, "interactions"),
-        ({"monotone": {"colour": "increasing"}}, "monotone"),
+        ({"monotone": {"color": "increasing"}}, "monotone"),
         ({"monotone": {"age": "up"}}, "monotone"),
         ({"monotone": ["age"]}, "monotone"),
         ({"knots": 1}, "knots"),

@@ -30,7 +30,7 @@ COLUMNS = (
     NumericColumn("age", 0, 100, source="Form 3"),
     NumericColumn("gain", 0, 1000, "log1p", indicator=True),
     NumericColumn("dose", 0, 9, "sqrt"),
-    CategoricalColumn("colour", ("red", "green", "blue"), other=True, aliases={"rouge": "red"}),
+    CategoricalColumn("color", ("red", "green", "blue"), other=True, aliases={"rouge": "red"}),
     CategoricalColumn("flag", ("no", "yes")),
     CategoricalColumn("site", ("a", "b", "c")),
 )
@@ -42,7 +42,7 @@ def frame_of(n: int, seed: int = 0) -> pd.DataFrame:
     table = pd.DataFrame(
         {"age": rng.uniform(-20, 120, n), "gain": rng.exponential(500, n), "dose": rng.uniform(0, 9, n)}
     )
-    table["colour"] = rng.choice(["red", "rouge", "blue", "pink"], n)
+    table["color"] = rng.choice(["red", "rouge", "blue", "pink"], n)
     table["flag"], table["site"] = rng.choice(["no", "yes", "?"], n), rng.choice(["a", "b", "c", "d"], n)
     table["good"] = np.where(table["age"] + rng.normal(0, 30, n) > 50, "yes", "no")
     table["grade"], table["cost"] = rng.choice(GRADES, n), table["age"] / 10 + rng.normal(size=n)

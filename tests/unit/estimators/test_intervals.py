@@ -149,7 +149,7 @@ def test_a_table_that_is_read_portion_by_portion_gives_the_same_bits(
         ("tilt", {"tilt": 0.1}),
         ("adversarial_radius", {"adversarial_radius": 0.1}),
         ("algorithm", {"algorithm": "output_perturbation"}),
-        ("algorithm", {"algorithm": "recentring"}),
+        ("algorithm", {"algorithm": "recentering"}),
         ("constants", {"constants": "paper"}),
         ("risk", {"risk": "population"}),
         ("class_weight", {"class_weight": {"no": 1.0, "yes": 2.0}}),

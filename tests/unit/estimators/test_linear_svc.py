@@ -26,7 +26,7 @@ def smoothed_hinge(margin: np.ndarray, width: float) -> np.ndarray:
 
 @pytest.mark.parametrize("algorithm", ["objective_perturbation", "output_perturbation"])
 @pytest.mark.parametrize("smoothing", [0.5, 1.0])
-def test_large_epsilon_recovers_the_regularised_optimum(algorithm: str, smoothing: float) -> None:
+def test_large_epsilon_recovers_the_regularized_optimum(algorithm: str, smoothing: float) -> None:
     X, y = data()
     model = PrivateLinearSVC(
         1e6,

@@ -32,7 +32,7 @@ def data(n: int = 4000, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarr
 
 @pytest.mark.parametrize("algorithm", ["auto", "objective_perturbation", "output_perturbation"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_large_epsilon_recovers_the_regularised_optimum(algorithm: str, delta: float) -> None:
+def test_large_epsilon_recovers_the_regularized_optimum(algorithm: str, delta: float) -> None:
     X, y = data()
     l2 = 1e-3
     model = PrivateLogisticRegression(
@@ -144,14 +144,14 @@ def test_a_million_columns(columns: int) -> None:
 SCHEMA = Schema(
     (
         NumericColumn("age", 0, 100),
-        CategoricalColumn("colour", ("red", "green", "blue"), other=True),
+        CategoricalColumn("color", ("red", "green", "blue"), other=True),
         CategoricalColumn("sex", ("F", "M")),
     ),
     ClassTarget("bought", ("no", "yes")),
 )
 COLUMNS = {
     "age": [10.0, 50.0, None, 1e9, -3.0, 70.0],
-    "colour": ["red", "blue", "mauve", None, "green", "red"],
+    "color": ["red", "blue", "mauve", None, "green", "red"],
     "sex": ["F", "M", "M", "X", None, "F"],
     "bought": ["no", "yes", "yes", "maybe", None, "no"],
 }

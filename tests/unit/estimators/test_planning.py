@@ -27,7 +27,7 @@ from dpconvex.privacy import Unit
 from dpconvex.privacy.profiles import limited
 from dpconvex.problems.linear.expected_risk import ORDINARY
 
-COLUMNS = (NumericColumn("age", 0, 100), CategoricalColumn("colour", ("red", "green", "blue")))
+COLUMNS = (NumericColumn("age", 0, 100), CategoricalColumn("color", ("red", "green", "blue")))
 CLASSES, NUMBERS = Schema(COLUMNS, ClassTarget("ill", ("no", "yes"))), Schema(COLUMNS, NumericTarget("pay", 0, 9))
 UNUSABLE: tuple[dict[str, Any], ...] = (
     {"epsilon": -1.0},
@@ -67,7 +67,7 @@ def test_what_no_table_could_be_fitted_with_is_refused_as_a_plan_would(kind: Any
         assert told[0] == told[1], given
 
 
-@pytest.mark.parametrize("given", [{}, {"delta": 1e-6}, {"algorithm": "recentring"}, {"noise": "grouped"}])
+@pytest.mark.parametrize("given", [{}, {"delta": 1e-6}, {"algorithm": "recentering"}, {"noise": "grouped"}])
 def test_a_promise_is_known_before_a_table_is_read(given: dict[str, Any]) -> None:
     model = PrivateLogisticRegression(2.0, schema=CLASSES, **given)
     users = PrivateLogisticRegression(2.0, schema=replace(CLASSES, user="person"))

@@ -453,7 +453,7 @@ def test_changed_numbers_are_found(method, path) -> None:
 def test_a_candidate_that_plans_anew_is_charged_its_whole_promise(delta) -> None:
     """Its releases follow from released numbers: priced by the planned ones, a search spent 2.4 times its delta."""
     model = PrivateLogisticRegression(
-        2.0, delta, feature_bounds=(0, 100), algorithm="recentring", slope_cap=1.0, classes=[0, 1]
+        2.0, delta, feature_bounds=(0, 100), algorithm="recentering", slope_cap=1.0, classes=[0, 1]
     )
     plan = model.plan(30_000, 20)[0]
     assert isinstance(plan, CenteredPlan)
@@ -474,11 +474,11 @@ def test_searches_over_candidates_that_plan_anew_verify(method) -> None:
     x = np.random.default_rng(0).normal(30, 3, (9000, 4))
     y = (x[:, 0] > 30).astype(int)
     model = PrivateLogisticRegression(
-        2.0, feature_bounds=(0, 100), algorithm="recentring", slope_cap=1.0, noise="l2", classes=[0, 1]
+        2.0, feature_bounds=(0, 100), algorithm="recentering", slope_cap=1.0, noise="l2", classes=[0, 1]
     )
     found = PrivateSearchCV(model, {"coefficient_norm": [2.0, 8.0]}, method=method).fit(x, y)
     assert verify(found.certificate_).passed
-    assert {c.plan.algorithm for c in found.plan_.candidates} == {"recentring"}
+    assert {c.plan.algorithm for c in found.plan_.candidates} == {"recentering"}
     for (_, _, event), *_ in (c.event.uses for c in found.plan_.candidates):
         assert isinstance(event, PureMechanism)
 

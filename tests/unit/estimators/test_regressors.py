@@ -61,7 +61,7 @@ CASES: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("algorithm", ["objective_perturbation", "output_perturbation"])
 @pytest.mark.parametrize(("model", "loss"), CASES.values(), ids=CASES)
-def test_large_epsilon_recovers_the_regularised_optimum(model: Any, loss: Any, algorithm: str) -> None:
+def test_large_epsilon_recovers_the_regularized_optimum(model: Any, loss: Any, algorithm: str) -> None:
     X, y = data(1500)
     model.set_params(epsilon=1e6, algorithm=algorithm, l2=L2, **BOUNDS).fit(X, y)
     A, t = np.column_stack([X / 2, np.ones(len(X))]), (y - 30) / 40  # the estimator's inner units

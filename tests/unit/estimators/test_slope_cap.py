@@ -1,4 +1,4 @@
-"""The cap on the slope of the logistic loss: what it minimises, how it is chosen, where it does not apply."""
+"""The cap on the slope of the logistic loss: what it minimizes, how it is chosen, where it does not apply."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_more_than_two_classes_have_no_cap() -> None:
         assert PrivateLogisticRegression(1.0, feature_norm=1.0, slope_cap=cap).plan(100, 2, 3)
 
 
-def test_probabilities_are_those_at_which_the_score_minimises_the_expected_capped_loss() -> None:
+def test_probabilities_are_those_at_which_the_score_minimizes_the_expected_capped_loss() -> None:
     z = np.concatenate([np.linspace(-40, 40, 4001), [-1e308, -1e5, -0.0, 1e-300, 1e5, 1e308]])
     for cap in (1.0, 0.9, 0.7, 0.5, 0.3, 0.01):
         loss = LogisticLoss(cap)

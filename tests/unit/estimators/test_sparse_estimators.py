@@ -49,7 +49,7 @@ def test_a_lasso_finds_few_coefficients_in_the_users_units() -> None:
     assert model.predict(1e9 * X).max() <= 15
 
 
-def test_bounds_of_columns_scale_and_centre() -> None:
+def test_bounds_of_columns_scale_and_center() -> None:
     rng = np.random.default_rng(1)
     X = rng.uniform(10, 20, (4000, 3))
     y = X[:, 0] - 15 > 0
@@ -128,7 +128,7 @@ def test_shares_are_released_for_their_part_of_the_budget() -> None:
 
 
 def test_moving_one_record_moves_two_counts_by_one() -> None:
-    """The lemma of the shares, over every pair of neighbours of a small data set."""
+    """The lemma of the shares, over every pair of neighbors of a small data set."""
     first = np.array([0, 1, 2, 2])
     for i in range(4):
         for g in range(3):

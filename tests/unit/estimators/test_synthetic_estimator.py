@@ -22,7 +22,7 @@ from dpconvex.privacy.certificate import digest
 from dpconvex.problems.data.sources.arrow import MEMORY
 
 SCHEMA = Schema(
-    (NumericColumn("age", 0, 100), CategoricalColumn("colour", ("red", "green"), other=True)),
+    (NumericColumn("age", 0, 100), CategoricalColumn("color", ("red", "green"), other=True)),
     ClassTarget("ill", ("no", "yes")),
 )
 N = 20_000
@@ -33,7 +33,7 @@ def table() -> pa.Table:
     rng = np.random.default_rng(0)
     age = rng.uniform(0, 100, N)
     ill = np.where(rng.random(N) < age / 200, "yes", "no")
-    return pa.table({"age": age, "colour": rng.choice(["red", "green", "blue"], N), "ill": ill})
+    return pa.table({"age": age, "color": rng.choice(["red", "green", "blue"], N), "ill": ill})
 
 
 def model(**parameters) -> PrivateSyntheticData:
@@ -79,7 +79,7 @@ def test_the_released_total_is_near_the_number_of_records(table: pa.Table) -> No
     total = fitted.tables_.total
     assert abs(total.value - N) < 6 * total.deviation < 100
     assert fitted.score(table) > -0.01
-    shares = fitted.marginal("colour", interval=0.99, together=True)
+    shares = fitted.marginal("color", interval=0.99, together=True)
     assert (shares.high - shares.low).max() < 0.02
 
 
@@ -148,7 +148,7 @@ def test_users_are_protected_and_share_their_weight(table: pa.Table, algorithm: 
     assert (target.unit, fitted.certificate_.public["n"], fitted.plan_.n) == ("user", users, users)
     assert verify(fitted.certificate_.to_json()).passed
     assert len(fitted.sample()) == users
-    half = pa.table({"age": [99.0] * N, "colour": ["red"] * N, "ill": ["yes"] * N})
+    half = pa.table({"age": [99.0] * N, "color": ["red"] * N, "ill": ["yes"] * N})
     more = model(algorithm=algorithm, epsilon=5.0).fit(
         pa.concat_tables([table, half]), groups=np.concatenate([OWNERS, np.zeros(N)])
     )
@@ -237,7 +237,7 @@ def test_drawn_records_have_the_marginals_of_the_histogram(table: pa.Table) -> N
     """1e5 draws: the share's deviation is below 0.0016; 0.008 is 5 of them for each of 24 cells."""
     fitted = model().fit(table)
     drawn = fitted.sample(100_000, random_state=1)
-    assert drawn.column_names == ["age", "colour", "ill"]
+    assert drawn.column_names == ["age", "color", "ill"]
     shares = np.bincount(fitted.queries_.clip_records(fitted.cells_.encode(drawn)), minlength=24) / 1e5
     assert np.abs(shares - fitted.histogram_.ravel()).max() < 0.008
     assert len(fitted.sample()) == N
@@ -248,7 +248,7 @@ def test_marginals_come_in_the_order_asked_for(table: pa.Table) -> None:
     fitted = model().fit(table)
     assert fitted.marginal("ill", "age").shape == (2, 4)
     np.testing.assert_array_equal(fitted.marginal("ill", "age"), fitted.marginal("age", "ill").T)
-    np.testing.assert_allclose(fitted.marginal("age", "colour", "ill"), fitted.histogram_)
+    np.testing.assert_allclose(fitted.marginal("age", "color", "ill"), fitted.histogram_)
     assert fitted.marginal() == pytest.approx(1)
     for wrong in (("weight",), ("age", "age")):
         with pytest.raises(InvalidParameterError):
@@ -273,13 +273,13 @@ def test_every_kind_of_table_gives_the_same(table: pa.Table) -> None:
 def test_content_never_speaks(algorithm: str) -> None:
     """No content raises, warns, or changes what the certificate says."""
     contents = {
-        "constant": {"age": [5.0] * 300, "colour": ["red"] * 300, "ill": ["no"] * 300},
-        "missing": {"age": [np.nan] * 300, "colour": [None] * 300, "ill": [None] * 300},
-        "odd": {"age": [np.inf, -1e300] * 150, "colour": ["?"] * 300, "ill": ["maybe", ""] * 150},
+        "constant": {"age": [5.0] * 300, "color": ["red"] * 300, "ill": ["no"] * 300},
+        "missing": {"age": [np.nan] * 300, "color": [None] * 300, "ill": [None] * 300},
+        "odd": {"age": [np.inf, -1e300] * 150, "color": ["?"] * 300, "ill": ["maybe", ""] * 150},
     }
     certificates = []
     for content in contents.values():
-        frame = pd.DataFrame(content).astype({"colour": object, "ill": object})
+        frame = pd.DataFrame(content).astype({"color": object, "ill": object})
         fitted = model(algorithm=algorithm, delta=1e-6).fit(frame)
         assert np.isfinite(fitted.histogram_).all()
         certificates.append(fitted.certificate_.to_dict())

@@ -1,4 +1,4 @@
-"""What estimators may minimise instead of the mean loss on the records: worst-case losses, the population's."""
+"""What estimators may minimize instead of the mean loss on the records: worst-case losses, the population's."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_attacks_and_population_risk_verify_and_are_saved(tmp_path: Path) -> Non
     assert loaded.plan(300, 5)[0].l2 == model.plan_.l2
 
 
-def test_population_risk_regularises_more_and_promises_less() -> None:
+def test_population_risk_regularizes_more_and_promises_less() -> None:
     options: dict[str, Any] = {"feature_norm": 1.0, "algorithm": "output_perturbation"}
     for estimator, more in ((PrivateLogisticRegression, {}), (PrivateLinearRegression, {"target_bounds": (0, 1)})):
         one, other = (estimator(1.0, **options, **more, risk=r).plan(5000, 4)[0] for r in ("empirical", "population"))

@@ -59,8 +59,8 @@ def test_false_alarms_are_as_rare_as_stated(monkeypatch: pytest.MonkeyPatch) -> 
         earlier = rng.standard_normal((cases, 10))
         spread = earlier.std(axis=1, ddof=1)
         within = []
-        for centre, deviation, new in zip(earlier.mean(axis=1), spread, rng.standard_normal(cases), strict=True):
-            low, high = anchor._replace(spread=deviation).between(centre, centre, log=False)
+        for center, deviation, new in zip(earlier.mean(axis=1), spread, rng.standard_normal(cases), strict=True):
+            low, high = anchor._replace(spread=deviation).between(center, center, log=False)
             within.append(low <= new <= high)
         failed["anchor"] = cases - sum(within)
     finally:

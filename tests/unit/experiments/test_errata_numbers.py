@@ -44,7 +44,7 @@ def test_p1_an_accuracy_in_expectation_is_missed_by_some_runs() -> None:
         x = a * rng.choice(np.array([-1.0, 1.0]), runs)
         w = np.clip(w - 2 / (mu * t) * mu * (w - x), -a, a)
         mean += 2 * t / (steps * (steps + 1)) * w
-    assert (mu / 2 * mean**2).mean() < 0.1 * alpha  # the minimiser is 0
+    assert (mu / 2 * mean**2).mean() < 0.1 * alpha  # the minimizer is 0
     missed = (np.abs(mean) > math.sqrt(2 * alpha / mu)).mean()
     assert 2e-4 / 1.6 < missed < 2e-4 * 1.6
 
@@ -53,7 +53,7 @@ def test_p4_the_inverted_step_count_stops_too_early() -> None:
     """Corollary 3.3b prints ``max(1, y^2/kappa)`` for ``max(1, 1/(kappa y^2))``, y = sqrt(d) C / epsilon."""
     n, mu, epsilon, delta = 200, 0.01, 1e10, 1e-6
     problem = LinearModelProblem(LogisticLoss(), DataDomain.l2_ball(1, 1.0), n, 1.0)
-    beta, R = problem.smoothness + mu, problem.minimiser_norm(mu)
+    beta, R = problem.smoothness + mu, problem.minimizer_norm(mu)
     L, kappa, y = problem.lipschitz + mu * R, beta / mu, big_c(epsilon, delta) / epsilon
     alpha = L**2 / mu * min(kappa * y**2, 1)
     radius, base = math.sqrt(2 * alpha / mu), beta * R**2 * mu / L**2
@@ -94,7 +94,7 @@ def test_p10_the_printed_tight_instance_is_half_as_convex_as_it_says() -> None:
     n, mu, L = 10, 0.3, 2.0
 
     def moved(curvature, slope):
-        """Of the minimiser ``-slope mean(x)/curvature``, when one of n records turns from e_1 to -e_1."""
+        """Of the minimizer ``-slope mean(x)/curvature``, when one of n records turns from e_1 to -e_1."""
         return slope * 2 / n / curvature
 
     assert moved(mu / 2, L / 4) == pytest.approx(L / (mu * n))  # attained, but by a function of another class
@@ -102,13 +102,13 @@ def test_p10_the_printed_tight_instance_is_half_as_convex_as_it_says() -> None:
     assert moved(mu, L / 4) == pytest.approx(L / (mu * n) / 2)  # what the printed slopes give with curvature mu
 
 
-def test_u2_the_regularisation_of_the_pure_case_does_not_give_the_claim() -> None:
+def test_u2_the_regularization_of_the_pure_case_does_not_give_the_claim() -> None:
     """Proposition 2.5b on ``F = L |w|``, d = n = 1, epsilon = 1e5, delta = 1e-3: 0.73 LR measured, 0.48 claimed."""
     epsilon, delta, L, R = 1e5, 1e-3, 1.0, 1.0
     c = big_c(epsilon, delta)
 
     def risk(q):
-        """Of the release of the minimiser 0, projected to the ball."""
+        """Of the release of the minimizer 0, projected to the ball."""
         lam = L / (R * math.sqrt(1 + 1 / q))
         sigma = c / (math.sqrt(2) * epsilon) * 2 * (L + lam * R) / lam
         inside = 2 * sigma * (norm.pdf(0) - norm.pdf(R / sigma))
@@ -170,12 +170,12 @@ def test_u6_a_lipschitz_constant_on_the_ball_does_not_bound_the_stability_of_wha
     z = np.linspace(-80, 80, 800_001) * sensitivity / epsilon
     weight = np.exp(-np.abs(z) * epsilon / sensitivity)
     weight /= weight.sum()
-    centres = (1.0, 1.0 - sensitivity)  # minimisers in the ball
+    centers = (1.0, 1.0 - sensitivity)  # minimizers in the ball
 
     def stability(beyond, project):
         out = []
-        for centre in centres:
-            w = np.clip(centre + z, -1, 1) if project else centre + z
+        for center in centers:
+            w = np.clip(center + z, -1, 1) if project else center + z
             out.append(float(weight @ (mu / 2 * w**2 + w + beyond(w))))  # the loss of the record -1
         return out[0] - out[1]
 

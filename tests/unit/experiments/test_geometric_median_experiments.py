@@ -169,9 +169,9 @@ def test_u12_the_told_radius_exceeds_the_objective() -> None:
 
 
 def test_u13_a_start_about_the_origin_leaves_the_median_out_of_reach() -> None:
-    """U13: the centre of the start's sphere is not said; about 0, the cluster is outside the ball of the walk."""
+    """U13: the center of the start's sphere is not said; about 0, the cluster is outside the ball of the walk."""
     data = boosting.Cluster(1000, 50.0)
-    points, centre = data.draw(np.random.default_rng(0))
+    points, center = data.draw(np.random.default_rng(0))
     median = geometric_median(points).point
     assert np.linalg.norm(median) > 1.75 * data.radius  # no start within 0.75 of 0 is within a radius of it
-    assert np.linalg.norm(median - centre) < 0.25 * data.radius
+    assert np.linalg.norm(median - center) < 0.25 * data.radius

@@ -112,11 +112,11 @@ def test_the_printed_double_stage_is_that_of_the_paper() -> None:
     assert [stage.radius for stage in phase.stages] == pytest.approx([unit, unit / 6])
 
 
-def test_the_attacked_plan_makes_one_release_and_its_neighbours_are_the_worst() -> None:
+def test_the_attacked_plan_makes_one_release_and_its_neighbors_are_the_worst() -> None:
     for loss in audit.LOSSES:
         plan = audit.one_release(loss, 1.0)
         assert len(plan.releases) == 1
-        low, high = audit.minimisers(plan)
+        low, high = audit.minimizers(plan)
         (phase,) = plan.phases
         assert high - low == pytest.approx(2 * phase.truncation.level / (phase.l2 * phase.m), rel=1e-6)
 
@@ -221,7 +221,7 @@ def test_lemma_g1_and_its_false_intermediate_display() -> None:
 
 def test_e5_a_packing_needs_equal_lengths_and_many_directions() -> None:
     """Erratum E5: Lemma G.1 is false for means of unequal length; the printed p is below 0 for two directions."""
-    w, m, short = -np.eye(2)[0], 1.0, 0.5 * np.eye(2)[0]  # w is the minimiser under either mean
+    w, m, short = -np.eye(2)[0], 1.0, 0.5 * np.eye(2)[0]  # w is the minimizer under either mean
     away = lower_bound.estimated_mean(w, m) - short
     assert away @ away > 8 * m / DIAMETER * (short @ w + 0.5) + 0.2  # the excess of w under the short mean is 0
     zeta, n, epsilon = 0.25, 100, 1.0

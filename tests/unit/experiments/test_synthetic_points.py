@@ -13,12 +13,12 @@ from dpconvex_experiments.shared import gaussian_cluster, skewed, student_t
 @pytest.mark.parametrize("d", [1, 3, 20])
 def test_cluster_and_background(d) -> None:
     """Kolmogorov-Smirnov on both parts, fixed seed: error probability 1e-3 each."""
-    X, centre = gaussian_cluster(50.0, 2000, d, 0.1, 0.9, np.random.default_rng(d))
+    X, center = gaussian_cluster(50.0, 2000, d, 0.1, 0.9, np.random.default_rng(d))
     assert X.shape == (2000, d)
-    assert np.linalg.norm(centre) == pytest.approx(25.0)
-    near = np.linalg.norm(X - centre, axis=1) < 0.1 * (d**0.5 + 5)
+    assert np.linalg.norm(center) == pytest.approx(25.0)
+    near = np.linalg.norm(X - center, axis=1) < 0.1 * (d**0.5 + 5)
     assert 1800 <= near.sum() <= 1815
-    assert kstest(((X[near] - centre) / 0.1).ravel()[:1800], "norm").pvalue > 1e-3
+    assert kstest(((X[near] - center) / 0.1).ravel()[:1800], "norm").pvalue > 1e-3
     spread = np.linalg.norm(X[~near], axis=1)
     assert spread.max() <= 50
     if d > 1:

@@ -78,7 +78,7 @@ def test_sensitivities_in_other_norms_are_refused() -> None:
 
 
 def test_released_candidates_stay_within_the_promise() -> None:
-    """Whole law by counting: two neighbours whose scores differ by the sensitivity each, noise of a run at 0.5.
+    """Whole law by counting: two neighbors whose scores differ by the sensitivity each, noise of a run at 0.5.
 
     The promise is 1; frequencies of 20,000 runs tell ratios apart by 0.1 with probability above 0.999.
     """

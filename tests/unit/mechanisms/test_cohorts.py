@@ -47,8 +47,8 @@ def density(mean: CohortMean, law: Counter, y: np.ndarray) -> dict:
         passes = norm.sf((mean.threshold - np.array(excesses)) / mean.score_sigma)
         for bits in out:
             chance = np.prod(np.where(bits, passes, 1 - passes))
-            centre = np.array(bits) @ (np.array([6, 6]) / 12 * means)
-            out[bits] += weight * chance * norm.pdf((y - centre) / scale) / scale
+            center = np.array(bits) @ (np.array([6, 6]) / 12 * means)
+            out[bits] += weight * chance * norm.pdf((y - center) / scale) / scale
     return out
 
 
@@ -175,7 +175,7 @@ def orders(mean: CohortMean, source, times: int, monkeypatch) -> list[np.ndarray
 
 @pytest.mark.parametrize("source", [SeededSource(3), SystemSource()], ids=["seed", "system"])
 def test_partitions_are_fresh_and_uniform(source, monkeypatch) -> None:
-    """Chi-square over the slots of one user and of its neighbour, 400 uses; a false alarm has probability 1e-6."""
+    """Chi-square over the slots of one user and of its neighbor, 400 uses; a false alarm has probability 1e-6."""
     mean = small(1.0, 1.0, 1.0)
     seen = np.array(orders(mean, source, 400, monkeypatch))
     assert len({tuple(order) for order in seen}) > 390

@@ -115,21 +115,21 @@ def test_releases_lie_on_a_grid_that_no_value_moves() -> None:
 
 
 @given(FINITE, st.integers(0, 4), st.floats(-4, 4), st.sampled_from([0.3, 1.0, 4.0]))
-def test_no_neighbour_sees_a_larger_ratio_or_range(values, row, other, epsilon) -> None:
+def test_no_neighbor_sees_a_larger_ratio_or_range(values, row, other, epsilon) -> None:
     """Exact densities on the common refinement: pure epsilon, and log ratios within an interval of length epsilon."""
-    neighbour = list(values)
-    neighbour[row] = other
-    edges = np.unique(np.clip(np.concatenate([EDGES, values, neighbour]), -2, 3))
+    neighbor = list(values)
+    neighbor[row] = other
+    edges = np.unique(np.clip(np.concatenate([EDGES, values, neighbor]), -2, 3))
     with np.errstate(divide="ignore"):
-        logs = np.log(law(values, epsilon, edges)) - np.log(law(neighbour, epsilon, edges))
+        logs = np.log(law(values, epsilon, edges)) - np.log(law(neighbor, epsilon, edges))
     assert np.abs(logs).max() <= epsilon + 1e-9
     assert logs.max() - logs.min() <= epsilon + 1e-9
 
 
 def test_the_whole_range_is_used() -> None:
     """A value that jumps over the median: half the range would be caught."""
-    values, neighbour = [0.0, 1.0, 2.0, 2.5, 2.8], [0.0, 1.0, 2.0, 2.5, -1.5]
-    logs = np.log(law(values, 1.0)) - np.log(law(neighbour, 1.0))
+    values, neighbor = [0.0, 1.0, 2.0, 2.5, 2.8], [0.0, 1.0, 2.0, 2.5, -1.5]
+    logs = np.log(law(values, 1.0)) - np.log(law(neighbor, 1.0))
     assert logs.max() - logs.min() > 0.999
 
 

@@ -267,7 +267,7 @@ def test_public_shapes_are_checked() -> None:
 
 
 def test_rounding_is_charged_where_it_matters() -> None:
-    """Small radii far from the centre: the rounding of the mean dominates its sensitivity."""
+    """Small radii far from the center: the rounding of the mean dominates its sensitivity."""
     mean = plan_robust_mean(200, 3, 1.0, 1e-6)
     assert mean.unit_length(1e-14, 1.0) > 2**-50
     assert mean.unit_length(1.0, 1.0) == pytest.approx(mean.reach, rel=1e-9)
@@ -316,9 +316,9 @@ def test_e4_equal_radii_leave_a_quarter_of_the_mass_at_weight_one() -> None:
 
 
 def test_e25_for_an_odd_number_of_points_kept_ones_may_be_five_radii_apart() -> None:
-    """E25: Lemma B.2 says 4 radii, which needs a shared unchanged neighbour; with C odd there need not be one.
+    """E25: Lemma B.2 says 4 radii, which needs a shared unchanged neighbor; with C odd there need not be one.
 
-    The changed point stands beside either far one, which gives it (C + 1)/2 neighbours. Even counts only are run.
+    The changed point stands beside either far one, which gives it (C + 1)/2 neighbors. Even counts only are run.
     """
     C, kept = 101, {}
     shared = np.repeat([[0.5], [-0.5], [2.5], [-2.5]], [49, 49, 1, 1], axis=0)

@@ -22,7 +22,7 @@ def promise(mechanism: SampledGaussian) -> Ledger:
 
 @pytest.mark.parametrize("rate", [0.02, 0.3, 0.9])
 def test_every_unit_has_a_coin_of_its_own(rate: float) -> None:
-    """Sizes are binomial and neighbouring units independent; fixed seed, each test fails by chance once in 10^4."""
+    """Sizes are binomial and neighboring units independent; fixed seed, each test fails by chance once in 10^4."""
     coins, units, runs = np.random.default_rng(5), 40, 20_000
     taken = np.zeros((runs, units), dtype=bool)
     for k in range(runs):

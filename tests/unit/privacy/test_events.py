@@ -85,7 +85,7 @@ def test_unknown_events_are_refused(fields: dict[str, object]) -> None:
 
 
 @given(st.floats(1e-3, 10), st.floats(0, 10))
-def test_pure_profile_is_randomised_response(pure: float, epsilon: float) -> None:
+def test_pure_profile_is_randomized_response(pure: float, epsilon: float) -> None:
     p = math.exp(pure) / (1 + math.exp(pure))
     truth = max(0.0, p - math.exp(epsilon) * (1 - p))
     assert pure_delta(Fraction(pure), epsilon) >= truth - 1e-11

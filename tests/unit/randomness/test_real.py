@@ -111,7 +111,7 @@ def test_system_noise_does_not_repeat() -> None:
 
 
 def test_one_rounding_keeps_the_privacy_loss_of_real_noise() -> None:
-    """Dimension 1: Laplace noise. Exact probabilities of grid points of two neighbours, epsilon 1, at most e apart.
+    """Dimension 1: Laplace noise. Exact probabilities of grid points of two neighbors, epsilon 1, at most e apart.
 
     The frequency of each of the cells is that of the exact law; wrong with probability 1e-5.
     """

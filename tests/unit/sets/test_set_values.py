@@ -130,24 +130,24 @@ def test_parameters_are_checked(build: Any, name: str) -> None:
 
 @pytest.mark.parametrize("inner", [0.3, 1e-2, 1e-4, 1e-7])
 def test_the_nearest_point_of_a_small_ball_is_found(inner: float) -> None:
-    """Distances from the centre round by the length of the whole vector, which must not refuse that ball's sphere."""
+    """Distances from the center round by the length of the whole vector, which must not refuse that ball's sphere."""
     rng = np.random.default_rng(0)
     for length in (0.5, 0.9, 1.0 - 0.4 * inner, 1.0):
-        centre = rng.standard_normal(3)
-        centre *= length / np.linalg.norm(centre)
-        section = BallSection(1.0, inner, centre)
+        center = rng.standard_normal(3)
+        center *= length / np.linalg.norm(center)
+        section = BallSection(1.0, inner, center)
         for _ in range(40):
             away = rng.standard_normal(3)
             away /= np.linalg.norm(away)
-            target = centre + inner * away
+            target = center + inner * away
             if np.linalg.norm(target) > 1 - 1e-9 * inner:
                 continue
-            assert np.linalg.norm(section.project(centre + 3 * inner * away) - target) <= 5e-16
+            assert np.linalg.norm(section.project(center + 3 * inner * away) - target) <= 5e-16
             assert np.linalg.norm(section.linear_minimizer(-away) - target) <= 5e-16
 
 
 def test_the_rim_of_a_small_ball_is_as_accurate_as_any_point() -> None:
-    """Centre on the outer sphere: the rim's height is known without cancellation."""
+    """Center on the outer sphere: the rim's height is known without cancellation."""
     for inner in (0.5, 1e-3, 1e-6, 1e-8):
         section = BallSection(1.0, inner, [1.0, 0.0])
         depth, width = inner * inner / 2, inner * math.sqrt(1 - inner * inner / 4)

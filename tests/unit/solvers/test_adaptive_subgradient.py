@@ -115,17 +115,17 @@ def test_published_projections(point, wanted) -> None:
 def test_inexact_projections_are_members_near_the_exact_one(seed, accuracy) -> None:
     rng, calls = np.random.default_rng(seed), [0]
     box, radius = Box(-1.0, 1.0, dim=3), rng.uniform(0.1, 2)
-    centre, point = box.project(rng.standard_normal(3)), 3 * rng.standard_normal(3)
+    center, point = box.project(rng.standard_normal(3)), 3 * rng.standard_normal(3)
 
     def project(w):
         calls[0] += 1
         return box.project(w)
 
-    found = project_onto_section(project, point, centre, radius, accuracy)
-    assert calls[0] <= math.ceil(math.log2(1 + float(np.sum((point - centre) ** 2)) / (radius * accuracy))) + 2
-    exact = project_onto_section(box.project, point, centre, radius, 1e-13)
+    found = project_onto_section(project, point, center, radius, accuracy)
+    assert calls[0] <= math.ceil(math.log2(1 + float(np.sum((point - center) ** 2)) / (radius * accuracy))) + 2
+    exact = project_onto_section(box.project, point, center, radius, 1e-13)
     assert box.contains(found)
-    assert np.linalg.norm(found - centre) <= radius * (1 + 1e-12)
+    assert np.linalg.norm(found - center) <= radius * (1 + 1e-12)
     assert np.linalg.norm(found - exact) <= accuracy + 1e-11
 
 
@@ -185,7 +185,7 @@ class Blurred(Objective):
         self.l2, self.oracle_error, self.a, self.coins = 0.5, error, np.array([1.5, -1.0]), np.random.default_rng(0)
 
     bounds = property(lambda self: AbsoluteLoss())
-    dim, smoothness, minimiser_norm, initial_gap = 2, math.inf, math.inf, math.inf
+    dim, smoothness, minimizer_norm, initial_gap = 2, math.inf, math.inf, math.inf
 
     def lipschitz_within(self, radius: float) -> float:
         return float(np.linalg.norm(self.a)) + self.l2 * radius

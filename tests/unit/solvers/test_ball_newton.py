@@ -48,7 +48,7 @@ def test_the_certified_bound_is_true(seed, radius, truncated) -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), onto=st.booleans(), radius=st.sampled_from([0.3, 3.0]))
 def test_the_certificate_holds_at_any_point(seed, onto, radius) -> None:
-    """Also on the sphere with the minimiser inside, where no normal vector may help."""
+    """Also on the sphere with the minimizer inside, where no normal vector may help."""
     rng = np.random.default_rng(seed)
     objective, ball = problem(seed, LogisticLoss()), L2Ball(radius)
     best = AcceleratedGradient().solve(objective, 1e-9, ball).point
@@ -58,7 +58,7 @@ def test_the_certificate_holds_at_any_point(seed, onto, radius) -> None:
     assert np.linalg.norm(w - best) <= bound + 1e-9
 
 
-def test_against_a_general_purpose_optimiser() -> None:
+def test_against_a_general_purpose_optimizer() -> None:
     for seed in range(5):
         objective = problem(seed, HuberLoss())
         for radius in (0.2, 50.0):
@@ -87,15 +87,15 @@ def test_certificates_hold_in_the_part_of_a_small_ball() -> None:
     """A record that pulls out of a ball of radius 0.01: a wrong projection there once certified a point 0.1 away."""
     rng, radius = np.random.default_rng(0), 1e-6
     for _ in range(12):
-        centre = rng.standard_normal(3)
-        centre *= 0.9 / np.linalg.norm(centre)
-        section = BallSection(1.0, 0.01, centre)
+        center = rng.standard_normal(3)
+        center *= 0.9 / np.linalg.norm(center)
+        section = BallSection(1.0, 0.01, center)
         X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
         X[0] *= 100
         for sign in (1.0, -1.0):
             y[0] = sign * 1e6
             records = Records.clipped(X, DataDomain.l2_ball(3, 1e3))
-            risk = TruncatedRisk(HuberLoss(), records, y, 1.0, Truncation(0.02, 1.0, 1.0), centre)
+            risk = TruncatedRisk(HuberLoss(), records, y, 1.0, Truncation(0.02, 1.0, 1.0), center)
             solved = Guaranteed(BallNewton(), AcceleratedGradient()).solve(risk, radius, section)
             free = BallNewton().solve(risk, 1e-9, L2Ball(1.0)).point
             assert solved.status is Status.CERTIFIED
@@ -108,11 +108,11 @@ def test_certificates_hold_in_the_part_of_a_small_ball() -> None:
 
 
 def test_a_point_that_may_be_beyond_the_inner_sphere_claims_nothing() -> None:
-    """Near the centre of the inner ball, with a bound that reaches out of it: no distance to *its* minimiser."""
+    """Near the center of the inner ball, with a bound that reaches out of it: no distance to *its* minimizer."""
     objective = problem(0, HuberLoss())
     best = BallNewton().solve(objective, 1e-9, L2Ball(1.0)).point
-    centre = best / 2
-    section = BallSection(1.0, 0.4 * float(np.linalg.norm(best)), centre)
-    found = BallNewton(max_steps=0).solve(objective, 1e-3, section, centre)
+    center = best / 2
+    section = BallSection(1.0, 0.4 * float(np.linalg.norm(best)), center)
+    found = BallNewton(max_steps=0).solve(objective, 1e-3, section, center)
     assert found.status is not Status.CERTIFIED
     assert np.isinf(found.accuracy.bound)

@@ -35,10 +35,10 @@ LINE = DataDomain.box(1, 1.0)
 
 
 def exact(loss, X, l2, radius):
-    """The minimiser in closed form: with the mean m, along m for l2 attacks, by coordinate for linf attacks."""
+    """The minimizer in closed form: with the mean m, along m for l2 attacks, by coordinate for linf attacks."""
     m = loss.domain.clip(X).mean(0)
 
-    def along(length):  # minimise (1 + l2)/2 t^2 - length t + Huber(t)
+    def along(length):  # minimize (1 + l2)/2 t^2 - length t + Huber(t)
         c, s = loss.concavity, loss.bound
         t = length / (1 + l2 + 1 / c) if c else 0.0
         return t if c and t <= c * s else max(0.0, length - s) / (1 + l2)
@@ -96,7 +96,7 @@ def test_the_gap_is_true_at_any_pair(loss) -> None:
 
 
 def test_the_gap_is_nearly_attained() -> None:
-    """Records near 0 and no attack yet, at the minimiser of the payoff: half the attacks' gap would be beaten."""
+    """Records near 0 and no attack yet, at the minimizer of the payoff: half the attacks' gap would be beaten."""
     loss, X, l2 = ShiftedMeanLoss(DISC, 0.5), np.full((3, 2), 0.01), 0.5
     risk = CustomProblem(loss, 3, 1.0).objective(X, np.zeros(3), l2)
     w, v = X[0] / (1 + l2), np.zeros((3, 2))
@@ -184,7 +184,7 @@ def test_refusals() -> None:
 # Privacy -------------------------------------------------------------------------------------------------------------
 
 
-def test_neighbours_move_no_further_than_planned() -> None:
+def test_neighbors_move_no_further_than_planned() -> None:
     """The extreme pair of the shifted mean is ``2X/(n (1 + l2))`` apart; the contrast is ``2X``."""
     loss, n = ShiftedMeanLoss(LINE, 0.1), 5
     plan = plan_minimize(loss, n, epsilon=1.0, radius=2.0, l2=1.0, max_steps=20_000)
@@ -207,7 +207,7 @@ def test_neighbours_move_no_further_than_planned() -> None:
 
 
 def test_p3_the_printed_density_breaks_privacy() -> None:
-    """Erratum P3: alpha = L^2/(mu n^2) lets the centre move 2.41 times further than ``Delta + 2 alpha/mu`` for large n.
+    """Erratum P3: alpha = L^2/(mu n^2) lets the center move 2.41 times further than ``Delta + 2 alpha/mu`` for large n.
 
     The specification's numbers (4.2, Algorithm 8): nominal delta 1e-6 at epsilon 1 becomes 4.9e-3.
     """
@@ -218,7 +218,7 @@ def test_p3_the_printed_density_breaks_privacy() -> None:
     c = zwb_constant(delta)
     sigma = (c + math.sqrt(c**2 + epsilon)) / (math.sqrt(2) * epsilon) * printed
     assert gaussian_delta(epsilon, right / sigma) == pytest.approx(4.9e-3, rel=0.03)
-    # Attained: alpha-saddle points that far from the minimiser exist, here for G = mu/2 |w|^2.
+    # Attained: alpha-saddle points that far from the minimizer exist, here for G = mu/2 |w|^2.
     w = math.sqrt(2 * alpha / mu)
     assert mu / 2 * w**2 == pytest.approx(alpha)
     # What is done here: the radius of the solver is a distance, and enters as one.

@@ -1,4 +1,4 @@
-"""The certificates on problems whose minimiser is known in closed form."""
+"""The certificates on problems whose minimizer is known in closed form."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_all_bounds_hold_without_a_constraint(seed, size):
     assert step.bound <= norm.bound * (1 + 1e-6) + 1e-10
 
 
-def test_c2_is_positive_away_from_a_minimiser_on_the_border():
+def test_c2_is_positive_away_from_a_minimizer_on_the_border():
     """Outside of the set the gap can be 0 at a positive distance; the distance form holds even there."""
     records = Records.clipped(np.zeros((1, 1)), DataDomain.box(1, 1.0))
     objective = RegularizedRisk(SquaredLoss(1.0), records, np.zeros(1), 1.0)

@@ -108,7 +108,7 @@ def test_p6_the_last_iterate_misses_the_accuracy_but_not_the_distance():
     last, mean = (float((H @ u).max() + u @ u / 2) for u in (w, average))
     assert last > 1.15 * alpha
     assert mean < 0.4 * alpha
-    squared = 1.0  # no point is further than L/mu from the minimiser
+    squared = 1.0  # no point is further than L/mu from the minimizer
     for t in range(1, 10_001):
         squared = min(1.0, max(0.0, 1 - 4 / t) * squared + 4 / t**2)
         assert squared <= 4 / (t + 1)

@@ -175,7 +175,7 @@ def components_of(objective, count):
     linear=st.sampled_from([0.0, 1.0, 3.0]),
     dtype=st.sampled_from([np.float64, np.float32]),
 )
-def test_katyusha_reaches_the_minimiser(loss, l2, intercept, linear, dtype):
+def test_katyusha_reaches_the_minimizer(loss, l2, intercept, linear, dtype):
     objective = problem(loss, l2=l2, intercept=intercept, linear=linear, dtype=dtype)
     radius = 1e-8 * (1 + linear) / min(l2, 1.0)
     result = Katyusha().solve(objective, radius)
@@ -206,7 +206,7 @@ def test_stochastic_subgradient_keeps_its_rate_and_a_true_bound(loss):
     assert best.status is Status.CERTIFIED
     error = float(np.linalg.norm(result.point - best.point))
     assert error <= result.accuracy.bound + 1e-5
-    assert result.accuracy.bound <= 0.2  # the domain's minimisers have norm up to 28
+    assert result.accuracy.bound <= 0.2  # the domain's minimizers have norm up to 28
     L = objective.lipschitz_within(objective.lipschitz / objective.l2)
     gap = objective.value(result.point) - objective.value(best.point)
     assert gap <= 2 * L**2 / (objective.l2 * (20 * 4096 + 1))

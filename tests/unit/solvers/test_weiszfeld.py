@@ -27,7 +27,7 @@ def exact_value(X, z):
 @pytest.mark.parametrize(
     ("points", "median", "value"),
     [
-        ([[0, 0], [4, 0], [2, 2 * 3**0.5]], [2, 2 / 3**0.5], 4 / 3**0.5),  # equilateral: Fermat point is the centre
+        ([[0, 0], [4, 0], [2, 2 * 3**0.5]], [2, 2 / 3**0.5], 4 / 3**0.5),  # equilateral: Fermat point is the center
         ([[0, 0], [2, 0], [-1, 3**0.5]], [0, 0], 4 / 3),  # an angle of 120 degrees: its vertex
         ([[0, 0], [1, 0.01], [-1, 0.01]], [0, 0], 2 * np.hypot(1, 0.01) / 3),  # a wider one
         ([[-1, -1], [1, 1], [-1, 1], [1, -1]], [0, 0], 2**0.5),  # crossing of the diagonals

@@ -48,7 +48,7 @@ class Descent:
         """Gradients in all."""
         return sum(stage.steps for stage in self.stages)
 
-    def minimise(self, start: Floats, oracle: Oracle, project: Callable[[Floats], Floats]) -> tuple[Floats, bool]:
+    def minimize(self, start: Floats, oracle: Oracle, project: Callable[[Floats], Floats]) -> tuple[Floats, bool]:
         """Return the last aggregated point (dim,), and whether every step was taken; `start` lies in the set."""
         mu, point = self.convexity, start
         for stage in self.stages:

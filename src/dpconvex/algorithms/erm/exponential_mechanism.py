@@ -43,7 +43,7 @@ from dpconvex.solvers import Solver, default_solver
 __all__ = ["ExponentialMechanismPlan", "LocalizedMechanismPlan", "plan", "plan_localized"]
 
 LABEL = "best point of the grid"
-CENTER, CHOICE = "centre of the ball", "best point of the grid around it"
+CENTER, CHOICE = "center of the ball", "best point of the grid around it"
 
 MAX_DIM = 2
 
@@ -142,14 +142,14 @@ class LocalizedMechanismPlan(GridPlan):
     source: ClassVar[str] = "localised exponential mechanism over a grid"
     theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
         "Localised exponential mechanism (Lowy and Razaviyayn, Algorithms 10 and 11, Proposition G.2): output "
-        "perturbation releases a centre with epsilon/2, permute-and-flip a grid point of the ball around it with "
+        "perturbation releases a center with epsilon/2, permute-and-flip a grid point of the ball around it with "
         "epsilon/2; the costs add up."
     )
 
     @property
     def reach_of_minimizers(self) -> float:
         """Norm that no minimizer exceeds, whatever the data are."""
-        return self.problem.minimiser_norm(self.l2)
+        return self.problem.minimizer_norm(self.l2)
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
@@ -159,12 +159,12 @@ class LocalizedMechanismPlan(GridPlan):
     def assumptions(self) -> tuple[Assumption, ...]:
         return (
             Assumption("the loss has a bounded slope and bounded targets", "proved for the loss; records are clipped"),
-            Assumption("the objective is l2-strongly convex", "the regulariser is part of the objective"),
+            Assumption("the objective is l2-strongly convex", "the regularizer is part of the objective"),
             Assumption(
-                "the solver's point is within r of the exact minimiser for every data set",
+                "the solver's point is within r of the exact minimizer for every data set",
                 "a certificate (gradient norm or duality gap) is checked before anything is released",
             ),
-            Assumption("the grid is public", "it is computed from the plan and the centre that was released"),
+            Assumption("the grid is public", "it is computed from the plan and the center that was released"),
             *((USER_LOSS,) if self.problem.grouped else ()),
         )
 
@@ -243,7 +243,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[Exponenti
         return ()
     R, d = problem.radius, problem.dim
     reach = _score_sensitivity(problem, R, problem.loss.value_at_zero + problem.lipschitz * R)
-    lemma = "scores change by at most 2 L R / n between neighbours, plus rounding"
+    lemma = "scores change by at most 2 L R / n between neighbors, plus rounding"
     choice = ReportNoisyMax(Sensitivity(reach, "linf", lemma, unit=privacy.unit), privacy.epsilon)
 
     sides = np.arange(3, largest_side(problem) + 1, 2)
@@ -275,7 +275,7 @@ def plan_localized(
     lemma = "strong convexity (Proposition 2.2): 2L/(l2 n), plus 2r for the certified solver accuracy"
     center = NormNoiseMechanism(L2Norm(problem.dim), Sensitivity(reach, "l2", lemma, unit=privacy.unit), half)
     moved = _score_sensitivity(problem, best.radius, _score_size(problem, lam, best.radius))
-    lemma = "scores change by at most 2 L rho / n between neighbours, rho the radius of the ball, plus rounding"
+    lemma = "scores change by at most 2 L rho / n between neighbors, rho the radius of the ball, plus rounding"
     choice = ReportNoisyMax(Sensitivity(moved, "linf", lemma, unit=privacy.unit), half)
     solve = default_solver(problem.loss, WholeSpace(), problem.dim)
     return (
@@ -298,7 +298,7 @@ def _score_sensitivity(problem: LinearModelProblem, radius: float, size: float) 
 
 def _score_size(problem: LinearModelProblem, lam: float, radius: Any) -> Any:
     """Return the largest value in computing a localized score: two losses and the ridge at the grid's points."""
-    far = problem.minimiser_norm(lam) + radius
+    far = problem.minimizer_norm(lam) + radius
     return 2 * (problem.loss.value_at_zero + problem.lipschitz * far) + lam * far**2
 
 
@@ -330,7 +330,7 @@ def _best_ball(problem: LinearModelProblem, half: float, lam: float, shrinkage: 
     first, second = theta * first, theta**2 * second  # E T, E T^2
     g = 2 * radius / (sides - 1) * math.sqrt(d)
     one, two = g + first, g**2 + 2 * g * first + second  # E|u|, E|u|^2
-    moved = (L + lam * problem.minimiser_norm(lam)) * one + lam / 2 * two
+    moved = (L + lam * problem.minimizer_norm(lam)) * one + lam / 2 * two
     if math.isfinite(problem.smoothness):
         moved = np.minimum(moved, (problem.smoothness + lam) / 2 * two)
     scores = (2 * L * radius / n + 2 * ROUNDING * _score_size(problem, lam, radius)) * (1 + 1e-9)

@@ -105,7 +105,7 @@ ERM_METHODS = Registry(
     Method("informed_gradient", gradient_descent.plan_informed, ("l2",), GAUSSIAN, harmless=True),
     Method("sufficient_statistics", _statistics, ("l2", "constants"), GAUSSIAN),
     Method("random_projection", _projection, ("l2", "noise", "sums"), noises=None),
-    Method("recentring", _centering, ("noise", "sums"), noises=None, harmless=True),  # as what it goes on with is
+    Method("recentering", _centering, ("noise", "sums"), noises=None, harmless=True),  # as what it goes on with is
     Method("constant", _constant, ("noise", "l2"), noises=None),
 )
 """Every method by the name used in estimators and on the command line."""

@@ -53,7 +53,7 @@ RADIUS_LEMMA = (
     "record's own share by at most 1, those of the others in its group together by at most 1"
 )
 RADIUS_SENSITIVITY = 2.0
-TEST, CENTER, COARSE, FAILURE = "weight of the crowd", "centre of the crowd", "coarse centre", "failing lemmas"
+TEST, CENTER, COARSE, FAILURE = "weight of the crowd", "center of the crowd", "coarse center", "failing lemmas"
 LEVEL = 0.25  # Share of records that the crowd must weigh, by its private lower bound
 COARSE_UNITS = 2.0**20
 COARSE_SENSITIVITY = 2.0**-5
@@ -144,13 +144,13 @@ class GroupedCenter(CenterFinder):
 
     def describe(self) -> Mapping[str, Any]:
         return {
-            "centre_counts": "exact" if self.ramp.exact else "groups",
-            "centre_sample": self.n,
-            "centre_group_size": self.group_size,
-            "centre_ramp": [self.ramp.low, self.ramp.high],
-            "centre_delta_margin": self.margin,
-            "centre_delta_groups": self.misled,
-            "centre_least_weight": LEVEL * self.n,
+            "center_counts": "exact" if self.ramp.exact else "groups",
+            "center_sample": self.n,
+            "center_group_size": self.group_size,
+            "center_ramp": [self.ramp.low, self.ramp.high],
+            "center_delta_margin": self.margin,
+            "center_delta_groups": self.misled,
+            "center_least_weight": LEVEL * self.n,
         }
 
     def find(self, points: Points, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:

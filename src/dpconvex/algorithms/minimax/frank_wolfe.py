@@ -79,7 +79,7 @@ class FrankWolfePlan(base.VertexSamplingPlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        return PredictedError(self.bound, self.problem.trivial_gap, "Frank-Wolfe with private linear minimisation")
+        return PredictedError(self.bound, self.problem.trivial_gap, "Frank-Wolfe with private linear minimization")
 
     @property
     def expectation(self) -> float:

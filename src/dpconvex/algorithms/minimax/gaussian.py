@@ -46,12 +46,12 @@ from dpconvex.sets import Simplex
 
 LABEL = "mean gradients"
 LEMMA = (
-    "a mean of m gradients, clipped record by record and centred, moves by at most "
+    "a mean of m gradients, clipped record by record and centered, moves by at most "
     "sqrt(dx spread_x^2 + dy spread_y^2)/(2m) in l2 (a vector of range s has deviation at most s/2)"
 )
 DRAWN, MOVED = "best responses", "gradients at the best responses"
 DRAW_LEMMA = "a mean of n gradients, clipped record by record, moves by a vector of range at most spread/n"
-MOVE_LEMMA = "a mean of n gradients, clipped record by record and centred, moves by at most sqrt(d) spread/(2n) in l2"
+MOVE_LEMMA = "a mean of n gradients, clipped record by record and centered, moves by at most sqrt(d) spread/(2n) in l2"
 MOST_STEPS, MOST_BATCHES, MOST_ROUNDS = 300, 400, 300
 # Measured on simulated games and regressions (docs, Saddle points).
 SLOPE_SHARE = 0.25  # of the worst slope, that steps are chosen for unless the game is bilinear: data rarely come near
@@ -71,7 +71,7 @@ class GaussianDescentPlan(SaddlePlan):
     smooth: bool = False  #: whether steps and bound are those of smooth minimization
     constants = "calibrated"
     noise_name = "gaussian"
-    theorem = "Gaussian mechanisms on centred mean gradients, composed adaptively or in parallel over batches."
+    theorem = "Gaussian mechanisms on centered mean gradients, composed adaptively or in parallel over batches."
 
     @property
     def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -54,7 +54,7 @@ class PureObjectivePerturbation(PureEvent):
         _validate.integer("rank", self.rank, at_least=1)
         if self.rule == "free" and Fraction(self.curvature) * Fraction(self.tau) * 2 > self.noise_epsilon:
             what = "must satisfy q*tau <= epsilon_1/2 for rule='free'"
-            raise InvalidParameterError("tau", self.tau, what, "Raise the regularisation")
+            raise InvalidParameterError("tau", self.tau, what, "Raise the regularization")
 
     @property
     def noise_epsilon(self) -> Fraction:

@@ -133,17 +133,17 @@ class Extender:
 @final
 @dataclass(frozen=True, eq=False)
 class ExtendedRisk(PlanesRisk):
-    """``J(w) = mean_i [f_i - f_i(0)]_C (w) + l2/2 |w - centre|^2`` over a ball; values err by `oracle_error`."""
+    """``J(w) = mean_i [f_i - f_i(0)]_C (w) + l2/2 |w - center|^2`` over a ball; values err by `oracle_error`."""
 
     function: RecordLoss
     records: Records
     l2: float
     extender: Extender
-    centre: Floats  #: in the ball
+    center: Floats  #: in the ball
     anchors = 0.0
     level = forwarded("extender", "level")
     dim = forwarded("function", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
-    _centre = forwarded("centre")  # pyright: ignore[reportIncompatibleMethodOverride]
+    _center = forwarded("center")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @cached_property
     def rows(self) -> Floats:
@@ -173,7 +173,7 @@ class ExtendedRisk(PlanesRisk):
         return StatedBounds(self.extender.level)
 
     @property
-    def minimiser_norm(self) -> float:
+    def minimizer_norm(self) -> float:
         return self.extender.radius * UP
 
     @property
@@ -201,7 +201,7 @@ class ExtendedRisk(PlanesRisk):
         size = max(1, _TOGETHER // len(self.rows))
         parts = [self.planes(points[k : k + size]).upper for k in range(0, len(points), size)]
         means = np.concatenate(parts).reshape(len(points), -1).mean(1)
-        return means + self.l2 / 2 * np.square(points - self.centre).sum(1)
+        return means + self.l2 / 2 * np.square(points - self.center).sum(1)
 
     def gradient_rounding(self, w: Floats) -> float:
         return self._own_rounding / self.extender.radius

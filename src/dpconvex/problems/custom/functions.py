@@ -104,7 +104,7 @@ class CustomObjective(Objective):
     records: Records
     l2: float
     radius: float
-    minimiser_norm = math.inf  # nothing is known outside the ball  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    minimizer_norm = math.inf  # nothing is known outside the ball  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     bounds = forwarded("function", "bounds")  # pyright: ignore[reportIncompatibleMethodOverride]
     dim = forwarded("function", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
 

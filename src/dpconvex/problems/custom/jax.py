@@ -52,7 +52,7 @@ def jax_loss(
 
     Examples
     --------
-    A robust centre of points in the plane (see `LocationLoss`)::
+    A robust center of points in the plane (see `LocationLoss`)::
 
         import jax.numpy as jnp
 

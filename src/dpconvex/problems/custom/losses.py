@@ -18,7 +18,7 @@ from dpconvex.problems.data.records import Records
 @final
 @dataclass(frozen=True)
 class LocationLoss(RecordLoss):
-    r"""Smoothed distance to a record, ``f(w, x) = sqrt(|w - x|^2 + width^2) - width``: a robust centre of the records.
+    r"""Smoothed distance to a record, ``f(w, x) = sqrt(|w - x|^2 + width^2) - width``: a robust center of the records.
 
     Slope at most ``D / sqrt(D^2 + width^2) < 1`` at distances up to D, curvature at most ``1 / width``. As the width
     goes to 0 the minimizer becomes the geometric median, as it grows the mean.

@@ -76,7 +76,7 @@ class CustomProblem(Problem):
     def log_weight_ratio(self, radius: float) -> float:
         return 0.0 if self.aggregation == "average" else math.inf
 
-    def minimiser_norm(self, l2: float) -> float:
+    def minimizer_norm(self, l2: float) -> float:
         free = min(self.lipschitz / l2, math.sqrt(2 * self.value_at_zero / l2))
         return min(self.radius, _rounding.widen_up(free))
 

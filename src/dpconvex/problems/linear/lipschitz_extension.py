@@ -129,7 +129,7 @@ class Extension:
 
 
 class PlanesRisk(Objective):
-    """``mean_i f_i(w) + l2/2 |w - centre|^2`` less a constant, f_i Lipschitz extensions over a set, by their planes.
+    """``mean_i f_i(w) + l2/2 |w - center|^2`` less a constant, f_i Lipschitz extensions over a set, by their planes.
 
     Computed values are lower bounds, below it by at most `value_rounding`; gradients are exact slopes of lower planes.
     """
@@ -141,7 +141,7 @@ class PlanesRisk(Objective):
 
     @property
     @abstractmethod
-    def _centre(self) -> Floats:
+    def _center(self) -> Floats:
         """Of the ridge."""
 
     @abstractmethod
@@ -165,7 +165,7 @@ class PlanesRisk(Objective):
         return self.level * UP
 
     def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
-        found, away = self.at(w), w - self._centre
+        found, away = self.at(w), w - self._center
         value = float((found.lower - self.anchors).mean()) + self.l2 / 2 * float(away @ away)
         return value, found.slopes.mean(0) + self.l2 * away
 

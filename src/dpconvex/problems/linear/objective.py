@@ -95,7 +95,7 @@ class LinearModelObjective(Objective):
         return self.loss.slope_bound * self._length * UP
 
     @property
-    def minimiser_norm(self) -> float:
+    def minimizer_norm(self) -> float:
         """``(L + |linear|) / l2``: where the gradient can vanish."""
         return (self.lipschitz + self.linear_norm) / self.l2
 

@@ -244,7 +244,7 @@ class LinearModelProblem(Problem):
             return one
         return _rounding.sum_up((one, _rounding.product_up(self.tilt, self.lipschitz, self.lipschitz)))
 
-    def minimiser_norm(self, l2: float) -> float:
+    def minimizer_norm(self, l2: float) -> float:
         # L / l2: the gradient vanishes. sqrt(2 v / l2): J(w*) <= J(0), losses are at least 0, at zero at most v.
         v = self.loss.value_at_zero
         return _rounding.widen_up(min(self.lipschitz / l2, math.sqrt(2 * v / l2)))
@@ -281,7 +281,7 @@ class LinearModelProblem(Problem):
             linear = 0.0 if charge is None else float(np.linalg.norm(charge))
             return self._lifted.certifiable_radius(self.lift.ridge(l2), linear)
         v = self.loss.value_at_zero
-        size = self.minimiser_norm(l2) + 2 * linear / l2
+        size = self.minimizer_norm(l2) + 2 * linear / l2
         tilting = 2 * self.tilt * self.lipschitz * (v + self.lipschitz * size) if self.tilt else 0.0
         if math.isinf(self.smoothness):  # a gap certifies: slack in values, then a square root
             v = self.lipschitz * size if math.isinf(v) else v  # unbounded targets: only differences of values count

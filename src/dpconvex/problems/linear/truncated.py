@@ -1,4 +1,4 @@
-r"""Averages of losses that are made Lipschitz, and a ridge around any centre: what heavy-tailed methods minimize."""
+r"""Averages of losses that are made Lipschitz, and a ridge around any center: what heavy-tailed methods minimize."""
 
 import math
 from dataclasses import dataclass
@@ -49,9 +49,9 @@ class TruncatedBounds(StatedBounds):
 
 
 class CenteredRisk(Objective):
-    r"""``J(w) = mean_i f_i(w) + l2/2 |w - centre|^2`` with convex ``f_i`` of slope at most `level`.
+    r"""``J(w) = mean_i f_i(w) + l2/2 |w - center|^2`` with convex ``f_i`` of slope at most `level`.
 
-    A subclass is a dataclass with these fields; a centre of None becomes 0.
+    A subclass is a dataclass with these fields; a center of None becomes 0.
     """
 
     loss: LinearModelLoss
@@ -59,52 +59,52 @@ class CenteredRisk(Objective):
     targets: Array | None  #: None where they come with the records
     l2: float
     level: float
-    centre: Floats | None
+    center: Floats | None
     dim = forwarded("records", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, above=0.0)
         object.__setattr__(self, "targets", clipped_targets(self.loss, self.records, self.targets))
-        object.__setattr__(self, "centre", np.zeros(self.dim) if self.centre is None else self.centre)
-        if self._centre.shape != (self.dim,):
-            raise InvalidDataError(f"centre has shape {self._centre.shape}; the parameters need ({self.dim},)")
+        object.__setattr__(self, "center", np.zeros(self.dim) if self.center is None else self.center)
+        if self._center.shape != (self.dim,):
+            raise InvalidDataError(f"center has shape {self._center.shape}; the parameters need ({self.dim},)")
 
     @property
-    def minimiser_norm(self) -> float:
-        return (self._centre_norm + self.level / self.l2) * UP
+    def minimizer_norm(self) -> float:
+        return (self._center_norm + self.level / self.l2) * UP
 
     @property
     def initial_gap(self) -> float:
-        return (self.level + self.l2 * self._centre_norm) ** 2 / (2 * self.l2) * UP
+        return (self.level + self.l2 * self._center_norm) ** 2 / (2 * self.l2) * UP
 
     def lipschitz_within(self, radius: float) -> float:
-        return (self.level + self.l2 * (radius + self._centre_norm)) * UP
+        return (self.level + self.l2 * (radius + self._center_norm)) * UP
 
     def plane_slope(self, radius: float) -> float:
         return self.level * UP
 
     def value_rounding(self, value: float, w: Floats) -> float:
-        reach = float(np.linalg.norm(w)) + self._centre_norm
+        reach = float(np.linalg.norm(w)) + self._center_norm
         return ROUNDING * (abs(value) + (self.level + self.l2 * reach) * reach)
 
     @property
-    def _centre(self) -> Floats:
-        assert self.centre is not None  # set on creation; tells the type checker
-        return self.centre
+    def _center(self) -> Floats:
+        assert self.center is not None  # set on creation; tells the type checker
+        return self.center
 
     @property
-    def _centre_norm(self) -> float:
-        return float(np.linalg.norm(self._centre)) * UP
+    def _center_norm(self) -> float:
+        return float(np.linalg.norm(self._center)) * UP
 
     def _ridge(self, w: Floats) -> float:
-        away = w - self._centre
+        away = w - self._center
         return self.l2 / 2 * float(away @ away)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class TruncatedRisk(CenteredRisk):
-    r"""``J(w) = mean_i f_i(w) + l2/2 |w - centre|^2`` with convex ``f_i`` of gradient norm at most C everywhere.
+    r"""``J(w) = mean_i f_i(w) + l2/2 |w - center|^2`` with convex ``f_i`` of gradient norm at most C everywhere.
 
     ``grad f_i = clip_C(grad loss_i)`` on the ball of the truncation's radius, but for the smoothing of kinks. Constants
     are those of the level C, not of the features: the sensitivity of the minimizer is ``2C/(l2 n)``.
@@ -117,7 +117,7 @@ class TruncatedRisk(CenteredRisk):
     targets: Array | None  #: None where they come with the records
     l2: float
     truncation: Truncation
-    centre: Floats | None = None
+    center: Floats | None = None
     level = forwarded("truncation", "level")
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ class TruncatedRisk(CenteredRisk):
         return summation.number(self.records.total(work)[0]) / self.records.n + self._ridge(w)
 
     def gradient(self, w: Floats) -> Floats:
-        return self.mean_slope(w) + self.l2 * (w - self._centre)
+        return self.mean_slope(w) + self.l2 * (w - self._center)
 
     def mean_slope(self, w: Floats) -> Floats:
         """Return the mean of the clipped gradients, the ridge left out: of norm at most C, shape (dim,)."""
@@ -175,7 +175,7 @@ class TruncatedRisk(CenteredRisk):
             return block.adjoint(losses.slope(z, rows), self.level), values
 
         slope, values = self.records.total(work)
-        ridge, n = self.l2 * (w - self._centre), self.records.n
+        ridge, n = self.l2 * (w - self._center), self.records.n
         return summation.number(values) / n + self._ridge(w), summation.vector(slope) / n + ridge
 
     def hessian(self, w: Floats) -> Floats:
@@ -200,7 +200,7 @@ class TruncatedRisk(CenteredRisk):
 
     def gradient_rounding(self, w: Floats) -> float:
         norm = float(np.linalg.norm(w))
-        return ROUNDING * (self.level + self.smoothness * norm + self.l2 * self._centre_norm)
+        return ROUNDING * (self.level + self.smoothness * norm + self.l2 * self._center_norm)
 
     @property
     def _curvature(self) -> float:
@@ -255,11 +255,11 @@ def extension_rounding(
 @final
 @dataclass(frozen=True, eq=False)
 class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
-    r"""``J(w) = mean_i f_{C,i}(w) + l2/2 |w - centre|^2`` over a compact set, evaluated to a stated accuracy.
+    r"""``J(w) = mean_i f_{C,i}(w) + l2/2 |w - center|^2`` over a compact set, evaluated to a stated accuracy.
 
-    Its computed values are less by the lower bounds at the centre, so that large losses do not round, and off by at
+    Its computed values are less by the lower bounds at the center, so that large losses do not round, and off by at
     most `oracle_error`. So every certificate for objectives holds for it. Defined on the set `domain` only, which holds
-    the constraint and the centre; `level` is the C. Records beyond `cap` count as the zero function.
+    the constraint and the center; `level` is the C. Records beyond `cap` count as the zero function.
     """
 
     loss: LinearModelLoss
@@ -269,7 +269,7 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
     level: float
     domain: ConvexSet
     tolerance: float
-    centre: Floats | None = None
+    center: Floats | None = None
     cap: RecordCap | None = None  #: None: what the loss and the features' domain admit
 
     def __post_init__(self) -> None:
@@ -298,14 +298,14 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
         return ROUNDING * self.lipschitz_within(float(np.linalg.norm(w)))
 
     def value_rounding(self, value: float, w: Floats) -> float:
-        found, reach = self.at(w), self.domain.radius + self._centre_norm
+        found, reach = self.at(w), self.domain.radius + self._center_norm
         rounding = inner_product_rounding(self.dim) * (self.level + self.l2 * reach) * reach
         return float((found.upper - found.lower).mean()) + rounding
 
     @cached_property
     def anchors(self) -> Floats:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Lower bounds at the centre, (n,): computed values are less by their mean."""
-        return self.extension(self._centre).lower
+        """Lower bounds at the center, (n,): computed values are less by their mean."""
+        return self.extension(self._center).lower
 
     def extension(self, w: Floats) -> extension.Extension:
         return extension.lipschitz_extension(self.pieces, w, self.level, self.domain, self.tolerance)

@@ -193,7 +193,7 @@ class SaddleConstants:
 
 
 def saddle_constants(loss: SaddleLoss, l2: float, accuracy: float) -> SaddleConstants:
-    """Return the constants for that ridge and that wanted distance to the minimiser."""
+    """Return the constants for that ridge and that wanted distance to the minimizer."""
     sigma = l2 * (accuracy / loss.attack.l2) ** 2
     concavity = sigma + loss.attack_concavity
     diagonal = max(loss.parameter_smoothness / l2 + 1, (loss.attack_smoothness + sigma) / concavity)

@@ -152,7 +152,7 @@ def _statistics(privacy: PrivacyParams, bound: float, planner: Callable[..., Lin
     return linear_subject(planner(problem, privacy))
 
 
-def _recentred(privacy: PrivacyParams, bound: float) -> Subject:
+def _recentered(privacy: PrivacyParams, bound: float) -> Subject:
     """So many units that the length is counted well enough; a method whose release has a known law."""
     n = math.ceil(1.01 * centering.TUNING.miscount / (max(centering.TUNING.length_shares) * privacy.epsilon))
     domain = DataDomain((Block(1, "linf", bound),), bound)
@@ -312,7 +312,7 @@ TARGETS = (
             "sufficient_statistics/adaptive_ridge": ("approximate", _statistics(plan_adaptive_ridge)),
             "random_projection": ("pure", _projected),
             "target_range": ("pure", _looked),
-            "recentring": ("pure", _recentred),
+            "recentering": ("pure", _recentered),
             "constant": ("pure", _constant),
             "heavy_tailed": ("pure", _heavy(HuberLoss())),
             "heavy_tailed/phases": ("pure", _heavy(AbsoluteLoss(1e9), 64)),
@@ -342,7 +342,7 @@ TARGETS = (
             "informed_gradient": ("approximate", _informed),
             "phased_sgd": ("approximate", _phased("plain")),
             "typical_user": ("pure", _typical),
-            "recentring/users": ("pure", _recentred),
+            "recentering/users": ("pure", _recentered),
             "accelerated_user": ("approximate", _accelerated("clipped")),
             "accelerated_user/tested": ("approximate", _accelerated("tested")),
             "accelerated_user/sampled": ("approximate", _accelerated("tested", sample=60)),

@@ -31,7 +31,7 @@ def gap(descent, smoothness, convexity, deviation, seeds=20) -> float:
         def gradient(w):
             return values * w + deviation / math.sqrt(DIM) * rng.standard_normal(DIM)  # noqa: B023
 
-        w, passed = descent.minimise(start, gradient, lambda w: w)
+        w, passed = descent.minimize(start, gradient, lambda w: w)
         assert passed
         total += 0.5 * float(values @ w**2)
     return total / seeds
@@ -71,7 +71,7 @@ def test_the_balanced_bound_is_not_loose_by_more_than_ten_on_its_worst_case() ->
         noise = deviation * rng.standard_normal((steps, 1))
         slope = 0.1
         turn = iter(noise)
-        w, _ = plan.minimise(np.zeros(1), lambda w: slope + next(turn), lambda w: np.clip(w, -1, 1))  # noqa: B023
+        w, _ = plan.minimize(np.zeros(1), lambda w: slope + next(turn), lambda w: np.clip(w, -1, 1))  # noqa: B023
         found += slope * (float(w[0]) + 1) / 200
     assert plan.excess / 10 <= found <= plan.excess
 
@@ -102,7 +102,7 @@ def test_the_plan_takes_the_least_bound_with_few_steps() -> None:
 def test_a_failed_test_ends_the_run_with_what_was_reached() -> None:
     plan = balanced_stage(1.0, 0.0, 1.0, lambda _: 0.0, 10)
     answers = iter([np.ones(2), np.ones(2), None])
-    w, passed = plan.minimise(np.zeros(2), lambda _: next(answers), lambda w: w)
+    w, passed = plan.minimize(np.zeros(2), lambda _: next(answers), lambda w: w)
     assert not passed
     assert np.all(w < 0)
 

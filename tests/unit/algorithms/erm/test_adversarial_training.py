@@ -39,7 +39,7 @@ def problem(loss, n=100, s=0.2, norm="l2", domain=CUBE, tilt=0.0, radius=2.0):
 # Sensitivity -------------------------------------------------------------------------------------------------------
 
 
-def minimiser(one, X, y, l2, radius):
+def minimizer(one, X, y, l2, radius):
     constraint = one.constraint(math.inf)
     solver = default_solver(one.bounds, constraint, one.dim, tilted=one.tilt > 0)
     result = solver.solve(one.objective(X, y, l2), radius, constraint)
@@ -66,7 +66,7 @@ def extreme(rng, count, d):
     seed=st.integers(0, 10**6),
 )
 def test_the_sensitivity_is_never_exceeded(loss, norm, s, tilted, n, d, kind, intercept, l2, seed) -> None:
-    """Lemma 2: ``2 A X_2 / (l2 n)``, the same as without an attack, over neighbours with extreme records."""
+    """Lemma 2: ``2 A X_2 / (l2 n)``, the same as without an attack, over neighbors with extreme records."""
     rng = np.random.default_rng(seed)
     domain = kind(d, 1.0).with_intercept(intercept) if intercept else kind(d, 1.0)
     tilt = 0.5 if tilted and isinstance(loss, SmoothLoss) else 0.0
@@ -78,38 +78,38 @@ def test_the_sensitivity_is_never_exceeded(loss, norm, s, tilted, n, d, kind, in
     new_X, new_y = extreme(rng, 1, d)
     other_X[-1], other_y[-1] = (-X[-1] if rng.random() < 0.5 else new_X[0]), new_y[0]
     radius = 1e-7 if isinstance(loss, SmoothLoss) else max(1e-5, one.certifiable_radius(l2))
-    moved = np.linalg.norm(minimiser(one, X, y, l2, radius) - minimiser(one, other_X, other_y, l2, radius))
-    assert moved - 2 * radius <= minimizer_sensitivity(one, l2, one.minimiser_norm(l2))
+    moved = np.linalg.norm(minimizer(one, X, y, l2, radius) - minimizer(one, other_X, other_y, l2, radius))
+    assert moved - 2 * radius <= minimizer_sensitivity(one, l2, one.minimizer_norm(l2))
 
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 @pytest.mark.parametrize("s", [0.0, 0.05, 0.3])
 @pytest.mark.parametrize("loss", [HingeLoss(), SmoothedHingeLoss(0.1), AbsoluteLoss(1.0)], ids=repr)
 def test_the_sensitivity_is_attained_and_does_not_depend_on_the_attack(loss, s, norm) -> None:
-    """Where the loss is linear, the minimiser is a soft-thresholded mean: one record of five moves it by it all."""
+    """Where the loss is linear, the minimizer is a soft-thresholded mean: one record of five moves it by it all."""
     domain, n, l2 = DataDomain.box(1, 1.0), 5, 4.0
     one = problem(loss, n, s, norm, domain)
     X, y = np.ones((n, 1)), np.ones(n)
     other = X.copy()
     other[-1] = -1.0
-    moved = minimiser(one, X, y, l2, 1e-4) - minimiser(one, other, y, l2, 1e-4)
+    moved = minimizer(one, X, y, l2, 1e-4) - minimizer(one, other, y, l2, 1e-4)
     sensitivity = minimizer_sensitivity(one, l2, math.inf)
     assert sensitivity == pytest.approx(2 / (l2 * n))
     assert float(abs(moved)[0]) == pytest.approx(sensitivity, abs=2.1e-4)
 
 
 def audited(plan, monkeypatch):
-    """Largest privacy loss (pure) or true delta (Gaussian) over neighbours, from the centres of `run`."""
+    """Largest privacy loss (pure) or true delta (Gaussian) over neighbors, from the centers of `run`."""
     for kind in (NormNoiseMechanism, GaussianMechanism):
         monkeypatch.setattr(kind, "_sample", lambda self, value, source: value)
-    n, centres = plan.problem.n, []
+    n, centers = plan.problem.n, []
     for flipped in (0, 1, n // 2):
         for x, y in ((1.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (0.5, -1.0)):
             X, targets = np.ones((n, 1)), np.ones(n)
             targets[:flipped] = -1.0
             X[-1], targets[-1] = x, y
-            centres.append((flipped, float(plan.run(X, targets, SeededSource(0)).point[0])))
-    moved = max(abs(a - b) for k, a in centres for m, b in centres if k == m)
+            centers.append((flipped, float(plan.run(X, targets, SeededSource(0)).point[0])))
+    moved = max(abs(a - b) for k, a in centers for m, b in centers if k == m)
     mechanism = plan.mechanism
     if isinstance(mechanism, NormNoiseMechanism):
         return moved / mechanism.scale
@@ -121,7 +121,7 @@ def audited(plan, monkeypatch):
 @pytest.mark.parametrize("loss", [HingeLoss(), SmoothedHingeLoss(0.1)], ids=repr)
 @pytest.mark.parametrize("mutant", ["none", "factor 2 dropped", "ridge of the lift too small", "lift not undone"])
 def test_runs_keep_their_promise_exactly_and_mutants_are_caught(mutant, loss, norm, kind, monkeypatch) -> None:
-    """No sampling, so no error probability: the noise density is known, and the centres are what `run` computes."""
+    """No sampling, so no error probability: the noise density is known, and the centers are what `run` computes."""
     privacy = PrivacyParams(1.0, 1e-6 if kind == "gaussian" else 0.0)
     if mutant == "factor 2 dropped":
         monkeypatch.setattr(LinearModelProblem, "contrast", property(lambda self: self.domain.l2))
@@ -181,7 +181,7 @@ def test_bounds_are_continuous_in_the_attack() -> None:
 
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
-def test_no_regularisation_does_better(norm) -> None:
+def test_no_regularization_does_better(norm) -> None:
     one = problem(LogisticLoss(), 10_000, 0.1, norm)
     (plan,) = output_perturbation.plan(one, PrivacyParams(1.0))
     assert "but for kinks" in plan.predicted_error.source
@@ -199,12 +199,12 @@ def test_no_regularisation_does_better(norm) -> None:
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 @pytest.mark.parametrize("loss", [LogisticLoss(), SmoothedHingeLoss(0.3)], ids=repr)
-def test_the_solvers_gap_is_bounded_around_minimisers_on_kinks(loss, norm) -> None:
-    """Theorem 3, second part: the regularised risk at any point within r of its minimiser."""
+def test_the_solvers_gap_is_bounded_around_minimizers_on_kinks(loss, norm) -> None:
+    """Theorem 3, second part: the regularized risk at any point within r of its minimizer."""
     rng, n, l2 = np.random.default_rng(5), 40, 0.1
     X, y = rng.standard_normal((n, 3)), rng.standard_normal(n)
     one = problem(loss, n, 0.3, norm)
-    w = minimiser(one, X, y, l2, 1e-9)
+    w = minimizer(one, X, y, l2, 1e-9)
     x = np.column_stack([CUBE.clip(X), np.ones(n)])
 
     def risk(u):
@@ -233,7 +233,7 @@ def test_the_predicted_bound_holds_for_whole_runs(loss, norm, l2) -> None:
     def risk(u):
         return worst_losses(one.attack, loss, x @ u, y, u, CUBE).mean() + ridge / 2 * u @ u
 
-    best = minimiser(one, X, y, l2 or 1e-3, 1e-3)
+    best = minimizer(one, X, y, l2 or 1e-3, 1e-3)
     best *= min(1.0, one.radius / np.linalg.norm(best))
     released = [plan.run(X, y, SeededSource(seed)).point for seed in range(30)]
     assert np.mean([risk(w) for w in released]) - risk(best) <= plan.predicted_error.bound
@@ -247,7 +247,7 @@ def test_the_predicted_bound_holds_for_whole_runs(loss, norm, l2) -> None:
 )
 def test_u10_the_smooth_bound_is_false(n, measured, claimed, valid) -> None:
     """Counterexample of the specification, 4.2: ``f(w, v) = w v + mu/2 w^2`` for v in [-1, 1], so that every f(., v) is
-    smooth and ``G = |w| + mu/2 w^2`` is not. Algorithm 7 with mu = R = epsilon = 1, L = 2, the minimiser 0."""
+    smooth and ``G = |w| + mu/2 w^2`` is not. Algorithm 7 with mu = R = epsilon = 1, L = 2, the minimizer 0."""
     mu, L, epsilon, kappa = 1.0, 2.0, 1.0, 1.0
     scale, q = 2 * L / (mu * n) / epsilon, 1 / (epsilon * n)
     z = np.linspace(0, 60 * scale, 2_000_001)
@@ -272,7 +272,7 @@ def test_u10_on_logistic_regression() -> None:
         G = np.log1p(np.exp(np.abs(z))) + z**2 / 2
         excess[n] = float(np.trapezoid((G - math.log(2)) * density, z))
         assert excess[n] <= plan.predicted_error.bound
-        L, kappa = 1.0 + math.sqrt(2 * math.log(2)), 1.25  # with the regulariser, on the ball of the minimisers
+        L, kappa = 1.0 + math.sqrt(2 * math.log(2)), 1.25  # with the regularizer, on the ball of the minimizers
         claimed = 26 * kappa * L**2 / n**2  # Theorem 5.3, which asks for f(., v) smooth: curvature 1/4 + 1
         assert excess[n] > 5 * claimed
     assert excess[10**3] / excess[10**5] == pytest.approx(100, rel=0.01)
@@ -303,7 +303,7 @@ def test_certificates_do_not_claim_the_lipschitz_constant_of_the_attacked_loss()
     (plan,) = output_perturbation.plan(one, PrivacyParams(1.0), l2=0.1)
     assert plan.schedule.sensitivity < 0.9 * 2 * one.lipschitz / (0.1 * 200)
     lemma = plan.releases[0].sensitivity.lemma
-    assert "K/(l2 n), K the largest distance of two records' gradients at a minimiser" in lemma
+    assert "K/(l2 n), K the largest distance of two records' gradients at a minimizer" in lemma
     assert "K/(l2 n)" in plan.theorem
 
 

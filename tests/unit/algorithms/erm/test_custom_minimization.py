@@ -1,4 +1,4 @@
-"""Private minimisation of custom losses and of objectives that are no average: sensitivity attacked, mutants, bounds.
+"""Private minimization of custom losses and of objectives that are no average: sensitivity attacked, mutants, bounds.
 
 "Specification" is the one of output perturbation; sections 3.6(b) and 8 (E13) are about objectives that are no average.
 """
@@ -50,7 +50,7 @@ class Linear(RecordLoss):
         return -records
 
 
-def centre(plan, X):
+def center(plan, X):
     """What the plan releases before the noise."""
     risk = plan.problem.objective(X, np.zeros(len(X)), plan.l2)
     return plan.ball.project(plan.solver.solve(risk, plan.solver_radius, plan.constraint).point)
@@ -61,11 +61,11 @@ def centre(plan, X):
 
 @pytest.mark.parametrize("n", [1, 3, 20])
 def test_the_sensitivity_is_attained_and_never_exceeded(n) -> None:
-    """Neighbours that differ by x = 1 and -1 in the linear instance: exactly ``2L/(l2 n)`` while the ball is free."""
+    """Neighbors that differ by x = 1 and -1 in the linear instance: exactly ``2L/(l2 n)`` while the ball is free."""
     plan = plan_minimize(Linear(), n, epsilon=1.0, radius=3.0, l2=1.0)
     first, second = np.full((n, 1), 0.5), np.full((n, 1), 0.5)
     first[-1], second[-1] = 1.0, -1.0
-    moved = float(np.abs(centre(plan, first) - centre(plan, second))[0])
+    moved = float(np.abs(center(plan, first) - center(plan, second))[0])
     assert plan.schedule.sensitivity == pytest.approx(2 / n)
     assert 2 / n - 2 * plan.solver_radius <= moved <= plan.schedule.reach
     # Densities of 1-d norm noise: the log ratio is at most the distance over the scale, and attained.
@@ -79,7 +79,7 @@ def test_the_sensitivity_is_attained_and_never_exceeded(n) -> None:
     "loss", [LocationLoss(DISC, 0.05), LogLinearDensity(3, 30), Linear(DISC)], ids=lambda f: f.name
 )
 @pytest.mark.parametrize("settings", [{}, {"l2": 0.05}, {"radius": 0.3}], ids=str)
-def test_no_neighbours_are_further_apart(loss, settings) -> None:
+def test_no_neighbors_are_further_apart(loss, settings) -> None:
     """Random and extreme data sets; the ball is active in some of them."""
     rng, worst = np.random.default_rng(0), 0.0
     for n in (1, 2, 5, 5, 5):
@@ -90,18 +90,18 @@ def test_no_neighbours_are_further_apart(loss, settings) -> None:
                 X[:] = X[0]
             other = X.copy()
             other[rng.integers(n)] = -10 * X[0]
-            moved = float(np.linalg.norm(centre(plan, X) - centre(plan, other)))
+            moved = float(np.linalg.norm(center(plan, X) - center(plan, other)))
             assert moved <= plan.mechanism.sensitivity.value
             worst = max(worst, moved / plan.mechanism.sensitivity.value)
     assert worst > 0.3  # the attack is not blunt
 
 
-def test_a_release_is_the_centre_with_the_planned_noise() -> None:
+def test_a_release_is_the_center_with_the_planned_noise() -> None:
     """Kolmogorov-Smirnov, 250 seeded runs in one dimension; false alarms with probability 1e-4."""
     plan = plan_minimize(Linear(), 4, epsilon=1.0, radius=3.0, l2=1.0)
     X = np.array([[1.0], [0.5], [-0.2], [0.1]])
     draws = [plan.run(X, np.zeros(4), SeededSource(seed)).point[0] for seed in range(250)]
-    exact = laplace(centre(plan, X)[0], plan.mechanism.scale)
+    exact = laplace(center(plan, X)[0], plan.mechanism.scale)
     assert kstest(draws, exact.cdf).pvalue > 1e-4
     mutant = laplace(exact.mean(), plan.mechanism.scale / 2)
     assert kstest(draws, mutant.cdf).pvalue < 1e-4
@@ -137,11 +137,11 @@ class LyingLoss(RecordLoss):
 
 @pytest.mark.parametrize("function", [Liar(), LyingLoss()], ids=lambda f: f.name)
 def test_without_trust_no_claim_is_needed(function) -> None:
-    """Whatever the function is, the centres lie in the ball and the noise covers it; nothing is refused."""
+    """Whatever the function is, the centers lie in the ball and the noise covers it; nothing is refused."""
     plan = plan_minimize(function, 3, epsilon=1.0, radius=2.0, trusted=False, max_steps=100)
     assert plan.mechanism.sensitivity.value == pytest.approx(4.0)
     X = np.array([[0.1], [0.1], [1.0]])
-    reached = [centre(plan, sign * X) for sign in (1, -1)]
+    reached = [center(plan, sign * X) for sign in (1, -1)]
     assert abs(reached[0] - reached[1])[0] <= plan.mechanism.sensitivity.value
     result = plan.run(X, np.zeros(3), SeededSource(0))
     assert abs(result.point[0]) <= 2.0
@@ -205,7 +205,7 @@ def test_records_help_an_average_and_no_other_objective() -> None:
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("d", [1, 2, 5])
-def test_e13_the_diameter_beats_the_regularised_mechanism(d, delta) -> None:
+def test_e13_the_diameter_beats_the_regularized_mechanism(d, delta) -> None:
     """Specification, 3.6(b) and E13: less noise and a smaller bound at every epsilon from 1 to 100."""
     problem = CustomProblem(MaxRisk(LocationLoss(DataDomain.l2_ball(d, 1.0), 0.5)), 100, 1.0)
     for epsilon in np.geomspace(1, 100, 9):
@@ -229,8 +229,8 @@ def test_e13_measured() -> None:
         (ours,) = output_perturbation.plan(problem, PrivacyParams(epsilon))
         paper = printed_constants.output_perturbation(problem, None, epsilon, 0.0)
         scale = (paper.sensitivity + 2 * paper.solver_radius) / epsilon
-        theirs = centre(replace(ours, schedule=paper), X)
-        rng, mine = np.random.default_rng(0), centre(ours, X)
+        theirs = center(replace(ours, schedule=paper), X)
+        rng, mine = np.random.default_rng(0), center(ours, X)
         noise = rng.laplace(size=300)
         losses = [
             np.mean([risk.value(np.clip(point + s * z, -1, 1)) for z in noise]) - best
@@ -326,7 +326,7 @@ def test_large_values_are_no_reason_to_refuse() -> None:
         grid = np.linspace(-1, 1, 20_001)[:, None]
         low = replace(plan.problem, function=Aloft(0.0)).objective(X, np.zeros(10), plan.l2)
         best = min(grid, key=low.value)
-        assert abs(centre(plan, X) - best)[0] <= plan.solver_radius + 1e-4
+        assert abs(center(plan, X) - best)[0] <= plan.solver_radius + 1e-4
 
 
 def test_nothing_is_released_without_the_accuracy() -> None:

@@ -53,17 +53,17 @@ def law(scores: np.ndarray, scale: float) -> np.ndarray:
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("dim", [1, 2])
-def test_no_neighbour_moves_a_score_beyond_the_sensitivity(loss, dim: int) -> None:
+def test_no_neighbor_moves_a_score_beyond_the_sensitivity(loss, dim: int) -> None:
     task = problem(loss, n=5, dim=dim)
     plan = planned(task, l2=0.5)
     rng, worst = np.random.default_rng(0), 0.0
     for _ in range(60):
         X = rng.choice([-1.0, 0.0, 1.0], (6, dim))
         y = loss.clip_targets(rng.choice([-1.0, 1.0], 6))
-        centre = rng.choice([-1.0, 0.0, 0.1, 1.0], dim) * plan.reach_of_minimizers / math.sqrt(dim)
-        points = centre + plan.grid
+        center = rng.choice([-1.0, 0.0, 0.1, 1.0], dim) * plan.reach_of_minimizers / math.sqrt(dim)
+        points = center + plan.grid
         scores = [
-            relative_risk(loss, Records.clipped(np.delete(X, i, 0), task.domain), np.delete(y, i), points, centre)
+            relative_risk(loss, Records.clipped(np.delete(X, i, 0), task.domain), np.delete(y, i), points, center)
             for i in (0, 1)
         ]
         worst = max(worst, float(np.abs(scores[0] - scores[1]).max()))
@@ -71,12 +71,12 @@ def test_no_neighbour_moves_a_score_beyond_the_sensitivity(loss, dim: int) -> No
 
 
 def privacy_loss(plan: LocalizedMechanismPlan, sets: list[tuple[np.ndarray, np.ndarray]], minima: list[float]) -> float:
-    """Largest log ratio of the exact joint law of centre and choice between two data sets, over many centres."""
+    """Largest log ratio of the exact joint law of center and choice between two data sets, over many centers."""
     loss, domain = plan.problem.loss, plan.problem.domain
     worst = 0.0
     for c in np.linspace(-2, 2, 21) * plan.reach_of_minimizers:
-        centre = np.array([c])
-        inside = np.clip(centre, -plan.reach_of_minimizers, plan.reach_of_minimizers)
+        center = np.array([c])
+        inside = np.clip(center, -plan.reach_of_minimizers, plan.reach_of_minimizers)
         logs = []
         for (X, y), minimum in zip(sets, minima, strict=True):
             F = relative_risk(loss, Records.clipped(X, domain), y, inside + plan.grid, inside)
@@ -93,7 +93,7 @@ def doubled(mechanism):
 
 
 def test_exact_law_in_one_dimension_and_two_mistakes_that_it_catches() -> None:
-    """One record, hinge loss: minimisers at +-1/l2 and scores that move by the full sensitivity."""
+    """One record, hinge loss: minimizers at +-1/l2 and scores that move by the full sensitivity."""
     epsilon, l2 = 1.0, 4.0
     plan = dataclasses.replace(planned(problem(HingeLoss(), n=1), epsilon, l2), side=7)
     sets = [(np.array([[1.0]]), np.array([y])) for y in (1.0, -1.0)]

@@ -22,7 +22,7 @@ def problem(loss, n: int = 500, bound: float = 1.0, intercept: bool = True) -> L
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("bound", [0.1, 1.0, 100.0])
-def test_no_neighbour_moves_a_score_beyond_the_sensitivity(loss, bound: float) -> None:
+def test_no_neighbor_moves_a_score_beyond_the_sensitivity(loss, bound: float) -> None:
     task = problem(loss, n=5, bound=bound, intercept=False)
     (plan,) = exponential_mechanism.plan(task, PrivacyParams(1.0))
     rng, worst = np.random.default_rng(0), 0.0

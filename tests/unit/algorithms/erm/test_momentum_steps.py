@@ -119,7 +119,7 @@ def test_the_noise_has_the_stated_scale_in_every_block() -> None:
 
 @pytest.mark.parametrize("steps", [Steps(1, 0.7, 0.0, 1), Steps(13, 0.5, 0.9, 1), Steps(20, 1.1, 0.8, 10)])
 def test_the_response_is_that_of_a_run_on_a_quadratic(steps) -> None:
-    """Exact: the minimiser's share, and the squares of the answers to one unit of noise in each step."""
+    """Exact: the minimizer's share, and the squares of the answers to one unit of noise in each step."""
     curvature = np.array([0.0, 0.1, 1.0])
     missed, spread = steps.response(curvature)
     target = np.array([3.0, -2.0, 1.0])

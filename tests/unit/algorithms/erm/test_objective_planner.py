@@ -179,7 +179,7 @@ def test_curvature_is_free_up_to_the_floor_and_not_beyond(loss, frobenius, q, bu
 
 @pytest.mark.parametrize("loss", [SoftmaxLoss(3), SoftmaxLoss(2), HuberLoss()], ids=repr)
 def test_losses_without_the_condition_pay_the_determinant(loss) -> None:
-    """Softmax with blockwise noise, Huber: however large the regularisation."""
+    """Softmax with blockwise noise, Huber: however large the regularization."""
     for tau in (1e-9, 0.1, 1.0):
         share = planner.rules.pure_share(loss, False, tau, 1.0)
         assert share.rule == "determinant"
@@ -336,7 +336,7 @@ def test_gaussian_constants_fit_together(loss, noise) -> None:
 
 @pytest.mark.parametrize("margin", [1e-2, 1e-3, 1e-4])
 def test_no_data_set_makes_the_solver_refuse(margin) -> None:
-    """Separable with a small margin: the minimiser is far longer than the comparator."""
+    """Separable with a small margin: the minimizer is far longer than the comparator."""
     n = 100_000
     domain = DataDomain.l2_ball(1, 1.0).with_intercept(1.0)
     plan = plan_of(domain, "grouped", n=n, epsilon=100.0, radius=default_radius(domain))

@@ -27,7 +27,7 @@ def problem(loss, n=200, radius=2.0, domain=DOMAIN):
 
 @pytest.mark.parametrize("loss", [LogisticLoss(), HingeLoss(), SoftmaxLoss(3), AbsoluteLoss(1.0)], ids=repr)
 @pytest.mark.parametrize("constants", ["calibrated", "paper"])
-def test_the_noise_covers_the_minimiser_and_the_solver(loss, constants) -> None:
+def test_the_noise_covers_the_minimizer_and_the_solver(loss, constants) -> None:
     for plan in output_perturbation.plan(problem(loss), PrivacyParams(0.7, 1e-6), constants=constants):
         reach = 2 * loss.slope_bound * DOMAIN.l2 / (plan.l2 * 200) + 2 * plan.solver_radius
         assert plan.mechanism.sensitivity.value >= reach * (1 - 1e-12)
@@ -41,7 +41,7 @@ def test_the_noise_covers_the_minimiser_and_the_solver(loss, constants) -> None:
 
 @pytest.mark.parametrize("bound", [0.1, 1.0, 100.0])
 def test_the_mean_like_instance_attains_the_sensitivity(bound) -> None:
-    """Linear part of the hinge: the minimiser is a mean, and one flipped label moves it by ``2L/(l2 n)``."""
+    """Linear part of the hinge: the minimizer is a mean, and one flipped label moves it by ``2L/(l2 n)``."""
     domain = DataDomain.box(1, bound)
     (plan,) = output_perturbation.plan(problem(HingeLoss(), 4, domain=domain), PrivacyParams(1.0), l2=4 * bound**2)
     X = np.full((4, 1), bound)

@@ -53,7 +53,7 @@ def test_table_of_section_4_1(tilt, factor, small, large) -> None:
     """Ridge logistic, features in the unit ball, mu = 0.1: C and the sensitivity at n = 1e4 and 1e6, or 2R."""
     for n, expected in ((10**4, small), (10**6, large)):
         one = problem(LogisticLoss(), n, tilt, DataDomain.l2_ball(3, 1.0))
-        radius = one.minimiser_norm(0.1)
+        radius = one.minimizer_norm(0.1)
         assert radius == pytest.approx(3.72, abs=0.005)
         assert math.exp(one.log_weight_ratio(radius)) == pytest.approx(factor, rel=0.04)
         found = min(schedules.minimizer_sensitivity(one, 0.1, radius), 2 * radius)
@@ -62,7 +62,7 @@ def test_table_of_section_4_1(tilt, factor, small, large) -> None:
         assert found <= plan.mechanism.sensitivity.value <= 1.02 * found
 
 
-def minimiser(loss, X, y, l2, tilt, domain=LINE, accuracy=1e-4):
+def minimizer(loss, X, y, l2, tilt, domain=LINE, accuracy=1e-4):
     one = LinearModelProblem(loss, domain, len(y), 1.0, tilt=tilt)
     (plan,) = output_perturbation.plan(one, PrivacyParams(1.0), l2=l2)
     risk = TiltedRisk(loss, Records.clipped(X, domain), y, l2, tilt=tilt)
@@ -79,7 +79,7 @@ def minimiser(loss, X, y, l2, tilt, domain=LINE, accuracy=1e-4):
     seed=st.integers(0, 10**6),
 )
 def test_the_sensitivity_is_never_exceeded(loss, n, l2, tilt, seed) -> None:
-    """Neighbours with extreme records, in two dimensions."""
+    """Neighbors with extreme records, in two dimensions."""
     rng, domain = np.random.default_rng(seed), DataDomain.l2_ball(2, 1.0)
     X = rng.standard_normal((n, 2)) * rng.choice([0.3, 10.0])
     if rng.random() < 0.5:
@@ -88,8 +88,8 @@ def test_the_sensitivity_is_never_exceeded(loss, n, l2, tilt, seed) -> None:
     other_X, other_y = X.copy(), y.copy()
     other_X[-1] = rng.choice([-10.0, 10.0]) * X[0] if rng.random() < 0.7 else rng.standard_normal(2)
     other_y[-1] = rng.choice([-2.0, 0.0, 1.0, 2.0])
-    first, plan, radius = minimiser(loss, X, y, l2, tilt, domain, 3e-3)
-    second, _, _ = minimiser(loss, other_X, other_y, l2, tilt, domain, 3e-3)
+    first, plan, radius = minimizer(loss, X, y, l2, tilt, domain, 3e-3)
+    second, _, _ = minimizer(loss, other_X, other_y, l2, tilt, domain, 3e-3)
     moved = float(np.linalg.norm(first - second))
     assert moved - 2 * radius <= plan.schedule.sensitivity
     assert moved <= plan.mechanism.sensitivity.value + 2 * radius
@@ -100,9 +100,9 @@ def test_the_sensitivity_is_never_exceeded(loss, n, l2, tilt, seed) -> None:
 def test_the_sensitivity_is_nearly_attained(n, tilt, share) -> None:
     """All records but one pull to the right; the last one pulls to the left with the largest loss there is."""
     X, y = np.ones((n, 1)), np.ones(n)
-    first, plan, _ = minimiser(HingeLoss(), X, y, 1.0, tilt)
+    first, plan, _ = minimizer(HingeLoss(), X, y, 1.0, tilt)
     y[-1] = -1.0
-    second, _, _ = minimiser(HingeLoss(), X, y, 1.0, tilt)
+    second, _, _ = minimizer(HingeLoss(), X, y, 1.0, tilt)
     moved = float(abs(first - second)[0])
     assert share * plan.schedule.sensitivity <= moved <= plan.schedule.sensitivity
 
@@ -119,17 +119,17 @@ def test_no_solution_moves_further_than_the_diameter_of_its_ball() -> None:
 
 
 def audited(plan, monkeypatch):
-    """Largest privacy loss (pure) or true delta (Gaussian) over neighbours, from the centres of `run`."""
+    """Largest privacy loss (pure) or true delta (Gaussian) over neighbors, from the centers of `run`."""
     for kind in (NormNoiseMechanism, GaussianMechanism):
         monkeypatch.setattr(kind, "_sample", lambda self, value, source: value)
-    n, centres = plan.problem.n, []
+    n, centers = plan.problem.n, []
     for flipped in (0, n // 2, n - 1):
         for x, y in ((1.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (0.5, -1.0)):
             X, targets = np.ones((n, 1)), np.ones(n)
             targets[:flipped] = -1.0
             X[-1], targets[-1] = x, y
-            centres.append((flipped, float(plan.run(X, targets, SeededSource(0)).point[0])))
-    moved = max(abs(a - b) for k, a in centres for m, b in centres if k == m)
+            centers.append((flipped, float(plan.run(X, targets, SeededSource(0)).point[0])))
+    moved = max(abs(a - b) for k, a in centers for m, b in centers if k == m)
     mechanism = plan.mechanism
     if isinstance(mechanism, NormNoiseMechanism):
         return moved / mechanism.scale
@@ -146,7 +146,7 @@ def audit_plan(kind, epsilon=1.0):
 @pytest.mark.parametrize("mutant", ["none", "C dropped", "factor 2 dropped"])
 @pytest.mark.thin
 def test_runs_keep_their_promise_exactly_and_mutants_are_caught(kind, mutant, monkeypatch) -> None:
-    """No sampling, so no error probability: the noise density is known, and the centres are what `run` computes."""
+    """No sampling, so no error probability: the noise density is known, and the centers are what `run` computes."""
     true = schedules.minimizer_sensitivity
     if mutant == "C dropped":
         monkeypatch.setattr(schedules, "largest_weight", lambda one, radius: 1 / one.n)
@@ -182,7 +182,7 @@ def test_a_vanishing_tilt_recovers_the_average(loss, constants) -> None:
 @pytest.mark.parametrize("loss", [LogisticLoss(), HingeLoss()], ids=repr)
 @pytest.mark.parametrize("l2", [None, 0.2])
 @pytest.mark.parametrize("tilt", [0.1, 1.0])
-def test_no_regularisation_does_better(loss, l2, tilt) -> None:
+def test_no_regularization_does_better(loss, l2, tilt) -> None:
     """Brute force over the exact bound; with `l2` given there is nothing to choose."""
     one = problem(loss, 5000, tilt)
     found = schedules.calibrated(one, l2, 4.0, 20.0)
@@ -190,7 +190,7 @@ def test_no_regularisation_does_better(loss, l2, tilt) -> None:
         assert found.l2 == l2
         return
     grid = np.geomspace(found.l2 / 100, found.l2 * 100, 400)
-    ball = np.array([min(one.minimiser_norm(lam), one.radius) for lam in grid])
+    ball = np.array([min(one.minimizer_norm(lam), one.radius) for lam in grid])
     delta = np.array([schedules.minimizer_sensitivity(one, lam, b) for lam, b in zip(grid, ball, strict=True)])
     r = np.maximum(
         (0.005 if math.isfinite(one.smoothness) else 0.05) * delta, [one.certifiable_radius(lam) for lam in grid]
@@ -198,7 +198,7 @@ def test_no_regularisation_does_better(loss, l2, tilt) -> None:
     reach = np.minimum(delta + 2 * r, 2 * ball)
     bounds = [grid * one.radius**2 / 2 + one.lipschitz * (4.0 * reach + r)]
     if math.isfinite(one.smoothness):
-        edge = np.where(ball < [one.minimiser_norm(lam) for lam in grid], (one.lipschitz + grid * ball) * r, 0.0)
+        edge = np.where(ball < [one.minimizer_norm(lam) for lam in grid], (one.lipschitz + grid * ball) * r, 0.0)
         gap = (one.smoothness + grid) / 2 * r**2 + edge
         bounds.append(grid * one.radius**2 / 2 + one.smoothness / 2 * 20.0 * reach**2 + gap)
     assert found.bound == pytest.approx(np.min(bounds), rel=1e-3)
@@ -218,7 +218,7 @@ def test_risk_grows_with_c_or_its_square(loss, constants, power, n, tilt) -> Non
     def bound(tilt):
         found = output_perturbation.plan(problem(loss, n, tilt), PrivacyParams(1.0), constants=constants, l2=0.5)
         one = found[0].problem
-        return found[0].predicted_error.bound, one.log_weight_ratio(one.minimiser_norm(0.5)), one.smoothness
+        return found[0].predicted_error.bound, one.log_weight_ratio(one.minimizer_norm(0.5)), one.smoothness
 
     (low, low_c, low_s), (high, high_c, high_s) = bound(tilt), bound(3 * tilt)
     curved = (high_s + 0.5) / (low_s + 0.5) if power == 2 else 1.0
@@ -255,7 +255,7 @@ def test_population_schedules(n, d, epsilon, delta, monkeypatch) -> None:
 @pytest.mark.parametrize("n", [10**4, 10**6, 10**8])
 def test_u7_the_repaired_population_bound(n, delta) -> None:
     """Proposition 4.3 with its stability term: ``<= 9.5 LR (sqrt q + 1/sqrt n)`` for an exact solver, up to 32 with the
-    paper's; the printed regularisation of 2.4 for a population target."""
+    paper's; the printed regularization of 2.4 for a population target."""
     d, R = 20, 5.0
     found = printed_constants.output_perturbation(
         problem(HingeLoss(), n, 0.0, DataDomain.l2_ball(d, 1.0), R), None, 1.0, delta, "population"

@@ -156,7 +156,7 @@ def test_appendix_a_to_many_digits(n, d, epsilon, delta) -> None:
 @pytest.mark.parametrize("delta", [0, 1e-6])
 @pytest.mark.parametrize(("n", "d", "epsilon"), [(1000, 3, 0.3), (10**5, 50, 1), (10**5, 2, 30)])
 def test_closed_forms_of_the_sharp_schedule_against_brute_force(n, d, epsilon, delta, monkeypatch) -> None:
-    """Docs, sharp schedule, with an exact solver: closed forms, and no regularisation does better."""
+    """Docs, sharp schedule, with an exact solver: closed forms, and no regularization does better."""
     monkeypatch.setattr(schedules, "SMOOTH_SLACK", 0.0)
     monkeypatch.setattr(schedules, "NONSMOOTH_SLACK", 0.0)
     monkeypatch.setattr(LinearModelProblem, "certifiable_radius", lambda *_: 0.0)
@@ -209,7 +209,7 @@ def test_p3_the_printed_sensitivity_of_algorithm_8_breaks_its_promise() -> None:
 
 
 def test_u1_the_printed_accuracy_of_theorem_3_4_2b_misses_its_bound() -> None:
-    """``F(w) = L ||w||`` (minimiser 0): risk is the length of the projected noise (errata U1)."""
+    """``F(w) = L ||w||`` (minimizer 0): risk is the length of the projected noise (errata U1)."""
     n, d, epsilon, delta, L = 10**6, 100, 1.0, 1e-6, 1.0
     claimed = 25 * L * RADIUS * math.sqrt(ratio(d, epsilon, delta, n))
     assert claimed / (L * RADIUS) == pytest.approx(0.212, rel=0.01)

@@ -177,7 +177,7 @@ DOMAIN = DataDomain((*(Block(1, "linf", 0.5) for _ in range(4)), Block(4, "l1", 
 
 
 def excess(found, X, y, seeds=3):
-    """Mean excess loss over the unregularised minimum, in units of half the target's variance."""
+    """Mean excess loss over the unregularized minimum, in units of half the target's variance."""
     risk = found.problem.objective(X, y, 0.0)
     Z = np.column_stack([X, np.ones(len(X))])
     best = risk.value(np.linalg.lstsq(Z, y, rcond=None)[0])
@@ -266,7 +266,7 @@ def test_the_first_fit_trusts_what_is_seen_and_ignores_what_is_noise() -> None:
 
 
 def test_settling_uses_all_points_where_curvature_is_known_and_the_last_ones_elsewhere() -> None:
-    """Gradients of a quadratic: with known curvature the minimiser is found from anywhere, noise is averaged away."""
+    """Gradients of a quadratic: with known curvature the minimizer is found from anywhere, noise is averaged away."""
     rng = np.random.default_rng(0)
     best, points = np.array([1.0, -2.0]), rng.normal(size=(8, 2))
     exact = Curvature(np.array([2.0, 2.0]), np.eye(2), 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Lemmas of the radius and centre stages attacked on neighbouring data; printed constants; mutants of both."""
+"""Lemmas of the radius and center stages attacked on neighboring data; printed constants; mutants of both."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_own_weight_and_others_both_move_the_sum_of_weights(n: int) -> None:
 
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(20, 48), d=st.integers(1, 3))
-def test_means_and_sums_of_neighbours_keep_within_the_lemma(seed: int, n: int, d: int) -> None:
+def test_means_and_sums_of_neighbors_keep_within_the_lemma(seed: int, n: int, d: int) -> None:
     rng = np.random.default_rng(seed)
     stage, radius = center_of(n, d), 1.0
     best = 0.0
@@ -113,7 +113,7 @@ def released(stage: GroupedCenter, X: np.ndarray, source, radius: float = 1.0):
     return stage.find(X, radius, source, Ledger(PrivacyParams(1e6, 0.4), stage.releases))
 
 
-def test_noise_of_the_centre_is_scaled_by_the_released_bound_and_not_by_the_true_weight() -> None:
+def test_noise_of_the_center_is_scaled_by_the_released_bound_and_not_by_the_true_weight() -> None:
     # Balls are 2 radius + sigma_c (sqrt d + 2) with sigma_c inverse to z: so z can be read off. It must spread as the
     # noise of the test does (un-noised it would not spread at all), below the true sum of weights.
     stage, X = center_of(400), np.zeros((400, 2))
@@ -146,7 +146,7 @@ def test_a_range_of_a_trillion_costs_nothing_but_floats(source) -> None:
 
 
 def released_bound(stage: GroupedCenter, X: np.ndarray, source) -> float:
-    """The lower bound of the sum of weights that a run released, read off the ball about its centre."""
+    """The lower bound of the sum of weights that a run released, read off the ball about its center."""
     start = released(stage, X, source)
     assert start is not None
     reach = 4 * stage.test.sensitivity.value * stage.mechanism.sigma * (math.sqrt(X.shape[1]) + 2)
@@ -157,7 +157,7 @@ def released_bound(stage: GroupedCenter, X: np.ndarray, source) -> float:
 def test_public_constants_cover_the_lemmas(n: int) -> None:
     stage = center_of(n, exact_up_to=5000)
     assert norm.sf(stage.threshold_margin / (stage.test.sigma * INFLATION)) <= stage.margin
-    assert stage.least_weight > stage.test.sensitivity.value  # else a neighbour may have no mean
+    assert stage.least_weight > stage.test.sensitivity.value  # else a neighbor may have no mean
     assert stage.allowance.probability >= stage.margin + stage.misled
     if not stage.ramp.exact:
         assert stage.group_size >= least_group(n, stage.misled, stage.ramp.low)
@@ -247,15 +247,15 @@ def test_printed_constants() -> None:
     assert (stage.rounds, stage.draws) == (14, 47)
     assert stage.mechanism.threshold_scale == pytest.approx(6 / 0.25, rel=1e-5)
     assert stage.mechanism.query_scale == pytest.approx(12 / 0.25, rel=1e-5)
-    centre = printed.plan_printed_center(PointDomain(10, 1e4, 1.0), 1000, 0.25, 1e-5, Unit.RECORD)
-    assert centre.draws == 12787
-    # Failing draws, both data sets: delta/4 for the radius; delta/18 + 2 delta/9 for the centre.
+    center = printed.plan_printed_center(PointDomain(10, 1e4, 1.0), 1000, 0.25, 1e-5, Unit.RECORD)
+    assert center.draws == 12787
+    # Failing draws, both data sets: delta/4 for the radius; delta/18 + 2 delta/9 for the center.
     assert stage.allowance.probability == pytest.approx(1e-5 / 4)
-    assert centre.allowance.probability == pytest.approx(1e-5 * (1 / 18 + 2 / 9))
+    assert center.allowance.probability == pytest.approx(1e-5 * (1 / 18 + 2 / 9))
     # sigma n / radius = 1600 / epsilon sqrt(log(12 / delta)), here in units of 400 radius / n
-    assert 400 * centre.mechanism.sigma == pytest.approx(1600 / 0.25 * math.sqrt(math.log(12e5)))
-    assert centre.test.scale == pytest.approx(24 / 0.25, rel=1e-5)
-    assert centre.test.bound == pytest.approx(24 / 0.25 * math.log(24e5), rel=1e-5)
+    assert 400 * center.mechanism.sigma == pytest.approx(1600 / 0.25 * math.sqrt(math.log(12e5)))
+    assert center.test.scale == pytest.approx(24 / 0.25, rel=1e-5)
+    assert center.test.bound == pytest.approx(24 / 0.25 * math.log(24e5), rel=1e-5)
 
 
 def test_printed_stages_find_a_heavy_crowd() -> None:
@@ -264,22 +264,22 @@ def test_printed_stages_find_a_heavy_crowd() -> None:
     radius = printed.plan_printed_radius(domain, n, 2.0, 1e-3, Unit.RECORD)
     found = radius.find(X, SeededSource(0), Ledger(PrivacyParams(2.0, 1e-3), radius.releases))
     assert 1.0 <= found.radius <= 8.0
-    centre = printed.plan_printed_center(domain, n, 2.0, 1e-3, Unit.RECORD)
-    start = centre.find(X, found.radius, SeededSource(0), Ledger(PrivacyParams(2.5, 1e-3), centre.releases))
+    center = printed.plan_printed_center(domain, n, 2.0, 1e-3, Unit.RECORD)
+    start = center.find(X, found.radius, SeededSource(0), Ledger(PrivacyParams(2.5, 1e-3), center.releases))
     assert start is not None
     assert np.linalg.norm(start.center - 20) < 6 * found.radius
-    noise = 400 * found.radius / n * centre.mechanism.sigma  # of a coordinate, by which its ball is measured
+    noise = 400 * found.radius / n * center.mechanism.sigma  # of a coordinate, by which its ball is measured
     assert start.ball == pytest.approx(6 * found.radius + 3 * noise * math.sqrt(2 * math.log(4 / 1e-3)))
 
 
 def test_the_printed_test_passes_only_where_the_crowd_is_certain() -> None:
     # The margin is 0.9 n, so that even a sum of weights of n passes with probability 1e-4 only (four runs: below 1e-3).
     n = 453
-    centre = printed.plan_printed_center(PointDomain(2, 100.0, 0.1), n, 1.0, 1e-6, Unit.RECORD)
-    assert 0.85 * n < centre.test.bound < 0.95 * n
+    center = printed.plan_printed_center(PointDomain(2, 100.0, 0.1), n, 1.0, 1e-6, Unit.RECORD)
+    assert 0.85 * n < center.test.bound < 0.95 * n
     for k in range(4):
-        ledger = Ledger(PrivacyParams(2.0, 1e-5), centre.releases)
-        assert centre.find(np.zeros((n, 2)), 1.0, SeededSource(k), ledger) is None
+        ledger = Ledger(PrivacyParams(2.0, 1e-5), center.releases)
+        assert center.find(np.zeros((n, 2)), 1.0, SeededSource(k), ledger) is None
 
 
 def test_scores_drawn_from_their_law_are_those_of_drawn_indices() -> None:
@@ -299,10 +299,10 @@ def test_scores_drawn_from_their_law_are_those_of_drawn_indices() -> None:
 # Errata of the paper (docs, Errata)
 
 
-def test_p1_the_event_that_lemma_9_conditions_on_differs_between_neighbours() -> None:
+def test_p1_the_event_that_lemma_9_conditions_on_differs_between_neighbors() -> None:
     """P1: an index of 0.45 n near points is bound to a score of at most k/2; with one point more it is not.
 
-    Conditioned on the event, the neighbour's score alone exceeds k/2. The repair counts the event on both data sets.
+    Conditioned on the event, the neighbor's score alone exceeds k/2. The repair counts the event on both data sets.
     """
     n, delta = 10_000, 1e-5
     stage = printed.plan_printed_center(PointDomain(10, 1e4, 1.0), n, 0.25, delta, Unit.RECORD)

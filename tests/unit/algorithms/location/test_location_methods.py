@@ -112,18 +112,18 @@ def test_coordinate_medians_can_be_pure() -> None:
 
 
 def test_released_means_and_gradients_move_within_their_sensitivities() -> None:
-    """Neighbours, equal coins and answers: what reaches the Gaussian mechanism differs by its sensitivity at most."""
+    """Neighbors, equal coins and answers: what reaches the Gaussian mechanism differs by its sensitivity at most."""
     rng = np.random.default_rng(0)
     n = 40
     X = rng.standard_normal((n, 3))
-    neighbour = X.copy()
-    X[7], neighbour[7] = 1e9, -1e9
+    neighbor = X.copy()
+    X[7], neighbor[7] = 1e9, -1e9
     answers = rng.standard_normal((5000, 3))
     worst = {}
     for name in ("clipped_mean", "halving", "origin_descent"):
         plan = plan_location(DOMAIN, n, PRIVACY, name)
         runs = []
-        for data in (X, neighbour):
+        for data in (X, neighbor):
             seen: list[tuple[np.ndarray, float]] = []
 
             def answer(self, value, source, seen=seen):
@@ -164,9 +164,9 @@ def test_queries_move_by_less_than_three() -> None:
     worst = 0.0
     for _ in range(300):
         X = rng.choice([-6.0, 0.0, 0.4, 6.0], (30, 2), p=[0.1, 0.6, 0.2, 0.1])
-        neighbour = X.copy()
-        neighbour[0] = rng.choice([-6.0, 0.0, 0.4, 6.0], 2)
-        worst = max(worst, float(np.abs(finder.queries(X) - finder.queries(neighbour)).max()))
+        neighbor = X.copy()
+        neighbor[0] = rng.choice([-6.0, 0.0, 0.4, 6.0], 2)
+        worst = max(worst, float(np.abs(finder.queries(X) - finder.queries(neighbor)).max()))
     assert 1.2 < worst <= 1 + 4 / 3
 
 

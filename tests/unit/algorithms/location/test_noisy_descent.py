@@ -32,17 +32,17 @@ def test_no_replaced_record_moves_the_gradient_further(n, dim, seed, scale) -> N
     X = scale * rng.standard_normal((n, dim))
     if seed % 3 == 0:
         X[: n // 2] = anchor
-    neighbour = X.copy()
-    neighbour[0] = anchor + offset if seed % 2 else scale * rng.standard_normal(dim)
-    moved = mean_gradient(X, anchor, offset) - mean_gradient(neighbour, anchor, offset)
+    neighbor = X.copy()
+    neighbor[0] = anchor + offset if seed % 2 else scale * rng.standard_normal(dim)
+    moved = mean_gradient(X, anchor, offset) - mean_gradient(neighbor, anchor, offset)
     assert np.linalg.norm(moved) <= gradient_sensitivity(n, dim).value
 
 
 def test_the_sensitivity_is_attained() -> None:
     """Opposite unit vectors: half of it would be caught."""
-    X, neighbour = np.ones((10, 2)), np.ones((10, 2))
-    neighbour[0] = -1
-    moved = mean_gradient(X, np.zeros(2), np.zeros(2)) - mean_gradient(neighbour, np.zeros(2), np.zeros(2))
+    X, neighbor = np.ones((10, 2)), np.ones((10, 2))
+    neighbor[0] = -1
+    moved = mean_gradient(X, np.zeros(2), np.zeros(2)) - mean_gradient(neighbor, np.zeros(2), np.zeros(2))
     assert 0.999999 * gradient_sensitivity(10, 2).value <= np.linalg.norm(moved) <= gradient_sensitivity(10, 2).value
     assert gradient_sensitivity(10, 2, Unit.USER).unit is Unit.USER
 
@@ -72,14 +72,14 @@ def test_the_listing_of_constant_steps(monkeypatch) -> None:
     """Without noise: gradient descent, average of the last half."""
     monkeypatch.setattr("dpconvex.mechanisms.GaussianMechanism._sample", lambda self, value, source: value)
     rng = np.random.default_rng(0)
-    X, centre = rng.standard_normal((50, 3)), np.array([2.0, 0, 0])
+    X, center = rng.standard_normal((50, 3)), np.array([2.0, 0, 0])
     plan = plan_descent(50, 3, 1.0, steps=7, step=0.3, tail=0.5)
-    got = plan.refine(X, WarmStart(centre, 0.9, 0.8), SeededSource(0), Ledger(PROMISE, plan.releases))
-    z, kept = centre, []
+    got = plan.refine(X, WarmStart(center, 0.9, 0.8), SeededSource(0), Ledger(PROMISE, plan.releases))
+    z, kept = center, []
     for _ in range(7):
         gap = z - X
         z = z - plan.step * 0.8 * (gap / np.linalg.norm(gap, axis=1, keepdims=True)).mean(0)
-        z = centre + (z - centre) * min(1, 0.9 / np.linalg.norm(z - centre))
+        z = center + (z - center) * min(1, 0.9 / np.linalg.norm(z - center))
         kept.append(z)
     np.testing.assert_allclose(got.location, np.mean(kept[3:], axis=0), atol=1e-12)
     assert got.factor == 1
@@ -94,13 +94,13 @@ def test_the_listing_of_settling_steps(monkeypatch) -> None:
     """Without noise: steps fall, are halved when gradients oppose, and iterates since then are averaged."""
     monkeypatch.setattr("dpconvex.mechanisms.GaussianMechanism._sample", lambda self, value, source: value)
     rng = np.random.default_rng(0)
-    X, centre = rng.standard_normal((50, 3)), np.array([2.0, 0, 0])
+    X, center = rng.standard_normal((50, 3)), np.array([2.0, 0, 0])
     for radius in (0.8, 40.0):
-        plan, got = settled(X, WarmStart(centre, 9.0, radius), steps=20)
+        plan, got = settled(X, WarmStart(center, 9.0, radius), steps=20)
         last = plan.step * radius
         first = max(last, 15 * 9.0 / 20)
         sizes = [first * (last / first) ** (k / 3) for k in range(3)] + [last * 3 ** (-k / 16) for k in range(17)]
-        z, kept, factor, before = centre, [], 1.0, np.zeros(3)
+        z, kept, factor, before = center, [], 1.0, np.zeros(3)
         for t, size in enumerate(sizes):
             gap = z - X
             gradient = (gap / np.linalg.norm(gap, axis=1, keepdims=True)).mean(0)
@@ -108,7 +108,7 @@ def test_the_listing_of_settling_steps(monkeypatch) -> None:
                 factor, kept = factor / 2, []
             before = gradient
             z = z - factor * size * gradient
-            z = centre + (z - centre) * min(1, 9.0 / np.linalg.norm(z - centre))
+            z = center + (z - center) * min(1, 9.0 / np.linalg.norm(z - center))
             kept += [z] if t >= 3 else []
         np.testing.assert_allclose(got.location, np.mean(kept, axis=0), atol=1e-9)
         assert got.factor == factor

@@ -53,9 +53,9 @@ def search(phase: Phase, uses: int, rng: np.random.Generator, rounds: int = 300)
             other2 += rng.standard_normal(dim) * rng.choice([0, 1])
             if rng.random() < 0.1:
                 X2[rows[0]] = X2[rows[1]]
-            neighbour = X2.copy()  # after all other edits
-            neighbour[0] = other2
-            found = distance(phase, (X2, neighbour), visits)
+            neighbor = X2.copy()  # after all other edits
+            neighbor[0] = other2
+            found = distance(phase, (X2, neighbor), visits)
             if found >= here:
                 here, X, other = found, X2, other2
         best = max(best, here)
@@ -159,7 +159,7 @@ def released_values(plan, X, start, outputs):
 
 
 def worst_ratio(plan) -> float:
-    """Largest distance of released values between neighbours, in units of the mechanism's sensitivity.
+    """Largest distance of released values between neighbors, in units of the mechanism's sensitivity.
 
     Both runs get the same coins and the same released outputs, so this is the adaptive composition's own quantity.
     """
@@ -171,10 +171,10 @@ def worst_ratio(plan) -> float:
         start = WarmStart(rng.standard_normal(d), ball, 1.0)
         outputs = [rng.standard_normal(d) for _ in plan.phases]
         direction = rng.standard_normal(d)
-        neighbour = X.copy()
+        neighbor = X.copy()
         row = rng.integers(n)
-        X[row], neighbour[row] = 1e3 * direction, -1e3 * direction
-        pair = (released_values(plan, data, start, outputs) for data in (X, neighbour))
+        X[row], neighbor[row] = 1e3 * direction, -1e3 * direction
+        pair = (released_values(plan, data, start, outputs) for data in (X, neighbor))
         for first, second, phase in zip(*pair, plan.phases, strict=True):
             worst = max(worst, float(np.linalg.norm(first - second)) / phase.mechanism.sensitivity.value)
     return worst

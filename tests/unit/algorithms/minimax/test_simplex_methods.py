@@ -84,7 +84,7 @@ def test_content_is_silent(kind: str, name: str) -> None:
         plan.run(short, SeededSource(0))
 
 
-# Limits are about three times the mean of five seeds; the centre's excess is 0.225.
+# Limits are about three times the mean of five seeds; the center's excess is 0.225.
 @pytest.mark.parametrize(
     ("name", "limit"),
     [
@@ -106,7 +106,7 @@ def test_regression_is_learned(name: str, limit: float) -> None:
     ("name", "limit"), [("gaussian_mirror_descent", 0.06), ("multiplicative_weights", 0.06), ("sgda", 0.12)]
 )
 def test_games_are_learned(name: str, limit: float) -> None:
-    problem, records, mean = game(10_000)  # the centre's gap is 0.32
+    problem, records, mean = game(10_000)  # the center's gap is 0.32
     plan = plan_saddle(problem, PRIVACY, name)[0]
     result = plan.run(records, SeededSource(0))
     gap = ((mean @ result.x) * mean).max() - ((mean @ result.y) * mean).min()

@@ -132,7 +132,7 @@ class TestConstants:
     @pytest.mark.parametrize(
         ("n", "d", "bound", "T"), [(10**4, 10, 0.89, 999), (10**4, 1000, 2.0, 554), (10**5, 1000, 0.65, 6142)]
     )
-    def test_the_specification_s_table_of_optimised_bounds(self, n, d, bound, T) -> None:
+    def test_the_specification_s_table_of_optimized_bounds(self, n, d, bound, T) -> None:
         """Section 5.1, quadratic regime, zCDP, L = 1: fresh outputs, equal batches."""
         problem = RankOneGame(n, d, d)
         sizes = np.unique(np.geomspace(5, 40, 40).astype(int)).tolist()

@@ -99,7 +99,7 @@ def test_the_bound_of_the_saddle_point_holds() -> None:
 
 
 def test_what_reaches_the_mechanisms_moves_within_the_stated_sensitivities() -> None:
-    """Neighbours, equal answers: measured blocks and selection scores of MWEM, at every round."""
+    """Neighbors, equal answers: measured blocks and selection scores of MWEM, at every round."""
     n = 40
     records = simulated(TABLES, n)
     other = records.copy()

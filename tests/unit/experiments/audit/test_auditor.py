@@ -125,12 +125,12 @@ def test_replay_gives_the_exact_loss_of_adaptive_releases() -> None:
     found = privacy_losses(run, (np.array([1.0]),), (np.array([0.0]),), 20)
     by_hand = [(abs(a) - abs(a - 1) + abs(b) - abs(b - math.copysign(1, a))) / 2 for a, b in seen[::2]]
     assert found.losses == pytest.approx(by_hand, abs=1e-5)
-    assert seen[::2] == seen[1::2]  # the neighbour saw the same releases
+    assert seen[::2] == seen[1::2]  # the neighbor saw the same releases
     assert found.releases == 2
     assert found.mu is None
 
 
-def test_a_release_that_the_neighbour_never_makes_is_an_infinite_loss() -> None:
+def test_a_release_that_the_neighbor_never_makes_is_an_infinite_loss() -> None:
     mechanism = LaplaceMechanism(EXTENT, 2.0, 1)
 
     def run(x, source):

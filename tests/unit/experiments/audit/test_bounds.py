@@ -57,7 +57,7 @@ def test_a_bet_loses_as_rarely_as_it_says() -> None:
 
 
 def test_infinite_losses_count() -> None:
-    """A third of the transcripts cannot come from the neighbour: no epsilon is enough at a delta of 0.05."""
+    """A third of the transcripts cannot come from the neighbor: no epsilon is enough at a delta of 0.05."""
     losses = np.where(np.arange(300) % 3 == 0, np.inf, 0.0)
     assert bet(losses, DELTA, ERROR) > 1000
     assert bet(np.where(np.arange(300) % 100 == 0, np.inf, 0.0), DELTA, ERROR) == -math.inf

@@ -36,7 +36,7 @@ def test_adaptive_draws_have_the_product_of_their_probabilities() -> None:
 
 
 def test_delta_epsilon_and_divergence_belong_together() -> None:
-    """Randomised response with 3/4: epsilon log 3, and by hand elsewhere."""
+    """Randomized response with 3/4: epsilon log 3, and by hand elsewhere."""
     pair = EnumeratedPair(np.log([0.75, 0.25]), np.log([0.25, 0.75]))
     assert pair.largest_loss == pytest.approx(math.log(3))
     assert pair.epsilon(0.0) == pair.largest_loss

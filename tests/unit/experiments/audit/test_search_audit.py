@@ -1,4 +1,4 @@
-"""The audit of a search refutes the mistakes that searches make: exact losses of whole runs on neighbours, seeded."""
+"""The audit of a search refutes the mistakes that searches make: exact losses of whole runs on neighbors, seeded."""
 
 from __future__ import annotations
 

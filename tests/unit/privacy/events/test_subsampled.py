@@ -49,7 +49,7 @@ def test_whole_population_is_plain_composition_from_above(mu: float, steps: int,
 
 
 def test_one_step_is_exact_for_the_worst_mixture() -> None:
-    """n = 2, K = 1, the other unit at the neighbour's place: N(0, 1) or N(mu, 1) with equal odds, against N(0, 1)."""
+    """n = 2, K = 1, the other unit at the neighbor's place: N(0, 1) or N(mu, 1) with equal odds, against N(0, 1)."""
     mu, grid = 1.0, np.linspace(-12, 12, 200_001)
     p = 0.5 * norm.pdf(grid) + 0.5 * norm.pdf(grid, mu)
     q = norm.pdf(grid)
@@ -123,7 +123,7 @@ def test_the_general_rule_is_never_below_the_exact_group_of_a_gaussian(size: int
 
 @dataclass(frozen=True)
 class Both(Event):
-    """A mechanism of which no more is known than that randomised response and a Gaussian together dominate it."""
+    """A mechanism of which no more is known than that randomized response and a Gaussian together dominate it."""
 
     pure: float
     mu: float
@@ -178,9 +178,9 @@ def test_what_may_fail_has_no_parts_for_groups() -> None:
 
 
 def mixtures(rate: float, first: float, second: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Densities of two mixtures with a centre at 0, on a grid, and its step."""
+    """Densities of two mixtures with a center at 0, on a grid, and its step."""
     x = np.linspace(-16, 16, 400_001)
-    p, q = ((1 - rate) * norm.pdf(x) + rate * norm.pdf(x, centre) for centre in (first, second))
+    p, q = ((1 - rate) * norm.pdf(x) + rate * norm.pdf(x, center) for center in (first, second))
     return p, q, x[1] - x[0]
 
 

@@ -107,7 +107,7 @@ class Bent(Claimed):
         return super().gradient(w, records) - 2 * max(0.0, norm - 1.1) * w / max(norm, 1e-9)
 
 
-class Centred(Claimed):
+class Centered(Claimed):
     """Looks at the other records."""
 
     def value(self, w, records):
@@ -120,7 +120,7 @@ class Centred(Claimed):
 def test_what_happens_outside_the_ball_and_between_records_is_attacked(trials) -> None:
     assert math.isinf(attack_constants(Bounded(), trials=trials).convexity)
     assert attack_constants(Bent(curvature=3.0), trials=trials).convexity > 1e-3
-    assert attack_constants(Centred(), trials=trials).separability > 1e-2
+    assert attack_constants(Centered(), trials=trials).separability > 1e-2
 
 
 class Misshapen(Claimed):
@@ -226,7 +226,7 @@ def test_density_is_a_density_and_fits() -> None:
 @pytest.mark.parametrize("radius", [0.2, 2.0])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.gate) for seed in (1, 2))])
 def test_solvers_certify_the_truth(seed, radius) -> None:
-    """Against SciPy's constrained minimiser, with the ball active and not."""
+    """Against SciPy's constrained minimizer, with the ball active and not."""
     X = points(30, seed, scale=1.0) + 0.5
     loss = LocationLoss(DISC, 0.3)
     fast = default_solver(CustomProblem(loss, 30, 1.0).bounds, L2Ball(1.0), 2)
@@ -298,16 +298,16 @@ class Spread(WholeObjective):
         return radius + 1
 
     def value_and_gradient(self, w, records):
-        centre = records.mean(0)
-        return float(np.square(w - centre).sum() / 2), w - centre
+        center = records.mean(0)
+        return float(np.square(w - center).sum() / 2), w - center
 
 
 def test_whole_objectives_see_all_records(full) -> None:
     X = points(6)
     value, gradient = Spread().total(np.zeros(2), Records.clipped(X, DISC))
-    centre = DISC.clip(X).mean(0)
-    assert value == pytest.approx(centre @ centre / 2)
-    np.testing.assert_allclose(gradient, -centre)
+    center = DISC.clip(X).mean(0)
+    assert value == pytest.approx(center @ center / 2)
+    np.testing.assert_allclose(gradient, -center)
     assert attack_constants(Spread(), trials=400 if full else 100).holds
     assert Spread.examples() == ()
 
@@ -320,7 +320,7 @@ def test_jax_derives_values_and_gradients_in_float64(full) -> None:
     def f(w, x):
         return jnp.sqrt(0.09 + jnp.sum((w - x) ** 2)) - 0.3
 
-    loss = jax_loss(f, dim=2, domain=DISC, lipschitz=1.0, smoothness=1 / 0.3, name="centre")
+    loss = jax_loss(f, dim=2, domain=DISC, lipschitz=1.0, smoothness=1 / 0.3, name="center")
     twin, w, X = LocationLoss(DISC, 0.3), np.array([0.1, -0.4]), DISC.clip(points(50))
     np.testing.assert_allclose(loss.value(w, X), twin.value(w, X), rtol=1e-13)
     np.testing.assert_allclose(loss.gradient(w, X), twin.gradient(w, X), rtol=1e-12, atol=1e-15)

@@ -27,7 +27,7 @@ SCHEMA = Schema((NumericColumn("age", 0, 100), NumericColumn("gain", 0, 10)), Cl
 OPTIONS = {
     "objective": {},
     "tilt": {"tilt": 1.0},
-    "centered": {"epsilon": 8.0, "delta": 1e-6, "algorithm": "recentring"},
+    "centered": {"epsilon": 8.0, "delta": 1e-6, "algorithm": "recentering"},
 }
 
 

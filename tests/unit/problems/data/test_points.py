@@ -1,4 +1,4 @@
-"""Point domains, sanitising, means of users, counts of neighbours within groups."""
+"""Point domains, sanitising, means of users, counts of neighbors within groups."""
 
 from __future__ import annotations
 

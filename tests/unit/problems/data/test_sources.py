@@ -45,7 +45,7 @@ MODELS = {
     "tilt": (PrivateLogisticRegression, CLASSES, {"tilt": 2.0}),
     "attack": (PrivateLogisticRegression, CLASSES, {"adversarial_radius": 0.1}),
     "gradient": (PrivateLogisticRegression, CLASSES, {"epsilon": 0.4, "delta": 1e-6, "algorithm": "noisy_gradient"}),
-    "centered": (PrivateLogisticRegression, CLASSES, {"epsilon": 8.0, "delta": 1e-6, "algorithm": "recentring"}),
+    "centered": (PrivateLogisticRegression, CLASSES, {"epsilon": 8.0, "delta": 1e-6, "algorithm": "recentering"}),
     "clipped residuals": (
         PrivateLinearRegression,
         NUMBERS,

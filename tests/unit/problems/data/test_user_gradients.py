@@ -52,10 +52,10 @@ def test_against_a_plain_computation(loss, grouped, weighted, portion, monkeypat
         norms = np.linalg.norm(expected, axis=1, keepdims=True)
         mean = (expected * np.minimum(1, clip / norms)).mean(0)
         np.testing.assert_allclose(clipped_mean(loss, records, targets, groups, weights, w, clip), mean, atol=1e-13)
-    centre = expected.mean(0)
-    norms = np.linalg.norm(expected - centre, axis=1, keepdims=True)
-    mean = ((expected - centre) * np.minimum(1, 0.2 / norms)).mean(0)
-    found = clipped_mean(loss, records, targets, groups, weights, w, 0.2, centre)
+    center = expected.mean(0)
+    norms = np.linalg.norm(expected - center, axis=1, keepdims=True)
+    mean = ((expected - center) * np.minimum(1, 0.2 / norms)).mean(0)
+    found = clipped_mean(loss, records, targets, groups, weights, w, 0.2, center)
     np.testing.assert_allclose(found, mean, atol=1e-13)
 
 

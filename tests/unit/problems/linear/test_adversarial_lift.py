@@ -55,7 +55,7 @@ def dense(X, domain):
 
 
 def risk(one, X, y, w, l2):
-    """The regularised worst-case risk by its definition, in the parameters themselves."""
+    """The regularized worst-case risk by its definition, in the parameters themselves."""
     targets = one.loss.clip_targets(y)
     losses = worst_losses(one.attack, one.loss, dense(X, one.domain) @ w, targets, w, one.domain)
     mean = np.log(np.mean(np.exp(one.tilt * losses))) / one.tilt if one.tilt else losses.mean()
@@ -166,7 +166,7 @@ def test_the_lifted_objective_is_the_risk_at_tight_points_and_above_elsewhere(no
 
 
 def shortest_subgradient(one, X, y, w, l2):
-    """Norm of the shortest subgradient of the risk at `w`; times 1/l2, a proof of the distance to the minimiser."""
+    """Norm of the shortest subgradient of the risk at `w`; times 1/l2, a proof of the distance to the minimizer."""
     x, targets, d = dense(X, one.domain), one.loss.clip_targets(y), one.domain.n_features
     rho = one.attack_radius * np.linalg.norm(w[: one.domain.n_features], 2 if one.attack.norm == "l2" else 1)
     z = x @ w - targets * rho
@@ -245,7 +245,7 @@ def test_dual_coordinate_ascent_over_cones(norm, loss) -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_ball_around_the_parameters(norm) -> None:
-    """Tilted problems are minimised in a ball: against a projected search in the parameters themselves."""
+    """Tilted problems are minimized in a ball: against a projected search in the parameters themselves."""
     domain = DOMAINS["ball"]
     X, y = data(domain, 40, 3)
     y = X @ [3.0, -2.0, 1.0]
@@ -276,7 +276,7 @@ def test_degenerate_data_are_solved_to_the_radius(fill, n, norm, loss, s) -> Non
     l2 = 0.5
     radius = max(1e-5, one.certifiable_radius(l2))
     w = solved(one, X, np.full(n, fill), l2, radius)
-    assert np.linalg.norm(w) <= one.minimiser_norm(l2) + radius
+    assert np.linalg.norm(w) <= one.minimizer_norm(l2) + radius
 
 
 def test_an_adversary_who_can_cancel_all_features_leaves_the_intercept() -> None:

@@ -39,8 +39,8 @@ def explicit(domain: DataDomain, scale: float) -> np.ndarray:
     for part in blocks:
         full[at : at + len(part), at : at + len(part)] = part
         at += len(part)
-    centre = np.concatenate(mean)
-    return full + np.outer(centre, centre)
+    center = np.concatenate(mean)
+    return full + np.outer(center, center)
 
 
 @given(l2=st.floats(1e-3, 1.0), seed=st.integers(0, 100))

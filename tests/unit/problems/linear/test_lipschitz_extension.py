@@ -120,7 +120,7 @@ def test_cutting_planes_certify_the_extended_risk(loss, domain) -> None:
 
 
 @pytest.mark.parametrize("seeds", [1, pytest.param(2, marks=pytest.mark.gate)])
-def test_distance_to_the_untruncated_minimiser(seeds) -> None:
+def test_distance_to_the_untruncated_minimizer(seeds) -> None:
     """At most 2 / (l2 m) times the sum of A_i over the records with A_i > C, for every data set (T4)."""
     for seed in range(seeds):
         for level in (0.5, 2.0):
@@ -131,7 +131,7 @@ def test_distance_to_the_untruncated_minimiser(seeds) -> None:
             assert np.linalg.norm(points[0] - points[1]) <= bound + 2e-3
 
 
-def test_the_joint_reformulation_has_the_same_minimiser(full: bool) -> None:
+def test_the_joint_reformulation_has_the_same_minimizer(full: bool) -> None:
     """Lemma 2.7, by the paper's own solver on two records; T6."""
     objective = risk(AbsoluteLoss(), 3, m=2)
     some, ball = objective.pieces, L2Ball(1.0)

@@ -1,4 +1,4 @@
-"""The truncated risk: derivatives, constants, the sensitivity of its minimiser, and the bias lemma."""
+"""The truncated risk: derivatives, constants, the sensitivity of its minimizer, and the bias lemma."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ DIM = 3
 DOMAIN = DataDomain.l2_ball(DIM, 300.0).with_intercept()
 
 
-def heavy(loss, n=60, seed=0, truncation=None, l2=0.7, centre=True, dim=DIM):
+def heavy(loss, n=60, seed=0, truncation=None, l2=0.7, center=True, dim=DIM):
     rng = np.random.default_rng(seed)
     X = rng.standard_t(2.1, (n, dim)) * 3
     y = X @ np.ones(dim) + rng.standard_t(2.1, n)
     records = Records.clipped(X, DOMAIN)
-    middle = 0.2 * rng.standard_normal(dim + 1) if centre else None
+    middle = 0.2 * rng.standard_normal(dim + 1) if center else None
     return TruncatedRisk(loss, records, y, l2, truncation or Truncation(1.5, 1.0, 0.05), middle)
 
 
@@ -44,13 +44,13 @@ def test_derivatives_and_constants(loss) -> None:
         slope = (risk.value(w + step * v) - risk.value(w - step * v)) / (2 * step)
         assert slope == pytest.approx(float(g @ v), rel=1e-4, abs=1e-4)
         assert np.allclose(risk.hessian(w) @ v, risk.hessian_product(w, v), rtol=1e-4, atol=1e-4)
-        data = risk.gradient(w) - risk.l2 * (w - risk.centre)
+        data = risk.gradient(w) - risk.l2 * (w - risk.center)
         assert np.linalg.norm(data) <= risk.truncation.level * (1 + 1e-12)
         assert np.linalg.eigvalsh(risk.hessian(w))[-1] <= risk.smoothness
         assert np.linalg.norm(risk.gradient(w) - risk.gradient(v)) <= risk.smoothness * np.linalg.norm(w - v)
         assert np.linalg.norm(g) <= risk.lipschitz_within(float(np.linalg.norm(w)))
     best = AcceleratedGradient().solve(risk, 1e-6).point
-    assert np.linalg.norm(best) <= risk.minimiser_norm
+    assert np.linalg.norm(best) <= risk.minimizer_norm
     assert risk.value(np.zeros(risk.dim)) - risk.value(best) <= risk.initial_gap
 
 
@@ -78,7 +78,7 @@ def test_the_slack_covers_the_rounding_of_gradients(loss) -> None:
         z = (X * w).sum(1)
         bound = risk.truncation.level / np.sqrt(np.square(X).sum(1))
         slope = z - y if isinstance(loss, SquaredLoss) else np.clip(z - y, -1, 1)
-        exact = (np.clip(slope, -bound, bound)[:, None] * X).mean(0) + risk.l2 * (w - risk.centre)
+        exact = (np.clip(slope, -bound, bound)[:, None] * X).mean(0) + risk.l2 * (w - risk.center)
         error = float(np.linalg.norm(np.asarray(risk.gradient(w) - exact, dtype=np.float64)))
         worst = max(worst, error / risk.gradient_rounding(w))
     assert 0 < worst < 1
@@ -97,7 +97,7 @@ def test_light_records_are_left_alone() -> None:
 @pytest.mark.parametrize("trials", [12, pytest.param(40, marks=pytest.mark.gate)])
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.thin
-def test_the_minimiser_moves_by_at_most_its_sensitivity(loss, trials) -> None:
+def test_the_minimizer_moves_by_at_most_its_sensitivity(loss, trials) -> None:
     """2 C / (l2 n), whatever the replaced record holds: a search over extreme records, in the ball and without it."""
     n, worst = 4, 0.0
     rng = np.random.default_rng(2)
@@ -139,10 +139,10 @@ def test_the_sensitivity_is_attained() -> None:
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), level=st.floats(0.2, 20.0), l2=st.floats(0.1, 5.0))
 def test_bias_lemma(seed, level, l2) -> None:
-    """Truncation moves the minimiser by at most ``mean (A_i - C)_+ / l2`` (specification, T4)."""
+    """Truncation moves the minimizer by at most ``mean (A_i - C)_+ / l2`` (specification, T4)."""
     truncation = Truncation(level, 1.0, 1e-6)
     risk = heavy(SquaredLoss(100.0), 30, seed, truncation, l2)
-    everything = TruncatedRisk(risk.loss, risk.records, risk.targets, l2, Truncation(2e5, 1.0, 1e-6), risk.centre)
+    everything = TruncatedRisk(risk.loss, risk.records, risk.targets, l2, Truncation(2e5, 1.0, 1e-6), risk.center)
     ball = L2Ball(1.0)
     found = [BallNewton().solve(r, 1e-6, ball) for r in (risk, everything)]
     assert all(result.status is Status.CERTIFIED for result in found)
@@ -183,5 +183,5 @@ def test_public_mistakes_raise() -> None:
         Truncation(0.0, 1.0, 1.0)
     with pytest.raises(InvalidDataError, match="targets"):
         TruncatedRisk(LogisticLoss(), records, np.zeros(2), 1.0, truncation)
-    with pytest.raises(InvalidDataError, match="centre"):
+    with pytest.raises(InvalidDataError, match="center"):
         TruncatedRisk(LogisticLoss(), records, np.zeros(3), 1.0, truncation, np.zeros(2))

@@ -25,7 +25,7 @@ def test_a_section_is_the_whole_on_its_records() -> None:
     assert (part.dx, part.dy, part.spread) == (3, 4, GAME.spread)
 
 
-def test_one_player_minimises() -> None:
+def test_one_player_minimizes() -> None:
     gx, gy = GAME.gradient_sums(RECORDS, slice(0, 20), X, Y)
     value = GAME.value_sum(RECORDS, slice(0, 20), X, Y)
     for player, own, fixed, gradient, sign in (("x", X, Y, gx, 1), ("y", Y, X, -gy, -1)):

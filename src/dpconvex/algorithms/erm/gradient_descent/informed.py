@@ -62,7 +62,7 @@ from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 
-CENTERS, WIDTHS = "centres of the numeric columns, over their half ranges", "widths around these centres"
+CENTERS, WIDTHS = "centers of the numeric columns, over their half ranges", "widths around these centers"
 LABELS, LENGTHS = "share of positive labels", "shares of users by length of their gradients"
 GRADIENT, STEPS = "mean gradient at the start, over its level", "mean gradients of all steps, over their level"
 CENTERS_LEMMA = "a mean over n users of points of [-1, 1]^p changes by at most 2 sqrt(p)/n, plus rounding"
@@ -211,7 +211,7 @@ class InformedPlan(LinearModelPlan):
             "share_of_way": self.share_of_way,
             "typical_gradient": found.length,
             "assumed_signal": found.signal,
-            "centres": list(self.look.center),
+            "centers": list(self.look.center),
             "block_scales": self.look.scales[np.cumsum([0, *sizes[:-1]])].tolist(),
         }
 

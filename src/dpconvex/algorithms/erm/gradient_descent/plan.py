@@ -171,7 +171,7 @@ class NoisyGradientPlan(LinearModelPlan):
             return self.finish(self.typical.minimize(w, noisy, self.ball.project), source)
         if self.gamma is not None:
             descent = Descent((Stage(self.steps, self.gamma),), 0.0, self.bound)
-            return self.finish(descent.minimise(w, noisy, self.ball.project)[0], source)
+            return self.finish(descent.minimize(w, noisy, self.ball.project)[0], source)
         for t in range(self.steps):
             if t >= self.steps - averaged:  # the mean is of the points where gradients are taken
                 total += w

@@ -74,7 +74,7 @@ class ClippedResidualsPlan(TwoStagePlan):
         return {
             **method,
             "loss": self.problem.loss.name,
-            "minimised_loss": self.then.problem.loss.name,
+            "minimized_loss": self.then.problem.loss.name,
             "slope_cut_at": self.level,
             "moment_order": self.moments.k,
             "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],

@@ -46,8 +46,8 @@ class CustomExtension(Extension):
     def error(self, part: Part, radius: float) -> float:
         return self._extender(part, radius).tolerance + own_rounding(self._extender(part), part.l2)
 
-    def risk(self, part: Part, data: Data, centre: Floats, radius: float) -> ExtendedRisk:
-        return ExtendedRisk(part.problem.function, data[0], part.l2, self._extender(part, radius), centre)
+    def risk(self, part: Part, data: Data, center: Floats, radius: float) -> ExtendedRisk:
+        return ExtendedRisk(part.problem.function, data[0], part.l2, self._extender(part, radius), center)
 
     def work(self, part: Part, radius: float) -> dict[str, Any]:
         return {"evaluations_of_a_record": 1 + self._extender(part, radius).steps_for(part.problem.dim)}

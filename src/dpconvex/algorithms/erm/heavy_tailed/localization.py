@@ -110,7 +110,7 @@ class LocalizationPlan(ConvexPlan[P]):
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """One for each stage of each part of each phase; every record is read by one part."""
         return tuple(
-            mechanism.planned(f"minimiser of phase {t}, part {j}, stage {i}", f"records of phase {t}, part {j}")
+            mechanism.planned(f"minimizer of phase {t}, part {j}, stage {i}", f"records of phase {t}, part {j}")
             for t, (phase, mechanisms) in enumerate(zip(self.phases, self.noises, strict=True), 1)
             for j in range(1, phase.repetitions + 1)
             for i, mechanism in enumerate(mechanisms, 1)
@@ -121,7 +121,7 @@ class LocalizationPlan(ConvexPlan[P]):
         return (
             Assumption("every record's loss is convex and C-Lipschitz", self.method.lipschitz),
             Assumption("the objective of each phase is l2-strongly convex", "the ridge is part of the objective"),
-            Assumption("the solver's point is within tau of the minimiser for all data sets", self.method.reached),
+            Assumption("the solver's point is within tau of the minimizer for all data sets", self.method.reached),
             Assumption("records are assigned to phases by position", "fixed strides, whatever the records hold"),
             *(Assumption(claim, DECLARED) for claim in self.problem.claims),
             *((RETURNS,) if self.problem.claims else ()),
@@ -194,7 +194,7 @@ class HeavyTailedPlan(LocalizationPlan[P]):
     def theorem(self) -> str:
         return (
             "Localized output perturbation (Lowy 2026, Algorithm 1, with one output perturbation a part of a phase, or "
-            "two that share epsilon): the certified minimiser moves by at most 2C/(l2 m) + 2 tau between neighbours, C "
+            "two that share epsilon): the certified minimizer moves by at most 2C/(l2 m) + 2 tau between neighbors, C "
             f"being the slope that no record's loss exceeds ({self.method.lipschitz}); parts read disjoint records."
         )
 

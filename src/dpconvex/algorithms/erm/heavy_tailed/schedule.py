@@ -115,7 +115,7 @@ class Setting:
     surrogate: Surrogate
     domain: ConvexSet
     diameter: float  #: of W
-    reach: float  #: largest distance of a member from the first centre, the projection of 0
+    reach: float  #: largest distance of a member from the first center, the projection of 0
     one: float | None = None  #: level of all phases; the bound is on the risk of stand-ins then, `moments` are theirs
 
     @classmethod

@@ -67,7 +67,7 @@ class Part:
 
     @property
     def width(self) -> float:
-        """Diameter of W within ``C / lambda`` of the centre, where the minimizer is and all steps stay."""
+        """Diameter of W within ``C / lambda`` of the center, where the minimizer is and all steps stay."""
         return min(self.domain.diameter, 2 * self.level / self.l2)
 
 
@@ -98,7 +98,7 @@ class Surrogate(ABC):
         """Return the smallest distance that is reached for every data set; refuses what takes too long."""
 
     @abstractmethod
-    def risk(self, part: Part, data: Data, centre: Floats, radius: float) -> Objective:
+    def risk(self, part: Part, data: Data, center: Floats, radius: float) -> Objective:
         """Return the ridge risk, as accurate as that distance from its minimizer needs."""
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Surrogate(ABC):
         return max(9, min(2**8, 2**22 // m))
 
     @abstractmethod
-    def minimize(self, part: Part, data: Data, centre: Floats, near: Near) -> Floats:
+    def minimize(self, part: Part, data: Data, center: Floats, near: Near) -> Floats:
         """Return a member of the region within the distance of the minimizer."""
 
     def work(self, part: Part, radius: float) -> Mapping[str, Any]:
@@ -137,8 +137,8 @@ class Truncated(Surrogate):
         projected = (curvature + part.l2) * part.domain.projection_error
         return 4 * (ROUNDING * (part.level + (curvature + part.l2) * R) + projected) / part.l2
 
-    def risk(self, part: Part, data: Data, centre: Floats, radius: float) -> Objective:
-        return TruncatedRisk(part.problem.loss, *data, part.l2, part.truncation, centre)
+    def risk(self, part: Part, data: Data, center: Floats, radius: float) -> Objective:
+        return TruncatedRisk(part.problem.loss, *data, part.l2, part.truncation, center)
 
     def error(self, part: Part, radius: float) -> float:
         R, slack = part.problem.radius, inner_product_rounding(part.problem.dim)
@@ -147,9 +147,9 @@ class Truncated(Surrogate):
     def most_points(self, m: int) -> int:
         return max(9, min(2**14, 2**30 // m))
 
-    def minimize(self, part: Part, data: Data, centre: Floats, near: Near) -> Floats:
+    def minimize(self, part: Part, data: Data, center: Floats, near: Near) -> Floats:
         region, radius, start = near
-        risk = self.risk(part, data, centre, radius)
+        risk = self.risk(part, data, center, radius)
         solver = SOLVER if SOLVER.refusal(risk.bounds, region, risk.dim) is None else SOLVER.guaranteed
         return require(solver.solve(risk, radius, region, start), radius)
 
@@ -178,15 +178,15 @@ class Extension(Surrogate):
     def error(self, part: Part, radius: float) -> float:
         return part.l2 * radius**2 / 16  # the tolerance, and rounding below it by `finest`
 
-    def risk(self, part: Part, data: Data, centre: Floats, radius: float) -> Objective:
+    def risk(self, part: Part, data: Data, center: Floats, radius: float) -> Objective:
         """By planes within ``alpha / 16``."""
         tolerance = part.l2 * radius**2 / 32
         loss = part.problem.loss
-        return ExtensionRisk(loss, *data, part.l2, part.level, part.domain, tolerance, centre, part.cap)
+        return ExtensionRisk(loss, *data, part.l2, part.level, part.domain, tolerance, center, part.cap)
 
-    def minimize(self, part: Part, data: Data, centre: Floats, near: Near) -> Floats:
+    def minimize(self, part: Part, data: Data, center: Floats, near: Near) -> Floats:
         region, radius, start = near
-        found = solvers.CuttingPlane().solve(self.risk(part, data, centre, radius), radius, region, start)
+        found = solvers.CuttingPlane().solve(self.risk(part, data, center, radius), radius, region, start)
         return require(found, radius)
 
 
@@ -227,12 +227,12 @@ class FixedSteps(Counted):
             return (4 * part.width * 2 * part.level / alpha) ** 2 + 1
         return solvers.ridge_subgradient_steps(2 * part.level, part.l2, alpha)
 
-    def minimize(self, part: Part, data: Data, centre: Floats, near: Near) -> Floats:
+    def minimize(self, part: Part, data: Data, center: Floats, near: Near) -> Floats:
         region, radius, _ = near
         slope, wide, alpha = 2 * part.level, part.width, part.l2 / 2 * radius**2
-        if not region.contains(centre, 1e-12):  # else no step leaves its neighborhood; an eighth of alpha is for 1e-12
+        if not region.contains(center, 1e-12):  # else no step leaves its neighborhood; an eighth of alpha is for 1e-12
             slope, wide = part.level + part.l2 * part.domain.diameter, region.diameter
-        slopes, start = self.risk(part, data, centre, radius).gradient, region.project(centre)
+        slopes, start = self.risk(part, data, center, radius).gradient, region.project(center)
         if not self.printed:
             steps = solvers.ridge_subgradient_steps(slope, part.l2, alpha)
             return solvers.ridge_subgradient(slopes, region.project, start, part.l2, steps)
@@ -252,16 +252,16 @@ class Joint(Counted):
         slope = part.level + part.l2 * width + (part.cap.steepest + part.level) / math.sqrt(part.m)
         return (3 * math.sqrt(part.m + 1) * width * slope / (part.l2 / 2 * radius**2)) ** 2 + 1
 
-    def minimize(self, part: Part, data: Data, centre: Floats, near: Near) -> Floats:
+    def minimize(self, part: Part, data: Data, center: Floats, near: Near) -> Floats:
         region, radius, start = near
-        pieces = cast(ExtensionRisk, self.risk(part, data, centre, radius)).pieces
-        dim = len(centre)
+        pieces = cast(ExtensionRisk, self.risk(part, data, center, radius)).pieces
+        dim = len(center)
 
         def subgradients(y: Floats) -> Floats:
             return pieces.derivatives(np.einsum("ij,ij->i", pieces.slopes, y))[:, None] * pieces.slopes
 
         joint = solvers.JointProblem(
-            *(pieces.values, subgradients, part.m, dim, part.level, part.l2, centre),
+            *(pieces.values, subgradients, part.m, dim, part.level, part.l2, center),
             region.project,
             part.domain.project_rows,
         )

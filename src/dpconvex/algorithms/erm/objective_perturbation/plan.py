@@ -8,7 +8,7 @@ Lemma
     two records differ by at most ``2 A X_K`` in the noise's norm; the determinant of the change of variables costs
     ``r log(1 + t tau / r)``, ``tau = X_2^2 / (n l2)``, nothing for losses whose curvature vanishes as the slope
     saturates, and for the logistic loss what (1.4) and (3.4) say. The solver's point is within ``gamma / l2`` of the
-    exact minimiser for every data set and every ``b``; output noise of sensitivity ``2 gamma / l2`` hides which.
+    exact minimizer for every data set and every ``b``; output noise of sensitivity ``2 gamma / l2`` hides which.
 Users
     A user's gradient is within ``A X_K`` and the trace of its Hessian within that of one record, but its rank is not 1:
     ``dim`` takes the place of r (docs, Users). Gaussian ``b`` is Theorem U4: the gradients of a user with m distinct
@@ -40,7 +40,7 @@ from dpconvex.problems.data.users import distinct_within
 from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
 
-MINIMIZER, MASK = "minimiser of the perturbed objective", "solver inaccuracy"
+MINIMIZER, MASK = "minimizer of the perturbed objective", "solver inaccuracy"
 """What is released, in ledgers and certificates."""
 CAPPED = Assumption(
     "no user has more than most_rows distinct records, features and target together",
@@ -155,14 +155,14 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         number += " for users" if self.problem.grouped else ""
         number = "Theorem U4 with (3.3)" if self.most_rows else number
         return (
-            f"Objective perturbation with approximate minima ({number}): the minimiser under a random linear term, "
+            f"Objective perturbation with approximate minima ({number}): the minimizer under a random linear term, "
             "plus noise that covers the certified solver accuracy."
         )
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
         return (
-            Assumption("the objective is l2-strongly convex, the intercept included", "the regulariser is part of it"),
+            Assumption("the objective is l2-strongly convex, the intercept included", "the regularizer is part of it"),
             Assumption(
                 "slope and curvature bounds of the loss",
                 "proved for the loss on all of R; features are clipped, so they hold for every record",
@@ -198,7 +198,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         within = noise / (self.l2 + curvature * share)
         each = np.hypot(within * np.sqrt(1 - one_hot / size), common / np.sqrt(size))
         k = self.problem.loss.n_outputs
-        if k > 1:  # adding the same vector to all outputs changes no prediction: along it only the regulariser curves
+        if k > 1:  # adding the same vector to all outputs changes no prediction: along it only the regularizer curves
             each = np.hypot(each * math.sqrt(1 - 1 / k), noise / self.l2 / math.sqrt(k))
         each = np.hypot(np.repeat(each, size), self.output.deviation)
         return np.tile(factor.deviations(each), k)

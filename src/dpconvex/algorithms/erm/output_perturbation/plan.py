@@ -43,12 +43,12 @@ from dpconvex.randomness import BitSource
 from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
 from dpconvex.solvers import NAMED_SOLVERS, Guaranteed, Solver, default_solver
 
-LABEL = "regularised minimiser"
+LABEL = "regularized minimizer"
 TARGETS = ("empirical", "population")
 NOISES = ("auto", "l2", "gaussian")
 OTHER_NOISE = "Other kinds are objective perturbation's: smooth losses without tilt, attack or population risk"
 
-_K = "K the largest distance of two records' gradients at a minimiser, 2L in general"
+_K = "K the largest distance of two records' gradients at a minimizer, 2L in general"
 
 LEMMAS = {
     "average": f"strong convexity (Proposition 2.2): K/(l2 n), {_K}, plus 2r for the certified solver accuracy",
@@ -57,25 +57,25 @@ LEMMAS = {
         "for the certified solver accuracy; at most twice the radius of the ball"
     ),
     "whole": (
-        "strong convexity (Proposition 2.2): K/l2, K the largest distance of two neighbours' gradients, 2L in general, "
+        "strong convexity (Proposition 2.2): K/l2, K the largest distance of two neighbors' gradients, 2L in general, "
         "plus 2r for the certified solver accuracy"
     ),
 }
 THEOREMS = {
     "average": (
         "Output perturbation (Lowy and Razaviyayn, Propositions 2.2 and 3.1 with a sure accuracy): the certified "
-        f"minimiser moves by at most K/(l2 n) + 2r between neighbours, {_K}; noise covers that distance."
+        f"minimizer moves by at most K/(l2 n) + 2r between neighbors, {_K}; noise covers that distance."
     ),
     "tilted": (
         "Output perturbation of a tilted risk (Lowy and Razaviyayn, Lemma 5.2 with a repaired proof, "
-        "Proposition 3.1 with a sure accuracy): the certified minimiser moves by at most K/l2 C/(C+n-1) + 2r "
-        f"between neighbours, {_K}, C = exp(tilt times the range of the loss in the ball), and by at most twice "
+        "Proposition 3.1 with a sure accuracy): the certified minimizer moves by at most K/l2 C/(C+n-1) + 2r "
+        f"between neighbors, {_K}, C = exp(tilt times the range of the loss in the ball), and by at most twice "
         "the ball's radius; noise covers the smaller distance."
     ),
     "whole": (
         "Output perturbation of an objective that is no average (Lowy and Razaviyayn, Propositions 2.2 and 3.1 with a "
-        "sure accuracy): the certified minimiser moves by at most K/l2 + 2r between neighbours, K the largest distance "
-        "of two neighbours' gradients, 2L in general; noise covers that."
+        "sure accuracy): the certified minimizer moves by at most K/l2 + 2r between neighbors, K the largest distance "
+        "of two neighbors' gradients, 2L in general; noise covers that."
     ),
 }
 DIAMETER_LEMMA = "points of a ball are at most twice its radius apart"
@@ -85,14 +85,14 @@ DIAMETER_THEOREM = (
 )
 DIAMETER_ASSUMPTIONS = (Assumption("what is released before noise lies in the ball", "it is projected there"),)
 ACCURACY_ASSUMPTIONS = (
-    Assumption("the objective is l2-strongly convex", "the regulariser is part of the objective"),
+    Assumption("the objective is l2-strongly convex", "the regularizer is part of the objective"),
     Assumption(
-        "the solver's point is within r of the exact minimiser for every data set",
+        "the solver's point is within r of the exact minimizer for every data set",
         "a certificate (gradient norm, gap, or a step count proven for every data set) is checked before the release",
     ),
 )
 TILT_ASSUMPTIONS = (
-    Assumption("the minimiser lies in the ball", "the regulariser or a constraint keeps it there for all data"),
+    Assumption("the minimizer lies in the ball", "the regularizer or a constraint keeps it there for all data"),
     Assumption(
         "C bounds the ratio of two records' weights everywhere in the ball",
         "computed from the loss's values at the largest predictions and targets that the clipped records allow",
@@ -209,7 +209,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         balls = {"ball": self.schedule.ball, "reach": self.schedule.reach}
         sensitivity = self.schedule.sensitivity
         return {
-            **({"minimiser_sensitivity": sensitivity} if math.isfinite(sensitivity) else {}),
+            **({"minimizer_sensitivity": sensitivity} if math.isfinite(sensitivity) else {}),
             "solver_radius": self.solver_radius,
             "noise": self.noise_name,
             **({"target": self.target} if self.target != "empirical" else {}),
@@ -318,7 +318,7 @@ def _solver(name: str, problem: Problem, constraint: ConvexSet) -> Solver:
 
 
 def _constraint(problem: Problem, schedule: schedules.Schedule) -> ConvexSet:
-    confined = problem.local or schedule.ball < problem.minimiser_norm(schedule.l2)
+    confined = problem.local or schedule.ball < problem.minimizer_norm(schedule.l2)
     return problem.constraint(schedule.ball if confined else math.inf)
 
 

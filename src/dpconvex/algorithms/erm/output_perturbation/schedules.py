@@ -76,7 +76,7 @@ def calibrated(problem: Problem, l2: float | None, e1: float, e2: float, target:
     Without `l2`, it minimizes the smaller bound, Lipschitz (class G) or smooth (J); with it (F, H) the bound is for the
     regularized objective. A population target adds the stability term ``L reach`` (Lemmas 4.1, 4.2, repaired).
 
-    Tilted losses need a ball that holds the minimizers: of `Problem.minimiser_norm`, or the comparator's if smaller
+    Tilted losses need a ball that holds the minimizers: of `Problem.minimizer_norm`, or the comparator's if smaller
     and `l2` is not given. `Problem.local` ones are solved in theirs; the Lipschitz bound is for a projected release.
     """
     smooth = math.isfinite(problem.curvature)
@@ -151,7 +151,7 @@ def _smooth_bound(
     """Return ``beta/2 E||z||^2``, gap, shrinkage or ridge; kinks: docs, Adversarial training, Theorem 3."""
     beta, kink = problem.curvature, problem.kink
     gap = (beta + lam) / 2 * r**2 + math.pi * kink * r
-    if problem.local or ball < problem.minimiser_norm(lam):
+    if problem.local or ball < problem.minimizer_norm(lam):
         gap += (problem.lipschitz + lam * ball) * r  # the constraint may be active, and the gradient there not 0
     if regularized:
         return kink * noise[0] + (beta + lam) / 2 * noise[1] + gap
@@ -189,7 +189,7 @@ def _ball(problem: Problem, lam: float, regularized: bool) -> float:
         return problem.radius
     if problem.aggregation == "average":
         return math.inf
-    holds = problem.minimiser_norm(lam)
+    holds = problem.minimizer_norm(lam)
     return holds if regularized else min(holds, problem.radius)
 
 
@@ -222,7 +222,7 @@ def printed_bound(
     if q > 1 or (tilted and (population or not l2)):
         return None
     if l2:
-        radius = problem.minimiser_norm(l2)
+        radius = problem.minimizer_norm(l2)
         exponent = problem.log_weight_ratio(radius) if tilted else 0.0
         if exponent > 600:
             return None

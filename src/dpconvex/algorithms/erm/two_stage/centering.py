@@ -44,7 +44,7 @@ from dpconvex.problems.data.sources.rows import mapped, totals
 from dpconvex.problems.linear.expected_risk import ORDINARY, reach_share, squared_reach
 from dpconvex.randomness import BitSource
 
-CENTER, LENGTH = "centre of the numeric columns", "length of the recentred columns"
+CENTER, LENGTH = "center of the numeric columns", "length of the recentered columns"
 CENTER_LEMMA = "the mean of n vectors of a cube changes by at most 2/n of its half-width when one is replaced"
 LENGTH_LEMMA = "a count, or a sum of users' shares, changes by at most 1 when one record, or user, is replaced"
 UNITS = 2.0**31  #: Multiples of whose inverse are summed.
@@ -54,7 +54,7 @@ PARTS = 2**24  #: Of a unit, in which a user's records within a distance are cou
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """Numbers of ours (docs, Recentring numeric columns)."""
+    """Numbers of ours (docs, Recentering numeric columns)."""
 
     center_share: float = 0.1  #: of epsilon
     length_shares: tuple[float, float] = (0.02, 0.2)  #: of epsilon: the least and the most
@@ -95,10 +95,10 @@ class CenteredPlan(TwoStagePlan):
     length: float
     center: tuple[float, ...] | None = None
     moved: bool = True
-    algorithm: ClassVar[str] = "recentring"
+    algorithm: ClassVar[str] = "recentering"
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     presumed = (
-        "the method's constants depend on the data through the released centre and length only",
+        "the method's constants depend on the data through the released center and length only",
         "it is planned from them; every record is moved and shortened by them alone",
     )
 
@@ -153,7 +153,7 @@ class CenteredPlan(TwoStagePlan):
         center, length, *later = course
         inside = len(center) == len(self.numeric) and bool((np.abs(center) <= self.half_widths).all())
         if not inside or length not in self.lengths:
-            raise InvalidParameterError("recentred", course, "must hold a centre of the domain and a listed length")
+            raise InvalidParameterError("recentered", course, "must hold a center of the domain and a listed length")
         plan = self.informed(np.asarray(center), length)
         return plan.after(cast(algorithms.LinearModelPlan, plan.then.resumed(*later))) if later else plan
 
@@ -170,14 +170,14 @@ class CenteredPlan(TwoStagePlan):
         return None if found is None else self._moved_back(found, np.zeros(len(self.numeric)))
 
     def describe(self) -> Mapping[str, Any]:
-        recentred = {
-            "centre": list(self.center) if self.center else None,
+        recentered = {
+            "center": list(self.center) if self.center else None,
             "length": self.length,
             "used": self.moved,
-            "centre_half_width": float(self.half_widths.max()),
+            "center_half_width": float(self.half_widths.max()),
             "method": self.then.algorithm,
         }
-        return {**self.then.problem.describe(), **self.then.describe(), "recentred": recentred}
+        return {**self.then.problem.describe(), **self.then.describe(), "recentered": recentered}
 
     def informed(self, center: Floats, length: float) -> CenteredPlan:
         """Return the plan for a released center (p,) and length; columns stay if it is not clearly shorter."""
@@ -239,7 +239,7 @@ def total(values: Array, groups: UserGroups | None) -> int:
     return int((np.add.reduceat(values[order], groups.starts[:-1]) // groups.sizes).sum())
 
 
-@algorithms.recorded("recentring")
+@algorithms.recorded("recentering")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[CenteredPlan, ...]:
     """Return the plan, or nothing without numeric columns, without a constant, and for too few records."""
     algorithms.check_relation(privacy, users=True)
@@ -271,7 +271,7 @@ def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     domain = problem.domain
     widths = numeric_half_widths(domain)
     p = len(widths)
-    numeric = Block(p, "linf" if p <= TUNING.few else "l2", length, "recentred", "centered")
+    numeric = Block(p, "linf" if p <= TUNING.few else "l2", length, "recentered", "centered")
     others = tuple(block for block in domain.blocks if block.norm != "linf")
     constant = domain.intercept if others else min(domain.intercept, length)
     share = reach_share(domain, "linf")

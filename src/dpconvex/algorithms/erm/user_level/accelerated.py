@@ -154,7 +154,7 @@ class AcceleratedPlan(LinearModelPlan):
                 ridge = phase.l2 * (w - center) + self.l2 * w  # noqa: B023
                 return None if mean is None else mean + ridge
 
-            center, passed = phase.descent.minimise(center, gradient, self.ball.project)
+            center, passed = phase.descent.minimize(center, gradient, self.ball.project)
             if not passed:
                 return self.finish(center, source, f"failed: a test of phase {i + 1}")
         return self.finish(center, source)
@@ -202,7 +202,7 @@ def plan_accelerated(
         Distance of two users' mean gradients, in units of ``L/sqrt(records_per_user)``, that is not surprising.
     outliers
         Share of users that may lie further away, in [0, 1/2).
-    smoothing : {"auto", "none", "envelope", "randomised"}
+    smoothing : {"auto", "none", "envelope", "randomized"}
         For losses with kinks.
     """
     _check(problem, privacy)

@@ -21,7 +21,7 @@ from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.data.users import Positions, pick_users, user_gradients
 
 Vectors = Callable[[Floats], Floats]  #: Vectors (users, dim) at parameters (dim,). Not private.
-SMOOTHINGS = ("auto", "none", "envelope", "randomised")
+SMOOTHINGS = ("auto", "none", "envelope", "randomized")
 
 
 @final
@@ -88,7 +88,7 @@ class Envelope(Smoothing):
 class Randomized(Smoothing):
     """Average over a ball of radius `size` around the parameters, by one draw a record and step."""
 
-    name: ClassVar[str] = "randomised"
+    name: ClassVar[str] = "randomized"
 
     def smoothness(self, problem: LinearModelProblem) -> float:
         return problem.lipschitz * math.sqrt(problem.dim) / self.size

@@ -86,7 +86,7 @@ def test_the_level_follows_the_moments_and_size() -> None:
     assert four.level == pytest.approx(0.6 * (2000 / 3) ** 0.25 + PREDICTIONS)
     assert four.public["slope_cut_at"] == four.level
     assert four.public["loss"] == "squared"
-    assert four.public["minimised_loss"] == "huber"
+    assert four.public["minimized_loss"] == "huber"
 
 
 def test_no_target_moves_the_gradient_by_more_than_the_sensitivity() -> None:
@@ -128,24 +128,24 @@ def test_heavy_targets_are_learned(delta: float) -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_the_certificate_lists_what_ran_where_the_method_plans_anew(known: bool) -> None:
-    """With recentred columns the method's releases follow from the released length."""
+    """With recentered columns the method's releases follow from the released length."""
     n, wide = 6000, DataDomain.box(3, 0.5).with_intercept(0.5)
     task = LinearModelProblem(SQUARED, wide, n, 1.0)
     rng = np.random.default_rng(0)
     X = rng.normal(0.3, 0.01, (n, 3))
     y = 3 * (X[:, 0] - 0.3) + 0.1 * rng.standard_t(2.5, n)
 
-    def recentred(problem: LinearModelProblem, privacy: PrivacyParams, *_: Any) -> Any:
-        return plans(replace(problem, loss=HuberLoss(1.0, 1e6)), privacy, "recentring")[0]
+    def recentered(problem: LinearModelProblem, privacy: PrivacyParams, *_: Any) -> Any:
+        return plans(replace(problem, loss=HuberLoss(1.0, 1e6)), privacy, "recentering")[0]
 
     if known:
-        then = recentred(task, PrivacyParams(1.0))
+        then = recentered(task, PrivacyParams(1.0))
         found: Any = replace(plan(task, PrivacyParams(1.0), Moments(2.0, 1.0)), then=then)
     else:
-        found = leveled(task, PrivacyParams(1.2), HeavyMethod(plan, recentred, slopes=True))
+        found = leveled(task, PrivacyParams(1.2), HeavyMethod(plan, recentered, slopes=True))
     assert found.adaptive
     result = found.run(X, y, SystemSource())
-    stated = result.certificate.public["recentred"]
-    assert stated["centre"] is not None
-    assert stated["centre"] == pytest.approx([0.3] * 3, abs=0.05)
+    stated = result.certificate.public["recentered"]
+    assert stated["center"] is not None
+    assert stated["center"] == pytest.approx([0.3] * 3, abs=0.05)
     assert verify(result.certificate).passed

@@ -1,4 +1,4 @@
-"""The exponential mechanism on projected gradients: scores on neighbours, the law, the bound, degenerate content."""
+"""The exponential mechanism on projected gradients: scores on neighbors, the law, the bound, degenerate content."""
 
 from __future__ import annotations
 

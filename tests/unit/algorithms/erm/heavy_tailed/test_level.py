@@ -61,7 +61,7 @@ def test_bounds_of_slopes_do_not_depend_on_features() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 60])
-def test_neighbours_move_scores_and_sums_by_at_most_one(n: int) -> None:
+def test_neighbors_move_scores_and_sums_by_at_most_one(n: int) -> None:
     """T37: the largest changes are attained, so half of either sensitivity would not do."""
     rng, found = np.random.default_rng(n), scale(n)
     scores, sums = 0.0, 0.0

@@ -132,7 +132,7 @@ def test_printed_constants_run_and_are_worse(full: bool) -> None:
 
 
 def test_the_second_stage_stays_within_the_first_ball_and_its_sensitivity() -> None:
-    """A ball so small that it binds: the guaranteed solver takes over, and neighbours keep their distance."""
+    """A ball so small that it binds: the guaranteed solver takes over, and neighbors keep their distance."""
     found = planned(HuberLoss(), 30)
     (phase,) = found.phases
     unit = phase.truncation.level / (phase.l2 * phase.m)
@@ -173,14 +173,14 @@ def test_phases_that_share_records_or_lack_them_are_refused() -> None:
 
 
 def farthest(found, phase, seed):
-    """Largest distance of solver points on neighbours, over a search of extreme records: data of one part."""
+    """Largest distance of solver points on neighbors, over a search of extreme records: data of one part."""
     rng, worst = np.random.default_rng(seed), 0.0
     dim, m = found.problem.dim, phase.m
     for trial in range(25):
         X = rng.standard_normal((m, dim - 1)) * 10.0 ** rng.uniform(-3, 1)
         y = rng.standard_normal(m) * 10.0 ** rng.uniform(-3, 1)
         if trial % 3 == 0:
-            X[:], y[:] = 0.0, 0.0  # no other record holds the minimiser
+            X[:], y[:] = 0.0, 0.0  # no other record holds the minimizer
         direction, points = rng.standard_normal(dim - 1) * 10.0 ** rng.uniform(0, 9), []
         for sign in (1.0, -1.0):
             X2, y2 = X.copy(), y.copy()
@@ -193,7 +193,7 @@ def farthest(found, phase, seed):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
-def test_neighbours_stay_within_the_sensitivity_and_nearly_reach_it(loss) -> None:
+def test_neighbors_stay_within_the_sensitivity_and_nearly_reach_it(loss) -> None:
     """So noise of half the scale, or a forgotten factor 2, would break the promise: the bound below fails for it."""
     found = planned(loss, 30)
     (phase,), ((mechanism,),) = found.phases, found.noises
@@ -237,8 +237,8 @@ def test_a_release_has_the_density_that_is_claimed() -> None:
     X, y = heavy(30, found.problem.dim)
     phase, mechanism = found.phases[0], found.noises[0][0]
     risk = TruncatedRisk(found.problem.loss, Records.clipped(X, found.problem.domain), y, phase.l2, phase.truncation)
-    centre = SOLVER.solve(risk, phase.stages[0].radius, found.domain, np.zeros(found.problem.dim)).point
-    lengths = [np.linalg.norm(found.run(X, y, SeededSource(seed)).point - centre) for seed in range(200)]
+    center = SOLVER.solve(risk, phase.stages[0].radius, found.domain, np.zeros(found.problem.dim)).point
+    lengths = [np.linalg.norm(found.run(X, y, SeededSource(seed)).point - center) for seed in range(200)]
     cells = np.floor(10 * gamma.cdf(np.array(lengths) / mechanism.scale, found.problem.dim)).astype(int)
     counts = np.bincount(np.minimum(cells, 9), minlength=10)
     assert np.square(counts - 20).sum() / 20 < 33.7
@@ -265,9 +265,9 @@ def test_certificates_verify() -> None:
 
 
 def test_one_parameter_exactly() -> None:
-    """The density of the one release of one parameter is known: its worst log-ratio on neighbours is at most epsilon.
+    """The density of the one release of one parameter is known: its worst log-ratio on neighbors is at most epsilon.
 
-    Extreme neighbours come close to it, so half the noise (a mutant) would be refuted: 2 * 0.9 > 1.
+    Extreme neighbors come close to it, so half the noise (a mutant) would be refuted: 2 * 0.9 > 1.
     """
     problem = LinearModelProblem(AbsoluteLoss(1e4), DataDomain.box(1, WIDE), 30, 1.0)
     found = plan(problem, PrivacyParams(1.0), Moments(2.0, 0.5))
@@ -310,7 +310,7 @@ def test_the_middle_is_near_any_majority(seed, half, spread) -> None:
 
 
 def test_the_middle_ignores_a_far_minority() -> None:
-    """One less than a majority is not enough: each outlier has a neighbour at distance 0."""
+    """One less than a majority is not enough: each outlier has a neighbor at distance 0."""
     points = np.array([[100.0], [100.0], [0.0], [0.5], [1.0]])
     assert 0 <= middle(points)[0] <= 1
     assert middle(points[[0, 2, 3]])[0] in (0.0, 0.5)
@@ -406,7 +406,7 @@ def test_public_mistakes_raise() -> None:
 def test_e2_the_ball_of_the_first_stage_is_twice_as_wide_as_the_proof_says() -> None:
     """E2: at epsilon/2 and zeta = 3 the *radius* is ``600 C d/(lambda m epsilon)``, so that points are 1200 apart.
 
-    Algorithm 7's sensitivity ``2 C 600 .../m`` then holds for potentials anchored at the centre, not at another point.
+    Algorithm 7's sensitivity ``2 C 600 .../m`` then holds for potentials anchored at the center, not at another point.
     """
     found = planned(n=4000, constants="paper", failure=0.1)
     phase = found.phases[0]
@@ -452,7 +452,7 @@ def test_e8_the_last_phases_of_algorithm_1_are_empty() -> None:
 
 
 def test_e9_what_algorithm_1_leaves_open_is_chosen_by_the_bound() -> None:
-    """E9: lambda_1 is the minimiser of ``lambda R^2/2 + S/lambda``, the bound; J is 50 log(T/delta), odd or not."""
+    """E9: lambda_1 is the minimizer of ``lambda R^2/2 + S/lambda``, the bound; J is 50 log(T/delta), odd or not."""
     found = planned(n=4000, constants="paper", failure=0.1)
     phases, R = found.phases, found.problem.radius
 
@@ -467,7 +467,7 @@ def test_e9_what_algorithm_1_leaves_open_is_chosen_by_the_bound() -> None:
 
 
 def test_e10_a_solver_that_succeeds_with_0_6_is_not_enough() -> None:
-    """E10: the population minimiser costs 0.1 more; at 0.5 no number of repetitions helps, at 0.7 - 0.1 they do."""
+    """E10: the population minimizer costs 0.1 more; at 0.5 no number of repetitions helps, at 0.7 - 0.1 they do."""
     for J in (101, 1001, 10_001):
         assert binom.cdf(J // 2, J, 0.6 - 0.1) == pytest.approx(0.5)
         assert binom.cdf(J // 2, J, 0.7 - 0.1) <= math.exp(-J / 50)  # Hoeffding: J = 50 log(T/delta)
@@ -487,8 +487,8 @@ def test_e21_repetitions_grow_with_log_log_n() -> None:
 def test_l1_a_cap_on_the_steps_is_a_data_dependent_event() -> None:
     """L1: one steep record slows Algorithm 3 down; released at a cap, its points are 4 times too far apart.
 
-    Two records, ridge weight 10 about 0, start -1, losses 0; on the neighbour one loss has slope 10^6, which its
-    extension cuts at C = 1. Noise is for exact minimisers, ``4 C/(lambda m)``. Plans use solvers without such a cap.
+    Two records, ridge weight 10 about 0, start -1, losses 0; on the neighbor one loss has slope 10^6, which its
+    extension cuts at C = 1. Noise is for exact minimizers, ``4 C/(lambda m)``. Plans use solvers without such a cap.
     """
     found = []
     for slope in (0.0, 1e6):

@@ -114,7 +114,7 @@ def at_the_cap(found, rng, m: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.thin
 @pytest.mark.parametrize(("surrogate", "name"), QUICK)
-def test_t34_points_of_neighbours_are_within_the_planned_sensitivity(monkeypatch, surrogate, name) -> None:
+def test_t34_points_of_neighbors_are_within_the_planned_sensitivity(monkeypatch, surrogate, name) -> None:
     """T34: every surrogate over every set, one record of two opposite extremes."""
     for kind, most in ((FixedSteps, 1.2e3), (Joint, 1e6)):
         monkeypatch.setattr(kind, "most", most)
@@ -139,7 +139,7 @@ def test_t34_points_of_neighbours_are_within_the_planned_sensitivity(monkeypatch
     assert worst <= reach
 
 
-def test_the_minimisers_of_all_ways_agree() -> None:
+def test_the_minimizers_of_all_ways_agree() -> None:
     """The extension's ridge risk has one minimizer; five ways, three of which share no code, come within their tau."""
     points = {}
     X, y = np.array([[3.0, 1.0], [-0.5, 0.2], [0.1, -2.0]]), np.array([1.0, 0.3, -0.4])
@@ -256,15 +256,15 @@ def test_the_printed_constants_confine_the_second_stage_within_the_set() -> None
 
 def test_the_second_stage_is_around_the_release_and_not_around_the_data(monkeypatch) -> None:
     found = planned("truncated", HuberLoss(1.0, 1e3), SETS["box"], n=480, epsilon=1e3, constants="paper")
-    solved, centres = [], []
+    solved, centers = [], []
     minimize, near = type(found.method).minimize, type(found).near
     monkeypatch.setattr(type(found.method), "minimize", lambda *given: solved.append(minimize(*given)) or solved[-1])
-    monkeypatch.setattr(type(found), "near", lambda *given: centres.append(given[1]) or near(*given))
+    monkeypatch.setattr(type(found), "near", lambda *given: centers.append(given[1]) or near(*given))
     rng = np.random.default_rng(0)
     X = rng.standard_normal((480, 2))
     found.run(X, X @ [0.4, 0.2], SeededSource(0))
-    assert len(centres) == len(solved)  # both stages of every part
-    assert not any(np.array_equal(a, b) for a in solved for b in centres)
+    assert len(centers) == len(solved)  # both stages of every part
+    assert not any(np.array_equal(a, b) for a in solved for b in centers)
 
 
 def test_sets_that_do_not_fit_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""Private centre and length of numeric columns before an ordinary method: parameters, releases, refusals, content."""
+"""Private center and length of numeric columns before an ordinary method: parameters, releases, refusals, content."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def problem(loss=None, n: int = 4000, domain: DataDomain = MIXED, **more) -> Lin
 
 
 def planned(task: LinearModelProblem, epsilon: float = 1.0, delta: float = 0.0) -> CenteredPlan:
-    (plan,) = plans(task, PrivacyParams(epsilon, delta), "recentring")
+    (plan,) = plans(task, PrivacyParams(epsilon, delta), "recentering")
     assert isinstance(plan, CenteredPlan)
     return plan
 
@@ -49,7 +49,7 @@ def concentrated(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("loss", [LogisticLoss(), HuberLoss(0.5, 1.0), SoftmaxLoss(3)], ids=lambda loss: loss.name)
 def test_without_noise_it_finds_the_parameters_of_the_columns_as_they_were(loss) -> None:
-    """Epsilon 1e6, and a length that shortens no one: the minimiser of the recentred problem, put back."""
+    """Epsilon 1e6, and a length that shortens no one: the minimizer of the recentered problem, put back."""
     n = 500
     X, y = concentrated(n)
     y = np.arange(n) % 3 if loss.n_outputs == 3 else y
@@ -60,16 +60,16 @@ def test_without_noise_it_finds_the_parameters_of_the_columns_as_they_were(loss)
     assert isinstance(ran, CenteredPlan)
     assert ran.center is not None
     assert np.abs(X[:, [0, 1, 5]].mean(axis=0) - ran.center).max() < 1e-4
-    centred = np.column_stack([X[:, [0, 1, 5]] - ran.center, X[:, 2:5]])
+    moved = np.column_stack([X[:, [0, 1, 5]] - ran.center, X[:, 2:5]])
     inner = ran.then.problem
     w = result.point.reshape(loss.n_outputs, MIXED.dim)
     weights = np.column_stack([w[:, [0, 1, 5]], w[:, 2:5], w[:, -1] + w[:, [0, 1, 5]] @ ran.center])
     weights[:, -1] /= inner.domain.intercept
     if inner.factor is not None:  # objectives are functions of the coordinates that the ridge is on
         weights /= inner.factor.matrix.diagonal()
-    gradient = inner.objective(centred, y, ran.then.l2).gradient(weights.ravel())
+    gradient = inner.objective(moved, y, ran.then.l2).gradient(weights.ravel())
     assert np.linalg.norm(gradient) < 1e-3
-    assert inner.domain.clip(centred) == pytest.approx(centred, abs=0.7)
+    assert inner.domain.clip(moved) == pytest.approx(moved, abs=0.7)
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 60), where=st.integers(0, 59))
@@ -102,7 +102,7 @@ def test_the_released_mean_moves_by_two_over_n_at_most(seed: int, n: int, where:
 
 def users(n: int) -> CenteredPlan:
     """A plan for so many users, whatever the promise would need."""
-    (plan,) = plans(problem(n=5000, records_per_user=3), PrivacyParams(1.0, 1e-6, unit=Unit.USER), "recentring")
+    (plan,) = plans(problem(n=5000, records_per_user=3), PrivacyParams(1.0, 1e-6, unit=Unit.USER), "recentering")
     assert isinstance(plan, CenteredPlan)
     return replace(plan, problem=replace(plan.problem, n=n))
 
@@ -146,7 +146,7 @@ def test_users_of_one_record_are_records() -> None:
 
 
 def test_users_all_count_the_same() -> None:
-    """One with a thousand records far away does not move the centre more than another."""
+    """One with a thousand records far away does not move the center more than another."""
     X = np.zeros((1049, 6))
     X[49:] = 9.0
     plan, groups = users(50), UserGroups.of(np.append(np.arange(49), np.full(1000, 49)))
@@ -157,11 +157,11 @@ def test_users_all_count_the_same() -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_users_are_recentred_and_verified(delta: float) -> None:
+def test_users_are_recentered_and_verified(delta: float) -> None:
     n = 1500
     X, y = concentrated(3 * n)
     task = problem(n=n, records_per_user=3)
-    (plan,) = plans(task, PrivacyParams(2.0, delta, unit=Unit.USER), "recentring")
+    (plan,) = plans(task, PrivacyParams(2.0, delta, unit=Unit.USER), "recentering")
     assert isinstance(plan, CenteredPlan)
     assert {each.sensitivity.unit for each in plan.releases} == {Unit.USER}
     for length in plan.lengths[::9]:
@@ -189,7 +189,7 @@ def test_it_spends_what_it_promises_and_can_be_verified(delta: float) -> None:
     assert verify(read).passed
     assert 0.999 < read.spent_epsilon <= 1
     assert len(read.releases) >= 3
-    assert read.public["recentred"]["length"] == result.plan.length  # pyright: ignore[reportAttributeAccessIssue]
+    assert read.public["recentered"]["length"] == result.plan.length  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_it_wins_where_columns_are_concentrated_in_wide_ranges() -> None:
@@ -205,15 +205,15 @@ def test_it_wins_where_columns_are_concentrated_in_wide_ranges() -> None:
         ).fit(X, y)
         return -float(model.predict_log_proba(X)[np.arange(n), y].mean())
 
-    assert log_loss("recentring") < log_loss("objective_perturbation") - 0.03
+    assert log_loss("recentering") < log_loss("objective_perturbation") - 0.03
 
 
-def test_regression_is_recentred_too() -> None:
+def test_regression_is_recentered_too() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(8, 0.3, (5000, 4))
     y = 20 + (X - 8) @ [6.0, -3.0, 2.0, 1.0] + rng.normal(size=5000)
     model = PrivateLinearRegression(
-        1.0, feature_bounds=(0, 10), target_bounds=(0, 40), algorithm="recentring", random_state=0
+        1.0, feature_bounds=(0, 10), target_bounds=(0, 40), algorithm="recentering", random_state=0
     ).fit(X, y)
     assert model.score(X, y) > 0.5
 
@@ -230,9 +230,9 @@ def test_regression_is_recentred_too() -> None:
 )
 def test_it_is_not_offered_where_it_does_not_apply(task: LinearModelProblem, epsilon: float) -> None:
     privacy = PrivacyParams(epsilon, unit="user" if task.grouped else "record")
-    assert all(plan.algorithm != "recentring" for plan in plans(task, privacy))
+    assert all(plan.algorithm != "recentering" for plan in plans(task, privacy))
     with pytest.raises(InvalidParameterError):
-        plans(task, privacy, "recentring")
+        plans(task, privacy, "recentering")
 
 
 @pytest.mark.parametrize("content", [np.nan, np.inf, -1e300, 0.0, 5e-324])
@@ -243,15 +243,15 @@ def test_content_never_speaks(content: float) -> None:
     assert verify(result.certificate).passed
 
 
-def test_the_public_list_covers_every_record_and_centre() -> None:
+def test_the_public_list_covers_every_record_and_center() -> None:
     plan = planned(problem())
-    corners = np.abs(plan.half_widths) * 2  # of the farthest record from the farthest centre
+    corners = np.abs(plan.half_widths) * 2  # of the farthest record from the farthest center
     assert plan.lengths[0] >= np.linalg.norm(corners)
     assert all(a > b > 0 for a, b in pairwise(plan.lengths))
     assert json.dumps(dict(plan.describe()), allow_nan=False)
 
 
-def test_the_recentred_domain_holds_the_numeric_columns_first() -> None:
+def test_the_recentered_domain_holds_the_numeric_columns_first() -> None:
     assert MIXED.columns_in("linf").tolist() == [0, 1, 5]
     few = centered(problem(), 0.3).domain
     assert [(b.size, b.norm, b.bound) for b in few.blocks] == [(3, "linf", 0.3), (3, "l1", 1.0)]
@@ -274,7 +274,7 @@ def test_the_plan_of_another_promise_has_seen_no_data() -> None:
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_certificate_states_the_promise_whatever_length_was_released(delta: float, full: bool) -> None:
     """One length is followed by pure noise, another by Gaussian noise: the former's cost is not that of the plan."""
-    plan = PrivateLogisticRegression(1.0, delta, feature_bounds=(0, 100), algorithm="recentring").plan(30_000, 30)[0]
+    plan = PrivateLogisticRegression(1.0, delta, feature_bounds=(0, 100), algorithm="recentering").plan(30_000, 30)[0]
     assert isinstance(plan, CenteredPlan)
     kinds = set()
     for length in plan.lengths[:: 5 if full else 10]:

@@ -1,4 +1,4 @@
-"""Columns in a ball projected to fewer: parameters, neighbours, coins, content, and what the plan expects to lose."""
+"""Columns in a ball projected to fewer: parameters, neighbors, coins, content, and what the plan expects to lose."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def coins(plan: ProjectedPlan, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("columns", [10, 5])
 @pytest.mark.parametrize("loss", [LogisticLoss(), HuberLoss(0.5, 1.0), SoftmaxLoss(3)], ids=lambda loss: loss.name)
-def test_without_noise_it_minimises_over_the_projected_models(loss, columns: int) -> None:
+def test_without_noise_it_minimizes_over_the_projected_models(loss, columns: int) -> None:
     """Epsilon 1e6: parameters ``P^T v``, and v has no gradient on the projected records, computed here anew."""
     y = np.arange(N) % 3 if loss.n_outputs == 3 else np.where(np.arange(N) % 2, 1.0, -1.0)
     plan = to(columns, planned(problem(loss), 1e6, l2=0.05))
@@ -133,7 +133,7 @@ def test_the_deviation_of_the_noise_is_that_of_runs(full: bool) -> None:
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 40), where=st.integers(0, 39), columns=st.integers(1, 10))
-def test_neighbours_stay_neighbours_inside_the_public_ball(seed: int, n: int, where: int, columns: int) -> None:
+def test_neighbors_stay_neighbors_inside_the_public_ball(seed: int, n: int, where: int, columns: int) -> None:
     """Bit by bit, extreme records included; and each projected record is clipped as the method's sensitivity wants."""
     rng = np.random.default_rng(seed)
     X = rng.choice([-1e300, -0.5, 0.0, 0.2, 3.0, np.nan, np.inf], (n, 16))
@@ -295,7 +295,7 @@ def test_the_plan_of_another_promise() -> None:
     assert planned(problem(n=5000), 0.01).predicted_error == again.predicted_error
 
 
-def test_recentred_columns_can_be_projected() -> None:
+def test_recentered_columns_can_be_projected() -> None:
     """Three plans deep: epsilon 1e5, columns that are constant but for the first; what both put back predicts it."""
 
     def planner(task: LinearModelProblem, privacy: PrivacyParams):
@@ -310,14 +310,14 @@ def test_recentred_columns_can_be_projected() -> None:
     assert np.abs(residuals).max() < 0.05
     public = result.certificate.public
     assert public["projected"]["columns"] == 12
-    assert public["recentred"]["method"] == "random_projection"
+    assert public["recentered"]["method"] == "random_projection"
     assert verify(centering.plan(task, PrivacyParams(1.0), planner)[0].certificate(SystemSource())).passed
 
 
-@pytest.mark.parametrize("algorithm", ["random_projection", "recentring"])
+@pytest.mark.parametrize("algorithm", ["random_projection", "recentering"])
 def test_a_fitted_model_can_be_pickled(algorithm: str) -> None:
     """Cross-validation in several processes sends fitted models about, and plans with them."""
-    domain = DataDomain.box(2, 1.0) if algorithm == "recentring" else DataDomain.l2_ball(8, 1.0)
+    domain = DataDomain.box(2, 1.0) if algorithm == "recentering" else DataDomain.l2_ball(8, 1.0)
     X, y = np.ones((2000, domain.n_features)) / 4, np.arange(2000) % 2
     model = PrivateLogisticRegression(1.0, domain=domain.with_intercept(1.0), algorithm=algorithm, classes=[0, 1]).fit(
         X, y

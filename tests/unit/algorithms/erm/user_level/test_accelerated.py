@@ -124,7 +124,7 @@ def test_a_bad_step_passes_the_threshold_as_rarely_as_charged() -> None:
 
 
 def test_the_mean_of_a_threshold_step_moves_no_further_than_charged() -> None:
-    """Lemma 2 on random neighbours around s0: cores, wings, duplicates, far points."""
+    """Lemma 2 on random neighbors around s0: cores, wings, duplicates, far points."""
     guard = planned("threshold").phases[0].guard
     assert isinstance(guard, guards.ThresholdGuard)
     rng, seen, most = np.random.default_rng(0), 0, 0.0
@@ -153,7 +153,7 @@ def test_the_mean_of_a_threshold_step_moves_no_further_than_charged() -> None:
 
 
 def test_a_release_of_one_dimension_has_the_profile_that_is_charged() -> None:
-    """Worst neighbours of a clipped guard, exactly: two normal laws, T steps."""
+    """Worst neighbors of a clipped guard, exactly: two normal laws, T steps."""
     guard = guards.clipped(20, 1, USERS, 4, 1.0)
     shift = 2 * 1.0 / 20 / guard.deviation * math.sqrt(4)
     delta = norm.cdf(shift / 2 - 8.0 / shift) - math.exp(8.0) * norm.cdf(-shift / 2 - 8.0 / shift)
@@ -223,11 +223,11 @@ def test_the_bound_holds_on_average(loss, kind) -> None:
     assert np.mean(values) - lowest <= plan.predicted_error.bound
 
 
-def test_randomised_smoothing_and_several_outputs_run() -> None:
+def test_randomized_smoothing_and_several_outputs_run() -> None:
     X, y, groups = crowd()
-    hinge = plan_accelerated(problem(HingeLoss()), USERS, smoothing="randomised", test="clipped")
+    hinge = plan_accelerated(problem(HingeLoss()), USERS, smoothing="randomized", test="clipped")
     envelope = plan_accelerated(problem(HingeLoss()), USERS, test="clipped")
-    assert hinge.smoothing.name == "randomised"
+    assert hinge.smoothing.name == "randomized"
     assert envelope.bound <= hinge.bound
     assert np.all(np.isfinite(hinge.run(X, y, SeededSource(0), groups).point))
     softmax = plan_accelerated(problem(SoftmaxLoss(3)), USERS)

@@ -1,7 +1,7 @@
 """Where users stand: phases, batches, groups and samples are drawn by coins, for the order of labels is private.
 
 A replaced user may bear another label; in the order of labels that moves everybody between the two by one place, from
-one batch into the next. With a uniform order of their own, two neighbours can be coupled so that one place differs.
+one batch into the next. With a uniform order of their own, two neighbors can be coupled so that one place differs.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def replaced(rng: np.random.Generator, extreme: np.ndarray, label: float, size: 
 
 
 @pytest.mark.parametrize("l2", [0.05, 5.0])
-def test_no_user_moves_the_minimiser_beyond_the_sensitivity(l2: float) -> None:
+def test_no_user_moves_the_minimizer_beyond_the_sensitivity(l2: float) -> None:
     """Users of up to 50 records at the domain's edge; where the loss is nearly linear the bound is nearly attained."""
     problem = task(loss=SmoothedHingeLoss(0.5), n=20)
     plan = plans(problem, USERS, "output_perturbation", Options(l2=l2))[0]
@@ -198,7 +198,7 @@ ONE_HOT = DataDomain((Block(2, "l1", 1.0),))
 def largest_privacy_loss(
     problem: LinearModelProblem, l2: float, scale: float, rng: np.random.Generator, margins: tuple[float, ...] = ()
 ) -> float:
-    """Search the exact density of the minimiser in two dimensions, l1 noise, for the worst pair of users.
+    """Search the exact density of the minimizer in two dimensions, l1 noise, for the worst pair of users.
 
     ``log p_D(w) = -|T_D(w)|_1 / scale + log det`` with ``T = C - G_u`` for any common part C; users are weighted
     vertices of the domain with any targets, seen through slope and curvature at w, also where records have these
@@ -247,7 +247,7 @@ def test_the_determinant_of_a_user_is_paid_in_full(epsilon: float, multiple: flo
 
 @pytest.mark.parametrize("loss", [LogisticLoss()], ids=lambda loss: loss.name)
 def test_free_curvature_stays_free_for_users(loss) -> None:
-    """At the floor on the regularisation; below a quarter of it the same search finds more than epsilon."""
+    """At the floor on the regularization; below a quarter of it the same search finds more than epsilon."""
     problem, epsilon = task(loss=loss, domain=ONE_HOT, n=3), 0.5
     floor = 2 * problem.tau(1.0) / epsilon
     share = planner.rules.pure_share(

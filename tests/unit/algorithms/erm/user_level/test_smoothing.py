@@ -66,15 +66,15 @@ def test_slopes_are_unbiased_and_as_smooth_as_claimed() -> None:
 @pytest.mark.parametrize("loss", [HingeLoss(), AbsoluteLoss(3.0)], ids=lambda loss: loss.name)
 def test_both_kinds_have_the_excess_that_was_asked_for(loss) -> None:
     p = problem(loss)
-    envelope, randomised = smoothings(p, "auto", 0.1), smoothings(p, "randomised", 0.1)
+    envelope, randomized = smoothings(p, "auto", 0.1), smoothings(p, "randomized", 0.1)
     assert isinstance(envelope, Envelope)
     assert envelope.excess(p) == pytest.approx(0.1)
-    assert randomised.excess(p) == pytest.approx(0.1)
-    assert randomised.smoothness(p) / envelope.smoothness(p) == pytest.approx(2 * math.sqrt(DIM))
+    assert randomized.excess(p) == pytest.approx(0.1)
+    assert randomized.smoothness(p) / envelope.smoothness(p) == pytest.approx(2 * math.sqrt(DIM))
 
 
 def test_kinds_that_do_not_go_with_the_loss_are_refused() -> None:
     assert smoothings(problem(LogisticLoss()), "auto", 0.1).name == "none"
-    for loss, kind in ((HingeLoss(), "none"), (LogisticLoss(), "envelope"), (SoftmaxLoss(3), "randomised")):
+    for loss, kind in ((HingeLoss(), "none"), (LogisticLoss(), "envelope"), (SoftmaxLoss(3), "randomized")):
         with pytest.raises(InvalidParameterError, match="smoothing"):
             smoothings(problem(loss), kind, 0.1)
