@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from dpconvex import _rounding
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import continued, recorded
@@ -280,6 +280,7 @@ def plan(
     method's problem, the target has width 1 if its range is looked for. A look at its declared range takes what is left
     of epsilon.
     """
+    check_relation(privacy, users=True)
     count = len(columns) + target
     every = (*columns, *placed)
     if not set(linear) <= set(columns) or len(set(every)) < len(every) or not count + len(placed) + look:
