@@ -88,6 +88,29 @@ def measured(name: str, given: argparse.Namespace) -> dict[str, list[float]]:
     return found
 
 
+def law(name: str, rows: int) -> list[float]:
+    """Return how much more of the range's square the best linear model explains in the part kept, as a logarithm.
+
+    The part is that of the best score, without noise, at epsilon .3 and 1, where there are enough records for a look.
+    """
+    table = corpus.load(name)
+    target: Any = table.schema.target
+    X, y = table.X[:rows], (table.y[:rows] - target.lower) / (target.upper - target.lower)
+    design = np.column_stack([X, np.ones(len(X))])
+
+    def explained(values: np.ndarray, width: float) -> float:
+        return float((design @ np.linalg.lstsq(design, values, rcond=None)[0]).var()) / width**2
+
+    found = []
+    for cost in filter(None, (ranges.look_cost(epsilon, len(y)) for epsilon in (0.3, 1.0))):
+        cells = np.bincount(np.clip(np.floor(y * 32), 0, 31).astype(int), minlength=32)
+        below, width = np.append(0, np.cumsum(cells)), (ranges.STOP - ranges.FIRST) / 32
+        best = int(np.argmax(below[ranges.STOP] - below[ranges.FIRST] - ranges.HALVED * 2 / cost * np.log2(width)))
+        kept = np.clip(y, ranges.FIRST[best] / 32, ranges.STOP[best] / 32)
+        found.append(float(np.log(explained(kept, width[best]) / explained(np.clip(y, 0, 1), 1.0))))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
@@ -95,10 +118,15 @@ def main() -> None:
     parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument("--tables", nargs="+")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--law", action="store_true", help="only what columns explain in the part that is kept")
     given = parser.parse_args()
     warnings.simplefilter("ignore", DpconvexWarning)
     regressions = [name for name in corpus.LEARNING if len(corpus.RECIPES[name].target.split()) > 1]
     names = given.tables or [*(name for name in regressions if name not in corpus.MANY_CLASSES), *corpus.MORE_NUMBERS]
+    if given.law:
+        found = [ratio for name in names for ratio in law(name, given.rows)]
+        print(f"{len(found)} cases: explained variance times {np.exp(np.mean(found)):.2f} (geometric mean)")
+        return
     every = {}
     for name in names:
         every[name] = measured(name, given)

@@ -439,7 +439,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
             return PseudoHuberLoss(DEFAULT_WIDTH, target_bound=reach)
         return SmoothedPinballLoss(self.quantile, DEFAULT_SMOOTHING, target_bound=reach)
 
-    def _explained(self, share: float) -> float | None:
+    def _explained(self, share: float, look: bool) -> float | None:
         return None  # lines are compared with shapes, which have a law of their own
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:

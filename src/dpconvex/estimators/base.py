@@ -230,8 +230,8 @@ class PrivateLinearModel(FittedModel, Exported):
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
         """Comparator norm where none is given."""
 
-    def _explained(self, share: float) -> float | None:
-        """Return the variance of predictions to expect, at a comparator norm of that share of the default."""
+    def _explained(self, share: float, look: bool) -> float | None:
+        """Return the variance of predictions to expect, at that share of the default norm, and perhaps after a look."""
         return None
 
     def _feature_map(self, n_features: int | None) -> FeatureMap:
@@ -295,7 +295,8 @@ class PrivateLinearModel(FittedModel, Exported):
         unit: Unit,
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
-        privacy = self._rest(features, PrivacyParams(self.epsilon, self.delta, unit=unit), n)
+        asked = features, PrivacyParams(self.epsilon, self.delta, unit=unit), n
+        privacy = self._rest(*asked)
         defaults = {"user_test": "auto", "user_smoothing": "auto", "most_rows": None}
         own: dict[str, Any] = {name: getattr(self, name) for name in defaults}
         for name, given in own.items():
@@ -315,7 +316,8 @@ class PrivateLinearModel(FittedModel, Exported):
             many = None if unit == Unit.RECORD else typical
             problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
             if many is None:
-                problem = replace(problem, explained=self._explained(problem.radius / usual))
+                look = privacy != self._beside(*asked)
+                problem = replace(problem, explained=self._explained(problem.radius / usual, look))
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
             return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))

@@ -129,8 +129,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
         return REGRESSION_RADIUS * default_radius(domain)
 
-    def _explained(self, share: float) -> float | None:
-        return None if self.heavy_tailed is not None else ORDINARY.explained_variance * share**2 or None
+    def _explained(self, share: float, look: bool) -> float | None:
+        variance = ORDINARY.explained_in_part if look else ORDINARY.explained_variance
+        return None if self.heavy_tailed is not None else variance * share**2 or None
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
         """Return all plans of the fitted problem at another epsilon; heavy tails: the method that ran, same moments."""
