@@ -16,7 +16,7 @@ from dpconvex import _progress, _validate
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, begin
 from dpconvex.algorithms.base import beyond_floats
-from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, check, expected_of_first, plans
+from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, cautious_of_first, check, expected_of_first, plans
 from dpconvex.algorithms.erm.two_stage import typical_user
 from dpconvex.algorithms.erm.two_stage.typical_user import GUESS, TYPICAL
 from dpconvex.algorithms.search.scores import Score
@@ -352,7 +352,7 @@ class PrivateLinearModel(FittedModel, Exported):
             if surrogate.typical is not None and LEAST_BIAS * surrogate.typical.bias > expected_of_first(best):
                 continue  # not even a perfect fit of it would do
             with suppress(InvalidParameterError):  # what was asked for suits the loss itself alone
-                best = min(best, self._choices(surrogate, privacy, options), key=expected_of_first)
+                best = min(best, self._choices(surrogate, privacy, options), key=cautious_of_first)
         return best
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:

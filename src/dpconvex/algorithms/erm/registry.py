@@ -192,6 +192,11 @@ def expected_of_first(found: tuple[LinearModelPlan, ...]) -> float:
     return math.inf if expected is None else _rounded(expected)
 
 
+def cautious_of_first(found: tuple[LinearModelPlan, ...]) -> float:
+    """Sort key of lists of plans for a loss and its surrogates: as plans for one loss are ranked."""
+    return math.inf if found[0].predicted_error.expected is None else _rounded(cautious(found[0]))
+
+
 def cautious(plan: LinearModelPlan) -> float:
     """Return the expected error, times `CAUTION` where delta is spent, or the bound where nothing is guessed."""
     pure = plan.predicted_error.expected is None or all(each.event.pure_epsilon is not None for each in plan.releases)
