@@ -55,6 +55,7 @@ SHAPES = "objective_perturbation"  #: The algorithm of shapes; straight lines ma
 class AdditiveModel(WithIntervals):
     """A private additive model. Parameters are documented with the final classes."""
 
+    _straight = False  # whether lines are what is planned
     _: KW_ONLY
     knots: Any = "auto"
     interactions: Any = ()
@@ -155,7 +156,11 @@ class AdditiveModel(WithIntervals):
         typical, expected = best[0].problem.typical, best[0].predicted_error.expected
         bent = typical is None or expected is None or expected < LEARNED[loss.task] * typical.at_zero
         bent &= loss.task != "regression" or n * self.epsilon >= NEEDED  # else no look tells how far targets reach
-        return best if bent else super()._plans(shapes.straight, n, loss, unit)
+        if bent:
+            return best
+        lines = copy(self)
+        lines._straight = True
+        return super(AdditiveModel, lines)._plans(shapes.straight, n, loss, unit)
 
     def _for_intervals(
         self, shapes: ShapeMap, n: int, loss: LinearModelLoss, unit: Unit
@@ -440,7 +445,8 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
         return SmoothedPinballLoss(self.quantile, DEFAULT_SMOOTHING, target_bound=reach)
 
     def _explained(self, share: float, look: bool) -> float | None:
-        return None  # lines are compared with shapes, which have a law of their own
+        # lines are compared with shapes, which have a law of their own; once they are chosen, theirs is that of lines
+        return super()._explained(share, look) if self._straight else None
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in CAPS) if self.loss == "squared" else ()

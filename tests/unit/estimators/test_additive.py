@@ -22,6 +22,7 @@ from dpconvex import (
     NumericColumn,
     PrivateAdditiveClassifier,
     PrivateAdditiveRegressor,
+    PrivateLinearRegression,
     PrivateSearchCV,
     Schema,
 )
@@ -408,3 +409,13 @@ def test_command_line(tmp_path: Any, monkeypatch: Any) -> None:
     assert refused.exit_code != 0
     refused = runner.invoke(app, ["plan", "--rows", "9", "--schema", "t.toml", "--epsilon", "1", "--knots", "4"])
     assert refused.exit_code != 0
+
+
+def test_numbers_of_few_records_have_the_plan_of_lines() -> None:
+    """Below epsilon times records of 500 no look tells how far targets reach: lines or a constant, under their law."""
+    given: dict[str, Any] = {"feature_bounds": (-1, 1), "target_bounds": (0, 50_000)}
+    kinds = PrivateAdditiveRegressor, PrivateLinearRegression
+    ours, theirs = (kind(0.1, **given).plan(4460, 17)[0] for kind in kinds)
+    assert (ours.algorithm, theirs.algorithm) == ("constant", "constant")
+    assert ours.predicted_error.expected == pytest.approx(theirs.predicted_error.expected)
+    assert PrivateAdditiveRegressor(0.1, **given).plan(6000, 1)[0].problem.shapes is not None
