@@ -155,8 +155,7 @@ class AdditiveModel(WithIntervals):
             return best
         typical, expected = best[0].problem.typical, best[0].predicted_error.expected
         bent = typical is None or expected is None or expected < LEARNED[loss.task] * typical.at_zero
-        bent &= loss.task != "regression" or n * self.epsilon >= NEEDED  # else no look tells how far targets reach
-        if bent:
+        if bent and (loss.task != "regression" or n * self.epsilon >= NEEDED):  # else targets may reach anywhere
             return best
         lines = copy(self)
         lines._straight = True
@@ -445,8 +444,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
         return SmoothedPinballLoss(self.quantile, DEFAULT_SMOOTHING, target_bound=reach)
 
     def _explained(self, share: float, look: bool) -> float | None:
-        # lines are compared with shapes, which have a law of their own; once they are chosen, theirs is that of lines
-        return super()._explained(share, look) if self._straight else None
+        return super()._explained(share, look) if self._straight else None  # shapes have a law of their own
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in CAPS) if self.loss == "squared" else ()

@@ -295,8 +295,7 @@ class PrivateLinearModel(FittedModel, Exported):
         unit: Unit,
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
-        asked = features, PrivacyParams(self.epsilon, self.delta, unit=unit), n
-        privacy = self._rest(*asked)
+        privacy = self._rest(*(asked := (features, PrivacyParams(self.epsilon, self.delta, unit=unit), n)))
         defaults = {"user_test": "auto", "user_smoothing": "auto", "most_rows": None}
         own: dict[str, Any] = {name: getattr(self, name) for name in defaults}
         for name, given in own.items():
@@ -312,12 +311,11 @@ class PrivateLinearModel(FittedModel, Exported):
             radius = usual if self.coefficient_norm is None else self.coefficient_norm
             _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)
             attack: tuple[float, Any] = self.adversarial_radius, self.adversarial_norm  # checked there
-            typical: Any = TYPICAL[GUESS] if self._asks_users else self.records_per_user
-            many = None if unit == Unit.RECORD else typical
+            many: Any = TYPICAL[GUESS] if self._asks_users else self.records_per_user
+            many = None if unit == Unit.RECORD else many
             problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
             if many is None:
-                look = privacy != self._beside(*asked)
-                problem = replace(problem, explained=self._explained(problem.radius / usual, look))
+                problem = replace(problem, explained=self._explained(radius / usual, privacy != self._beside(*asked)))
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
             return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))
