@@ -46,10 +46,17 @@ class FindsRanges:
         left = ranges.remaining(privacy.epsilon, n, self._open(features), len(features.placed))
         return replace(privacy, epsilon=left)
 
+    def _look_cost(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> float:
+        """Return what a look at the target's declared range takes of epsilon; 0 where none is taken."""
+        return ranges.look_cost(self._beside(features, privacy, n).epsilon, n) if self._may_look else 0.0
+
+    def _explained(self, share: float, look: bool) -> float | None:
+        """Return the variance of predictions to expect, at that share of the default norm, and perhaps after a look."""
+        return None
+
     def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
         """Return what finding ranges, and a look at the target's, leave of a promise."""
-        left = self._beside(features, privacy, n)
-        look = ranges.look_cost(left.epsilon, n) if self._may_look else 0.0
+        left, look = self._beside(features, privacy, n), self._look_cost(features, privacy, n)
         return replace(left, epsilon=_rounding.difference_down(left.epsilon, look))
 
     def _target_range(self) -> Any:
@@ -60,8 +67,8 @@ class FindsRanges:
         self, features: FeatureMap, found: tuple[LinearModelPlan, ...], privacy: PrivacyParams
     ) -> tuple[LinearModelPlan, ...]:
         """Return plans that find the ranges first, where some are left open, and look at the target's, if so."""
-        listed, facts = found if isinstance(found, Plans) else Plans(found), (features, privacy, found[0].problem.n)
-        look = self._rest(*facts) != self._beside(*facts)
+        listed = found if isinstance(found, Plans) else Plans(found)
+        look = self._look_cost(features, privacy, found[0].problem.n) > 0
         if not self._open(features) + len(features.placed) + look:
             return listed
         # what a number is in proportion to is seldom a logarithm

@@ -230,10 +230,6 @@ class PrivateLinearModel(FittedModel, Exported):
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
         """Comparator norm where none is given."""
 
-    def _explained(self, share: float, look: bool) -> float | None:
-        """Return the variance of predictions to expect, at that share of the default norm, and perhaps after a look."""
-        return None
-
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         given = {name: getattr(self, name) for name in ("schema", "domain", "feature_bounds", "feature_norm")}
         return feature_map(**given, n_features=n_features, finds=True)
@@ -295,7 +291,8 @@ class PrivateLinearModel(FittedModel, Exported):
         unit: Unit,
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
-        privacy = self._rest(*(asked := (features, PrivacyParams(self.epsilon, self.delta, unit=unit), n)))
+        whole = PrivacyParams(self.epsilon, self.delta, unit=unit)
+        privacy = self._rest(features, whole, n)
         defaults = {"user_test": "auto", "user_smoothing": "auto", "most_rows": None}
         own: dict[str, Any] = {name: getattr(self, name) for name in defaults}
         for name, given in own.items():
@@ -311,11 +308,12 @@ class PrivateLinearModel(FittedModel, Exported):
             radius = usual if self.coefficient_norm is None else self.coefficient_norm
             _validate.real("coefficient_norm", radius, at_least=SMALLEST, at_most=LARGEST)
             attack: tuple[float, Any] = self.adversarial_radius, self.adversarial_norm  # checked there
-            many: Any = TYPICAL[GUESS] if self._asks_users else self.records_per_user
-            many = None if unit == Unit.RECORD else many
+            typical: Any = TYPICAL[GUESS] if self._asks_users else self.records_per_user
+            many = None if unit == Unit.RECORD else typical
             problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
             if many is None:
-                problem = replace(problem, explained=self._explained(radius / usual, privacy != self._beside(*asked)))
+                look = self._look_cost(features, whole, n) > 0
+                problem = replace(problem, explained=self._explained(radius / usual, look))
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
             return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))
