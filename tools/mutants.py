@@ -1961,8 +1961,9 @@ MUTANTS = (
     Mutant(
         "look at columns: their means are taken off without noise",
         "algorithms/erm/two_stage/ranges.py",
-        "inside[:, k] = one.encode(inside[:, k])",
-        "inside[:, k] = (found := one.encode(inside[:, k])) - found.mean()",
+        "ranges.keep(inside, self.looked, [ranges.kept(SCALED, *each) for each in self.cells])",
+        "ranges.keep(inside, self.looked, [ranges.kept(SCALED, *each) for each in self.cells]); "
+        "inside -= inside.mean(0)",
         "",
         (f"{COLUMN_RANGES}::test_fits_see_what_predictions_see",),
     ),

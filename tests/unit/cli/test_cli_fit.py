@@ -17,7 +17,7 @@ from dpconvex.algorithms.erm.registry import plans
 from dpconvex.cli.report import GRID
 from dpconvex.estimators.classifiers import CAPS
 
-FILES = {"model.skops", "certificate.json", "report.html"}
+FILES = {"model.skops", "certificate.json", "report.html", "schema.found.toml"}  # the last: parts of ranges
 TOML = """
 confirmed = true
 [target]
