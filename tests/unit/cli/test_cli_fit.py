@@ -233,12 +233,12 @@ def test_a_failing_write_leaves_everything_as_it_was(
     table(tmp_path, "1,red,no\n9,blue,yes\n")
     words = ("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1)
     assert run(*words).exit_code == 0
-    before = {name: (tmp_path / "model" / name).read_bytes() for name in FILES}
+    before = {each.name: each.read_bytes() for each in (tmp_path / "model").iterdir()}
     monkeypatch.setattr(where, failing(error, os.rename if where == "os.rename" else None))
     for more in (("--force",), ("--out", "new")):
         result = run(*words, *more)
         assert result.exit_code != 0
-        assert {name: (tmp_path / "model" / name).read_bytes() for name in FILES} == before
+        assert {each.name: each.read_bytes() for each in (tmp_path / "model").iterdir()} == before
         assert leftovers(tmp_path) == {"model"}
 
 
