@@ -1719,6 +1719,14 @@ MUTANTS = (
         (f"{USES}::test_no_use_before_the_number_is_set_and_none_beyond_it",),
     ),
     Mutant(
+        "users: the grid of a user's sums follows from how many records others have",
+        USERS_OF,
+        "self.size = _reach(loss, records, w)",
+        "self.size = _reach(loss, records, w) * float(1.0 if weights is None else weights.max(initial=0.0))",
+        "",
+        ("tests/unit/problems/data/test_user_gradients.py",),
+    ),
+    Mutant(
         "a budget whose number may be set again",
         COUNTED,
         "if self._each is not None:",
