@@ -393,6 +393,9 @@ def test_command_line(tmp_path: Any, monkeypatch: Any) -> None:
     assert done.exit_code == 0, done.output
     assert "noise only" in (tmp_path / "model" / "report.html").read_text()
     assert "<svg" in (tmp_path / "model" / "report.html").read_text()
+    printed = runner.invoke(app, ["shapes", "model"])
+    assert printed.exit_code == 0, printed.output
+    assert "deviation: planned" in printed.output
     table = runner.invoke(app, ["shapes", "model", "--csv"])
     assert table.output.startswith('"column","output"')
     model: Any = load_model("model/model.skops")
