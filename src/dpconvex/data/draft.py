@@ -31,7 +31,7 @@ DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%
 
 _LEAST_ROWS = 20  # a shorter table may hold different numbers by chance
 
-_ID_WORDS = ("id", "nr", "no", "num", "number", "key", "uuid", "code", "mrn", "ssn", "patient", "person", "subject",
+_ID_WORDS = ("id", "pid", "nr", "no", "num", "number", "key", "uuid", "code", "mrn", "ssn", "patient", "person", "subject",
              "user", "customer", "case", "visit", "encounter", "record", "row", "index")  # fmt: skip
 _NOTHING = ("?", "-", ".", "na", "n/a", "nan", "null", "missing")  # words for no value
 _PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member", "mrn", "ssn", "id")
@@ -202,6 +202,8 @@ def _target(series: Series, ranges: bool) -> str:
     if len(found) < 2:
         return _left_out(head, "fewer than two classes were found. List the public classes")
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"
+    if numeric and not boolean and len(found) > 2:
+        note += f"# If they are numbers, not codes: lower = {found[0]} and upper = {found[-1]} in their place.{MARK}\n"
     return head + note + _line("classes", found, read=not boolean) + _RATES
 
 
