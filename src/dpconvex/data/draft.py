@@ -31,8 +31,8 @@ DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%
 
 _LEAST_ROWS = 20  # a shorter table may hold different numbers by chance
 
-_ID_WORDS = ("id", "pid", "nr", "no", "num", "number", "key", "uuid", "code", "mrn", "ssn", "patient", "person", "subject",
-             "user", "customer", "case", "visit", "encounter", "record", "row", "index")  # fmt: skip
+_ID_WORDS = ("id", "nr", "no", "num", "number", "key", "uuid", "code", "mrn", "ssn", "patient", "person", "subject",
+             "user", "customer", "case", "visit", "encounter", "record", "row", "index", "pid")  # fmt: skip
 _NOTHING = ("?", "-", ".", "na", "n/a", "nan", "null", "missing")  # words for no value
 _PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member", "mrn", "ssn", "id")
 
