@@ -24,6 +24,8 @@ MAX_CATEGORIES = 50  #: A text column with more distinct values is left out of a
 
 MAX_CODES = 10  #: A column of at most so many distinct whole numbers may hold codes; the draft says so.
 
+MANY_MISSING = 0.05  #: Share of empty cells from which a draft asks what they mean.
+
 MOSTLY = 0.6  #: A text column holds numbers, or dates, if at least this share of its distinct texts are.
 
 DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d")
@@ -146,6 +148,8 @@ def _column(series: Series, ranges: bool) -> str:
         missing += [format_value(float(number)) for number in sentinels]
         note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
         lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
+        if (empty := series.null_count() / max(1, len(series))) > MANY_MISSING:
+            lines += f"# {empty:.0%} of the cells are empty. If that says something: indicator = true{MARK}\n"
         return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
     if not 0 < len(found) <= MAX_CATEGORIES:
         return _left_out(head, f"{len(found)} distinct texts. If it is a category, list its public values")
