@@ -21,23 +21,18 @@ if TYPE_CHECKING:
     from dpconvex.data.frames import Series
 
 MAX_CATEGORIES = 50  #: A text column with more distinct values is left out of a draft, as an identifier or free text.
-
 MAX_CODES = 10  #: A column of at most so many distinct whole numbers may hold codes; the draft says so.
-
 MANY_MISSING = 0.05  #: Share of empty cells from which a draft asks what they mean.
-
 MOSTLY = 0.6  #: A text column holds numbers, or dates, if at least this share of its distinct texts are.
 
 DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d")
 """Formats of dates that drafts know; the first that reads most of a column's texts."""
 
 _LEAST_ROWS = 20  # a shorter table may hold different numbers by chance
-
 _ID_WORDS = ("id", "nr", "no", "num", "number", "key", "uuid", "code", "mrn", "ssn", "patient", "person", "subject",
              "user", "customer", "case", "visit", "encounter", "record", "row", "index", "pid")  # fmt: skip
 _NOTHING = ("?", "-", ".", "na", "n/a", "nan", "null", "missing")  # words for no value
 _PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member", "mrn", "ssn", "id")
-
 MARK = "  # read from the data: confirm from public knowledge"
 
 _HEAD = """\
@@ -48,13 +43,8 @@ confirmed = false
 source = ""  # say here where the public knowledge comes from
 """
 
-_RATES = """\
-# rates = [...]  # if published statistics say how frequent the classes are: one share a class, adding up to 1
-"""
-
-_USER = """\
-# user = "..."  # if people have several rows: the column that says whose row it is. Then remove it below.
-"""
+_RATES = "# rates = [...]  # if it is published how frequent the classes are: one share a class, adding up to 1\n"
+_USER = '# user = "..."  # if people have several rows: the column that says whose row it is. Then remove it below.\n'
 
 
 def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | None = None, ranges: bool = True) -> str:

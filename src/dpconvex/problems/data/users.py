@@ -192,29 +192,22 @@ def clipped_mean(
     weights: Floats | None,
     w: Floats,
     clip: float,
-    center: Floats | None = None,
 ) -> Floats:
     """Return the mean over users of their gradients, each shortened to l2 norm `clip`; shape (dim,).
 
     No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
     the computed sum rounds by less than `objective.ROUNDING` times `clip` on either data set (`summation`, worst case).
 
-    An infinite `clip` shortens nothing. With a `center`, a released or public vector, the differences from it are
-    shortened, and their mean is returned. Without targets, which then come with the records, weights are given.
+    An infinite `clip` shortens nothing. Without targets, which then come with the records, weights are given.
     """
-    size = min(clip, _reach(loss, records, w)) + (
-        0.0 if center is None or clip < np.inf else float(np.abs(center).max())
-    )
 
     def shortened(G: Floats) -> Floats:
-        if center is not None:
-            G -= center
         if clip < np.inf:
             np.nan_to_num(G, copy=False, nan=0.0)
             shorten(G, "l2", clip)
         return G
 
-    return mean_of_users(loss, records, targets, groups, weights, w, shortened, size)
+    return mean_of_users(loss, records, targets, groups, weights, w, shortened, min(clip, _reach(loss, records, w)))
 
 
 def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups) -> Array:
