@@ -195,8 +195,10 @@ class AdditiveModel(WithIntervals):
             return super().plans_at(epsilon)
         features = replace(self._feature_map(self.n_features_in_), placed=_placed(self.plan_))
         features = features.at(getattr(self.plan_, "knots", 2))
-        whole = replace(self.plan_.privacy, epsilon=epsilon)
-        return self._planned(features, self.plan_.problem, whole, self.plan_.algorithm)
+        whole, problem = replace(self.plan_.privacy, epsilon=epsilon), self.plan_.problem
+        if problem.shapes is None:  # straight lines, whose method need not apply there
+            return self._planned(features, replace(problem, factor=None), whole, "auto")
+        return self._planned(features, problem, whole, SHAPES)
 
     # What was learned.
 
