@@ -65,12 +65,7 @@ class PrivateMetrics(Mapping[str, Estimate]):
     plan_: EvaluationPlan  #: Its public constants
     cells_: Floats  #: What was released: all else follows from it
     promise_: str = ""  #: What model and evaluation promise together, after a hold-out
-    clipped_: tuple[float, ...] = ()  #: Ends that numbers to predict are clipped to; none for classes
-
-    @property
-    def scope(self) -> str:
-        """What the metrics are about, if not about all that may be predicted."""
-        return "Targets count as clipped to {:g} to {:g}.".format(*self.clipped_) if self.clipped_ else ""
+    scope_: str = ""  #: Where targets are numbers: which range they are clipped to
 
     def __getitem__(self, name: str) -> Estimate:
         return self.whole[name]
@@ -95,7 +90,7 @@ class PrivateMetrics(Mapping[str, Estimate]):
             "roc": self.roc.tolist(),
             "cells": self.cells_.tolist(),
             "promise": self.promise_,
-            "clipped": list(self.clipped_),
+            "scope": self.scope_,
         }
 
     def __repr__(self) -> str:
@@ -210,9 +205,9 @@ def _evaluate(
     certificate = payment.stated(certificate) if paid else payment.named(certificate)
     each, less = (dict(zip(names, part, strict=False)) for part in (found.groups, found.differences))
     less = {name: less[name] for name in names[1:]}
-    ends = () if classes else (fitted._range().lower, fitted._range().upper)
+    scope = "" if classes else "Targets count as clipped to {0.lower:g} to {0.upper:g}.".format(fitted._range())
     released = found.calibration, found.roc, certificate, plan, result.cells
-    return PrivateMetrics(found.whole, each, less, *released, clipped_=ends)
+    return PrivateMetrics(found.whole, each, less, *released, scope_=scope)
 
 
 def fit_and_evaluate(
