@@ -1719,6 +1719,14 @@ MUTANTS = (
         (f"{USES}::test_no_use_before_the_number_is_set_and_none_beyond_it",),
     ),
     Mutant(
+        "clipping sums in the order of the memory, so other records change last bits",
+        "problems/data/domain.py",
+        'dtype=np.float64, order="C")',
+        "dtype=np.float64)",
+        "",
+        ("tests/unit/problems/data/test_domain.py::test_no_record_changes_the_bits_of_another",),
+    ),
+    Mutant(
         "users: the grid of a user's sums follows from how many records others have",
         USERS_OF,
         "self.size = _reach(loss, records, w)",
