@@ -1593,8 +1593,8 @@ MUTANTS = (
     Mutant(
         "look: last slopes that are not cut",
         INFORMED,
-        "return np.clip(np.nan_to_num(_finite(self.look.moved(G)) @ over, nan=0.0), -1.0, 1.0)[:, None]",
-        "return np.clip(np.nan_to_num(_finite(self.look.moved(G)) @ over, nan=0.0), -2.0, 2.0)[:, None]",
+        "return np.clip(np.nan_to_num((_finite(self.look.moved(G)) * over).sum(1), nan=0.0), -1.0, 1.0)[:, None]",
+        "return np.clip(np.nan_to_num((_finite(self.look.moved(G)) * over).sum(1), nan=0.0), -2.0, 2.0)[:, None]",
         "informed_gradient",
         (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
     ),
