@@ -35,7 +35,7 @@ def shapes(
             row["level"] if row["knot"] is None else number(row["knot"], 6),
             number(row["value"], 3),
             number(row["deviation"], 2),
-            *[f"{row['lower']:.3g} to {row['upper']:.3g}"] * bool(fitted.inference),
+            *([f"{row['lower']:.3g} to {row['upper']:.3g}"] if fitted.inference else []),
         )
         for row in fitted.shape_table().to_pylist()
     ]

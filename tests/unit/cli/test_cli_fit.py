@@ -136,6 +136,7 @@ def test_one_record_is_enough(run: Any, toml: Path, tmp_path: Path) -> None:
         ("--epsilon", "1", "--coefficient-norm", "-2"),
         ("--epsilon", "1", "--noise", "gaussian"),
         ("--epsilon", "1", "--target", "z"),
+        ("--epsilon", "1", "--target", "color"),
         ("--epsilon", "1", "--test", "missing.csv"),
         ("--epsilon", "1", "--seed", "-3"),
         ("--epsilon", "1", "--out", "no/such/folder"),
