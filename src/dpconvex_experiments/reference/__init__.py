@@ -10,8 +10,10 @@ from dpconvex_experiments.reference import (
     objectives,
     printed_constants,
     printed_median,
+    printed_surrogates,
 )
 
 __all__ = [
     "gradient_score", "group_privacy", "localized_mechanism", "objectives", "printed_constants", "printed_median",
+    "printed_surrogates",
 ]  # fmt: skip
