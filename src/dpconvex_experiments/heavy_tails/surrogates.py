@@ -18,7 +18,7 @@ from dpconvex.problems.linear.truncated import ExtensionRisk
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Check, Estimate, exact, mean
 from dpconvex_experiments.heavy_tails.rates import PAPER
-from dpconvex_experiments.reference.printed_surrogates import FixedSteps
+from dpconvex_experiments.reference.extensions import FixedSteps
 from dpconvex_experiments.shared import streams
 
 LEVEL, RIDGE, ACCURACY = 1.0, 1.0, 2.0  # C, lambda, and tau in units of C / (lambda m)

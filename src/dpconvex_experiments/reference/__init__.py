@@ -4,16 +4,16 @@ Importing this enters constants and methods as papers print them: `dpconvex.plug
 """
 
 from dpconvex_experiments.reference import (
+    extensions,
     gradient_score,
     group_privacy,
     localized_mechanism,
     objectives,
     printed_constants,
     printed_median,
-    printed_surrogates,
 )
 
 __all__ = [
-    "gradient_score", "group_privacy", "localized_mechanism", "objectives", "printed_constants", "printed_median",
-    "printed_surrogates",
+    "extensions", "gradient_score", "group_privacy", "localized_mechanism", "objectives",
+    "printed_constants", "printed_median",
 ]  # fmt: skip
