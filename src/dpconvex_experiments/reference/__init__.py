@@ -4,6 +4,7 @@ Importing this enters constants and methods as papers print them: `dpconvex.plug
 """
 
 from dpconvex_experiments.reference import (
+    adassp,
     extensions,
     gradient_score,
     group_privacy,
@@ -14,6 +15,6 @@ from dpconvex_experiments.reference import (
 )
 
 __all__ = [
-    "extensions", "gradient_score", "group_privacy", "localized_mechanism", "objectives",
+    "adassp", "extensions", "gradient_score", "group_privacy", "localized_mechanism", "objectives",
     "printed_constants", "printed_median",
 ]  # fmt: skip

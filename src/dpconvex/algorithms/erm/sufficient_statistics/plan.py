@@ -36,6 +36,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import gaussian_block_weights
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
+from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, UserGroups
@@ -270,6 +271,11 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0
         gradients = noisy_mean(problem, privacy, 2 * length, GRADIENT_LEMMA, each, d)
         stages.append(Stage(number, residuals, gradients, rounds))
     return SufficientStatisticsPlan(problem, privacy, moments, tuple(stages), l2)
+
+
+def plan_adaptive_ridge(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModelPlan:
+    """Return the plan of AdaSSP (Wang 2018), which stands beside the experiments, for such problems and promises."""
+    return of_paper("sufficient_statistics")(problem, privacy)
 
 
 def check_regression(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
