@@ -311,10 +311,8 @@ class ConvexPlan(Plan, Generic[P]):
             if not X.shape[0] == len(y) == groups.n_records or groups.n_users != n:
                 raise InvalidDataError(f"X, y and groups must have one length and n={n} users: the noise depends on it")
         elif X.shape[0] != n or len(y) != n:
-            raise InvalidDataError(
-                f"X has {X.shape[0]} records and y {len(y)}, but the plan is for n={n}: the noise depends on n. "
-                "Plan again"
-            )
+            what = f"X has {X.shape[0]} records and y {len(y)}, but the plan is for n={n}: the noise depends on n"
+            raise InvalidDataError(f"{what}. Plan again")
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
             return self._run(X, y, groups, source)
 
