@@ -195,10 +195,7 @@ def _show_plan(
     if as_json:
         print_facts(rows, plan.privacy, [facts], f"{unit}s" if unit == "user" else "rows")
         return
-    cells = [
-        (release["label"], release["mechanism"], _output.number(release["sensitivity"]))
-        for release in facts["releases"]
-    ]
+    cells = [(r["label"], r["mechanism"], _output.number(r["sensitivity"])) for r in facts["releases"]]
     title = f"Plan for {rows:,} {unit}s, {features} coordinates, {_output.budget_words(plan.privacy)}"
     _output.print_table(title, ("release", "mechanism", "sensitivity"), cells, right=(2,))
     _output.print_text()

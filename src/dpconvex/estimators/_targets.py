@@ -118,9 +118,8 @@ def inferred_classes(y: Any) -> Array:
 def number_array(y: Any) -> Array:
     """Return numeric targets as an array (n,); missing ones are NaN, and so is what is no number in a list."""
     if isinstance(y, list | tuple):
-        return numbers_of(
-            elements([cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell for cell in y])
-        )
+        cells = [cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell for cell in y]
+        return numbers_of(elements(cells))
     values, kind = as_series(y)
     if kind in ("text", "objects"):
         raise InvalidDataError("y holds text or objects, and numbers are needed. Convert it to a numeric dtype")

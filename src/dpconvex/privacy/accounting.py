@@ -214,9 +214,8 @@ def _pld(events: Sequence[Counted]):
     total = privacy_loss_distribution.identity(step)
     if mu:
         deviation = 1 / mu * (1 - 1e-15)
-        total = total.compose(
-            privacy_loss_distribution.from_gaussian_mechanism(deviation, value_discretization_interval=step)
-        )
+        one = privacy_loss_distribution.from_gaussian_mechanism(deviation, value_discretization_interval=step)
+        total = total.compose(one)
     for part, times in parts:
         if part.pure:
             parameters = common.DifferentialPrivacyParameters(_rounding.float_up(part.pure), 0.0)

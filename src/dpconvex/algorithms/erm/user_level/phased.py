@@ -26,7 +26,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate, algorithms
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, attributes, forwarded
 from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Schedule, calibrated, paper
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
@@ -100,8 +100,7 @@ class PhasedPlan(algorithms.LinearModelPlan):
                 {
                     "groups": phase.parts,
                     "users_per_group": phase.users,
-                    "steps": phase.steps,
-                    "step_size": phase.step_size,
+                    **attributes(phase, "steps", "step_size"),
                     **phase.aggregate.describe(),
                 }
                 for phase in self.phases
