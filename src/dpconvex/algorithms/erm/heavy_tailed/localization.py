@@ -276,8 +276,7 @@ def planned(
     scaling: Callable[[schedules.Setting, int], schedules.Scaled] = schedules.one_release,
 ) -> Any:
     """Return the plan, of this kind; with a `level` all phases cut there, and `moments` are of what is cut."""
-    if failure is not None:
-        _validate.real("failure", failure, above=0.0, below=0.5)
+    _validate.optional(_validate.real, {"failure": failure}, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     try:
         setting = schedules.Setting.of(problem, privacy.epsilon, moments, method, constraint, level)

@@ -210,13 +210,10 @@ def plan_accelerated(
     _validate.real("spread", spread, above=0.0)
     _validate.real("outliers", outliers, at_least=0.0, below=0.5)
     _validate.real("l2", l2, at_least=0.0)
-    if cohort is not None:
-        _validate.integer("cohort", cohort, at_least=2)
-    if sample is not None:
-        _validate.integer("sample", sample, at_least=2)
-        if sample > problem.n or batches > 1 or test not in ("auto", "tested"):
-            what = f"must be at most {problem.n}, with batches=1 and test='tested'"
-            raise InvalidParameterError("sample", sample, what)
+    _validate.optional(_validate.integer, {"cohort": cohort, "sample": sample}, at_least=2)
+    if sample is not None and (sample > problem.n or batches > 1 or test not in ("auto", "tested")):
+        what = f"must be at most {problem.n}, with batches=1 and test='tested'"
+        raise InvalidParameterError("sample", sample, what)
     L, per_user = problem.lipschitz, problem.records_per_user or 1
     if _validate.choice("constants", constants, ("calibrated", "paper")) == "paper":
         raise schedules.refusal(problem.n, per_user, problem.dim, privacy.epsilon, privacy.delta, problem.smoothness)

@@ -234,9 +234,7 @@ def plan_phased(
         _validate.choice("radius", radius, RADII)
     else:
         _validate.real("radius", radius, above=0.0)
-    for name, number in (("groups", groups), ("phases", phases)):
-        if number is not None:
-            _validate.integer(name, number, at_least=1)
+    _validate.optional(_validate.integer, {"groups": groups, "phases": phases}, at_least=1)
     facts = Facts.of(problem, privacy, radius, aggregate)
     schedule = paper(facts) if constants == "paper" else calibrated(facts, groups, phases)
     return PhasedPlan(problem, privacy, schedule, constants)
