@@ -334,10 +334,8 @@ def _read(file: int, path: Path) -> Account:
         raise BudgetFileError(f"{path}: is no budget file. Make one with `dpconvex budget create`")
     if header["dpconvex_budget"] not in (1, VERSION):
         stated = header["dpconvex_budget"]
-        raise BudgetFileError(
-            f"{path}: is a budget of format {stated}, and this version of dpconvex reads {VERSION}. "
-            "Use the version that wrote it"
-        )
+        what = f"is a budget of format {stated}, and this version of dpconvex reads {VERSION}"
+        raise BudgetFileError(f"{path}: {what}. Use the version that wrote it")
     try:
         epsilon, delta = (float(_amount(header[name])) for name in ("epsilon", "delta"))
         total = _promise(epsilon, delta, header["unit"], header["neighboring"])
