@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import decimal
-import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, final
 
-import narwhals as nw
 import numpy as np
-import scipy.sparse
-from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms.erm.two_stage.ranges import Cut, Place
 from dpconvex.algorithms.select import LARGEST
 from dpconvex.data import Schema
-from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
+from dpconvex.data.frames import open_table
 from dpconvex.data.unranged import PRIVATE
-from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
+from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.data.domain import likely_values
 from dpconvex.problems.data.ranges import kept
-from dpconvex.problems.minimax.base import clamped
 
 if TYPE_CHECKING:
-    from dpconvex.data.frames import Frame, Series
+    pass
 
 PREDICTED = 2**16  #: Rows of a table that are encoded at a time for predictions.
 
@@ -310,169 +304,3 @@ def bounds_of(feature_bounds: Any, n_features: int) -> tuple[Floats, Floats]:
     if not fine:
         raise InvalidParameterError("feature_bounds", feature_bounds, requirement)
     return lower, upper
-
-
-def learned_matrix(model: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
-    """Return `X` as `numeric_matrix` does; scikit-learn's `model` learns or checks the columns' names and number."""
-    matrix, table = numeric_matrix(X), typed(X)
-    if isinstance(nw.from_native(table, eager_only=True, pass_through=True), nw.DataFrame):
-        validate_data(model, nw.to_native(table, pass_through=True), skip_check_array=True, reset=reset)
-        return matrix
-    accepted: Any = "csr" if sparse else False
-    return validate_data(model, matrix, accept_sparse=accepted, dtype="numeric", ensure_all_finite=False, reset=reset)
-
-
-def numeric_matrix(X: Any) -> Any:
-    """Return `X` as a numeric array, or the sparse matrix that it is, by its public form: shape and dtypes alone."""
-    # scikit-learn's checks would quote cells. Tables are read as by a schema: no cell decides how another is read.
-    X = typed(X)
-    if isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame):
-        return _frame_matrix(open_table(X))
-    array = X if scipy.sparse.issparse(X) else None
-    if array is None:
-        array = numbers_of(_cells_of(X)) if isinstance(X, list | tuple) else np.asarray(X)
-    if array.dtype.kind == "c":
-        raise InvalidDataError(f"Complex data not supported: X has dtype {dtype_name(array)}")
-    if array.dtype.kind not in "fiub":
-        raise InvalidDataError(f"X has dtype {dtype_name(array)}: numbers are needed. Describe text with a Schema")
-    if array.ndim != 2:
-        raise InvalidDataError(
-            f"Expected 2D array, got {array.ndim}D array instead: X has shape {array.shape}. Reshape your data to "
-            "(n_records, n_features)"
-        )
-    _refuse_empty(array.shape)
-    if scipy.sparse.issparse(X) and array.dtype == np.longdouble:  # whose overflows would warn wherever it is read
-        with np.errstate(all="ignore"):
-            return array.astype(np.float64)
-    return array
-
-
-def _frame_matrix(frame: Frame) -> Array:
-    """Return a table as an array whose dtype follows from the types of its columns; missing cells are NaN."""
-    _refuse_empty(frame.shape)
-    native, kinds = frame.to_native(), set(frame.schema.values())
-    if frame.implementation.is_pandas() and all(isinstance(k, np.dtype) and k.kind in "fiub" for k in native.dtypes):
-        return native.to_numpy(dtype=np.result_type(*native.dtypes))
-    if frame.implementation.is_polars() and kinds in ({nw.Float64()}, {nw.Float32()}):
-        return frame.to_numpy()
-    out = np.empty(frame.shape)
-    for k, series in enumerate(frame.iter_columns()):
-        try:
-            out[:, k] = read_numbers(series)
-        except SchemaError:
-            raise InvalidDataError(
-                f"column {series.name!r} is not numeric, but {type_name(series)}. Leave it out, or describe "
-                "the table with a Schema"
-            ) from None
-    return out
-
-
-def dtype_name(array: Array) -> str:
-    """Return the kind of an array's cells for messages; the whole dtype of texts tells the length of the longest."""
-    return array.dtype.type.__name__.rstrip("_")
-
-
-def _refuse_empty(shape: tuple[int, ...]) -> None:
-    """Raise `InvalidDataError`, in the words that scikit-learn looks for, if there is no row or no column."""
-    for count, name in zip(shape, ("sample", "feature"), strict=True):
-        if count == 0:
-            raise InvalidDataError(f"Found array with 0 {name}(s) (shape={shape}) while a minimum of 1 is required.")
-
-
-def _cells_of(rows: list[Any] | tuple[Any, ...]) -> Array:
-    """Return the cells of lists of lists as objects; the lengths of lists are public, what they hold is not."""
-    try:
-        return np.array(rows, dtype=object)
-    except ValueError:
-        raise InvalidDataError("X holds arrays of different shapes. Give every record the same columns") from None
-
-
-def numbers_of(cells: Array) -> Floats:
-    """Return cells of a list as numbers, each read by itself; what is no number is missing, NaN."""
-    # The type that NumPy finds depends on every cell.
-    with np.errstate(all="ignore"):  # a NaN among the cells must not warn
-        found: Any = np.frompyfunc(_number, 1, 1)(cells)
-    return found.astype(np.float64)
-
-
-def elements(values: list[Any] | tuple[Any, ...]) -> Array:
-    """Return the elements of a list as objects, (n,), whatever they are."""
-    return np.fromiter(values, dtype=object, count=len(values))
-
-
-def _number(cell: Any) -> float:
-    if isinstance(cell, numbers.Real | decimal.Decimal | str | np.bool_):
-        try:
-            return float(cell)
-        except (ValueError, ArithmeticError):
-            pass
-    return float("nan")
-
-
-def column_of(values: Any, name: str) -> Series | Array:
-    """Return labels or targets with a type as a narwhals series, a table of one column too; others as an array (n,)."""
-    if isinstance(values, str):
-        remedy = f"Pass the column, as in {name}=table[{values!r}], not its name"
-        raise InvalidDataError(f"{name}={values!r}: must hold one label a record. {remedy}")
-    if isinstance(values, list | tuple):
-        return elements(values)
-    found: Any = nw.from_native(typed(values), eager_only=True, allow_series=True, pass_through=True)
-    if isinstance(found, nw.Series):
-        return found
-    table = isinstance(found, nw.DataFrame)
-    try:
-        array = np.empty(found.shape, dtype=np.bool_) if table else np.asarray(found)
-    except ValueError:
-        raise InvalidDataError(f"{name} holds labels of different shapes; one label a record is needed") from None
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = column_or_1d(array, warn=True)
-        return found.get_column(found.columns[0]) if table else array
-    if array.ndim != 1:
-        raise InvalidDataError(f"{name} has shape {array.shape}; a one-dimensional array of labels is needed")
-    return array
-
-
-def user_labels(groups: Any) -> Array:
-    """Return labels of users as an array; of a column of a table, numbers that tell its labels apart."""
-    labels = column_of(groups, "groups")
-    if isinstance(labels, nw.Series):
-        return label_codes(labels)
-    if isinstance(groups, list | tuple):
-        with np.errstate(all="ignore"):
-            return np.frompyfunc(_whole, 1, 1)(labels)
-    if labels.dtype.kind in "cV":  # no order that a missing part leaves as it is
-        raise InvalidDataError(f"groups has dtype {dtype_name(labels)}: numbers, texts or dates are needed. Convert it")
-    return labels
-
-
-def _whole(cell: Any) -> Any:
-    """Return whole numbers of any type as int, for labels are told apart by their text; anything else as it is."""
-    whole = isinstance(cell, numbers.Integral | np.bool_) or (isinstance(cell, float | np.floating) and cell % 1 == 0)
-    return int(cell) if whole else cell  # pyright: ignore[reportArgumentType]
-
-
-def fitted_columns(estimator: Any) -> int | tuple[str, ...]:
-    """Return the names, or the number, of the columns that `fit` was given: by them repeated fits are counted."""
-    schema = getattr(estimator, "schema", None)
-    if schema is not None:
-        return tuple(schema.column_names(features_only=True))
-    names = getattr(estimator, "feature_names_in_", None)
-    return int(estimator.n_features_in_) if names is None else tuple(map(str, names))
-
-
-def clip_entries(X: Any, bound: float) -> Any:
-    """Return a float64 copy with entries clipped to ``[-bound, bound]``, NaN 0, as training sees them."""
-    if not scipy.sparse.issparse(X):
-        return clamped(X, bound)
-    out: Any = X.astype(np.float64)
-    out.sum_duplicates()
-    out.data = clamped(out.data, bound)
-    return out
-
-
-def same_length(X: Any, y: Array, what: str = "y") -> None:
-    """Raise `InvalidDataError` unless there is one `y` a record, and at least one record."""
-    if X.shape[0] != len(y):
-        raise InvalidDataError(f"X has {X.shape[0]} records and {what} has {len(y)}: they must agree")
-    if X.shape[0] < 1:
-        raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")

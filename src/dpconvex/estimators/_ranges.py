@@ -1,5 +1,6 @@
 """What models that find ranges share: how much that costs, what is planned before it, and what it found."""
 
+from abc import abstractmethod
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +14,21 @@ from dpconvex.estimators._features import FeatureMap
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem, NumberRange
 
+IN_UNITS = ("l2", "coefficient_norm", "tilt", "adversarial_radius")
+"""Parameters in units of encoded columns, or of losses: where one is given, no declared range is looked at."""
+
+
+def may_look(model: Any) -> bool:
+    """Return whether a model's parameters leave to a fit what a look would change."""
+    fixed = any(getattr(model, name) for name in IN_UNITS) or getattr(model, "inference", False) is not False
+    return model.algorithm == "auto" and model.constants == "calibrated" and not fixed
+
 
 class FindsRanges:
     """A model whose fits find the ranges of columns, and of the target, that are left open."""
 
     schema: Schema | None
+    n_features_in_: int
     ranges_: tuple[NumberRange, ...] = ()
     """Ranges that a fit found, of the columns in their order, then of the target, or the part of its declared range;
     then the parts of the columns' declared ranges."""
@@ -44,8 +55,13 @@ class FindsRanges:
         (found, parts), names = self._told, [name for name, _ in self._feature_map(None).divisible]
         return self.schema.with_ranges(found).with_ranges(dict(zip(names, parts, strict=False)))
 
+    @abstractmethod
     def _feature_map(self, n_features: int | None) -> FeatureMap:
-        raise NotImplementedError
+        """Return the public map from a user's features to a domain."""
+
+    def _fitted_map(self) -> FeatureMap:
+        """Return the map that coefficients are for."""
+        return self._feature_map(self.n_features_in_).found(*self._told)
 
     def _open(self, features: FeatureMap) -> int:
         """Return how many ranges a fit is to find."""
@@ -71,6 +87,10 @@ class FindsRanges:
         epsilon, target = self._beside(features, privacy, n).epsilon, self._target_range() is not None
         each = ranges.looks_cost(epsilon, n, len(features.lookable))
         return target * ranges.look_cost(epsilon, n), each
+
+    def _looks_first(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> bool:
+        """Return whether a look at the target's range comes first."""
+        return self._look_costs(features, privacy, n)[0] > 0
 
     def _explained(self, share: float, look: bool) -> float | None:
         """Return the variance of predictions to expect, at that share of the default norm, and perhaps after a look."""

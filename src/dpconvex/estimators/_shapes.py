@@ -336,7 +336,7 @@ class StraightLines(FeatureMap):
     unranged = forwarded("shapes", "unranged")
     linear = forwarded("shapes", "linear")
     lookable = forwarded("shapes", "lookable")
-    divisible = forwarded("shapes", "divisible")
+    divisible = forwarded("shapes", "divisible")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> StraightLines:
         return self.shapes.found(ranges, parts).straight

@@ -12,7 +12,8 @@ from dpconvex._types import Array
 from dpconvex.data import Schema
 from dpconvex.data.frames import distinct_labels, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, numeric_matrix, same_length, user_labels
+from dpconvex.estimators._features import FeatureMap
+from dpconvex.estimators._matrices import numeric_matrix, same_length, user_labels
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems.data.sources.cells import LEAST, CellRows
 from dpconvex.problems.data.sources.cluster import open_source

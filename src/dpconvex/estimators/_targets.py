@@ -21,7 +21,7 @@ from dpconvex.data import NumericTarget, Schema
 from dpconvex.data.frames import codes, distinct_values, kind_of, numbers, texts_series, type_name
 from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
-from dpconvex.estimators._features import column_of, dtype_name, elements, numbers_of, same_length
+from dpconvex.estimators._matrices import column_of, dtype_name, elements, numbers_of, same_length
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
 
 if TYPE_CHECKING:

@@ -140,7 +140,7 @@ class AdditiveModel(WithIntervals):
         if self.monotone and loss.n_outputs > 1:
             raise InvalidParameterError("monotone", self.monotone, "is for one score", "Leave it out")
         if self._infers():
-            return self._for_intervals(shapes, n, loss, unit)
+            return self._inferring(shapes, n, loss, unit)
         placed = shapes.skewed if self.knots == "auto" else ()
         shapes = replace(shapes, placed=placed if worth_knots(self.epsilon, n, len(placed)) else ())
         quick = copy(self)
@@ -161,9 +161,7 @@ class AdditiveModel(WithIntervals):
         lines._straight = True
         return super(AdditiveModel, lines)._plans(shapes.straight, n, loss, unit)
 
-    def _for_intervals(
-        self, shapes: ShapeMap, n: int, loss: LinearModelLoss, unit: Unit
-    ) -> tuple[LinearModelPlan, ...]:
+    def _inferring(self, shapes: ShapeMap, n: int, loss: LinearModelLoss, unit: Unit) -> tuple[LinearModelPlan, ...]:
         """Return the plan of the smallest expected error among those whose standard errors are expected to be finite.
 
         The fewest knots where none are; more than intervals can be made of are not tried.

@@ -24,9 +24,10 @@ from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
-from dpconvex.estimators import _features
+from dpconvex.estimators import _features, _matrices, _ranges
 from dpconvex.estimators._digest import with_sources
-from dpconvex.estimators._features import FeatureMap, feature_map, fitted_columns, learned_matrix
+from dpconvex.estimators._features import FeatureMap, feature_map
+from dpconvex.estimators._matrices import fitted_columns, learned_matrix
 from dpconvex.estimators._ranges import FindsRanges
 from dpconvex.estimators._streams import able, expanded
 from dpconvex.estimators._targets import packed, shares_of_cap, weighted
@@ -42,9 +43,6 @@ SAY_WHOSE = "Say whose row it is (groups, --user-column, the schema's user; in p
 CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}
 CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
 """What the estimators call parameters of problems and planners; a ``target`` is a column here."""
-
-FIXED = ("l2", "coefficient_norm", "tilt", "adversarial_radius")
-"""Parameters in units of encoded columns, or of losses: where one is given, no declared range is looked at."""
 
 LEAST_BIAS = 0.8
 """No plan expects less than this share of the excess that a perfect fit of its loss has in the usual one."""
@@ -108,19 +106,12 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
     def output_scale(self) -> float:
         """Units of ``encoded_coef_`` per unit of the plan's parameters."""
 
-    @abstractmethod
-    def _feature_map(self, n_features: int | None) -> FeatureMap:
-        """Return the public map from a user's features to a domain."""
-
     def _blind(self) -> Self:
         """Return a copy that encodes and predicts, without a source of noise or a ledger: workers may have it."""
         other = copy(self)
         for name in ("certificate_", "plan_", "_ready"):
             vars(other).pop(name, None)
         return other.set_params(random_state=None)
-
-    def _fitted_map(self) -> FeatureMap:  # that coefficients are for
-        return self._feature_map(self.n_features_in_).found(*self._told)
 
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
         """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
@@ -262,7 +253,7 @@ class PrivateLinearModel(FittedModel, Exported):
         if groups is None and self._unit(None) == Unit.USER:
             assert self.schema is not None
             groups = self.schema.user_labels(X)
-        return None if groups is None else UserGroups.of(_features.user_labels(groups))
+        return None if groups is None else UserGroups.of(_matrices.user_labels(groups))
 
     @property
     def _cap(self) -> float | None:
@@ -316,8 +307,8 @@ class PrivateLinearModel(FittedModel, Exported):
             many = None if unit == Unit.RECORD else typical
             problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
             if many is None:
-                look = self._look_costs(features, whole, n)[0] > 0
-                problem = replace(problem, explained=self._explained(radius / usual, look))
+                share = self._explained(radius / usual, self._looks_first(features, whole, n))
+                problem = replace(problem, explained=share)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
             return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))
@@ -375,9 +366,7 @@ class PrivateLinearModel(FittedModel, Exported):
 
     @property
     def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        fixed = any(getattr(self, name) for name in FIXED) or getattr(self, "inference", False) is not False
-        usual = self.algorithm == "auto" and self.constants == "calibrated"
-        return usual and self._looks and not fixed and not self._asks_users
+        return self._looks and _ranges.may_look(self) and not self._asks_users
 
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
         """Return the promise, or raise as `_choices` would."""
@@ -397,7 +386,7 @@ class PrivateLinearModel(FittedModel, Exported):
         weights: Floats | None = None,
     ) -> None:
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
-        _features.same_length(encoded, targets)
+        _matrices.same_length(encoded, targets)
         if groups is not None and groups.n_records != len(targets):
             raise InvalidDataError(f"X has {len(targets)} records and groups has {groups.n_records}: they must agree")
         if self._weighs:

@@ -30,7 +30,7 @@ from dpconvex.data.frames import codes, open_table, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _targets
 from dpconvex.estimators._digest import model_digest
-from dpconvex.estimators._features import user_labels
+from dpconvex.estimators._matrices import user_labels
 from dpconvex.estimators.base import FittedModel, PrivateLinearModel
 from dpconvex.estimators.classifiers import LogisticModel, PrivateLinearClassifier
 from dpconvex.estimators.sparse import PrivateSparseClassifier

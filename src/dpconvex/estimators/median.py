@@ -11,7 +11,7 @@ from dpconvex.algorithms.location.registry import plan_location
 from dpconvex.algorithms.select import CONSTANTS, needs_records
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._descriptions import RELEASED, SEED, with_shared
-from dpconvex.estimators._features import fitted_columns, learned_matrix, same_length, user_labels
+from dpconvex.estimators._matrices import fitted_columns, learned_matrix, same_length, user_labels
 from dpconvex.estimators._streams import open_points, refuse_with_portions
 from dpconvex.estimators.base import PrivateEstimator
 from dpconvex.privacy import PrivacyParams, Unit

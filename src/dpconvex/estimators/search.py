@@ -22,7 +22,7 @@ from dpconvex.algorithms.select import NOISES, Plans
 from dpconvex.data.frames import typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import name_model
-from dpconvex.estimators._features import fitted_columns, learned_matrix
+from dpconvex.estimators._matrices import fitted_columns, learned_matrix
 from dpconvex.estimators._streams import open_table, open_users
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit

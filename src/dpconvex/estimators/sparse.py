@@ -16,7 +16,7 @@ from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators import _features, _targets
+from dpconvex.estimators import _features, _matrices, _targets
 from dpconvex.estimators._descriptions import LINEAR, RELEASED, SEED, with_shared
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._streams import able, count, open_rows, shuffled
@@ -113,7 +113,7 @@ class PrivateSparseModel(FittedModel):
         n = count(records)
         plan: Any = able(self, records).plan(n, features.domain.n_features)[0]
         self.plan_ = plan
-        self._paid = begin(plan, type(self).__name__, _features.fitted_columns(self), n, source)
+        self._paid = begin(plan, type(self).__name__, _matrices.fitted_columns(self), n, source)
         with _progress.shown(type(self).__name__, self.verbose):
             result = plan.run(shuffled(records, source), source)
         self._store(features, plan.problem.point(result.x), middle)
@@ -136,7 +136,7 @@ class PrivateSparseModel(FittedModel):
         """Return the linear predictions of every record, (n,)."""
         check_is_fitted(self)
         features, encoded = self._encoded(X, reset=False)
-        clipped = _features.clip_entries(encoded, features.domain.linf)
+        clipped = _matrices.clip_entries(encoded, features.domain.linf)
         return clipped @ self.encoded_coef_[0] + self.encoded_intercept_[0]
 
 

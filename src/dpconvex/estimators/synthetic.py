@@ -22,7 +22,7 @@ from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._descriptions import RELEASED, SEED, with_shared
-from dpconvex.estimators._features import user_labels
+from dpconvex.estimators._matrices import user_labels
 from dpconvex.estimators._streams import open_users
 from dpconvex.estimators.base import PrivateEstimator
 from dpconvex.privacy import Neighboring, PrivacyParams, Unit

@@ -15,7 +15,8 @@ from dpconvex.data.frames import open_table
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._descriptions import LINEAR, RELEASED, with_shared
 from dpconvex.estimators._digest import name_model
-from dpconvex.estimators._features import FeatureMap, fitted_columns
+from dpconvex.estimators._features import FeatureMap
+from dpconvex.estimators._matrices import fitted_columns
 from dpconvex.estimators._streams import able, count, open_rows, refuse_with_portions, shuffled
 from dpconvex.estimators._targets import declared_index
 from dpconvex.estimators.sparse import PrivateSparseClassifier

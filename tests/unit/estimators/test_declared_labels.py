@@ -26,7 +26,7 @@ from dpconvex import (
 )
 from dpconvex.data import ClassTarget
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
-from dpconvex.estimators._features import numeric_matrix
+from dpconvex.estimators._matrices import numeric_matrix
 from dpconvex.estimators._targets import as_series, declared_index, number_array
 
 

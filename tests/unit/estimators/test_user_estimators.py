@@ -10,7 +10,7 @@ import pytest
 from dpconvex import NumericColumn, PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression, Schema
 from dpconvex.data import ClassTarget, read_table
 from dpconvex.errors import DpconvexError, InvalidDataError, InvalidParameterError, SchemaError
-from dpconvex.estimators._features import user_labels
+from dpconvex.estimators._matrices import user_labels
 from dpconvex.problems import UserGroups
 
 
