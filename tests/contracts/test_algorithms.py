@@ -190,12 +190,12 @@ CONTENT_CASES = [
 
 @pytest.mark.parametrize(("loss", "constants"), CONTENT_CASES, ids=title)
 def test_no_content_raises_warns_or_shows_in_the_certificate(loss, constants, full) -> None:
-    """Warnings are errors in this suite. In quick runs either domain meets every second content, in the gate all."""
+    """Warnings are errors in this suite. In quick runs a plan meets every third content, its sibling the next ones."""
     rng = np.random.default_rng(0)
     both = [offered(loss, DELTA, constants, domain=domain) for domain in (DOMAIN, TINY)]
-    for k, plan in [(k, plan) for k, each in enumerate(both) for plan in each]:
+    for place, plan in enumerate(plan for each in both for plan in each):
         expected = None
-        for content in ("plain", *(CONTENTS if full else CONTENTS[k::2])):
+        for content in ("plain", *(CONTENTS if full else CONTENTS[place % 3 :: 3])):
             X, y = table(content, N, rng, plan.problem.domain.n_features)
             result = plan.run(X, y, SeededSource(1))
             assert result.point.shape == (plan.problem.dim,)

@@ -138,6 +138,7 @@ for words, code in (
 """
 
 
+@pytest.mark.gate
 def test_the_slim_core_predicts_verifies_and_exports(tmp_path: Path) -> None:
     """In another process: here all of them are imported."""
     X, y = records()

@@ -39,7 +39,7 @@ def _coarse_figures(request: pytest.FixtureRequest) -> Iterator[None]:
     if name == "test_cli_report.py":
         yield
         return
-    patch: Any = mock.patch.object(report, "_loss_figure", lambda _: "<svg></svg>")
+    patch: Any = mock.patch.object(report, "_loss_figure", return_value="<svg></svg>")
     if name in ALL_MODELS:
         patch = mock.patch.object(report, "GRID", (*report.GRID[:2], 3))
     with patch:

@@ -71,6 +71,7 @@ def test_parameters_out_of_range_are_refused(states: dict[str, dict[str, Any]], 
                 loaded({**state, "parameters": {**state["parameters"], parameter: value}}, tmp_path)
 
 
+@pytest.mark.thin
 @EVERY
 def test_parts_of_another_shape_are_refused(states: dict[str, dict[str, Any]], name: str, tmp_path: Path) -> None:
     state = states[name]

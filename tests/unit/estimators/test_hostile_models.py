@@ -183,6 +183,7 @@ def stubs(levels: int) -> dict[str, Any]:
     return inner
 
 
+@pytest.mark.gate
 def test_references_are_not_followed_and_arrays_are_read_once(parts: dict[str, bytes], tmp_path: Path) -> None:
     """A 17 KB file of repeated references kept the reader busy without end; now it is read as it stands."""
     start = time.process_time()

@@ -75,6 +75,7 @@ def test_the_sensitivity_is_attained_and_never_exceeded(n) -> None:
     assert moved / halved.mechanism.scale > 1.5
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     "loss", [LocationLoss(DISC, 0.05), LogLinearDensity(3, 30), Linear(DISC)], ids=lambda f: f.name
 )

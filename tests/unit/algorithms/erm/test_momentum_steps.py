@@ -144,6 +144,7 @@ def simulated(seed, n, numeric=6, levels=(5, 12, 3), signal=1.5):
     return X, y, problem(LogisticLoss(), n, DataDomain(blocks).with_intercept(1.0))
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(("n", "epsilon"), [(2_000, 0.5), (2_000, 3.0), (20_000, 1.0)])
 def test_typical_constants_beat_proved_ones_and_the_expected_error_is_about_right(n, epsilon) -> None:
     X, y, p = simulated(2, n)

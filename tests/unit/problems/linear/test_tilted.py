@@ -148,6 +148,7 @@ def test_initial_gap_and_lipschitz_constants_hold(loss) -> None:
             assert np.linalg.norm(objective.gradient(w)) <= objective.lipschitz_within(size)
 
 
+@pytest.mark.gate
 @given(
     loss=st.sampled_from([loss for loss in EXAMPLES if math.isfinite(loss.slope_bound)]),  # others: no finite curvature
     tilt=st.sampled_from([1e-6, 0.5, 5.0]),

@@ -156,6 +156,7 @@ def test_users_all_count_the_same() -> None:
     assert within[-1] == 49
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_users_are_recentered_and_verified(delta: float) -> None:
     n = 1500

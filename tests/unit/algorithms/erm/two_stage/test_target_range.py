@@ -47,6 +47,7 @@ def fitted(frame: pd.DataFrame, kind: Any = PrivateLinearRegression, **more: Any
     return kind(1.0, **{"schema": SCHEMA, "random_state": 3, **more}).fit(frame)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_certificate_for_look_and_model_that_verifies(kind, delta, tmp_path) -> None:
@@ -75,6 +76,7 @@ def test_one_certificate_for_look_and_model_that_verifies(kind, delta, tmp_path)
     assert model_digest(again) != model_digest(model) == certificate.model
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_careless_range_costs_little(kind) -> None:
     frame, scores = table(), []
@@ -194,6 +196,7 @@ OFF = {
 }
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("given", OFF.values(), ids=OFF)
 def test_no_look_is_taken(given) -> None:
     given = {"n": 6000, **given}
@@ -226,6 +229,7 @@ def test_beside_private_ranges_of_columns(tmp_path) -> None:
     np.testing.assert_array_equal(load_model(tmp_path / "m").predict(frame), model.predict(frame))
 
 
+@pytest.mark.gate
 def test_portions_and_users_take_the_same_look(tmp_path) -> None:
     frame = table()
     frame["person"] = np.arange(len(frame)) % 2000

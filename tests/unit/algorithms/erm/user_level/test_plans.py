@@ -245,6 +245,7 @@ def test_the_determinant_of_a_user_is_paid_in_full(epsilon: float, multiple: flo
     assert largest_privacy_loss(problem, multiple * lowest, too_little, np.random.default_rng(0)) > epsilon
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("loss", [LogisticLoss()], ids=lambda loss: loss.name)
 def test_free_curvature_stays_free_for_users(loss) -> None:
     """At the floor on the regularization; below a quarter of it the same search finds more than epsilon."""
