@@ -137,6 +137,7 @@ def _oracle(data: dict[str, list[Any]]) -> tuple[np.ndarray, list[int]]:
     return np.array(rows).reshape(-1, 7), labels
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 @given(data=TABLE_DATA)
 def test_encoding_equals_the_oracle_and_stays_inside_the_domain(table: Table, data: dict[str, list[Any]]) -> None:

@@ -113,6 +113,7 @@ def test_altered_domains_are_refused(change: dict[str, Any], tmp_path: Path) -> 
         loaded(state, tmp_path)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("kind", [*ESTIMATORS, *SPARSE_ESTIMATORS], ids=lambda kind: kind.__name__)
 def test_another_schema_is_refused(kind: Any, tmp_path: Path) -> None:
     import pandas as pd

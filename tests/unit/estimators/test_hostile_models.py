@@ -117,6 +117,7 @@ def test_objects_are_refused_before_any_is_made(
     refused(changed(parts, lambda content: content.update(estimator=node)), tmp_path, "plain values only")
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("member", ["extra", "schema.json"])
 def test_nothing_unpacks_to_more_than_the_file(parts: dict[str, bytes], tmp_path: Path, member: str) -> None:
     bomb = archive({**parts, member: b"[" * (64 << 20)}, zipfile.ZIP_DEFLATED)

@@ -216,6 +216,7 @@ def test_users_have_intervals_from_memory_and_from_files_with_the_same_bits(tmp_
     np.testing.assert_array_equal(streamed.conf_int(), found.conf_int())
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("missing", ["own", "none"])
 def test_shapes_have_intervals_of_their_values(missing: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)

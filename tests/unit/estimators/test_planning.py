@@ -118,6 +118,7 @@ def test_a_small_fit_is_planned_in_no_time() -> None:
     assert min(took) < 3 * min(plain)
 
 
+@pytest.mark.gate
 def test_what_predictions_of_numbers_vary_follows_the_coefficients_that_are_asked_for() -> None:
     def explained(unit: Unit = Unit.RECORD, **given: Any) -> float | None:
         return PrivateLinearRegression(schema=NUMBERS, **given).plan(500, unit=unit)[0].problem.explained

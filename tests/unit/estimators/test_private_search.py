@@ -194,6 +194,7 @@ def test_a_user_is_in_one_part_only(method, monkeypatch) -> None:
     assert verify(found.certificate_).epsilon <= 4.0
 
 
+@pytest.mark.gate
 def test_the_split_does_not_depend_on_the_data(monkeypatch) -> None:
     spy = Spy(monkeypatch)
     PrivateSearchCV(logistic(), NORMS).fit(X, Y)

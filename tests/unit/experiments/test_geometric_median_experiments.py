@@ -97,6 +97,7 @@ def test_more_noise_fails_the_accuracy_targets(monkeypatch: pytest.MonkeyPatch) 
     assert not EXPERIMENTS["geometric-median/records"].measure(QUICK).passed
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("factor", [0.01, 3.0])
 def test_another_noise_fails_figure_2(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     more_noise(monkeypatch, factor)

@@ -45,6 +45,7 @@ def test_the_certificate_verifies(name) -> None:
     assert verify(json.dumps(result.certificate.to_dict())).passed
 
 
+@pytest.mark.thin
 @EACH
 def test_degenerate_content_passes_silently(name) -> None:
     plan = plan_location(DOMAIN, 20, PRIVACY, name)

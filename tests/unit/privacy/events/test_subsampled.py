@@ -230,6 +230,7 @@ def test_a_rate_near_one_is_plain_composition_from_above(r: float, steps: int, e
     assert exact * (1 - 1e-6) <= found <= exact * 1.05 + 2e-5
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     ("rate", "steps", "sigma"),
     [(0.1, 64, 6.7), pytest.param(0.01, 1000, 1.2, marks=pytest.mark.gate), (0.3, 200, 10.0)],

@@ -42,6 +42,7 @@ def oracle_value(objective, w):
     return tilted + objective.l2 / 2 * w @ w + linear
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("loss", EXAMPLES, ids=repr)
 @pytest.mark.parametrize("tilt", [0.1, 3.0])
 def test_values_and_gradients(loss, tilt) -> None:

@@ -187,6 +187,7 @@ def test_a_known_bound_needs_no_level(method: str) -> None:
     assert all("level" not in release.label for release in plan.releases)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     ("domain", "n", "expected"),
     [

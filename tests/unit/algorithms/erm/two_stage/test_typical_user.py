@@ -163,6 +163,7 @@ def test_one_certificate_that_verifies(tmp_path) -> None:
     assert (again.typical, again.privacy, again.problem.records_per_user) == (None, USERS, TYPICAL[GUESS])
 
 
+@pytest.mark.gate
 def test_it_goes_with_private_ranges_and_with_numbers() -> None:
     X, _, groups = table(np.random.default_rng(1).geometric(0.1, 300))
     labels = groups.spread(np.arange(300.0))

@@ -114,6 +114,7 @@ def test_promise_and_problem_must_fit() -> None:
             exponential_mechanism.plan(problem, privacy)
 
 
+@pytest.mark.gate
 def test_where_no_bound_is_convincing_users_get_the_cautious_steps() -> None:
     privacy = PrivacyParams(1.0, 1e-6, unit="user")
     few, some, many = (plans(task(n=n, records_per_user=50, radius=9.0), privacy) for n in (40, 200, 100_000))
