@@ -76,6 +76,7 @@ def public_part(certificate):
     return json.dumps({**certificate.to_dict(), "versions": None, "digest": None}, sort_keys=True)
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("loss", "delta", "constants"), CASES, ids=title)
 def test_a_plan_costs_no_more_than_its_target(loss, delta, constants) -> None:
     """Recomputed from the releases as a certificate stores them."""
@@ -93,6 +94,7 @@ def test_a_plan_costs_no_more_than_its_target(loss, delta, constants) -> None:
             assert total_delta(releases, EPSILON * (1 - 1e-4)) > delta, plan
 
 
+@pytest.mark.together
 @pytest.mark.parametrize(("loss", "delta", "constants"), CASES, ids=title)
 def test_a_plan_is_a_pure_function_of_public_facts(loss, delta, constants) -> None:
     def facts(plan):
@@ -402,6 +404,7 @@ def test_bounds_fall_at_the_rates_of_the_theorems(name, loss, slope) -> None:
 AUDITED = [name for name, target in TARGETS.items() if not name.startswith(("mechanism/", "private_search"))]
 
 
+@pytest.mark.together
 @pytest.mark.parametrize("name", AUDITED)
 def test_a_relation_is_planned_for_only_where_it_is_declared(name) -> None:
     """The planner that made an audited plan refuses added records, by public facts, unless its plans list them."""

@@ -20,6 +20,8 @@ from hypothesis import given, strategies as st
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
 from dpconvex.errors import InvalidDataError, SchemaError
 
+pytestmark = pytest.mark.together
+
 Table = Callable[[dict[str, list[Any]]], Any]
 
 THIRDS = [1 / 3] * 3

@@ -23,6 +23,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from dpconvex import PrivateLogisticRegression, load_model, save_model
 from dpconvex.errors import InvalidDataError
 
+pytestmark = pytest.mark.together
+
 
 class Intruder:
     """Writes a file when it is unpickled."""

@@ -22,6 +22,8 @@ from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource, real
 
+pytestmark = pytest.mark.together
+
 ONE_HOT = (7, 16, 7, 14, 6, 5, 41)
 ADULT_RECORDS = 36_186
 

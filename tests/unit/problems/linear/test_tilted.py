@@ -17,6 +17,8 @@ from dpconvex.sets import L2Ball
 from dpconvex.solvers import AcceleratedGradient, DualCoordinateAscent, NewtonCholesky, Subgradient, default_solver
 from dpconvex_experiments.reference.instances import instances
 
+pytestmark = pytest.mark.together
+
 EXAMPLES = [loss for kind in LOSSES for loss in instances(kind) if math.isfinite(loss.value_at_zero)]
 SMOOTH = [loss for loss in EXAMPLES if isinstance(loss, SmoothLoss)]
 DOMAIN = DataDomain.l2_ball(3, 1.5).with_intercept()
