@@ -73,6 +73,7 @@ SHAPED = "tests/unit/estimators/test_additive.py"
 HISTOGRAM = "tests/unit/mechanisms/test_joint_histogram.py"
 RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
 TARGET_RANGE = "tests/unit/algorithms/erm/two_stage/test_target_range.py"
+COLUMN_RANGES = "tests/unit/algorithms/erm/two_stage/test_column_ranges.py"
 CENTERING = "tests/unit/algorithms/erm/two_stage/test_centering.py"
 TYPICAL = "tests/unit/algorithms/erm/two_stage/test_typical_user.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
@@ -1262,8 +1263,8 @@ MUTANTS = (
     Mutant(
         "private knots: the histogram is not in the ledger",
         "algorithms/erm/two_stage/ranges.py",
-        "stages = {LOOK: self.look, RANGES: self.first, CROWDS: self.second}",
-        "stages = {LOOK: self.look, RANGES: self.first}",
+        "stages = {LOOK: self.look, LOOKS: self.looks, RANGES: self.first, CROWDS: self.second}",
+        "stages = {LOOK: self.look, LOOKS: self.looks, RANGES: self.first}",
         "",
         (f"{RANGES}::test_knots_are_found_in_declared_logarithmic_ranges",),
     ),
@@ -1351,18 +1352,18 @@ MUTANTS = (
     Mutant(
         "private ranges: the second histogram is not in the ledger",
         "algorithms/erm/two_stage/ranges.py",
-        "stages = {LOOK: self.look, RANGES: self.first, CROWDS: self.second}",
-        "stages = {LOOK: self.look, RANGES: self.first}",
+        "stages = {LOOK: self.look, LOOKS: self.looks, RANGES: self.first, CROWDS: self.second}",
+        "stages = {LOOK: self.look, LOOKS: self.looks, RANGES: self.first}",
         "",
         (f"{RANGES}::test_one_certificate_for_ranges_and_model_that_verifies",),
     ),
     Mutant(
         "private ranges: the end of a range is the largest value",
         "algorithms/erm/two_stage/ranges.py",
-        "plan = continued(self, outer=outer, edges=edges, target_cells=cells)",
+        "plan = continued(self, outer=outer, edges=edges, target_cells=target, cells=cells)",
         "most = [float(np.nanmax(np.where(np.isfinite(X[:, k]), X[:, k], 0.0))) for k in self.columns]; "
         "outer = tuple(replace(o, upper=max(o.upper, m)) for o, m in zip(outer, most, strict=False)); "
-        "plan = continued(self, outer=outer, edges=edges, target_cells=cells)",
+        "plan = continued(self, outer=outer, edges=edges, target_cells=target, cells=cells)",
         "",
         (f"{RANGES}::test_found_ranges_are_functions_of_released_counts",),
     ),
@@ -1910,8 +1911,9 @@ MUTANTS = (
     Mutant(
         "look at the target: the best part of its range, whatever was released",
         "algorithms/erm/two_stage/ranges.py",
-        "chosen = self.look.release(scores, LOOK, source, ledger)",
-        "self.look.release(scores, LOOK, source, ledger); chosen = int(np.argmax(scores))",
+        "chosen = self.look.release(scored(counts, HALVED * self.look.scale), LOOK, source, ledger)",
+        "chosen = int(np.argmax(scored(counts, HALVED * self.look.scale))); "
+        "self.look.release(scored(counts, 0), LOOK, source, ledger)",
         "",
         (f"{TARGET_RANGE}::test_the_part_is_the_one_that_was_released",),
     ),
@@ -1926,10 +1928,51 @@ MUTANTS = (
     Mutant(
         "look at the target: what narrow ranges score follows the data",
         "algorithms/erm/two_stage/ranges.py",
-        "scores = below[STOP] - below[FIRST] + self.bonus",
-        "scores = below[STOP] - below[FIRST] + self.bonus * counts.max() / counts.mean()",
+        "np.floor(STEPS * halved * np.log2",
+        "np.floor(STEPS * halved * counts.max() / counts.mean() * np.log2",
         "",
         (f"{TARGET_RANGE}::test_scores_are_counts_and_public_numbers_on_a_grid",),
+    ),
+    Mutant(
+        "look at columns: the best parts of their ranges, whatever was released",
+        "algorithms/erm/two_stage/ranges.py",
+        "chosen = self.looks.release(scored(each, HALVED_EACH * self.looks.scale), LOOKS, source, ledger)",
+        "chosen = int(np.argmax(scored(each, HALVED_EACH * self.looks.scale))); "
+        "self.looks.release(scored(each, 0), LOOKS, source, ledger)",
+        "",
+        (f"{COLUMN_RANGES}::test_the_parts_are_those_that_were_released",),
+    ),
+    Mutant(
+        "look at columns: all of them for the price of one",
+        "algorithms/erm/two_stage/ranges.py",
+        "times = {LOOKS: len(self.looked)}",
+        "times = {LOOKS: 1}",
+        "",
+        (f"{COLUMN_RANGES}::test_one_certificate_for_looks_and_model_that_verifies",),
+    ),
+    Mutant(
+        "look at columns: half the sensitivity",
+        "algorithms/erm/two_stage/ranges.py",
+        'Sensitivity(1.0, "linf", LEMMA',
+        'Sensitivity(0.5, "linf", LEMMA',
+        "column_ranges",
+        (f"{COLUMN_RANGES}::test_scores_move_by_no_more_than_counts",),
+    ),
+    Mutant(
+        "look at columns: their means are taken off without noise",
+        "algorithms/erm/two_stage/ranges.py",
+        "inside[:, k] = one.encode(inside[:, k])",
+        "inside[:, k] = (found := one.encode(inside[:, k])) - found.mean()",
+        "",
+        (f"{COLUMN_RANGES}::test_fits_see_what_predictions_see",),
+    ),
+    Mutant(
+        "look at columns: the method spends what they take",
+        "estimators/_ranges.py",
+        "looks = _rounding.sum_up(self._look_costs(features, privacy, n))",
+        "looks = self._look_costs(features, privacy, n)[0]",
+        "",
+        (f"{COLUMN_RANGES}::test_one_certificate_for_looks_and_model_that_verifies",),
     ),
     Mutant(
         "private ranges: a user counts once for every record",

@@ -58,13 +58,12 @@ class Data:
     def kind(self) -> str:
         return self.facts["kind"]
 
-    def excess(self, W: np.ndarray, b: np.ndarray, link: str) -> float:
+    def excess(self, z: np.ndarray, link: str = "own") -> float:
         """Mean training loss less that of the unregularized optimum; regression: in units of the target's variance."""
-        return (mean_loss(self.kind, self.X @ W.T + b, self.y, link) - self.facts["optimum"]) / self.facts["variance"]
+        return (mean_loss(self.kind, z, self.y, link) - self.facts["optimum"]) / self.facts["variance"]
 
-    def score(self, W: np.ndarray, b: np.ndarray) -> float:
+    def score(self, z: np.ndarray) -> float:
         """Held-out accuracy, or R^2 of predictions clipped to the target's range."""
-        z = self.X_test @ W.T + b
         if self.kind == "regression":
             residual = self.y_test - np.clip(z[:, 0], -0.5, 0.5)
             return float(1 - np.mean(residual**2) / np.var(self.y_test))
@@ -88,12 +87,17 @@ def mean_loss(kind: str, z: np.ndarray, y: np.ndarray, link: str = "own") -> flo
 
 @dataclass(frozen=True)
 class Fit:
-    """A released linear model, and what is worth keeping about the fit (`notes`)."""
+    """A released linear model, and what is worth keeping about the fit (`notes`).
+
+    Its `scores` of training and held-out records where the model clips columns into narrower ranges first, `W` and `b`
+    else.
+    """
 
     W: np.ndarray
     b: np.ndarray
     link: str = "own"
     notes: Mapping[str, Any] = field(default_factory=dict)
+    scores: tuple[np.ndarray, np.ndarray] | None = None
 
 
 @dataclass(frozen=True)
@@ -197,9 +201,10 @@ def _job(row: Mapping[str, Any]) -> Job:
 
 
 def scored(data: Data, fit: Fit) -> dict[str, float]:
-    excess = data.excess(fit.W, fit.b, fit.link)
+    z, held_out = fit.scores or (each @ fit.W.T + fit.b for each in (data.X, data.X_test))
+    excess = data.excess(z, fit.link)
     # JSON has no infinity: a fit that diverged counts as a huge loss
-    return {"excess": excess if np.isfinite(excess) else 1e300, "score": data.score(fit.W, fit.b)}
+    return {"excess": excess if np.isfinite(excess) else 1e300, "score": data.score(held_out)}
 
 
 def run(methods: Sequence[Method], arguments: argparse.Namespace, packages: Sequence[str]) -> None:

@@ -6,12 +6,26 @@ PYTHONPATH=benchmarks python -m side_by_side.ours [--quick] [--tables adult ...]
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression
 from side_by_side.cells import Data, Fit, Job, Method, arguments, run
-from side_by_side.prepare import domain_of
+from side_by_side.prepare import described, domain_of, split
+
+
+@lru_cache(maxsize=1)
+def records(name: str) -> tuple[Any, Any, Any] | None:
+    """The schema, the records for training and those that are held out; None where there is no schema."""
+    table = described(name)
+    if table is None:
+        return None
+    frame = table.frame if isinstance(table.frame, pa.Table) else table.frame.reset_index(drop=True)
+    parts = (frame.take(rows) for rows in split(len(table.X)))
+    return table.schema, *parts
 
 
 def fit(data: Data, jobs: Sequence[Job]) -> list[Fit]:
@@ -20,13 +34,16 @@ def fit(data: Data, jobs: Sequence[Job]) -> list[Fit]:
 
 
 def fit_one(data: Data, epsilon: float, delta: float, seed: int) -> Fit:
-    domain = domain_of(data.facts["blocks"]).with_intercept(1.0)
-    if data.kind == "regression":
-        model = PrivateLinearRegression(epsilon, delta, domain=domain, target_bounds=(-0.5, 0.5), random_state=seed)
+    given, scores = records(data.facts["name"]), None
+    kind: Any = PrivateLinearRegression if data.kind == "regression" else PrivateLogisticRegression
+    if given is None:
+        classes = list(range(data.facts["outputs"]))
+        domain = domain_of(data.facts["blocks"]).with_intercept(1.0)
+        model = kind(epsilon, delta, domain=domain, classes=classes, random_state=seed).fit(data.X, data.y)
     else:
-        classes = range(max(data.facts["outputs"], 2))
-        model = PrivateLogisticRegression(epsilon, delta, domain=domain, classes=list(classes), random_state=seed)
-    model.fit(data.X, data.y)
+        schema, *parts = given
+        model = kind(epsilon, delta, schema=schema, random_state=seed).fit(parts[0])
+        scores = tuple(scored(model, part) for part in parts)
     plan = model.plan_
     # Half squared errors in the plan; squared errors in units of the variance in the table.
     unit = 2 / data.facts["variance"] if data.kind == "regression" else 1.0
@@ -36,7 +53,15 @@ def fit_one(data: Data, epsilon: float, delta: float, seed: int) -> Fit:
         "bound": unit * error.bound, "trivial": unit * error.trivial,
         "expected": None if error.expected is None else unit * error.expected,
     }  # fmt: skip
-    return Fit(np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_), notes=notes)
+    return Fit(np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_), notes=notes, scores=scores)
+
+
+def scored(model: Any, part: Any) -> np.ndarray:
+    """Scores of records, (n, outputs); predicted numbers in [-1/2, 1/2], as the peers see targets."""
+    if isinstance(model, PrivateLinearRegression):
+        target = model.schema.target
+        return ((model.predict(part) - target.lower) / (target.upper - target.lower) - 0.5)[:, None]
+    return model.decision_function(part).reshape(len(part), -1)
 
 
 KINDS = ("binary", "multiclass", "regression")

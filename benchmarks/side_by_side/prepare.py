@@ -79,13 +79,26 @@ def constant(kind: str, y: np.ndarray) -> float:
     return float(-np.sum(shares * np.log(shares)))
 
 
+def split(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of n records are for training, and which are held out."""
+    order = np.random.default_rng(0).permutation(n)
+    return order[n // 5 :], order[: n // 5]
+
+
+def described(name: str) -> tables.Table | None:
+    """The table as its schema describes it; None for one of images, which has none."""
+    if name in CORPUS:
+        return corpus.load(name)
+    makers = {**tables.TABLES, **tables.REGRESSION_TABLES, "adult": partial(tables.adult, 45_222)}
+    return makers[name]() if name in makers else None
+
+
 def prepare(name: str, folder: Path) -> None:
     X, y, domain = {**CORPUS, **SOURCES}[name]()
     kind = (
         "regression" if np.ptp(y) <= 1 and not np.isin(y, (0, 1)).all() else "binary" if y.max() == 1 else "multiclass"
     )
-    order = np.random.default_rng(0).permutation(len(X))
-    test, train = np.split(order, [len(order) // 5])
+    train, test = split(len(X))
     parts = {"X": X[train], "y": y[train], "X_test": X[test], "y_test": y[test]}
     folder.mkdir(parents=True, exist_ok=True)
     for part, array in parts.items():

@@ -237,6 +237,9 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
     if "target_range" in public:
         look = number(public["target_range"]["epsilon"])
         found.append(("unit", f"the part of the target's range that a look finds, for epsilon {look}"))
+    if "column_ranges" in public:
+        looks, count = number(public["column_ranges"]["epsilon"]), len(public["column_ranges"]["columns"])
+        found.append(("looks", f"at the ranges of {count} columns, for epsilon {looks}"))
     if "moment_order" in public:
         found.append(("moment", f"of order {public['moment_order']:g}, declared {number(public['moment_bounds'][0])}"))
     found += [(name, str(public[name])) for name in ("surrogate", "constraint") if name in public]

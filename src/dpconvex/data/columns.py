@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
@@ -306,6 +306,10 @@ class NumericColumn(NumberColumn):
     @property
     def interval(self) -> tuple[float, float] | None:
         return None if self.indicator or self.transform != "none" else self.range.ends
+
+    def within(self, found: NumberRange) -> NumericColumn:
+        """Return the column with another range."""
+        return replace(self, lower=found.lower, upper=found.upper)
 
     @cached_property
     def range(self) -> NumberRange:

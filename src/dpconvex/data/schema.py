@@ -270,12 +270,13 @@ class Schema:
         frame = open_table(table, self.column_names(features_only=True))
         return tuple(column.compact(column.read(frame)) for column in self.columns)
 
-    def encode_cells(self, cells: Sequence[Array]) -> Floats:
-        """The features of compact cells, as `encode` returns them."""
+    def encode_cells(self, cells: Sequence[Array], missing: float = 0.0) -> Floats:
+        """The features of compact cells, as `encode` returns them; `missing`: that of plain numbers where none is."""
         ends = np.cumsum([0, *(column.block.size for column in self.columns)]).tolist()
         parts = [*zip(self.columns, cells, pairwise(ends), [c.interval for c in self.columns], strict=True)]
         out = np.zeros((len(cells[0]), ends[-1]))
-        center([(values, interval, start) for _, values, (start, _), interval in parts if interval is not None], out)
+        plain = [(values, interval, start) for _, values, (start, _), interval in parts if interval is not None]
+        center(plain, out, missing)
         others = [part for part in parts if part[-1] is None]
         step = max(_LEAST_ROWS, _TILE // ends[-1])
         for rows in (slice(first, first + step) for first in range(0, len(out), step)):

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import narwhals as nw
 import numpy as np
@@ -17,13 +17,15 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
-from dpconvex.algorithms.erm.two_stage.ranges import Place
+from dpconvex.algorithms.erm.two_stage.ranges import Cut, Place
+from dpconvex.algorithms.select import LARGEST
 from dpconvex.data import Schema
 from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
 from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.data.domain import likely_values
+from dpconvex.problems.data.ranges import kept
 from dpconvex.problems.minimax.base import clamped
 
 if TYPE_CHECKING:
@@ -49,10 +51,22 @@ class FeatureMap(ABC):
     """How many knots a fit finds for each of them; 2: the ends of its range."""
     place: Place | None = None
     """What becomes of encoded records once ranges and knots are released; None: numbers are scaled, and no more."""
+    lookable: tuple[int, ...] = ()
+    """Positions of the columns of whose declared ranges a fit may keep a part."""
 
-    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
-        """Return the map with released ranges, (): itself."""
+    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> FeatureMap:
+        """Return the map with released ranges, and parts of those that are `lookable`; (): itself."""
         return self
+
+    @property
+    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:
+        """Names and declared ranges of the columns that are `lookable`."""
+        return ()
+
+    @final
+    def parts(self, cut: Cut) -> tuple[NumberRange, ...]:
+        """Return what is kept of these ranges, by cells."""
+        return tuple(kept(declared, *cells) for (_, declared), cells in zip(self.divisible, cut, strict=False))
 
     @property
     def n_columns(self) -> int:
@@ -60,8 +74,11 @@ class FeatureMap(ABC):
         return self.domain.n_features
 
     @abstractmethod
-    def encode(self, X: Any) -> Array:
-        """Return the matrix (n, n_features) whose rows are clipped into `domain` by the algorithm."""
+    def encode(self, X: Any, missing: float = 0.0) -> Array:
+        """Return the matrix (n, n_features) whose rows are clipped into `domain` by the algorithm.
+
+        `missing` is what stands where a plain number is missing: 0, or NaN, which a look tells apart from a middle.
+        """
 
     def expand(self, encoded: Array) -> Array:
         """Return the matrix that a method runs on, from what `encode` gave; by default that itself."""
@@ -82,7 +99,7 @@ class Declared(FeatureMap):
 
     domain: DataDomain
 
-    def encode(self, X: Any) -> Array:
+    def encode(self, X: Any, missing: float = 0.0) -> Array:
         self.domain.check_columns(X)
         return X
 
@@ -104,11 +121,11 @@ class Scaled(FeatureMap):
         values: Any = likely.pop() if len(likely) == 1 else "any"
         return DataDomain((Block(len(self.lower), "linf", 0.5, "features", values),))
 
-    def encode(self, X: Any) -> Floats:
+    def encode(self, X: Any, missing: float = 0.0) -> Floats:
         self.domain.check_columns(X)
         with np.errstate(all="ignore"):
             out = np.array(X, dtype=np.float64)
-            return out if self.open else self._encoded(out)
+            return out if self.open else self._encoded(out, missing)
 
     @property
     def unranged(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -116,18 +133,29 @@ class Scaled(FeatureMap):
 
     linear = unranged  # pyright: ignore[reportIncompatibleVariableOverride, reportAssignmentType]
 
-    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
-        if not (ranges and self.open):
-            return self
-        ends = np.array([(each.lower, each.upper) for each in ranges[: len(self.lower)]])
-        return Scaled(ends[:, 0], ends[:, 1])
+    @property
+    def lookable(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        each = enumerate(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
+        return () if self.open else tuple(k for k, ends in each if worth_a_look(*ends))
 
-    def _encoded(self, out: Floats) -> Floats:
+    @property
+    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:
+        return tuple(("", NumberRange(float(self.lower[k]), float(self.upper[k]))) for k in self.lookable)
+
+    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> FeatureMap:
+        given = ranges[: len(self.lower)] if self.open else parts
+        if not given:
+            return self
+        lower, upper, where = self.lower.copy(), self.upper.copy(), [*(self.unranged or self.lookable)]
+        lower[where], upper[where] = np.array([(each.lower, each.upper) for each in given]).T
+        return Scaled(lower, upper)
+
+    def _encoded(self, out: Floats, missing: float) -> Floats:
         np.nan_to_num(out, copy=False, nan=np.nan, posinf=np.finfo(np.float64).max, neginf=np.finfo(np.float64).min)
         np.clip(out, self.lower, self.upper, out=out)
         out -= self.lower / 2 + self.upper / 2
         out /= self.upper - self.lower
-        np.nan_to_num(out, copy=False, nan=0.0)
+        np.nan_to_num(out, copy=False, nan=missing)
         return out
 
     def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
@@ -161,18 +189,38 @@ class FromSchema(FeatureMap):
     def linear(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self._where(lambda column: not column.ranged and column.transform == "none")
 
+    @property
+    def lookable(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._where(lambda column: column.interval is not None and worth_a_look(*column.interval))
+
+    @property
+    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:
+        every: Any = self.schema.columns
+        return tuple((each.name, each.range) for each in every if each.interval and worth_a_look(*each.interval))
+
     def _where(self, chosen: Callable[[Any], bool]) -> tuple[int, ...]:
         starts = np.cumsum([0, *(column.block.size for column in self.schema.columns)]).tolist()
         return tuple(k for k, column in zip(starts, self.schema.columns, strict=False) if chosen(column))
 
-    def found(self, ranges: tuple[NumberRange, ...]) -> FeatureMap:
-        return FromSchema(self.schema.with_ranges(ranges))
+    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> FeatureMap:
+        names = (name for name, _ in self.divisible)
+        return FromSchema(self.schema.with_ranges(ranges).with_ranges(dict(zip(names, parts, strict=False))))
 
-    def encode(self, X: Any) -> Floats:
-        return self.schema.encode(X)
+    def encode(self, X: Any, missing: float = 0.0) -> Floats:
+        return self.schema.encode_cells(self.schema.compact(X), missing)
 
     def decode(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
         return coef, intercept
+
+
+def wide(lower: float, upper: float) -> bool:
+    """Return whether a range has 32 parts in floating point."""
+    return upper - lower > max(1e-9 * max(-lower, upper), 1 / LARGEST)
+
+
+def worth_a_look(lower: float, upper: float) -> bool:
+    """Return whether a column's declared range is worth a look: not [0, 1], mostly of yes and no."""
+    return wide(lower, upper) and likely_values(lower, upper) != "binary"
 
 
 def pieces(schema: Schema | None, X: Any) -> list[Any]:

@@ -19,9 +19,10 @@ class FindsRanges:
 
     schema: Schema | None
     ranges_: tuple[NumberRange, ...] = ()
-    """Ranges that a fit found, of the columns in their order, then of the target, or the part of its declared range."""
-    _looks: bool = True  #: Whether a caller lets fits look at a declared target's range: not a search
-    _may_look: bool = False  #: Whether parameters let them
+    """Ranges that a fit found, of the columns in their order, then of the target, or the part of its declared range;
+    then the parts of the columns' declared ranges."""
+    _looks: bool = True  #: Whether a caller lets fits look at declared ranges: not a search
+    _may_look: bool = False  #: Whether parameters let them look at ranges of columns, and at a target's
 
     @property
     def _finds_target(self) -> bool:
@@ -29,35 +30,57 @@ class FindsRanges:
         return False
 
     @property
+    def _told(self) -> tuple[tuple[NumberRange, ...], tuple[NumberRange, ...]]:
+        """Of `ranges_` those that were found, the target's included, and the parts of the columns' declared ones."""
+        features = self._feature_map(getattr(self, "n_features_in_", None))
+        first = len(features.unranged) + (self._target_range() is not None)
+        return self.ranges_[:first], self.ranges_[first:]
+
+    @property
     def found_schema_(self) -> Schema | None:
         """The schema with the ranges that a fit found: all of them public from then on. None without a schema."""
-        return self.schema and self.schema.with_ranges(self.ranges_)
+        if self.schema is None:
+            return None
+        (found, parts), names = self._told, [name for name, _ in self._feature_map(None).divisible]
+        return self.schema.with_ranges(found).with_ranges(dict(zip(names, parts, strict=False)))
+
+    def _feature_map(self, n_features: int | None) -> FeatureMap:
+        raise NotImplementedError
 
     def _open(self, features: FeatureMap) -> int:
         """Return how many ranges a fit is to find."""
         return len(features.unranged) + self._finds_target
 
-    def _found(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
+    def _found(self, features: FeatureMap, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
         """Return the ranges that a run released, in the unit of each."""
-        return getattr(ran, "found", ())
+        return *getattr(ran, "found", ()), *self._target_part(ran), *features.parts(getattr(ran, "cells", ()))
+
+    def _target_part(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
+        """Return the part of the target's declared range that a run released, if there is one."""
+        return ()
 
     def _beside(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
         """Return what finding ranges that are left open leaves of a promise."""
         left = ranges.remaining(privacy.epsilon, n, self._open(features), len(features.placed))
         return replace(privacy, epsilon=left)
 
-    def _look_cost(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> float:
-        """Return what a look at the target's declared range takes of epsilon; 0 where none is taken."""
-        return ranges.look_cost(self._beside(features, privacy, n).epsilon, n) if self._may_look else 0.0
+    def _look_costs(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> tuple[float, float]:
+        """Return what looks at the target's and the columns' declared ranges take of epsilon; 0 where none is taken."""
+        if not self._may_look:
+            return 0.0, 0.0
+        epsilon, target = self._beside(features, privacy, n).epsilon, self._target_range() is not None
+        each = ranges.looks_cost(epsilon, n, len(features.lookable))
+        return target * ranges.look_cost(epsilon, n), each
 
     def _explained(self, share: float, look: bool) -> float | None:
         """Return the variance of predictions to expect, at that share of the default norm, and perhaps after a look."""
         return None
 
     def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
-        """Return what finding ranges, and a look at the target's, leave of a promise."""
-        left, look = self._beside(features, privacy, n), self._look_cost(features, privacy, n)
-        return replace(left, epsilon=_rounding.difference_down(left.epsilon, look))
+        """Return what finding ranges, and looks at declared ones, leave of a promise."""
+        left = self._beside(features, privacy, n)
+        looks = _rounding.sum_up(self._look_costs(features, privacy, n))
+        return replace(left, epsilon=_rounding.difference_down(left.epsilon, looks))
 
     def _target_range(self) -> Any:
         """Return the public range of a numeric target; None for classes."""
@@ -68,13 +91,14 @@ class FindsRanges:
     ) -> tuple[LinearModelPlan, ...]:
         """Return plans that find the ranges first, where some are left open, and look at the target's, if so."""
         listed = found if isinstance(found, Plans) else Plans(found)
-        look = self._look_cost(features, privacy, found[0].problem.n) > 0
-        if not self._open(features) + len(features.placed) + look:
+        look, looks = (cost > 0 for cost in self._look_costs(features, privacy, found[0].problem.n))
+        if not self._open(features) + len(features.placed) + look + looks:
             return listed
         # what a number is in proportion to is seldom a logarithm
         linear = features.linear if self._target_range() is None else features.unranged
-        asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed, look
-        place = features.place if features.unranged or features.placed else None  # else these are the method's already
+        looked = features.lookable if looks else ()
+        asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed, look, looked
+        place = features.place if features.unranged or features.placed or looks else None  # else the method's already
         return listed.changed(ranges.plan(each, privacy, *asked).through(place) for each in found)
 
     def _planned(

@@ -16,10 +16,11 @@ from typing import Any, cast, final
 import numpy as np
 
 from dpconvex._types import Array, Floats, forwarded
+from dpconvex.algorithms.erm.two_stage.ranges import Cut
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
 from dpconvex.data.columns import OTHER, AbstractColumn
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._features import FeatureMap
+from dpconvex.estimators._features import FeatureMap, worth_a_look
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem, NumberRange
 from dpconvex.problems.data.ranges import PARTS, SOUGHT
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
@@ -152,6 +153,8 @@ class ShapeMap(FeatureMap):
     linear: tuple[int, ...] = ()
     placed: tuple[int, ...] = ()  #: Columns in whose declared ranges a fit finds knots
     n_knots: int = 2
+    lookable: tuple[int, ...] = ()  #: Columns of whose declared ranges a fit may keep a part
+    looked: bool = False  #: Whether it does
 
     @classmethod
     def of(cls, columns: Sequence[Any], table: bool, own: bool, pairs: tuple[tuple[str, str], ...]) -> ShapeMap:
@@ -159,7 +162,9 @@ class ShapeMap(FeatureMap):
         places = [k for k, column in enumerate(columns) if not column.ranged]
         ranged = [c if c.ranged else c.within(NumberRange(-0.5, 0.5)) for c in columns]
         linear = [k for k in places if columns[k].transform == "none"]
-        return cls(tuple(ranged), table, own, pairs, (), tuple(places), tuple(linear)).at(2)
+        plain = (k for k, c in enumerate(columns) if c.numeric and c.ranged and c.transform == "none" and not c.knots)
+        looks = tuple(k for k in plain if worth_a_look(columns[k].lower, columns[k].upper))
+        return cls(tuple(ranged), table, own, pairs, (), tuple(places), tuple(linear), lookable=looks).at(2)
 
     def at(self, count: int) -> ShapeMap:
         """Return the map with so many knots a column, unless it declares its own; `SOUGHT` where they are found."""
@@ -176,10 +181,25 @@ class ShapeMap(FeatureMap):
         logs = [k for k in numbers if self.columns[k].transform in ("log1p", "signed_log")]
         return tuple(k for k in logs if min(np.diff(_grid(self.columns[k]))) > 0)
 
-    def found(self, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...] = ()) -> ShapeMap:
+    @property
+    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:
+        return tuple((self.columns[k].name, self.columns[k].range) for k in self.lookable)
+
+    def found(
+        self,
+        ranges: tuple[NumberRange, ...],
+        parts: tuple[NumberRange, ...] = (),
+        knots: tuple[tuple[float, ...], ...] = (),
+    ) -> ShapeMap:
+        columns, own = list(self.columns), list(self.knots)
+        for k, part in zip(self.lookable, parts, strict=False):
+            columns[k] = columns[k].within(part)
+            own[k] = columns[k].even_knots(self.n_knots)
+        if parts:
+            lasting = replace(self, columns=tuple(columns), knots=tuple(own), lookable=(), looked=False)
+            return lasting.found(ranges, (), knots)
         if not ((ranges or knots) and (self.unranged or self.placed)):
             return self
-        columns, own = list(self.columns), list(self.knots)
         for position, k in enumerate(self.unranged):
             columns[k] = replace(columns[k], **asdict(ranges[position]))
             own[k] = knots[position] if knots else tuple(ranges[position].even(self.n_knots))
@@ -189,15 +209,17 @@ class ShapeMap(FeatureMap):
         return replace(self, columns=tuple(columns), knots=tuple(own), unranged=(), linear=(), placed=())
 
     def place(  # pyright: ignore[reportIncompatibleVariableOverride]
-        self, X: Floats, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...]
+        self, X: Floats, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...], cut: Cut
     ) -> Floats:
-        return self.found(ranges, knots).expand(self.cells(X, ranges))
+        return self.found(ranges, self.parts(cut), knots).expand(self.cells(X, ranges, cut))
 
-    def cells(self, X: Floats, ranges: tuple[NumberRange, ...]) -> Floats:
-        """Return places where `encode` gave numbers as they are, now that ranges are released."""
+    def cells(self, X: Floats, ranges: tuple[NumberRange, ...], cut: Cut) -> Floats:
+        """Return places where `encode` gave numbers as they are, and in the parts that are kept, now released."""
         after, out = replace(self, placed=()).found(ranges), X.copy()  # those have their places already
         for k in self.unranged:
             out[:, k] = _places(after.columns[k], X[:, k])
+        for k, (first, stop) in zip(self.lookable, cut, strict=False):
+            out[:, k] = np.clip((X[:, k] * PARTS - first) / (stop - first), 0.0, 1.0)
         return out
 
     def with_knots(self, knots: tuple[tuple[float, ...], ...]) -> ShapeMap:
@@ -243,7 +265,7 @@ class ShapeMap(FeatureMap):
     def n_columns(self) -> int:
         return len(self.columns)
 
-    def encode(self, X: Any) -> Floats:
+    def encode(self, X: Any, missing: float = 0.0) -> Floats:
         with np.errstate(all="ignore"):
             if self.table:
                 cells = Schema(self.columns).compact(X)
@@ -258,7 +280,7 @@ class ShapeMap(FeatureMap):
         return values if k in self.unranged else _places(self.columns[k], values)
 
     def expand(self, encoded: Floats) -> Floats:
-        if self.unranged or self.placed:  # `place` does it, once ranges and knots are found
+        if self.unranged or self.placed or self.looked:  # `place` does it, once ranges and knots are found
             return encoded
         out = np.zeros((len(encoded), self.domain.n_features))
         for block, where in self.slices:
@@ -313,20 +335,22 @@ class StraightLines(FeatureMap):
 
     unranged = forwarded("shapes", "unranged")
     linear = forwarded("shapes", "linear")
+    lookable = forwarded("shapes", "lookable")
+    divisible = forwarded("shapes", "divisible")
 
-    def found(self, ranges: tuple[NumberRange, ...]) -> StraightLines:
-        return self.shapes.found(ranges).straight
+    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> StraightLines:
+        return self.shapes.found(ranges, parts).straight
 
     def place(  # pyright: ignore[reportIncompatibleVariableOverride]
-        self, X: Floats, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...]
+        self, X: Floats, ranges: tuple[NumberRange, ...], knots: tuple[tuple[float, ...], ...], cut: Cut
     ) -> Floats:
-        return self.found(ranges).expand(self.shapes.cells(X, ranges))
+        return self.found(ranges, self.parts(cut)).expand(self.shapes.cells(X, ranges, cut))
 
-    def encode(self, X: Any) -> Floats:
+    def encode(self, X: Any, missing: float = 0.0) -> Floats:
         return self.shapes.encode(X)
 
     def expand(self, encoded: Floats) -> Floats:
-        if self.unranged:
+        if self.unranged or self.shapes.looked:
             return encoded
         parts = list[Floats]()
         for k, (column, block) in enumerate(zip(self.shapes.columns, self.domain.blocks, strict=True)):

@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import narwhals as nw
@@ -57,9 +58,10 @@ def open_rows(model: Any, X: Any, y: Any, groups: Any, weights: Any = None) -> O
     if table is None or model.schema is None:
         return open_cells(model, X) if y is None and groups is None and weighed is None else None
     features, blind = model._feature_map(None), model._blind()
+    missing = np.nan if model._may_look else 0.0
 
     def encode(table: Any) -> tuple[Array, Array]:
-        return features.encode(table), blind._targets_of(table, None)
+        return features.encode(table, missing), blind._targets_of(table, None)
 
     encode(table.empty)
     model.n_features_in_ = len(model.schema.columns)
@@ -83,7 +85,8 @@ def open_cells(model: Any, X: Any) -> Opened | None:
         return schema.compact(part), model._targets_of(part, None).astype(kind)
 
     model.n_features_in_ = len(schema.columns)
-    found = CellRows(len(frame), width, read, schema.encode_cells)
+    encode = partial(schema.encode_cells, missing=np.nan if model._may_look else 0.0)
+    found = CellRows(len(frame), width, read, encode)
     return features, found, found, None
 
 

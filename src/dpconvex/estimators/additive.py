@@ -116,7 +116,7 @@ class AdditiveModel(WithIntervals):
         return list(reversed(found.values()))
 
     def _fitted_map(self) -> ShapeMap:
-        return self._feature_map(self.n_features_in_).found(self.ranges_).with_knots(self.knots_)
+        return self._feature_map(self.n_features_in_).found(*self._told).with_knots(self.knots_)
 
     def _directions(self, features: ShapeMap) -> dict[str, bool]:
         """Return which numeric columns are monotone, and whether they increase; raise for anything else."""
@@ -183,10 +183,12 @@ class AdditiveModel(WithIntervals):
         return plans(problem, privacy, "auto" if problem.shapes is None else SHAPES, options)
 
     def _fitting(self, features: FeatureMap, plan: LinearModelPlan) -> FeatureMap:
-        shapes, blocks = replace(cast(ShapeMap, features), placed=_placed(plan)), plan.problem.domain.blocks
+        looked, blocks = bool(getattr(plan, "looked", ())), plan.problem.domain.blocks
+        shapes = replace(cast(ShapeMap, features), placed=_placed(plan), looked=looked)
         straight = plan.problem.shapes is None
         found = shapes.at(2) if straight else next(m for m in self._maps(shapes) if m.domain.blocks == blocks)
-        found = found.found(getattr(plan, "found", ()), getattr(plan, "found_knots", ()))
+        parts = found.parts(getattr(plan, "cells", ()))
+        found = found.found(getattr(plan, "found", ()), parts, getattr(plan, "found_knots", ()))
         self.knots_ = found.knots
         return found.straight if straight else found
 

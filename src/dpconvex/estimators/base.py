@@ -43,6 +43,9 @@ CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_nor
 CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
 """What the estimators call parameters of problems and planners; a ``target`` is a column here."""
 
+FIXED = ("l2", "coefficient_norm", "tilt", "adversarial_radius")
+"""Parameters in units of encoded columns, or of losses: where one is given, no declared range is looked at."""
+
 LEAST_BIAS = 0.8
 """No plan expects less than this share of the excess that a perfect fit of its loss has in the usual one."""
 
@@ -117,22 +120,23 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
         return other.set_params(random_state=None)
 
     def _fitted_map(self) -> FeatureMap:  # that coefficients are for
-        return self._feature_map(self.n_features_in_).found(self.ranges_)
+        return self._feature_map(self.n_features_in_).found(*self._told)
 
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
         """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
-        found = () if reset else self.ranges_
+        found = ((), ()) if reset else self._told
+        missing = np.nan if reset and self._may_look else 0.0
         if self.schema is not None:
-            features = self._feature_map(None).found(found)
+            features = self._feature_map(None).found(*found)
             if reset:
                 self.n_features_in_ = len(self.schema.columns)
-            return features, features.encode(X)
+            return features, features.encode(X, missing)
         X = learned_matrix(self, X, reset=reset, sparse=self._sparse)
-        features = self._feature_map(X.shape[1]).found(found)
+        features = self._feature_map(X.shape[1]).found(*found)
         if scipy.sparse.issparse(X) and self.feature_bounds is not None:
             what, remedy = "cannot be used with a sparse matrix", "Give feature_norm, or feature_bound"
             raise InvalidParameterError("feature_bounds", self.feature_bounds, what, remedy)
-        return features, features.encode(X)
+        return features, features.encode(X, missing)
 
     def _required(self, y: Any) -> Any:
         """Return `y`, or raise in the words that scikit-learn looks for."""
@@ -312,7 +316,7 @@ class PrivateLinearModel(FittedModel, Exported):
             many = None if unit == Unit.RECORD else typical
             problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
             if many is None:
-                look = self._look_cost(features, whole, n) > 0
+                look = self._look_costs(features, whole, n)[0] > 0
                 problem = replace(problem, explained=self._explained(radius / usual, look))
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
@@ -369,6 +373,12 @@ class PrivateLinearModel(FittedModel, Exported):
         """Whether a fit is to find how many records a typical user has."""
         return self.records_per_user == PRIVATE
 
+    @property
+    def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        fixed = any(getattr(self, name) for name in FIXED) or getattr(self, "inference", False) is not False
+        usual = self.algorithm == "auto" and self.constants == "calibrated"
+        return usual and self._looks and not fixed and not self._asks_users
+
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
         """Return the promise, or raise as `_choices` would."""
         if self._asks_users:
@@ -401,8 +411,8 @@ class PrivateLinearModel(FittedModel, Exported):
         with _progress.shown(type(self).__name__, self.verbose):
             result = plan.run(*rows, source, groups)
         ran = cast(LinearModelPlan, result.plan)  # a plan may have released constants of its own first
-        self.ranges_ = self._found(ran)
-        features = self._fitting(features, ran).found(self.ranges_)
+        self.ranges_ = self._found(features, ran)
+        features = self._fitting(features, ran).found(*self._told)
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
         bounds, offset = self._target_range(), self.output_scale * plan.problem.loss.offset

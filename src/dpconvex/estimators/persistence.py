@@ -280,8 +280,10 @@ def _check_restored(model: SavedModel, names: Any, classes: Array | None) -> Non
     _parameters(model)
     _sizes(model)
     if isinstance(model, estimators.PrivateLinearModel):
-        unknown = model._open(model._feature_map(model.n_features_in_))
-        if len(model.ranges_) - unknown not in (0, int(model._may_look)):
+        features = model._feature_map(model.n_features_in_)
+        unknown, target = model._open(features), int(model._may_look and model._target_range() is not None)
+        looks = target + len(features.lookable) * model._may_look
+        if len(model.ranges_) - unknown not in (0, target, looks):
             raise InvalidDataError(f"it holds {len(model.ranges_)} ranges, and its parameters leave {unknown} open")
     features = model._fitted_map()
     if isinstance(model, estimators.PrivateSparseModel):

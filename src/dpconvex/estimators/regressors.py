@@ -20,6 +20,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _targets
 from dpconvex.estimators._descriptions import REGRESSOR, with_shared
 from dpconvex.estimators._digest import name_model
+from dpconvex.estimators._features import wide
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
@@ -49,8 +50,8 @@ CAPS = (0.5, 0.25, 0.125, 0.0625)
 DEFAULT_WIDTH = 0.2  #: Of the pseudo-Huber loss, as a share of the target's range (ours).
 DEFAULT_SMOOTHING = 0.05  #: Length of the quadratic piece of the pinball loss as a share of the target's range (ours).
 
-IN_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed", "l2", "coefficient_norm", "tilt")
-"""Parameters in units of the target's range: where one is given, that range is not looked at."""
+IN_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed")
+"""Parameters in units of the target's range: where one is given, no range is looked at."""
 
 EXAMPLE = """
 >>> import numpy as np
@@ -207,9 +208,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     def _range(self) -> TargetRange:
         """Return the range of predictions: the declared one, the part of it that a fit kept, or what a fit found."""
-        if self.ranges_ and len(self.ranges_) > len(self._feature_map(self.n_features_in_).unranged):
-            return TargetRange(self.ranges_[-1].lower, self.ranges_[-1].upper)
-        return self._declared()
+        of_columns = len(self._feature_map(self.n_features_in_).unranged) if self.ranges_ else 0
+        found = self.ranges_[of_columns : of_columns + 1]
+        return TargetRange(found[0].lower, found[0].upper) if found else self._declared()
 
     @property
     def _finds_target(self) -> bool:
@@ -217,17 +218,16 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
     @property
     def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        given = self.get_params(deep=False)
-        fixed = any(given.get(name) for name in IN_UNITS) or given.get("inference", False) is not False
-        if fixed or self.algorithm != "auto" or self.constants != "calibrated" or self._finds_target or self._weighs:
+        if not super()._may_look or any(getattr(self, name, None) for name in IN_UNITS):
             return False
-        bounds = self._declared()  # too narrow a range has no 32 parts in floating point
-        wide = bounds.width > max(1e-9 * max(-bounds.lower, bounds.upper), 1 / LARGEST)
-        return wide and self._looks and not self._asks_users
+        if self._finds_target or self._weighs:
+            return False
+        bounds = self._declared()
+        return wide(bounds.lower, bounds.upper)
 
-    def _found(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
-        found, bounds, cells = super()._found(ran), self._declared(), getattr(ran, "target_cells", ())
-        return (*found, kept(NumberRange(bounds.lower, bounds.upper), *cells)) if cells else found
+    def _target_part(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
+        bounds, cells = self._declared(), getattr(ran, "target_cells", ())
+        return (kept(NumberRange(bounds.lower, bounds.upper), *cells),) if cells else ()
 
     def _constant(self, domain: DataDomain) -> float:
         """Return the constant feature: with heavy tails 1, for the largest feature may be far from typical."""

@@ -131,8 +131,8 @@ def floats_at(typing_context: Any, address: Any) -> Any:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def center(addresses: Array, intervals: Floats, places: Array, out: Floats) -> None:
-    """Clip columns (n,), given by their addresses, into intervals and map them to [-1/2, 1/2]; NaN becomes 0."""
+def center(addresses: Array, intervals: Floats, places: Array, out: Floats, missing: float) -> None:
+    """Clip columns (n,), given by their addresses, into intervals and map them to [-1/2, 1/2]; and what is missing."""
     n = len(out)
     for start in range(0, n, TILE):
         for j in range(len(addresses)):
@@ -145,7 +145,7 @@ def center(addresses: Array, intervals: Floats, places: Array, out: Floats) -> N
                 x = ((upper if x > upper else x) - middle) / width
                 x = -0.5 if x < -0.5 else x  # rounding above must not leave the bound
                 x = 0.5 if x > 0.5 else x
-                out[i, places[j]] = 0.0 if x != x else x
+                out[i, places[j]] = missing if x != x else x
 
 
 @njit(cache=True, nogil=True)

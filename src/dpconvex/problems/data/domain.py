@@ -253,15 +253,15 @@ def is_centered(domain: DataDomain, block: Block) -> bool:
     return block.norm == "simplex" and domain.intercept > 0
 
 
-def center(columns: Sequence[tuple[Array, tuple[float, float], int]], out: Floats) -> None:
-    """Write columns, clipped into intervals and mapped to [-1/2, 1/2], to their places in `out`; NaN becomes 0."""
+def center(columns: Sequence[tuple[Array, tuple[float, float], int]], out: Floats, missing: float = 0.0) -> None:
+    """Write columns, clipped into intervals and mapped to [-1/2, 1/2], to their places in `out`; NaN as `missing`."""
     from dpconvex.problems.data import _loops
 
     floats = [np.require(values, np.float64, ["C", "A"]) for values, *_ in columns]  # alive until the loop has ended
     assert all(values.shape == out.shape[:1] for values in floats)  # it reads memory
     addresses = np.array([values.ctypes.data for values in floats], dtype=np.int64)
     intervals = np.array([interval for _, interval, _ in columns], dtype=np.float64).reshape(-1, 2)
-    _loops.center(addresses, intervals, np.array([place for *_, place in columns], dtype=np.int64), out)
+    _loops.center(addresses, intervals, np.array([place for *_, place in columns], dtype=np.int64), out, missing)
 
 
 def _to_simplex(rows: Floats) -> None:

@@ -53,7 +53,7 @@ class Tuning:
     #: of what the length says: numbers vary by a tenth of their range, however many columns there are.
     explained_variance: float = 0.006
     #: The same of targets in the part of their range that a look keeps: 2.8 times as much on the learning tables
-    #: (geometric mean, `benchmarks/target_range.py --law`).
+    #: (geometric mean, `benchmarks/declared_ranges.py target --law`).
     explained_in_part: float = 0.0165
     explained_power: float = 0.5  #: squared coefficients of numbers fall with this power of a direction's curvature
     kink_density: float = 0.2  #: density of margins where a margin loss changes its slope

@@ -177,11 +177,14 @@ def _constant(privacy: PrivacyParams, bound: float) -> Subject:
     return _then_released(constant.plan, problem, privacy, Options(l2=RIDGE * bound**2, noise="l2"))
 
 
-def _looked(privacy: PrivacyParams, bound: float) -> Subject:
-    """A part of the target's range, chosen for half of epsilon, then a method whose release has a known law."""
-    problem = linear_problem(HuberLoss(0.5, 0.5), bound)
-    options, half = Options(l2=RIDGE * bound**2, noise="l2"), replace(privacy, epsilon=privacy.epsilon / 2)
-    return linear_subject(ranges.plan(plans(problem, half, "output_perturbation", options)[0], privacy, (), look=True))
+@builder
+def _looked(privacy: PrivacyParams, bound: float, **at: Any) -> Subject:
+    """Parts of declared ranges, chosen for half of epsilon, then a method whose release has a known law."""
+    problem = linear_problem(HuberLoss(0.5, 0.5), 0.5)  # whatever the bound: columns come in a range of width 1
+    options, half = Options(l2=RIDGE / 4, noise="l2"), replace(privacy, epsilon=privacy.epsilon / 2)
+    found = linear_subject(ranges.plan(plans(problem, half, "output_perturbation", options)[0], privacy, (), **at))
+    ends = [(np.array([[-0.5], [0.5], [end]]), np.full(N, 0.5)) for end in (0.5, -0.5)]
+    return replace(found, pairs={"the fuller end": Pair(*ends), **found.pairs})
 
 
 def _typical(privacy: PrivacyParams, bound: float) -> Subject:
@@ -311,7 +314,8 @@ TARGETS = (
             "sufficient_statistics": ("approximate", _statistics(sufficient_statistics.plan)),
             "sufficient_statistics/adaptive_ridge": ("approximate", _statistics(plan_adaptive_ridge)),
             "random_projection": ("pure", _projected),
-            "target_range": ("pure", _looked),
+            "target_range": ("pure", _looked(look=True)),
+            "column_ranges": ("pure", _looked(looked=(0,))),
             "recentering": ("pure", _recentered),
             "constant": ("pure", _constant),
             "heavy_tailed": ("pure", _heavy(HuberLoss())),

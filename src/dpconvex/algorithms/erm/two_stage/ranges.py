@@ -1,7 +1,7 @@
 r"""Ranges from the data: a private histogram of octaves of the columns that have none declared, then any method.
 
-Knots of additive models inside declared ranges, too, off the second histogram: such columns need no first one. And a
-look at the target's declared range, of which a part is kept.
+Knots of additive models inside declared ranges, too, off the second histogram: such columns need no first one. And
+looks at declared ranges, of the target and of columns, of each of which a part is kept.
 
 Guarantee
     Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: runs on the same data whose
@@ -9,8 +9,8 @@ Guarantee
 Lemma
     Ranges: every double lies in exactly one of 144 public cells, so the histograms of all columns without a range, the
     target's among them, are one release of `JointHistogram` (Lemma F). Crowds: given the ranges read off it, or
-    declared, every number lies in one of 32 public cells, or is missing: Lemma F again. Look: a part of whole cells of
-    the declared range scores the number of targets in it, plus a public number: permute-and-flip (Lemma T). Method:
+    declared, every number lies in one of 32 public cells, or is missing: Lemma F again. Looks: a part of whole cells
+    of a declared range scores the number of records in it, plus a public number: permute-and-flip (Lemma T). Method:
     for each *fixed* outcome, the map from a record's cells, and from its target, to the method's is public and takes
     one record; so neighbors become neighbors (or equal) in a domain that does not depend on the outcome. (Docs, Private
     ranges, with proofs.)
@@ -43,7 +43,7 @@ from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import JointHistogram, Planned, ReportNoisyMax
-from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
@@ -55,17 +55,21 @@ SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
 LOOK = "part of the target's declared range, of 32 cells"
+LOOKS = "parts of the columns' declared ranges, of 32 cells each"
 LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
 LOOKED, LOOK_SHARES, NEEDED, HALVED = 300.0, (0.03, 0.1), 500.0, 2.0
 """Epsilon of a look times the units, and its least and largest share; epsilon times units from which on a look gains;
-scales of noise that half the width is worth, in units (`benchmarks/target_range.py`, on the learning tables)."""
+scales of noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, on the learning tables)."""
+LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 4.0
+"""The same of looks at columns: for each of them, of all together (`benchmarks/declared_ranges.py columns`)."""
 SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to it.
 FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: First cells of all its parts, and those after the last ones
 STEPS = 2.0**10  #: Parts of 1 in which public scores are stated
 UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
 
 Cells = Callable[[Array], NDArray[np.int64]]
-Place = Callable[[Floats, tuple[NumberRange, ...], tuple[tuple[float, ...], ...]], Floats]
+Cut = tuple[tuple[int, int], ...]  #: Parts of ranges: of each the first of 32 cells, and the one after the last
+Place = Callable[[Floats, tuple[NumberRange, ...], tuple[tuple[float, ...], ...], Cut], Floats]
 
 
 @final
@@ -86,6 +90,9 @@ class RangedPlan(TwoStagePlan):
     placed: tuple[int, ...] = ()  #: Columns in declared ranges, given as places in [0, 1]; knots of theirs are found
     look: ReportNoisyMax | None = None  #: At the declared range of the target
     target_cells: tuple[int, ...] = ()  #: Of the part of it that is kept: the first, and the one after the last
+    looks: ReportNoisyMax | None = None  #: At each of the columns
+    looked: tuple[int, ...] = ()  #: of these positions, which a run is given in their declared ranges, missing as NaN
+    cells: Cut = ()  #: Of the parts of these that are kept
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
 
@@ -118,41 +125,58 @@ class RangedPlan(TwoStagePlan):
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        stages = {LOOK: self.look, RANGES: self.first, CROWDS: self.second}
+        stages = {LOOK: self.look, LOOKS: self.looks, RANGES: self.first, CROWDS: self.second}
         return {name: one for name, one in stages.items() if one is not None}
 
     @property
+    def releases(self) -> tuple[Release, ...]:
+        times = {LOOKS: len(self.looked)}
+        return tuple(replace(each, times=times.get(each.label, each.times)) for each in super().releases)
+
+    @property
     def course(self) -> tuple[Any, ...]:
-        found = tuple(map(astuple, self.outer)), self.edges, *(self.target_cells,) * (self.look is not None)
-        return (*found, *self.then.course) if self.edges or self.target_cells else ()
+        looks = (self.target_cells,) * (self.look is not None) + (self.cells,) * (self.looks is not None)
+        found = tuple(map(astuple, self.outer)), self.edges, *looks
+        return (*found, *self.then.course) if self.edges or self.target_cells or self.cells else ()
 
     def resumed(self, *course: Any) -> RangedPlan:
         """Return the plan for released ranges, if they can be released, and for what came since."""
         fields, edges, *later = course
-        cells, *later = later if self.look else ((), *later)
-        if self.look and not (len(cells) == 2 and 0 <= cells[0] < cells[1] <= ranges.PARTS):
-            raise InvalidParameterError("range", cells, f"must be the first of {ranges.PARTS} cells, and one after it")
+        target, *later = later if self.look else ((), *later)
+        cells, *later = later if self.looks else ((), *later)
+        for each in (*cells, *(target,) * (self.look is not None)):
+            if not (len(each) == 2 and 0 <= each[0] < each[1] <= ranges.PARTS):
+                what = f"must be the first of {ranges.PARTS} cells, and one after it"
+                raise InvalidParameterError("range", each, what)
+        if len(cells) != len(self.looked):
+            raise InvalidParameterError("range", cells, "must be one part of each column that is looked at")
         outer, sought = ranges.read_back(fields, edges[: self._open], self._open), edges[self._open :]
         whole = (len(cut) == ranges.SOUGHT and (cut[0], cut[-1]) == (0, ranges.PARTS) for cut in sought)
         if len(sought) != len(self.placed) or not all(whole) or any(min(np.diff(cut)) < 1 for cut in sought):
             raise InvalidParameterError("knots", sought, "must be edges of cells, increasing, of each column's range")
-        plan = continued(self, outer=outer, edges=tuple(map(tuple, edges)), target_cells=tuple(cells))
+        parts = {"target_cells": tuple(target), "cells": tuple(map(tuple, cells))}
+        plan = continued(self, outer=outer, edges=tuple(map(tuple, edges)), **parts)
         return plan.after(cast(LinearModelPlan, plan.then.resumed(*later))) if later else plan
 
     @property
     def theorem(self) -> str:
         histograms = "private histograms, first of octaves, then of the ranges read off them, "
-        look = "a private choice of a part of the target's range, "
-        stages = look * (self.look is not None) + histograms * (self.second is not None)
+        look = "private choices of parts of declared ranges, "
+        stages = look * (self.look is not None or self.looks is not None) + histograms * (self.second is not None)
         return f"Basic composition of {stages}and of a method for records clipped into these, one by one. " + (
             self.then.theorem
         )
 
     def describe(self) -> Mapping[str, Any]:
         stages = [one for one in (self.first, self.second) if one is not None]
-        look = {} if self.look is None else {"epsilon": self.look.epsilon, "cells": self.target_cells}
+        looks: dict[str, Any] = {}
+        if self.look is not None:
+            looks["target_range"] = {"epsilon": self.look.epsilon, "cells": self.target_cells}
+        if self.looks is not None:
+            epsilon = _rounding.product_up(len(self.looked), self.looks.epsilon)
+            looks["column_ranges"] = {"columns": list(self.looked), "epsilon": epsilon, "cells": self.cells}
         if not stages:
-            return {**self.then.describe(), "target_range": look}
+            return {**self.then.describe(), **looks}
         found = {
             "columns": list(self.columns),
             "target": self.target,
@@ -162,7 +186,7 @@ class RangedPlan(TwoStagePlan):
             "found": [list(astuple(each)) for each in self.found] or None,
         }
         knots = {"knots_found_in": list(self.placed)} if self.placed else {}
-        return {**self.then.describe(), "private_ranges": found | knots, **({"target_range": look} if look else {})}
+        return {**self.then.describe(), "private_ranges": found | knots, **looks}
 
     @property
     def _open(self) -> int:
@@ -170,10 +194,9 @@ class RangedPlan(TwoStagePlan):
         return len(self.columns) + self.target
 
     @property
-    def bonus(self) -> Floats:
-        """What each part of the target's range scores beside its units: public, and the more the narrower it is."""
-        worth = 0.0 if self.look is None else HALVED * self.look.scale
-        return np.floor(STEPS * worth * np.log2(ranges.PARTS / (STOP - FIRST))) / STEPS
+    def _inside(self) -> NumberRange:
+        """The range in which a run is given columns that are looked at."""
+        return SCALED if self.place is None else ranges.WHOLE
 
     def through(self, place: Place | None) -> RangedPlan:
         """Return this plan, to run with such a map of records."""
@@ -181,13 +204,21 @@ class RangedPlan(TwoStagePlan):
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
-        outer, edges, cells = tuple[NumberRange, ...](), tuple[tuple[int, ...], ...](), ()
+        outer, edges, target = tuple[NumberRange, ...](), tuple[tuple[int, ...], ...](), ()
+        cells: Cut = ()
         if self.look is not None:
             counts = counted(X, y, groups, lambda X, y: ranges.parts(SCALED, y)[None], ranges.PARTS + 1)
-            below = np.append(0.0, np.cumsum(counts[: ranges.PARTS]))
-            scores = below[STOP] - below[FIRST] + self.bonus
-            chosen = self.look.release(scores, LOOK, source, ledger)  # Lemma T
-            cells = int(FIRST[chosen]), int(STOP[chosen])
+            chosen = self.look.release(scored(counts, HALVED * self.look.scale), LOOK, source, ledger)  # Lemma T
+            target = int(FIRST[chosen]), int(STOP[chosen])
+        if self.looks is not None:
+
+            def places(X: Any, _: Any) -> Array:
+                return np.array([ranges.parts(self._inside, X[:, k]) for k in self.looked], dtype=np.uint8)
+
+            counts = counted(X, y, groups, places, ranges.PARTS + 1)
+            for each in counts.reshape(-1, ranges.PARTS + 1):  # one column after the other
+                chosen = self.looks.release(scored(each, HALVED_EACH * self.looks.scale), LOOKS, source, ledger)
+                cells += ((int(FIRST[chosen]), int(STOP[chosen])),)
         if self.first is not None:
             octaves = self._counts(X, y, groups, [ranges.cells] * self._open, ranges.CELLS)
             noisy = self.first.release(octaves, RANGES, source, ledger).reshape(-1, ranges.CELLS)  # line 1: all at once
@@ -201,11 +232,11 @@ class RangedPlan(TwoStagePlan):
             off, knots = self.second.deviations, [self.knots] * len(self.columns) + [2] * self.target
             edges = tuple(ranges.crowded(*each) for each in zip(outer, noisy, off, knots, strict=False))
             edges += tuple(map(ranges.sought, noisy[self._open :], off[self._open :]))
-        plan = continued(self, outer=outer, edges=edges, target_cells=cells)
-        part = ranges.kept(SCALED, *cells).encode if cells else same
+        plan = continued(self, outer=outer, edges=edges, target_cells=target, cells=cells)
+        part = ranges.kept(SCALED, *target).encode if target else same
         inside = mapped(X, y, plan._placed, plan.found[-1].encode if self.target else part)  # line 3: record by record
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
-        return plan.restored(result, result.point, source)
+        return plan.through(None).restored(result, result.point, source)  # whose map has done its work
 
     def _counts(self, X: Any, y: Any, groups: UserGroups | None, cells: Sequence[Cells], count: int) -> Floats:
         """Return the histograms of all columns and the target, one after the other."""
@@ -219,13 +250,20 @@ class RangedPlan(TwoStagePlan):
     def _placed(self, X: Floats) -> Floats:
         """Return the method's features of records, now that ranges are released."""
         if self.place is not None:
-            return self.place(X, self.found, self.found_knots)
-        if not self.columns:
+            return self.place(X, self.found, self.found_knots, self.cells)
+        if not self.columns and not self.looked:
             return X
         inside = np.array(X, dtype=np.float64)
-        for k, one in zip(self.columns, self.found, strict=False):
+        parts = zip(self.looked, (ranges.kept(SCALED, *each) for each in self.cells), strict=True)
+        for k, one in (*zip(self.columns, self.found, strict=False), *parts):
             inside[:, k] = one.encode(inside[:, k])
         return inside
+
+
+def scored(counts: Floats, halved: float) -> Floats:
+    """Return what each part of a range scores: the units in it, and `halved` for half the width, which is public."""
+    below = np.append(0.0, np.cumsum(counts[: ranges.PARTS]))
+    return below[STOP] - below[FIRST] + np.floor(STEPS * halved * np.log2(ranges.PARTS / (STOP - FIRST))) / STEPS
 
 
 def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Array], count: int) -> Floats:
@@ -252,6 +290,12 @@ def look_cost(epsilon: float, n: int) -> float:
     return _rounding.product_down(share, epsilon) if n * epsilon >= NEEDED else 0.0
 
 
+def looks_cost(epsilon: float, n: int, columns: int) -> float:
+    """Return what looks at so many columns of n units take of epsilon; 0 where none are expected to gain."""
+    share = min(max(LOOKED_EACH * columns / max(n * epsilon, 1.0), EACH_SHARES[0]), EACH_SHARES[1])
+    return _rounding.product_down(share, epsilon) if columns and n * epsilon >= NEEDED * columns else 0.0
+
+
 def _shares(epsilon: float, n: int, columns: int) -> list[float]:
     needed = math.sqrt(8) * columns / (NOISY * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
     first, second = (_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in SHARES)
@@ -273,17 +317,18 @@ def plan(
     knots: int = 2,
     placed: tuple[int, ...] = (),
     look: bool = False,
+    looked: tuple[int, ...] = (),
 ) -> RangedPlan:
     """Return the plan that finds the ranges of some columns for a planned method; `then` keeps its own promise.
 
     Columns are those that a run is given; of `placed` ones knots are found, inside their declared ranges. In the
-    method's problem, the target has width 1 if its range is looked for. A look at its declared range takes what is left
-    of epsilon.
+    method's problem, the target has width 1 if its range is looked for. Looks at the `looked` columns' declared ranges
+    take their cost (`looks_cost`), all that is left of epsilon without a look at the target's; that takes the rest.
     """
     check_relation(privacy, users=True)
     count = len(columns) + target
-    every = (*columns, *placed)
-    if not set(linear) <= set(columns) or len(set(every)) < len(every) or not count + len(placed) + look:
+    every = (*columns, *placed, *looked)
+    if not set(linear) <= set(columns) or len(set(every)) < len(every) or not len(every) + target + look:
         raise InvalidParameterError("columns", columns, "must be different columns")
     if not 2 <= knots <= ranges.PARTS // 2:
         raise InvalidParameterError("knots", knots, f"must be 2 to {ranges.PARTS // 2}")
@@ -295,8 +340,12 @@ def plan(
     second = JointHistogram(cells, share, privacy.unit) if cells else None
     rest, moved = remaining(privacy.epsilon, then.problem.n, count, len(placed)), Sensitivity(1.0, "linf", LEMMA)
     left = _rounding.difference_down(rest, then.privacy.epsilon)
-    choice = ReportNoisyMax(replace(moved, unit=privacy.unit), left) if look else None
-    return RangedPlan(privacy, first, second, then, columns, linear, target, knots, placed=placed, look=choice)
+    cost = min(left, looks_cost(rest, then.problem.n, len(looked))) if look else left
+    of = partial(ReportNoisyMax, replace(moved, unit=privacy.unit))
+    choice = of(_rounding.difference_down(left, cost)) if look else None
+    choices = of(_rounding.ratio_down(cost, len(looked))) if looked else None
+    stages: dict[str, Any] = {"look": choice, "looks": choices, "looked": looked}
+    return RangedPlan(privacy, first, second, then, columns, linear, target, knots, placed=placed, **stages)
 
 
 def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:

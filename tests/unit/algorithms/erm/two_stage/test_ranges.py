@@ -309,9 +309,10 @@ def test_knots_are_found_in_declared_logarithmic_ranges(tmp_path) -> None:
     frame = table(6000)
     model = PrivateAdditiveClassifier(6.0, schema=SKEWED).fit(frame)
     plan = model.plan_
-    assert (plan.first, plan.placed, plan.second.cells, model.ranges_) == (None, (1,), (33,), ())
+    assert (plan.first, plan.placed, plan.second.cells, plan.looked) == (None, (1,), (33,), (3,))
+    assert len(model.ranges_) == 1  # a part of the ages'
     assert plan.second.epsilon == pytest.approx(0.04 * 6)
-    assert plan.second.epsilon + plan.then.privacy.epsilon <= 6.0
+    assert plan.looks.epsilon + plan.second.epsilon + plan.then.privacy.epsilon <= 6.0
     assert [r.mechanism for r in model.certificate_.releases].count(plan.second.name) == 1
     assert verify(model.certificate_).passed
     assert 0 in model.knots_[1]
@@ -371,7 +372,7 @@ def test_users_find_knots() -> None:
 )
 def test_knots_are_not_looked_for(amount, n, more) -> None:
     schema = replace(SKEWED, columns=(SKEWED.columns[0], amount, *SKEWED.columns[2:]))
-    assert not hasattr(PrivateAdditiveClassifier(6.0, schema=schema, **more).plan(n)[0], "placed")
+    assert not getattr(PrivateAdditiveClassifier(6.0, schema=schema, **more).plan(n)[0], "placed", ())
 
 
 @pytest.mark.thin
@@ -383,8 +384,8 @@ def test_knots_are_found_beside_the_ranges_of_others(opened, tmp_path) -> None:
     target = NumericTarget("z", -2, 3) if opened == "share" else UnrangedTarget("z")
     frame["z"] = np.log1p(frame.amount).clip(0, 3) - frame.share
     model = PrivateAdditiveRegressor(6.0, schema=Schema(tuple(columns), target)).fit(frame)
-    looked = opened == "share"  # at the declared target, too
-    assert (model.plan_.placed, len(model.ranges_), len(model.knots_[1])) == ((1,), 1 + looked, 5)
+    looks = 2 * (opened == "share")  # at the declared target, and at ages
+    assert (model.plan_.placed, len(model.ranges_), len(model.knots_[1])) == ((1,), 1 + looks, 5)
     assert verify(model.certificate_).passed
     assert model.score(frame, frame.z) > 0.9
     save_model(model, tmp_path / "m")

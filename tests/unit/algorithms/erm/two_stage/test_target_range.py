@@ -23,7 +23,18 @@ from dpconvex import (
     save_model,
     verify,
 )
-from dpconvex.algorithms.erm.two_stage.ranges import FIRST, LOOK, NEEDED, SCALED, STOP, RangedPlan, counted, look_cost
+from dpconvex.algorithms.erm.two_stage.ranges import (
+    FIRST,
+    HALVED,
+    LOOK,
+    NEEDED,
+    SCALED,
+    STOP,
+    RangedPlan,
+    counted,
+    look_cost,
+    scored,
+)
 from dpconvex.data import NumericColumn, NumericTarget, UnrangedColumn
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._digest import model_digest
@@ -131,9 +142,11 @@ def test_scores_are_counts_and_public_numbers_on_a_grid(monkeypatch) -> None:
     plans = [fitted(each).plan_ for each in (frame, other)]
     assert np.abs(seen[0] - seen[1]).max() == 1
     assert plans[0].look.sensitivity.value == 1
-    assert plans[0].bonus.tolist() == plans[1].bonus.tolist()
-    assert (plans[0].bonus * 2**10 % 1 == 0).all()
-    assert plans[0].bonus[(FIRST == 0) & (STOP == PARTS)] == 0
+    assert plans[0].look.scale == plans[1].look.scale
+    public = scored(np.zeros(PARTS + 1), HALVED * plans[0].look.scale)
+    np.testing.assert_array_equal(public, seen[0] - held(np.clip(frame.y / 20_000, 0, 1) - 0.5))
+    assert (public * 2**10 % 1 == 0).all()
+    assert public[(FIRST == 0) & (STOP == PARTS)] == 0
     assert len(FIRST) == PARTS * (PARTS + 1) // 2
 
 
