@@ -108,6 +108,7 @@ def test_figures_use_the_colors_and_fonts_of_the_page(fitted_folder: Path) -> No
     assert "DejaVu" not in drawing
 
 
+@pytest.mark.gate
 def test_a_hopeless_fit_is_called_so(tmp_path: Path) -> None:
     with pytest.warns(HopelessPlanWarning):
         text = written(fitted(epsilon=1e-6), tmp_path)
@@ -278,6 +279,7 @@ def test_names_in_the_figure_of_plans_do_not_meet() -> None:
                         assert other == name or not near, (size, ratio, epsilon, name, other)
 
 
+@pytest.mark.gate
 def test_public_rates_of_the_classes_give_a_yardstick(tmp_path: Path) -> None:
     entropy = -0.86 * np.log(0.86) - 0.14 * np.log(0.14)
     for rates, level in ((None, 0.693), ([0.86, 0.14], entropy)):

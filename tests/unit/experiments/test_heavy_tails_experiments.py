@@ -124,6 +124,7 @@ def test_the_attacked_plan_makes_one_release_and_its_neighbors_are_the_worst() -
         assert high - low == pytest.approx(2 * phase.truncation.level / (phase.l2 * phase.m), rel=1e-6)
 
 
+@pytest.mark.gate
 def test_a_bound_thirty_times_that_of_descent_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     worse = {**lower_bound.BOUNDS, "localized": lambda *a: 30 * lower_bound.BOUNDS["descent"](*a)}
     monkeypatch.setattr(lower_bound, "BOUNDS", worse)

@@ -221,6 +221,7 @@ def test_a_look_may_only_make_the_run_bolder() -> None:
     assert much > nothing
 
 
+@pytest.mark.gate
 def test_narrow_columns_far_from_the_middle_are_found_and_used() -> None:
     """Column 3 lies in a tenth of its range, near an end, and decides the labels: ten times the error without."""
     rng = np.random.default_rng(0)

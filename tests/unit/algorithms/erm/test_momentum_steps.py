@@ -105,6 +105,7 @@ def test_a_run_verifies_and_the_certificate_states_the_scales(loss) -> None:
     assert np.linalg.norm(result.point) <= plan.ball.radius * (1 + 1e-12)
 
 
+@pytest.mark.gate
 def test_the_noise_has_the_stated_scale_in_every_block() -> None:
     """One step from 0 without data dependence: deviation ``eta sigma D``, within 6 % at 5 sigma of 3,500 draws."""
     plan = gradient_descent.plan(problem(LogisticLoss(), domain=DOMAIN), PROMISE, steps=2)

@@ -139,6 +139,7 @@ def test_t34_points_of_neighbors_are_within_the_planned_sensitivity(monkeypatch,
     assert worst <= reach
 
 
+@pytest.mark.gate
 def test_the_minimizers_of_all_ways_agree() -> None:
     """The extension's ridge risk has one minimizer; five ways, three of which share no code, come within their tau."""
     points = {}

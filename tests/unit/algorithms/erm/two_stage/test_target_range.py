@@ -280,6 +280,7 @@ def test_beside_private_knots() -> None:
     assert model.score(table(), table().y) > 0.8
 
 
+@pytest.mark.gate
 def test_a_constant_after_a_look_or_after_ranges_is_as_hopeless_as_before() -> None:
     wide = {"feature_bounds": (0, 1), "target_bounds": (0, 1)}
     for more in ({}, {"target_bounds": "private"}, {"feature_bounds": "private"}):
