@@ -48,10 +48,10 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "columns": {
         "today": {},
-        "half the width is worth 2": {"HALVED_EACH": 2.0},
         "half the width is worth 3": {"HALVED_EACH": 3.0},
+        "half the width is worth 4": {"HALVED_EACH": 4.0},
         "half the width is worth 6": {"HALVED_EACH": 6.0},
-        "50 units each, 1 to 5 %": {"LOOKED_EACH": 50.0, "EACH_SHARES": (0.01, 0.05), "HALVED_EACH": 2.0},
+        "50 units each, 1 to 5 %": {"LOOKED_EACH": 50.0, "EACH_SHARES": (0.01, 0.05)},
     },
 }
 NAMES = sorted({name for of in SETTINGS.values() for given in of.values() for name in given})

@@ -1594,8 +1594,8 @@ MUTANTS = (
     Mutant(
         "look: last slopes that are not cut",
         INFORMED,
-        "return np.clip(np.nan_to_num(_finite(self.look.moved(G)) @ over, nan=0.0), -1.0, 1.0)[:, None]",
-        "return np.clip(np.nan_to_num(_finite(self.look.moved(G)) @ over, nan=0.0), -2.0, 2.0)[:, None]",
+        "return np.clip(np.nan_to_num((_finite(self.look.moved(G)) * over).sum(1), nan=0.0), -1.0, 1.0)[:, None]",
+        "return np.clip(np.nan_to_num((_finite(self.look.moved(G)) * over).sum(1), nan=0.0), -2.0, 2.0)[:, None]",
         "informed_gradient",
         (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
     ),
@@ -1718,6 +1718,22 @@ MUTANTS = (
         "self._each is None",
         "",
         (f"{USES}::test_no_use_before_the_number_is_set_and_none_beyond_it",),
+    ),
+    Mutant(
+        "clipping sums in the order of the memory, so other records change last bits",
+        "problems/data/domain.py",
+        'dtype=np.float64, order="C")',
+        "dtype=np.float64)",
+        "",
+        ("tests/unit/problems/data/test_domain.py::test_no_record_changes_the_bits_of_another",),
+    ),
+    Mutant(
+        "users: the grid of a user's sums follows from how many records others have",
+        USERS_OF,
+        "self.size = _reach(loss, records, w)",
+        "self.size = _reach(loss, records, w) * float(1.0 if weights is None else weights.max(initial=0.0))",
+        "",
+        ("tests/unit/problems/data/test_user_gradients.py",),
     ),
     Mutant(
         "a budget whose number may be set again",
@@ -1961,8 +1977,9 @@ MUTANTS = (
     Mutant(
         "look at columns: their means are taken off without noise",
         "algorithms/erm/two_stage/ranges.py",
-        "inside[:, k] = one.encode(inside[:, k])",
-        "inside[:, k] = (found := one.encode(inside[:, k])) - found.mean()",
+        "ranges.keep(inside, self.looked, [ranges.kept(SCALED, *each) for each in self.cells])",
+        "ranges.keep(inside, self.looked, [ranges.kept(SCALED, *each) for each in self.cells]); "
+        "inside -= inside.mean(0)",
         "",
         (f"{COLUMN_RANGES}::test_fits_see_what_predictions_see",),
     ),

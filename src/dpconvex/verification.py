@@ -40,7 +40,6 @@ class UnknownSource(BitSource):
     exact: ClassVar[bool] = False
 
     def generator(self) -> np.random.Generator:
-        """Raise: plans draw nothing."""
         raise AssertionError("plans draw nothing")
 
 

@@ -36,14 +36,5 @@ def __getattr__(name: str) -> Any:
 
 _CHECKS = ("Check", "Estimate")
 __all__ = [
-    "EXPERIMENTS",
-    "Cell",
-    "Check",
-    "Estimate",
-    "Experiment",
-    "Outcome",
-    "Record",
-    "Setting",
-    "Track",
-    "run_experiment",
-]
+    "EXPERIMENTS", "Cell", "Check", "Estimate", "Experiment", "Outcome", "Record", "Setting", "Track", "run_experiment",
+]  # fmt: skip

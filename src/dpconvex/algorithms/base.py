@@ -16,7 +16,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._html import panel
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, attributes
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
 from dpconvex.errors import AccuracyError, HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
@@ -226,15 +226,11 @@ class Plan(Releasing, ABC):
             "is for real arithmetic."
         )
         return certify(
-            algorithm=self.algorithm,
-            constants=self.constants,
-            theorem=self.theorem,
+            **attributes(self, "algorithm", "constants", "theorem", "releases", "public"),
             target=self.privacy,
-            releases=self.releases,
             whole=self.adaptive,
             assumptions=(*ASSUMPTIONS[self.privacy.neighboring, self.privacy.unit], *self.assumptions),
             noise_source=NoiseSource(source.name, source.private, exact, note),
-            public=self.public,
             planner=stored_recipe(self),
         )
 
@@ -311,10 +307,8 @@ class ConvexPlan(Plan, Generic[P]):
             if not X.shape[0] == len(y) == groups.n_records or groups.n_users != n:
                 raise InvalidDataError(f"X, y and groups must have one length and n={n} users: the noise depends on it")
         elif X.shape[0] != n or len(y) != n:
-            raise InvalidDataError(
-                f"X has {X.shape[0]} records and y {len(y)}, but the plan is for n={n}: the noise depends on n. "
-                "Plan again"
-            )
+            what = f"X has {X.shape[0]} records and y {len(y)}, but the plan is for n={n}: the noise depends on n"
+            raise InvalidDataError(f"{what}. Plan again")
         with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
             return self._run(X, y, groups, source)
 

@@ -163,10 +163,8 @@ class InferencePlan(TwoStagePlan):
 
         def work(block: RowBlock) -> summation.Parts:
             z, labels = block.predict(result.point), block.targets_in(targets)  # at the *released* parameters
-            seen, share = (
-                (loss.hessian_weights(z, labels), np.square(loss.derivative(z, labels))),
-                block.weights_in(weights),
-            )
+            seen = loss.hessian_weights(z, labels), np.square(loss.derivative(z, labels))
+            share = block.weights_in(weights)
             return tuple(moments(layout, block, each, most, share) for each, most in zip(seen, bounds, strict=False))
 
         sizes = (largest(layout, most) for most in bounds)

@@ -50,8 +50,7 @@ class Options:
         _validate.choice("constants", self.constants, CONSTANTS)
         _validate.choice("noise", self.noise, NOISES)
         _validate.choice("target", self.target, AIMS)
-        if self.l2 is not None:
-            _validate.real("l2", self.l2, at_least=SMALLEST, at_most=LARGEST)
+        _validate.optional(_validate.real, {"l2": self.l2}, at_least=SMALLEST, at_most=LARGEST)
 
     def fixed(self) -> dict[str, Any]:
         """Return what differs from the defaults, by name."""

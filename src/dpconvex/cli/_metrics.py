@@ -64,8 +64,5 @@ def evaluate_regression(predictions: Floats, values: Floats) -> RegressionMetric
     """Compare predictions (n,) with values (n,)."""
     errors, variance = predictions - values, float(np.var(values))
     square = float(np.mean(errors**2))
-    return RegressionMetrics(
-        r2=None if variance == 0 else 1 - square / variance,
-        rmse=float(np.sqrt(square)),
-        mae=float(np.mean(np.abs(errors))),
-    )
+    r2 = None if variance == 0 else 1 - square / variance
+    return RegressionMetrics(r2=r2, rmse=float(np.sqrt(square)), mae=float(np.mean(np.abs(errors))))

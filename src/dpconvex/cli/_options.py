@@ -297,6 +297,9 @@ def fit_schema(path: Path, target: str | None, user: str | None) -> Schema:
     if schema.target is None:
         raise SchemaError("the schema declares no target. Add [target] with name and classes, or with lower and upper")
     if target is not None:
+        if target in [column.name for column in schema.columns]:
+            what = "is a feature of the schema"
+            raise InvalidParameterError("target", target, what, "Remove it there, and give [target] what it holds")
         schema = replace(schema, target=replace(schema.target, name=target))  # pyright: ignore[reportArgumentType]
     return with_user(schema, user)
 

@@ -172,9 +172,8 @@ def model_folder(path: Path, *, force: bool) -> Iterator[Path]:
     try:
         working.mkdir()
     except OSError as error:
-        raise InvalidParameterError(
-            "out", str(path), f"cannot be created here ({error.strerror})", "Choose a folder that you may write to"
-        ) from None
+        what, remedy = f"cannot be created here ({error.strerror})", "Choose a folder that you may write to"
+        raise InvalidParameterError("out", str(path), what, remedy) from None
     try:
         yield working
         _take_place(working, path)

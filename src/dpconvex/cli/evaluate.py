@@ -97,6 +97,7 @@ def print_metrics(found: PrivateMetrics, where: str) -> None:
     title = f"Metrics on {found.plan_.n:,} {unit}s ({where}), {_output.budget_words(privacy)}"
     headers = (*(("group",) if found.groups else ()), "metric", "value", "from", "to")
     _output.print_table(title, headers, rows, right=range(len(headers) - 3, len(headers)))
-    _output.print_text("95 % intervals for the population of the test records, the privacy noise included.")
+    about = f"95 % intervals for the population of the test records, the privacy noise included. {found.scope_}"
+    _output.print_text(about.rstrip())
     if found.promise_:
         _output.print_text(f"\n{found.promise_}")

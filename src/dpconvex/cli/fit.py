@@ -232,9 +232,8 @@ def predict(
     if estimator.schema is None:
         raise InvalidDataError(f"{model}: the model has no schema to read tables with. Use it from Python")
     if proba and not hasattr(estimator, "predict_proba"):
-        raise InvalidParameterError(
-            "proba", proba, f"needs a model that gives probabilities, and this is {type(estimator).__name__}", ""
-        )
+        what = f"needs a model that gives probabilities, and this is {type(estimator).__name__}"
+        raise InvalidParameterError("proba", proba, what, "")
     own = keep if keep is None or keep not in estimator.schema.column_names(features_only=True) else None
     features = dataclasses.replace(estimator.schema, target=None, user=own, weight=None, weight_cap=None)
     with opened_table(table, features, engine, address, memory) as rows:

@@ -62,7 +62,8 @@ def game(
 
     promise, sides = PrivacyParams(epsilon, delta), read_shape(shape)
     rows = _options.planned_rows(payoffs, rows)
-    plans = plan_game(rows, sides, promise, bound, form, algorithm, constants)  # refuses before anything is read
+    options: dict[str, Any] = {"bound": bound, "form": form, "algorithm": algorithm, "constants": constants}
+    plans = plan_game(rows, sides, promise, **options)  # refuses before anything is read
     if payoffs is None:
         warn_if_hopeless(plans[0])
         _show(plans, as_json)
@@ -72,17 +73,8 @@ def game(
         paid = pay(budget, promise, "game", payoffs, declared, seed=seed)
         with _output.working("Playing"):
             records = np.column_stack(number_table(read_table(payoffs, declared), declared.column_names()).columns)
-            result = private_game(
-                records.reshape(-1, *sides) if form == "matrices" else records,
-                epsilon=epsilon,
-                delta=delta,
-                bound=bound,
-                form=form,
-                shape=sides,
-                algorithm=algorithm,
-                constants=constants,
-                random_state=seed,
-            )
+            records = records.reshape(-1, *sides) if form == "matrices" else records
+            result = private_game(records, epsilon=epsilon, delta=delta, shape=sides, random_state=seed, **options)
         released = {"form": form, "shape": list(sides), "row": result.x.tolist(), "column": result.y.tolist()}
         (folder / _output.GAME).write_text(_output.json_text(released), encoding="utf-8")
         stated = write_certificate(result.certificate, folder, paid)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex import _validate
+from dpconvex._types import attributes
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.fit import engine_for, opened_table
@@ -195,10 +196,7 @@ def _show_plan(
     if as_json:
         print_facts(rows, plan.privacy, [facts], f"{unit}s" if unit == "user" else "rows")
         return
-    cells = [
-        (release["label"], release["mechanism"], _output.number(release["sensitivity"]))
-        for release in facts["releases"]
-    ]
+    cells = [(r["label"], r["mechanism"], _output.number(r["sensitivity"])) for r in facts["releases"]]
     title = f"Plan for {rows:,} {unit}s, {features} coordinates, {_output.budget_words(plan.privacy)}"
     _output.print_table(title, ("release", "mechanism", "sensitivity"), cells, right=(2,))
     _output.print_text()
@@ -208,13 +206,10 @@ def _show_plan(
 
 def plan_facts(plan: LocationPlan) -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
+    each = [{"label": r.label, "mechanism": r.mechanism, "sensitivity": r.sensitivity.value} for r in plan.releases]
     return {
-        "algorithm": plan.algorithm,
-        "constants": plan.constants,
-        "releases": [
-            {"label": r.label, "mechanism": r.mechanism, "sensitivity": r.sensitivity.value} for r in plan.releases
-        ],
-        "expected_error": plan.expected_error,
-        "hopeless": plan.hopeless,
+        **attributes(plan, "algorithm", "constants"),
+        "releases": each,
+        **attributes(plan, "expected_error", "hopeless"),
         "public": dict(plan.public),
     }

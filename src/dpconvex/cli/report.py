@@ -392,7 +392,7 @@ def evaluation_content(found: PrivateMetrics) -> dict[str, Any]:
     rows = [(name, each) for name, each in found.items()]
     rows += [(f"{name}, {label}", each) for label, part in found.groups.items() for name, each in part.items()]
     privacy, unit = found.plan_.privacy, f"{found.plan_.privacy.unit}s"
-    return {"rows": rows, "figure": drawn, "n": found.plan_.n, "unit": unit, "epsilon": privacy.epsilon}
+    return {"rows": rows, "figure": drawn, "n": found.plan_.n, "unit": unit, "found": found, "epsilon": privacy.epsilon}
 
 
 def new_axes(salt: str, height: float, count: int = 1) -> tuple[Figure, Any]:

@@ -35,7 +35,7 @@ def shapes(
             row["level"] if row["knot"] is None else number(row["knot"], 6),
             number(row["value"], 3),
             number(row["deviation"], 2),
-            *[f"{row['lower']:.3g} to {row['upper']:.3g}"] * bool(fitted.inference),
+            *([f"{row['lower']:.3g} to {row['upper']:.3g}"] if fitted.inference else []),
         )
         for row in fitted.shape_table().to_pylist()
     ]
@@ -115,15 +115,10 @@ def export(
 
 def print_planned(facts: list[dict[str, Any]]) -> None:
     """Print what the plan of an additive model expects of each column."""
-    rows = [
-        (
-            row["column"],
-            str(row["vertices"]),
-            number(row["degrees_of_freedom"], 3),
-            "" if math.isnan(row["deviation"]) else number(row["deviation"], 2),
-        )
-        for row in facts
-    ]
+    rows = []
+    for row in facts:
+        deviation = "" if math.isnan(row["deviation"]) else number(row["deviation"], 2)
+        rows.append((row["column"], str(row["vertices"]), number(row["degrees_of_freedom"], 3), deviation))
     print_table("\nShapes", ("column", "vertices", "degrees of freedom", "deviation"), rows, right=(1, 2, 3))
     print_text(
         "vertices: knots or levels. degrees of freedom: what ridge and noise leave of them. deviation: expected noise "

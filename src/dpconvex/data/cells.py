@@ -100,12 +100,8 @@ class NumberCells(CellColumn):
 
     def encode(self, series: Series) -> Array:
         values = numbers(series, texts=True)
-        bins = len(self.edges) - 1
-        return np.where(
-            np.isnan(values),
-            bins if self.missing else bins // 2,
-            np.searchsorted(self.edges[1:-1], values, side="right"),
-        )
+        bins, found = len(self.edges) - 1, np.searchsorted(self.edges[1:-1], values, side="right")
+        return np.where(np.isnan(values), bins if self.missing else bins // 2, found)
 
     def decode(self, positions: Array, rng: np.random.Generator) -> pa.Array:
         import pyarrow as pa

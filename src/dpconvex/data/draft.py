@@ -21,21 +21,18 @@ if TYPE_CHECKING:
     from dpconvex.data.frames import Series
 
 MAX_CATEGORIES = 50  #: A text column with more distinct values is left out of a draft, as an identifier or free text.
-
 MAX_CODES = 10  #: A column of at most so many distinct whole numbers may hold codes; the draft says so.
-
+MANY_MISSING = 0.05  #: Share of empty cells from which a draft asks what they mean.
 MOSTLY = 0.6  #: A text column holds numbers, or dates, if at least this share of its distinct texts are.
 
 DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d")
 """Formats of dates that drafts know; the first that reads most of a column's texts."""
 
 _LEAST_ROWS = 20  # a shorter table may hold different numbers by chance
-
 _ID_WORDS = ("id", "nr", "no", "num", "number", "key", "uuid", "code", "mrn", "ssn", "patient", "person", "subject",
-             "user", "customer", "case", "visit", "encounter", "record", "row", "index")  # fmt: skip
+             "user", "customer", "case", "visit", "encounter", "record", "row", "index", "pid")  # fmt: skip
 _NOTHING = ("?", "-", ".", "na", "n/a", "nan", "null", "missing")  # words for no value
 _PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member", "mrn", "ssn", "id")
-
 MARK = "  # read from the data: confirm from public knowledge"
 
 _HEAD = """\
@@ -46,13 +43,8 @@ confirmed = false
 source = ""  # say here where the public knowledge comes from
 """
 
-_RATES = """\
-# rates = [...]  # if published statistics say how frequent the classes are: one share a class, adding up to 1
-"""
-
-_USER = """\
-# user = "..."  # if people have several rows: the column that says whose row it is. Then remove it below.
-"""
+_RATES = "# rates = [...]  # if it is published how frequent the classes are: one share a class, adding up to 1\n"
+_USER = '# user = "..."  # if people have several rows: the column that says whose row it is. Then remove it below.\n'
 
 
 def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | None = None, ranges: bool = True) -> str:
@@ -146,6 +138,8 @@ def _column(series: Series, ranges: bool) -> str:
         missing += [format_value(float(number)) for number in sentinels]
         note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
         lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
+        if (empty := series.null_count() / max(1, len(series))) > MANY_MISSING:
+            lines += f"# {empty:.0%} of the cells are empty. If that says something: indicator = true{MARK}\n"
         return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
     if not 0 < len(found) <= MAX_CATEGORIES:
         return _left_out(head, f"{len(found)} distinct texts. If it is a category, list its public values")
@@ -202,6 +196,8 @@ def _target(series: Series, ranges: bool) -> str:
     if len(found) < 2:
         return _left_out(head, "fewer than two classes were found. List the public classes")
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"
+    if numeric and not boolean and len(found) > 2:
+        note += f"# If they are numbers, not codes: lower = {found[0]} and upper = {found[-1]} in their place.{MARK}\n"
     return head + note + _line("classes", found, read=not boolean) + _RATES
 
 

@@ -58,10 +58,9 @@ def open_table(table: IntoDataFrame, needed: Iterable[str] = ()) -> Frame:
         frame = nw.from_native(typed(table), eager_only=True)
         repeated = duplicates(frame.columns)
     except TypeError:
-        raise InvalidDataError(
-            f"a table in memory is needed (pandas, polars or pyarrow), not {type(table).__name__}. "
-            "Collect a lazy frame first; an array needs norm bounds instead of a schema"
-        ) from None
+        what = f"a table in memory is needed (pandas, polars or pyarrow), not {type(table).__name__}"
+        remedy = "Collect a lazy frame first; an array needs norm bounds instead of a schema"
+        raise InvalidDataError(f"{what}. {remedy}") from None
     except DuplicateError:
         raise InvalidDataError("the table has two columns of one name. Rename one") from None
     if repeated:
@@ -81,10 +80,8 @@ def require_columns(present: Iterable[str], needed: Iterable[str], where: str) -
     header = dict.fromkeys(present)
     missing = [name for name in needed if name not in header]
     if missing:
-        raise SchemaError(
-            f"{where} has no column {_shown(missing)}, which is needed. "
-            f"Its columns are {_shown(list(header)) or 'none'}"
-        )
+        what = f"{where} has no column {_shown(missing)}, which is needed"
+        raise SchemaError(f"{what}. Its columns are {_shown(list(header)) or 'none'}")
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -100,10 +97,8 @@ def numbers(series: Series, texts: bool = False) -> Floats:
     if not is_float(values) and texts:
         values = parse_numbers(values)
     if not is_float(values):
-        raise SchemaError(
-            f"column {series.name!r} has type {type_name(series)}, but the schema declares a number. "
-            "Convert the column to a numeric type, or declare categories"
-        )
+        what = f"column {series.name!r} has type {type_name(series)}, but the schema declares a number"
+        raise SchemaError(f"{what}. Convert the column to a numeric type, or declare categories")
     return taken(with_nan(values), positions, np.nan)
 
 
@@ -356,10 +351,8 @@ def _text(value: Any) -> str | None:
 
 
 def _unsupported(series: Series) -> SchemaError:
-    return SchemaError(
-        f"column {series.name!r} has type {type_name(series)}, which is neither text, category, number nor boolean. "
-        "Convert it, or leave it out of the schema"
-    )
+    what = f"column {series.name!r} has type {type_name(series)}, which is neither text, category, number nor boolean"
+    return SchemaError(f"{what}. Convert it, or leave it out of the schema")
 
 
 def type_name(series: Series) -> str:

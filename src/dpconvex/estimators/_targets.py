@@ -118,9 +118,8 @@ def inferred_classes(y: Any) -> Array:
 def number_array(y: Any) -> Array:
     """Return numeric targets as an array (n,); missing ones are NaN, and so is what is no number in a list."""
     if isinstance(y, list | tuple):
-        return numbers_of(
-            elements([cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell for cell in y])
-        )
+        cells = [cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell for cell in y]
+        return numbers_of(elements(cells))
     values, kind = as_series(y)
     if kind in ("text", "objects"):
         raise InvalidDataError("y holds text or objects, and numbers are needed. Convert it to a numeric dtype")
@@ -142,9 +141,8 @@ class TargetRange:
         try:
             lower, upper = bounds
         except (TypeError, ValueError):
-            raise InvalidParameterError(
-                "target_bounds", bounds, "must be two numbers (lower, upper)", "Take them from public knowledge"
-            ) from None
+            what, remedy = "must be two numbers (lower, upper)", "Take them from public knowledge"
+            raise InvalidParameterError("target_bounds", bounds, what, remedy) from None
         low = _validate.real("target_bounds[0]", lower)
         high = _validate.real("target_bounds[1]", upper, above=low, remedy="Give a range wider than one value")
         if max(-low, high) > LARGEST:
@@ -183,12 +181,9 @@ def declared_range(target_bounds: Any, schema: Schema | None) -> TargetRange:
         return TargetRange.checked(target_bounds)
     target = None if schema is None else schema.target
     if not isinstance(target, NumericTarget):
-        raise InvalidParameterError(
-            "target_bounds",
-            None,
-            "must be given as (lower, upper), or by a schema whose [target] has lower and upper",
-            "Bounds must be public knowledge: targets are clipped into them",
-        )
+        what = "must be given as (lower, upper), or by a schema whose [target] has lower and upper"
+        remedy = "Bounds must be public knowledge: targets are clipped into them"
+        raise InvalidParameterError("target_bounds", None, what, remedy)
     return TargetRange.checked((target.lower, target.upper))
 
 

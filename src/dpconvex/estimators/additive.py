@@ -193,12 +193,12 @@ class AdditiveModel(WithIntervals):
         return found.straight if straight else found
 
     def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
-        if self._infers():
+        if self._infers() or self.plan_.problem.shapes is None:  # lines' method need not apply there
             return super().plans_at(epsilon)
         features = replace(self._feature_map(self.n_features_in_), placed=_placed(self.plan_))
         features = features.at(getattr(self.plan_, "knots", 2))
         whole = replace(self.plan_.privacy, epsilon=epsilon)
-        return self._planned(features, self.plan_.problem, whole, self.plan_.algorithm)
+        return self._planned(features, self.plan_.problem, whole, SHAPES)
 
     # What was learned.
 

@@ -65,6 +65,7 @@ class PrivateMetrics(Mapping[str, Estimate]):
     plan_: EvaluationPlan  #: Its public constants
     cells_: Floats  #: What was released: all else follows from it
     promise_: str = ""  #: What model and evaluation promise together, after a hold-out
+    scope_: str = ""  #: Where targets are numbers: which range they are clipped to
 
     def __getitem__(self, name: str) -> Estimate:
         return self.whole[name]
@@ -89,6 +90,7 @@ class PrivateMetrics(Mapping[str, Estimate]):
             "roc": self.roc.tolist(),
             "cells": self.cells_.tolist(),
             "promise": self.promise_,
+            "scope": self.scope_,
         }
 
     def __repr__(self) -> str:
@@ -203,7 +205,9 @@ def _evaluate(
     certificate = payment.stated(certificate) if paid else payment.named(certificate)
     each, less = (dict(zip(names, part, strict=False)) for part in (found.groups, found.differences))
     less = {name: less[name] for name in names[1:]}
-    return PrivateMetrics(found.whole, each, less, found.calibration, found.roc, certificate, plan, result.cells)
+    scope = "" if classes else "Targets count as clipped to {0.lower:g} to {0.upper:g}.".format(fitted._range())
+    released = found.calibration, found.roc, certificate, plan, result.cells
+    return PrivateMetrics(found.whole, each, less, *released, scope_=scope)
 
 
 def fit_and_evaluate(

@@ -295,11 +295,6 @@ def to_card(model: Any, metrics: dict[str, Any] | None = None) -> str:
     lines += ["", "## Metrics", ""]
     lines += [none] if metrics is None else ["```json", json.dumps(metrics, indent=1, default=str), "```"]
     limits = "The promise rests on what is listed above. Noise moves every coefficient, most where the data say little."
-    lines += [
-        "",
-        "## Limits",
-        "",
-        limits,
-        "The model knows the people of its table alone, and repeats what was unfair there.",
-    ]
+    unfair = "The model knows the people of its table alone, and repeats what was unfair there."
+    lines += ["", "## Limits", "", limits, unfair]
     return "\n".join(lines) + "\n"

@@ -177,12 +177,9 @@ class PrivateGeometricMedian(PrivateEstimator):
 
     def _domain(self, n_features: int) -> PointDomain:
         if self.radius_bound is None:
-            raise InvalidParameterError(
-                "radius_bound",
-                None,
-                "must be given: the radius of a ball around the origin that holds the data",
-                "It must be public knowledge, and may be crude: noise hardly depends on it",
-            )
+            what = "must be given: the radius of a ball around the origin that holds the data"
+            remedy = "It must be public knowledge, and may be crude: noise hardly depends on it"
+            raise InvalidParameterError("radius_bound", None, what, remedy)
         bound = _validate.real("radius_bound", self.radius_bound, above=0.0)
         finest = FINEST * bound if self.min_radius is None else self.min_radius
         return PointDomain(n_features, bound, finest)

@@ -294,9 +294,8 @@ def _candidate(
         for plan in reversed(plans):
             pure = all(release.event.pure_epsilon is not None for release in plan.releases)
             usual = plan.algorithm in ERM_METHODS and plan.noise_name in NOISES
-            pins[PURE if pure else GAUSSIAN] = (
-                {"algorithm": plan.algorithm, "noise": plan.noise_name} if usual else {"algorithm": plan.algorithm}
-            )
+            noises = {"noise": plan.noise_name} if usual else {}
+            pins[PURE if pure else GAUSSIAN] = {"algorithm": plan.algorithm, **noises}
     return Candidate(settings, plans[0], model)
 
 

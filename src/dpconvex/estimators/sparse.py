@@ -136,9 +136,8 @@ class PrivateSparseModel(FittedModel):
         """Return the linear predictions of every record, (n,)."""
         check_is_fitted(self)
         features, encoded = self._encoded(X, reset=False)
-        return (
-            _features.clip_entries(encoded, features.domain.linf) @ self.encoded_coef_[0] + self.encoded_intercept_[0]
-        )
+        clipped = _features.clip_entries(encoded, features.domain.linf)
+        return clipped @ self.encoded_coef_[0] + self.encoded_intercept_[0]
 
 
 @final
@@ -221,16 +220,10 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
         """
         self._range()
         features = self._feature_map(n_features)
-        radius = self._radius(features)
-        reach = max(0.5, radius * features.domain.linf)
+        radius, p, bound = self._radius(features), features.domain.n_features, features.domain.linf
+        loss = SquaredLoss(0.5, prediction_bound=max(0.5, radius * bound))
         problem = l1_ball_loss(
-            SquaredLoss(0.5, prediction_bound=reach),
-            n,
-            features.domain.n_features,
-            radius,
-            feature_bound=features.domain.linf,
-            intercept=self.fit_intercept,
-            third_derivative=0.0,
+            loss, n, p, radius, feature_bound=bound, intercept=self.fit_intercept, third_derivative=0.0
         )
         return plan_saddle(problem, self._privacy(), self.algorithm, constants=self.constants, sums=self._sums)
 
@@ -304,17 +297,8 @@ class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSpars
 
     @final
     def _problem(self, features: _features.FeatureMap, n: int, factors: tuple[float, ...] = (1.0,)) -> WorstGroupLoss:
-        domain = features.domain
-        return WorstGroupLoss(
-            LogisticLoss(),
-            n,
-            domain.n_features,
-            self._radius(features),
-            domain.linf,
-            factors,
-            self.fit_intercept,
-            LOGISTIC_THIRD,
-        )
+        ball = features.domain.n_features, self._radius(features), features.domain.linf
+        return WorstGroupLoss(LogisticLoss(), n, *ball, factors, self.fit_intercept, LOGISTIC_THIRD)
 
     @final
     def _schema_classes(self) -> Array:

@@ -180,12 +180,9 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
             return labels
         labels = () if self.group_column is None or self.schema is None else self._column().cells(1).labels
         if len(labels) < 2:
-            raise InvalidParameterError(
-                "groups",
-                None,
-                "must list the public labels, or group_column name a column of the schema with categories",
-                "Groups must be public knowledge; which record belongs to which is private",
-            )
+            what = "must list the public labels, or group_column name a column of the schema with categories"
+            remedy = "Groups must be public knowledge; which record belongs to which is private"
+            raise InvalidParameterError("groups", None, what, remedy)
         return np.asarray(labels)
 
     def _group_index(self, X: Any, groups: Any, labels: Array) -> Array:

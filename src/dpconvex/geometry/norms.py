@@ -199,12 +199,8 @@ class GroupedNorm(NoiseNorm):
         shapes = grouping.blocks_of(domain) if self.euclidean.any() else grouping.l1_blocks(domain)
         same = ((getattr(shapes, name), getattr(self, name)) for name in ("sizes", "euclidean", "centered"))
         if not all(np.array_equal(*pair) for pair in same):
-            raise InvalidParameterError(
-                "domain",
-                f"{len(shapes.sizes)} blocks",
-                "must have the norm's blocks",
-                "Build the norm from this domain",
-            )
+            blocks, remedy = f"{len(shapes.sizes)} blocks", "Build the norm from this domain"
+            raise InvalidParameterError("domain", blocks, "must have the norm's blocks", remedy)
         rounding = np.where(self.euclidean | self.centered, 1 + 1e-15 * (4 + shapes.sizes), 1.0)  # as `Block.rounded`
         widths = shapes.widths * rounding
         return math.fsum(self._group_maxima(widths / self.half_widths) * self.weights) * grouping.UP

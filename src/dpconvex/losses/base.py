@@ -170,11 +170,8 @@ class LinearModelLoss(ABC):
         _validate.real("feature_linf", feature_linf, at_least=0.0)
         _validate.choice("norm", norm, ("l2", "l1"))
         bound = feature_l2 if norm == "l2" else feature_linf
-        return LossConstants(
-            lipschitz=_product_up(self.slope_bound, bound),
-            smoothness=_product_up(self.curvature_bound, bound, bound),
-            norm=norm,
-        )
+        slope, curvature = _product_up(self.slope_bound, bound), _product_up(self.curvature_bound, bound, bound)
+        return LossConstants(lipschitz=slope, smoothness=curvature, norm=norm)
 
 
 class SmoothLoss(LinearModelLoss):

@@ -66,13 +66,9 @@ class SquaredLoss(_NumericLoss, base.SmoothLoss):
     def __post_init__(self) -> None:
         base.check_bound(self.target_bound, finite=True)
         if self.prediction_bound != math.inf:
-            _validate.real(
-                "prediction_bound",
-                self.prediction_bound,
-                at_least=self.target_bound,
-                at_most=base.LARGEST_TARGET,
-                remedy="A tangent line begun short of a target would fall without bound",
-            )
+            least, most = self.target_bound, base.LARGEST_TARGET
+            remedy = "A tangent line begun short of a target would fall without bound"
+            _validate.real("prediction_bound", self.prediction_bound, at_least=least, at_most=most, remedy=remedy)
 
     @property
     def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -256,10 +256,8 @@ class OutlierRemoval(OneTest):
 
     @cached_property
     def event(self) -> GuardedGaussianNoise:  # pyright: ignore[reportIncompatibleVariableOverride]
-        moves = exact.enlarged(self.score_sensitivity)
-        return GuardedGaussianNoise(
-            "laplace", moves, self.score_scale, self.margin, self.coupling, exact.enlarged(1.0), self.sigma
-        )
+        moves, one = exact.enlarged(self.score_sensitivity), exact.enlarged(1.0)
+        return GuardedGaussianNoise("laplace", moves, self.score_scale, self.margin, self.coupling, one, self.sigma)
 
     @cached_property
     def score_noise(self) -> LaplaceMechanism:  # pyright: ignore[reportIncompatibleVariableOverride]

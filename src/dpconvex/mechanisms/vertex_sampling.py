@@ -61,8 +61,7 @@ class VertexSampling(Planned):
         most = _rounding.product_up(self.sensitivity.value, self.sensitivity.value, float(self.draws), 1 + 1e-12)
         if self.square_sum > most:
             raise InvalidParameterError("square_sum", self.square_sum, f"must be at most draws * largest^2 = {most:g}")
-        if self.range_sum is not None:
-            _validate.real("range_sum", self.range_sum, above=0.0)
+        _validate.optional(_validate.real, {"range_sum": self.range_sum}, above=0.0)
         if self.step < SMALLEST * _FINENESS:
             what = f"must be at least {SMALLEST:.1e} on average over the draws: exponentials of floats are no finer"
             remedy = "Use a larger epsilon, or fewer draws"

@@ -208,17 +208,14 @@ def _pld(events: Sequence[Counted]):
     wide = mu * (mu + 20) / step
     many = sum(2 * times * math.ceil(part.pure / Fraction(step)) for part, times in parts)
     if not max(wide, many) <= MOST_LOSSES:
-        raise UnsupportedEventError(
-            f"{sum(times for part, times in parts if part.pure)} pure uses, and Gaussian ones of mu={mu:.3g}: "
-            "their losses need a grid of too many points"
-        )
+        uses = f"{sum(times for part, times in parts if part.pure)} pure uses, and Gaussian ones of mu={mu:.3g}"
+        raise UnsupportedEventError(f"{uses}: their losses need a grid of too many points")
     charge(1000 + 5 * wide + many)
     total = privacy_loss_distribution.identity(step)
     if mu:
         deviation = 1 / mu * (1 - 1e-15)
-        total = total.compose(
-            privacy_loss_distribution.from_gaussian_mechanism(deviation, value_discretization_interval=step)
-        )
+        one = privacy_loss_distribution.from_gaussian_mechanism(deviation, value_discretization_interval=step)
+        total = total.compose(one)
     for part, times in parts:
         if part.pure:
             parameters = common.DifferentialPrivacyParameters(_rounding.float_up(part.pure), 0.0)

@@ -106,9 +106,10 @@ class Account:
         epsilon, delta = self.left
         if _decimal(promise.epsilon) > epsilon or _decimal(promise.delta) > delta:
             torn = f" ({self.unreadable} lines cannot be read)" if epsilon == delta == 0 and self.unreadable else ""
+            pure = ", or for delta=0 where the method takes it" * (_decimal(promise.delta) > delta)
             raise BudgetExceededError(
                 f"epsilon={promise.epsilon!r}, delta={promise.delta!r}: the budget {name!r} has epsilon "
-                f"{exact_text(epsilon)} and delta {exact_text(delta)} left{torn}. Ask for no more; "
+                f"{exact_text(epsilon)} and delta {exact_text(delta)} left{torn}. Ask for no more{pure}; "
                 "nothing was read, nothing was spent"
             )
 
@@ -333,10 +334,8 @@ def _read(file: int, path: Path) -> Account:
         raise BudgetFileError(f"{path}: is no budget file. Make one with `dpconvex budget create`")
     if header["dpconvex_budget"] not in (1, VERSION):
         stated = header["dpconvex_budget"]
-        raise BudgetFileError(
-            f"{path}: is a budget of format {stated}, and this version of dpconvex reads {VERSION}. "
-            "Use the version that wrote it"
-        )
+        what = f"is a budget of format {stated}, and this version of dpconvex reads {VERSION}"
+        raise BudgetFileError(f"{path}: {what}. Use the version that wrote it")
     try:
         epsilon, delta = (float(_amount(header[name])) for name in ("epsilon", "delta"))
         total = _promise(epsilon, delta, header["unit"], header["neighboring"])

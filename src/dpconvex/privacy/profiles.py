@@ -52,9 +52,8 @@ def charge(work: float) -> None:
         return
     if not work <= allowed.left:
         allowed.left = -1.0
-        raise UnsupportedEventError(
-            "their numbers, or the number of different ones, would take more computing than a check may"
-        )
+        what = "their numbers, or the number of different ones, would take more computing than a check may"
+        raise UnsupportedEventError(what)
     allowed.left -= work
 
 

@@ -99,6 +99,5 @@ def source_from(random_state: RandomState) -> BitSource:
         return random_state
     if isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool):
         return SeededSource(int(random_state))
-    raise InvalidParameterError(
-        "random_state", random_state, "must be None, an integer seed or a BitSource", "Use None for private releases"
-    )
+    what = "must be None, an integer seed or a BitSource"
+    raise InvalidParameterError("random_state", random_state, what, "Use None for private releases")

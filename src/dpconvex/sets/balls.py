@@ -125,11 +125,8 @@ class Ellipsoid(ConvexSet):
             raise InvalidParameterError("center", self.center, f"must be finite, of shape ({len(shape)},)")
         set_fields(self, shape=tuple(map(tuple, shape.tolist())), center=tuple(center.tolist()), dim=len(shape))
         # The triangle inequality; exact where the center is 0 or lies along the longest axis.
-        set_fields(
-            self,
-            radius=_rounding.widen_up(float(axes[0]) + math.hypot(*center)),
-            diameter=_rounding.widen_up(2 * float(axes[0])),
-        )
+        radius = _rounding.widen_up(float(axes[0]) + math.hypot(*center))
+        set_fields(self, radius=radius, diameter=_rounding.widen_up(2 * float(axes[0])))
 
     @quiet
     def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:

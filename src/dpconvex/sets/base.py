@@ -84,8 +84,7 @@ class ConvexSet(ABC):
 
 def check_dim(dim: int | None) -> None:
     """Raise `InvalidParameterError` unless `dim` is None or at least 1."""
-    if dim is not None:
-        _validate.integer("dim", dim, at_least=1)
+    _validate.optional(_validate.integer, {"dim": dim}, at_least=1)
 
 
 @final

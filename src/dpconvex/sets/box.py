@@ -37,14 +37,9 @@ class Box(ConvexSet):
         lower, upper = np.broadcast_to(lower, dim), np.broadcast_to(upper, dim)
         if np.any(lower > upper):
             raise InvalidParameterError("lower", self.lower, f"must be <= upper={self.upper!r} in every entry")
-        set_fields(
-            self,
-            lower=tuple(lower.tolist()),
-            upper=tuple(upper.tolist()),
-            dim=dim,
-            radius=math.hypot(*np.maximum(-lower, upper)),
-            diameter=_rounding.widen_up(math.hypot(*(upper - lower))),
-        )
+        set_fields(self, lower=tuple(lower.tolist()), upper=tuple(upper.tolist()), dim=dim)
+        furthest, apart = math.hypot(*np.maximum(-lower, upper)), math.hypot(*(upper - lower))
+        set_fields(self, radius=furthest, diameter=_rounding.widen_up(apart))
 
     @quiet
     def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:

@@ -48,12 +48,9 @@ class Polytope(ConvexSet):
         rows = tuple(map(tuple, normals.tolist()))
         set_fields(self, normals=rows, bounds=tuple(bounds.tolist()), dim=normals.shape[1])
         corners = self._corners
+        furthest = float(np.linalg.norm(corners, axis=1).max())
         apart = max(float(np.linalg.norm(corners - corner, axis=1).max()) for corner in corners)
-        set_fields(
-            self,
-            radius=_rounding.widen_up(float(np.linalg.norm(corners, axis=1).max())),
-            diameter=_rounding.widen_up(apart),
-        )
+        set_fields(self, radius=_rounding.widen_up(furthest), diameter=_rounding.widen_up(apart))
 
     @property
     def projection_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

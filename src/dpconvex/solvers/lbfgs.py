@@ -39,10 +39,8 @@ class LBFGS(Solver):
         w = np.zeros(objective.dim) if start is None else start
         # A maximum norm that implies the l2 norm.
         tolerance = objective.strong_convexity * radius / np.sqrt(objective.dim) / 2
-        options = {"maxiter": self.max_steps, "maxfun": 2 * self.max_steps, "ftol": 0.0}
-        found = minimize(
-            objective.value_and_gradient, w, jac=True, method="L-BFGS-B", options={**options, "gtol": tolerance}
-        )
+        options = {"maxiter": self.max_steps, "maxfun": 2 * self.max_steps, "ftol": 0.0, "gtol": tolerance}
+        found = minimize(objective.value_and_gradient, w, jac=True, method="L-BFGS-B", options=options)
         w, g, steps, calls = found.x, objective.gradient(found.x), int(found.nit), int(found.nfev) + 1
         accuracy, status = certificates.gradient_norm(objective, w, g), Status.STEP_LIMIT
         for _ in range(self.polish if steps < self.max_steps else 0):

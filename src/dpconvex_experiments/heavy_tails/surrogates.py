@@ -10,7 +10,7 @@ import numpy as np
 
 from dpconvex._types import Floats
 from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan, Moments, plan
-from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, FixedSteps, Part
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import Data, Part, surrogate_named
 from dpconvex.losses import AbsoluteLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
@@ -18,6 +18,7 @@ from dpconvex.problems.linear.truncated import ExtensionRisk
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Check, Estimate, exact, mean
 from dpconvex_experiments.heavy_tails.rates import PAPER
+from dpconvex_experiments.reference.extensions import FixedSteps
 from dpconvex_experiments.shared import streams
 
 LEVEL, RIDGE, ACCURACY = 1.0, 1.0, 2.0  # C, lambda, and tau in units of C / (lambda m)
@@ -93,12 +94,12 @@ def _part(one: HeavyTailedPlan[LinearModelProblem], m: int) -> Part:
 
 def _point(one: HeavyTailedPlan[LinearModelProblem], way: str, data: Data, tau: float) -> Floats:
     part, start = _part(one, data[0].n), np.zeros(2)
-    return SURROGATES[way].minimize(part, data, start, (part.domain, tau, start))
+    return surrogate_named(way).minimize(part, data, start, (part.domain, tau, start))
 
 
 def _compared(part: Part, data: Data, tau: float):
     """Return the extension's minimizer, and a function of points to their gaps, in units of ``alpha``."""
-    start, method = np.zeros(2), SURROGATES["extension"]
+    start, method = np.zeros(2), surrogate_named("extension")
     best = method.minimize(part, data, start, (part.domain, tau / FINE, start))
     risk = method.risk(part, data, start, tau / FINE)
     assert isinstance(risk, ExtensionRisk)
@@ -108,7 +109,7 @@ def _compared(part: Part, data: Data, tau: float):
 
 def _counted(one: HeavyTailedPlan[LinearModelProblem], way: str) -> float:
     """Return the exponent of the planned number of steps in m, at one tau in units of ``C / (lambda m)``."""
-    method = SURROGATES[way]
+    method = surrogate_named(way)
     assert isinstance(method, FixedSteps)
     ends = [method.steps(_part(one, m), ACCURACY * LEVEL / (RIDGE * m)) for m in (4, 400)]
     return math.log(ends[1] / ends[0]) / math.log(100)

@@ -4,6 +4,8 @@ Importing this enters constants and methods as papers print them: `dpconvex.plug
 """
 
 from dpconvex_experiments.reference import (
+    adassp,
+    extensions,
     gradient_score,
     group_privacy,
     localized_mechanism,
@@ -13,5 +15,6 @@ from dpconvex_experiments.reference import (
 )
 
 __all__ = [
-    "gradient_score", "group_privacy", "localized_mechanism", "objectives", "printed_constants", "printed_median",
+    "adassp", "extensions", "gradient_score", "group_privacy", "localized_mechanism", "objectives",
+    "printed_constants", "printed_median",
 ]  # fmt: skip

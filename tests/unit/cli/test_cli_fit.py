@@ -17,7 +17,7 @@ from dpconvex.algorithms.erm.registry import plans
 from dpconvex.cli.report import GRID
 from dpconvex.estimators.classifiers import CAPS
 
-FILES = {"model.skops", "certificate.json", "report.html"}
+FILES = {"model.skops", "certificate.json", "report.html", "schema.found.toml"}  # the last: parts of ranges
 TOML = """
 confirmed = true
 [target]
@@ -136,6 +136,7 @@ def test_one_record_is_enough(run: Any, toml: Path, tmp_path: Path) -> None:
         ("--epsilon", "1", "--coefficient-norm", "-2"),
         ("--epsilon", "1", "--noise", "gaussian"),
         ("--epsilon", "1", "--target", "z"),
+        ("--epsilon", "1", "--target", "color"),
         ("--epsilon", "1", "--test", "missing.csv"),
         ("--epsilon", "1", "--seed", "-3"),
         ("--epsilon", "1", "--out", "no/such/folder"),
@@ -233,12 +234,12 @@ def test_a_failing_write_leaves_everything_as_it_was(
     table(tmp_path, "1,red,no\n9,blue,yes\n")
     words = ("fit", "t.csv", "--schema", "s.toml", "--epsilon", 1)
     assert run(*words).exit_code == 0
-    before = {name: (tmp_path / "model" / name).read_bytes() for name in FILES}
+    before = {each.name: each.read_bytes() for each in (tmp_path / "model").iterdir()}
     monkeypatch.setattr(where, failing(error, os.rename if where == "os.rename" else None))
     for more in (("--force",), ("--out", "new")):
         result = run(*words, *more)
         assert result.exit_code != 0
-        assert {name: (tmp_path / "model" / name).read_bytes() for name in FILES} == before
+        assert {each.name: each.read_bytes() for each in (tmp_path / "model").iterdir()} == before
         assert leftovers(tmp_path) == {"model"}
 
 

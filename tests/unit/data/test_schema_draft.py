@@ -80,6 +80,9 @@ def test_numeric_targets_and_codes() -> None:
     draft = draft_schema(frame)
     assert 'If they are codes: categories = ["0", "1"]' in draft
     assert Schema.from_toml_text(draft).target is None
+    counts = draft_schema(pd.DataFrame({"y": [0, 3, 1] * 10, "x": [None, 1.5, 2.5] * 10}), "y")
+    assert "# If they are numbers, not codes: lower = 0 and upper = 3 in their place." in counts
+    assert "# 33% of the cells are empty. If that says something: indicator = true" in counts
 
 
 @pytest.mark.parametrize(

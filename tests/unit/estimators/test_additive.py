@@ -397,6 +397,9 @@ def test_command_line(tmp_path: Any, monkeypatch: Any) -> None:
     assert done.exit_code == 0, done.output
     assert "noise only" in (tmp_path / "model" / "report.html").read_text()
     assert "<svg" in (tmp_path / "model" / "report.html").read_text()
+    printed = runner.invoke(app, ["shapes", "model"])
+    assert printed.exit_code == 0, printed.output
+    assert "deviation: planned" in printed.output
     table = runner.invoke(app, ["shapes", "model", "--csv"])
     assert table.output.startswith('"column","output"')
     model: Any = load_model("model/model.skops")
@@ -424,3 +427,11 @@ def test_numbers_of_few_records_have_the_plan_of_lines() -> None:
     assert (ours.algorithm, theirs.algorithm) == ("constant", "constant")
     assert ours.predicted_error.expected == pytest.approx(theirs.predicted_error.expected)
     assert PrivateAdditiveRegressor(0.1, **given).plan(6000, 1)[0].problem.shapes is not None
+
+
+def test_straight_lines_are_planned_at_budgets_where_their_method_does_not_apply() -> None:
+    """A report shows other budgets: it must not fail once a fit is paid for."""
+    model = PrivateAdditiveClassifier(epsilon=3, feature_bounds=(-1, 1), classes=[0, 1, 2], random_state=0)
+    model.fit(np.zeros((500, 10)), np.arange(500) % 3)
+    assert model.plan_.algorithm == "recentering"
+    assert "recentering" not in [plan.algorithm for plan in model.plans_at(0.02)]

@@ -278,9 +278,8 @@ def plan_localized(
     lemma = "scores change by at most 2 L rho / n between neighbors, rho the radius of the ball, plus rounding"
     choice = ReportNoisyMax(Sensitivity(moved, "linf", lemma, unit=privacy.unit), half)
     solve = default_solver(problem.loss, WholeSpace(), problem.dim)
-    return (
-        LocalizedMechanismPlan(problem, privacy, lam, best.radius, best.side, choice, best.bound, r, center, solve),
-    )
+    found = LocalizedMechanismPlan(problem, privacy, lam, best.radius, best.side, choice, best.bound, r, center, solve)
+    return (found,)
 
 
 def _applies(problem: LinearModelProblem, privacy: PrivacyParams) -> bool:

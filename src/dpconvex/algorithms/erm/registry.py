@@ -41,6 +41,9 @@ Gaussian noise in every direction is the same with fewer columns: other methods 
 GAUSSIAN = ("auto", "gaussian")
 OF_USERS = ("test", "smoothing")
 
+Found = tuple[LinearModelPlan, ...]
+"""Valid plans, the one to run first in front."""
+
 
 def _gradient(
     problem: LinearModelProblem, privacy: PrivacyParams, l2: float = 0.0, noise: str = "auto"
@@ -51,22 +54,18 @@ def _gradient(
 
 def _statistics(
     problem: LinearModelProblem, privacy: PrivacyParams, l2: float = 0.0, constants: str = "calibrated"
-) -> tuple[LinearModelPlan, ...]:
+) -> Found:
     if constants == "calibrated":
         return (sufficient_statistics.plan(problem, privacy, l2=l2),)
     return () if l2 else (sufficient_statistics.plan_adaptive_ridge(problem, privacy),)
 
 
-def _exponential(
-    problem: LinearModelProblem, privacy: PrivacyParams, l2: float | None = None
-) -> tuple[LinearModelPlan, ...]:
+def _exponential(problem: LinearModelProblem, privacy: PrivacyParams, l2: float | None = None) -> Found:
     localized = exponential_mechanism.plan_localized(problem, privacy, l2)
     return localized if l2 else (*exponential_mechanism.plan(problem, privacy), *localized)
 
 
-def _centering(
-    problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "auto", sums: bool = False
-) -> tuple[LinearModelPlan, ...]:
+def _centering(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "auto", sums: bool = False) -> Found:
     names = (*CENTERED, "informed_gradient") if problem.grouped else CENTERED
     return centering.plan(problem, privacy, Methods(Options(noise=noise, sums=sums), names))
 
@@ -77,15 +76,13 @@ def _projection(
     noise: str = "grouped",
     l2: float | None = None,
     sums: bool = False,
-) -> tuple[LinearModelPlan, ...]:
+) -> Found:
     if problem.grouped:
         return ()
     return projection.plan(problem, privacy, Methods(Options(noise=noise, l2=l2, sums=sums), PROJECTED))
 
 
-def _constant(
-    problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "l2", l2: float | None = None
-) -> tuple[LinearModelPlan, ...]:
+def _constant(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "l2", l2: float | None = None) -> Found:
     return () if problem.grouped else constant.plan(problem, privacy, Methods(Options(noise=noise, l2=l2), PROJECTED))
 
 
@@ -124,7 +121,7 @@ class Methods:
         if not set(self.names) <= set(ERM_METHODS) or len(set(self.names)) < len(self.names):
             raise InvalidParameterError("names", self.names, "must be different algorithms")
 
-    def __call__(self, problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[LinearModelPlan, ...]:
+    def __call__(self, problem: LinearModelProblem, privacy: PrivacyParams) -> Found:
         """Return the plans, or raise the most telling refusal."""
         found, refusals = ERM_METHODS.choose(self.names, self.options, (problem, privacy), _rank, problem.name)
         if not found:
@@ -140,7 +137,7 @@ class Methods:
 @lru_cache(maxsize=256)  # a pure function of frozen values: a fit, its table and its report ask for the same plans
 def plans(
     problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str = "auto", options: Options | None = None
-) -> tuple[LinearModelPlan, ...]:
+) -> Found:
     """Return all valid plans, the smallest predicted error first. Sees no data.
 
     For users, where no other bound is `CONVINCING`, the plan of a harmless method comes first. Raises the most telling
@@ -186,13 +183,13 @@ def _applies(problem: LinearModelProblem, privacy: PrivacyParams, options: Optio
     )
 
 
-def expected_of_first(found: tuple[LinearModelPlan, ...]) -> float:
+def expected_of_first(found: Found) -> float:
     """Sort key of lists of plans, the best one first: what it expects to lose, in the usual loss."""
     expected = found[0].predicted_error.expected
     return math.inf if expected is None else _rounded(expected)
 
 
-def cautious_of_first(found: tuple[LinearModelPlan, ...]) -> float:
+def cautious_of_first(found: Found) -> float:
     """Sort key of lists of plans for a loss and its surrogates: as plans for one loss are ranked."""
     return math.inf if found[0].predicted_error.expected is None else _rounded(cautious(found[0]))
 

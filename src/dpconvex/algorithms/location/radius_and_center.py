@@ -257,11 +257,8 @@ def plan_center(
     lemma = "in units of 4 radius (S + 1) / z the weighted mean moves by at most 1 (Lemma 3; z, radius released)"
     mean = Sensitivity(1.0, "l2", lemma, unit=unit)
     wide = domain.radius_bound / domain.min_radius * n * math.sqrt(domain.dim) > 2.0**36
-    coarse = GaussianMechanism.of_mu(
-        Sensitivity(COARSE_SENSITIVITY, "l2", lemma + ", and a coarse unit is 2^20 of these", unit=unit),
-        mu_center * COARSE_SHARE,
-        domain.dim,
-    )
+    far = Sensitivity(COARSE_SENSITIVITY, "l2", lemma + ", and a coarse unit is 2^20 of these", unit=unit)
+    coarse = GaussianMechanism.of_mu(far, mu_center * COARSE_SHARE, domain.dim)
     return GroupedCenter(
         domain=domain,
         n=n,

@@ -93,9 +93,8 @@ class StableSgd(Booster):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        return (
-            Assumption("the order of visits does not depend on data", "drawn from coins apart from data and noise"),
-        )
+        coins = "drawn from coins apart from data and noise"
+        return (Assumption("the order of visits does not depend on data", coins),)
 
     @property
     def deviation(self) -> float:

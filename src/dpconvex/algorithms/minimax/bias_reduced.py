@@ -214,9 +214,8 @@ def plan(
     with within_floats(problem.name):
         root = base.range_budget(privacy)
         if constants == "paper":
-            chosen = of_paper("bias_reduced_mirror_descent")(
-                problem, privacy.epsilon, privacy.delta, truncation, budget
-            )
+            printed = of_paper("bias_reduced_mirror_descent")
+            chosen = printed(problem, privacy.epsilon, privacy.delta, truncation, budget)
         else:
             chosen = calibrated(problem, root, privacy.pure, antithetic, truncation, budget)
         both = constants == "calibrated" and chosen.M > 0 if antithetic is None else antithetic

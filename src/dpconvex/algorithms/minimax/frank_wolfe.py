@@ -68,10 +68,8 @@ class FrankWolfePlan(base.VertexSamplingPlan):
 
     @cached_property
     def sampling(self) -> VertexSampling:
-        lemma = (
-            "a mean of n gradients, clipped record by record, at a released point moves by a vector of range at most "
-            "spread/n"
-        )
+        moved = "a mean of n gradients, clipped record by record, at a released point"
+        lemma = f"{moved} moves by a vector of range at most spread/n"
         eta = _rounding.product_up(self.score_scale, rounded_spread(self.problem), 1 / self.problem.n)
         squares = _rounding.product_up(eta, eta, float(self.steps))
         ranges = _rounding.product_up(eta, float(self.steps)) if self.privacy.pure else None

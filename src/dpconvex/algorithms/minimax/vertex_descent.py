@@ -156,9 +156,8 @@ def plan(
     base.require_records(problem)
     with within_floats(problem.name):
         if constants == "paper":
-            schedule = of_paper("vertex_mirror_descent")(
-                problem, privacy.epsilon, privacy.delta, T=iterations, K=samples
-            )
+            printed = of_paper("vertex_mirror_descent")
+            schedule = printed(problem, privacy.epsilon, privacy.delta, T=iterations, K=samples)
         else:
             schedule = calibrated(
                 problem,

@@ -153,13 +153,10 @@ class SearchPlan(Plan):
         errors = [candidate.plan.predicted_error for candidate in self.candidates]
         source = "mean over the candidates, without the noise of the choice"
         known = [error.expected for error in errors if error.expected is not None]
-        return PredictedError(
-            math.fsum(error.bound for error in errors) / len(errors),
-            max(error.trivial for error in errors),
-            source,
-            expected=math.fsum(known) / len(known) if len(known) == len(errors) else None,
-            proved=self.selection is None and errors[0].proved,
-        )
+        bound, trivial = math.fsum(error.bound for error in errors) / len(errors), max(e.trivial for e in errors)
+        expected = math.fsum(known) / len(known) if len(known) == len(errors) else None
+        proved = self.selection is None and errors[0].proved
+        return PredictedError(bound, trivial, source, expected=expected, proved=proved)
 
     @property
     def yardstick(self) -> float:

@@ -148,6 +148,27 @@ def center(addresses: Array, intervals: Floats, places: Array, out: Floats, miss
                 out[i, places[j]] = missing if x != x else x
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def parts(X: Floats, columns: Array, lower: float, upper: float, count: int, out: Array) -> None:
+    """Write which of `count` equal cells of a range each number of some columns lies in, (columns, n), or none."""
+    for i in range(len(X)):
+        for j in range(len(columns)):
+            x = X[i, columns[j]]
+            cell = np.floor((x - lower) / (upper - lower) * count)
+            out[j, i] = count if x != x else min(max(cell, 0.0), count - 1.0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def keep(X: Floats, columns: Array, ends: Floats) -> None:
+    """Clip columns of X between their ends (columns, 2) and map these to [-1/2, 1/2], in place; NaN becomes 0."""
+    for i in range(len(X)):
+        for j in range(len(columns)):
+            lower, upper = ends[j]
+            x = X[i, columns[j]]
+            x = (min(max(x, lower), upper) - (lower + upper) / 2) / (upper - lower)
+            X[i, columns[j]] = 0.0 if x != x else min(max(x, -0.5), 0.5)
+
+
 @njit(cache=True, nogil=True)
 def inside(rows: Floats, limits: Floats, simplices: Array) -> bool:
     """Say whether absolute entries are within limits, and columns [start, stop) vertices of simplices."""

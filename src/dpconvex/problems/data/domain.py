@@ -184,7 +184,7 @@ class DataDomain:
         """
         self.check_columns(X)
         with np.errstate(over="ignore"):  # long doubles beyond float64 become infinities
-            out = np.array(X.toarray() if scipy.sparse.issparse(X) else X, dtype=np.float64)
+            out = np.array(X.toarray() if scipy.sparse.issparse(X) else X, dtype=np.float64, order="C")
         self.clip_in_place(out)
         return out
 

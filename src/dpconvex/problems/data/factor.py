@@ -79,13 +79,11 @@ class Factor:
     @classmethod
     def contrasts(cls, domain: DataDomain) -> Factor:
         """Return the factor of the plain ridge: orthonormal contrasts of centered blocks, all else as it is."""
-        return cls(
-            domain,
-            tuple(
-                Contrasts(block.size, (block.size - 1) / block.size) if is_centered(domain, block) else 1.0
-                for block in domain.all_blocks
-            ),
+        parts = (
+            Contrasts(block.size, (block.size - 1) / block.size) if is_centered(domain, block) else 1.0
+            for block in domain.all_blocks
         )
+        return cls(domain, tuple(parts))
 
     @cached_property
     def matrix(self) -> Any:

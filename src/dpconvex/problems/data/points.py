@@ -52,9 +52,8 @@ class PointDomain:
         bound = _validate.real("radius_bound", self.radius_bound, above=0.0, at_most=_EXTREME)
         least = _validate.real("min_radius", self.min_radius, at_least=1 / _EXTREME)
         if least > bound / 2:
-            raise InvalidParameterError(
-                "min_radius", self.min_radius, f"must be at most radius_bound / 2 = {bound / 2:g}", "Use a smaller one"
-            )
+            what = f"must be at most radius_bound / 2 = {bound / 2:g}"
+            raise InvalidParameterError("min_radius", self.min_radius, what, "Use a smaller one")
         set_fields(self, dim=dim, radius_bound=bound, min_radius=least)
 
     @cached_property

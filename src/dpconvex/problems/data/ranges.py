@@ -175,6 +175,24 @@ def parts(found: NumberRange, values: Array, count: int = PARTS) -> NDArray[np.i
     return np.where(missing, count, cell)
 
 
+def parts_of_columns(found: NumberRange, X: Floats, columns: Sequence[int]) -> Array:
+    """Return the `parts` of a linear range in which the numbers of some columns lie, (columns, n)."""
+    from dpconvex.problems.data import _loops
+
+    out = np.empty((len(columns), len(X)), dtype=np.uint8)
+    rows, where = np.require(X, np.float64, ["C"]), np.array(columns, dtype=np.int64)
+    _loops.parts(rows, where, found.lower, found.upper, PARTS, out)
+    return out
+
+
+def keep(X: Floats, columns: Sequence[int], within: Sequence[NumberRange]) -> None:
+    """Clip columns of X into linear ranges and map these to [-1/2, 1/2], in place; missing numbers become 0."""
+    from dpconvex.problems.data import _loops
+
+    ends = np.array([(one.lower, one.upper) for one in within]).reshape(-1, 2)
+    _loops.keep(X, np.array(columns, dtype=np.int64), ends)
+
+
 def crowded(
     found: NumberRange, counts: Floats, deviation: float, knots: int = 2, capped: bool = False
 ) -> tuple[int, ...]:

@@ -192,28 +192,22 @@ def clipped_mean(
     weights: Floats | None,
     w: Floats,
     clip: float,
-    center: Floats | None = None,
 ) -> Floats:
     """Return the mean over users of their gradients, each shortened to l2 norm `clip`; shape (dim,).
 
     No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
     the computed sum rounds by less than `objective.ROUNDING` times `clip` on either data set (`summation`, worst case).
 
-    An infinite `clip` shortens nothing. With a `center`, a released or public vector, the differences from it are
-    shortened, and their mean is returned. Without targets, which then come with the records, weights are given.
+    An infinite `clip` shortens nothing. Without targets, which then come with the records, weights are given.
     """
-    reach = _reach(loss, records, w) * (1.0 if weights is None else float(weights.max()))
-    size = min(clip, reach) + (0.0 if center is None or clip < np.inf else float(np.abs(center).max()))
 
     def shortened(G: Floats) -> Floats:
-        if center is not None:
-            G -= center
         if clip < np.inf:
             np.nan_to_num(G, copy=False, nan=0.0)
             shorten(G, "l2", clip)
         return G
 
-    return mean_of_users(loss, records, targets, groups, weights, w, shortened, size)
+    return mean_of_users(loss, records, targets, groups, weights, w, shortened, min(clip, _reach(loss, records, w)))
 
 
 def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups) -> Array:
@@ -245,7 +239,6 @@ def mean_of_users(
     `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and returns an array (m, k), whose
     entries are at most `size`. Nothing else is known of the vectors; sums and targets are as `clipped_mean` has them.
     """
-    reach = _reach(loss, records, w) * (1.0 if weights is None else float(weights.max()))
 
     def changed(G: Floats) -> Array:
         found = change(G)
@@ -257,7 +250,7 @@ def mean_of_users(
     if targets is None:
         assert isinstance(records, StreamedRecords)
         assert weights is not None
-        parts = _streamed_sum(loss, records, groups, weights, w, reach, changed)
+        parts = _streamed_sum(loss, records, groups, weights, w, changed)
     else:
         assert isinstance(records, Records)
         reader = _Reader(loss, records, targets, groups, weights, w)
@@ -272,7 +265,6 @@ def _streamed_sum(
     groups: UserGroups,
     weights: Floats,
     w: Floats,
-    reach: float,
     shortened: Callable[[Floats], Array],
 ) -> Array:
     """Return the parts of the sum of users' `shortened` gradients; users of several portions are finished here."""
@@ -289,7 +281,7 @@ def _streamed_sum(
         users, complete = own[firsts], whole.sizes == expected[firsts]
         targets, begin = np.concatenate([block.targets_in(None) for block in blocks]), blocks[0].rows.start
         blocks = [replace(b, rows=slice(b.rows.start - begin, b.rows.stop - begin)) for b in blocks]  # from 0 on
-        reader = _Reader(loss, Records(domain, len(own), blocks), targets, whole, shares, w, reach)
+        reader = _Reader(loss, Records(domain, len(own), blocks), targets, whole, shares, w)
         found = [reader.sums(reader.users(part)) for part in range(reader.parts)]
         high, low = map(np.concatenate, zip(*found, strict=True))
         return shortened((high + low)[complete]), users[~complete], high[~complete], low[~complete]
@@ -303,7 +295,10 @@ def _streamed_sum(
 
 
 def _reach(loss: LinearModelLoss, records: RecordSource, w: Floats) -> float:
-    """Return the largest product of a slope and a feature at parameters w."""
+    """Return the largest product of a slope and a feature at parameters w.
+
+    Grids of sums follow from it, not from weights: else one user's number of records would move bits of all others'.
+    """
     return loss.slope_within(records.domain.l2 * float(np.linalg.norm(w))) * records.domain.linf
 
 
@@ -318,7 +313,6 @@ class _Reader:
         groups: UserGroups,
         weights: Floats | None,
         w: Floats,
-        reach: float | None = None,
     ) -> None:
         n = groups.n_records
         sizes = (records.n, len(targets), n if weights is None else len(weights))
@@ -327,8 +321,7 @@ class _Reader:
         self._loss, self._records, self._targets, self._groups = loss, records, targets, groups
         self._weights, self._W = weights, np.ascontiguousarray(w.reshape(loss.n_outputs, records.dim))
         self._portion = max(1, _PORTION // records.dim, 0 if groups.order is None else n // _SHARE)
-        largest = 1.0 if weights is None else float(weights.max(initial=0.0))
-        self.size = _reach(loss, records, w) * largest if reach is None else reach  # of all records' products
+        self.size = _reach(loss, records, w)  # of all records' products
         cuts = np.searchsorted(groups.starts, np.arange(self._portion, n, self._portion))
         self._bounds = np.unique(np.concatenate([[0], cuts, [groups.n_users]]))
         self.parts = len(self._bounds) - 1

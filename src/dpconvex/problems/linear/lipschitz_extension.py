@@ -8,7 +8,7 @@ with ``phi(x) >= t x + c`` and any p of length at most C give a plane (docs, Hea
 which is valid however t and p were found: at the proximal point ``y(s) = argmin of f(y) + |w - y|^2 / (2 s)``, where
 ``p = (w - y)/s`` and t is the slope of phi, for the s where ``|p| = C``. ``f_C(w) <= min(f(w), f(y) + C |w - y|)``
 closes the bracket; the normal's direction is the set's own (`ConvexSet.outward`). A maximum of affine functions
-(Proposition D.6) has weights of its pieces in place of t: two here, more in `reference.max_affine` of the experiments.
+(Proposition D.6) has weights of its pieces in place of t: two here, more in `reference.extensions` of the experiments.
 """
 
 from __future__ import annotations

@@ -286,7 +286,7 @@ class InformedPlan(LinearModelPlan):
 
     def _slope(self, G: Floats, over: Floats) -> Floats:
         """Return the slopes of users' losses along a vector, cut to 1, (m, 1)."""
-        return np.clip(np.nan_to_num(_finite(self.look.moved(G)) @ over, nan=0.0), -1.0, 1.0)[:, None]
+        return np.clip(np.nan_to_num((_finite(self.look.moved(G)) * over).sum(1), nan=0.0), -1.0, 1.0)[:, None]
 
     def _cut(self, G: Floats, level: float) -> Floats:
         """Return users' gradients over D, cut to `level`, over it, (m, dim)."""

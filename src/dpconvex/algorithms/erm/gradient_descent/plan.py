@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, attributes
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult
 from dpconvex.algorithms.erm.accelerated_sgd import Descent, Stage
 from dpconvex.algorithms.erm.gradient_descent.gradients import Clipping, Gradient, mean_gradients, sampled_gradient
@@ -150,14 +150,11 @@ class NoisyGradientPlan(LinearModelPlan):
         facts: dict[str, Any] = {"noise": self.noise_name, "level": self.clip, "batches": self.batches}
         if self.rate < 1:
             facts["rate"] = self.rate
-        facts |= {"steps": self.steps, "step_size": self.step_size, "gamma": self.gamma}
+        facts |= attributes(self, "steps", "step_size", "gamma")
         if self.typical is not None:
             start = np.cumsum([0] + [block.size for block in self.problem.domain.all_blocks[:-1]])
-            facts |= {
-                "momentum": self.typical.momentum,
-                "averaged": self.typical.averaged,
-                "block_scales": self.clipping.scales[start].tolist(),
-            }
+            facts |= attributes(self.typical, "momentum", "averaged")
+            facts["block_scales"] = self.clipping.scales[start].tolist()
         return facts
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:

@@ -89,8 +89,7 @@ def plan(
         raise InvalidParameterError("loss", problem.loss.name, "has unbounded slopes", "Give a clipping level")
     if steps is not None and _validate.integer("steps", steps, at_least=max(2, batches)) % batches:
         raise InvalidParameterError("steps", steps, f"must be a multiple of batches, {batches}")
-    if step_size is not None:
-        _validate.real("step_size", step_size, above=0.0)
+    _validate.optional(_validate.real, {"step_size": step_size}, above=0.0)
     sampled = problem.grouped and batches == 1 and not proved and rate is not None
     setting = _Setting(problem, privacy, batches, l2, accelerated, _rate(rate) if sampled and rate else 1.0)
     if accelerated and step_size is None and batches == 1 and not proved and not problem.grouped:

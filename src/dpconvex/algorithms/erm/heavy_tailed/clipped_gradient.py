@@ -130,12 +130,9 @@ def plan(
     """
     check_heavy(problem, privacy, moments)
     n, d, R, k = problem.n, problem.dim, problem.radius, moments.k
-    if level is not None:
-        _validate.real("level", level, above=0.0)
-    if steps is not None:
-        _validate.integer("steps", steps, at_least=1)
-    if step_size is not None:
-        _validate.real("step_size", step_size, above=0.0)
+    _validate.optional(_validate.real, {"level": level}, above=0.0)
+    _validate.optional(_validate.integer, {"steps": steps}, at_least=1)
+    _validate.optional(_validate.real, {"step_size": step_size}, above=0.0)
     mu = 0.0 if privacy.pure else largest_mu(privacy.epsilon, privacy.delta)
 
     def length(T: int) -> float:

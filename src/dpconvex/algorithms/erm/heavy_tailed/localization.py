@@ -27,7 +27,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, attributes, forwarded
 from dpconvex.algorithms import ConvexPlan, PredictedError, PrivateResult, recorded
 from dpconvex.algorithms.base import P, beyond_floats
 from dpconvex.algorithms.erm.heavy_tailed import schedule as schedules
@@ -147,10 +147,8 @@ class LocalizationPlan(ConvexPlan[P]):
             "phases": [
                 {
                     "records": phase.m,
-                    "repetitions": phase.repetitions,
-                    "l2": phase.l2,
-                    "level": phase.truncation.level,
-                    "smoothing": phase.truncation.smoothing,
+                    **attributes(phase, "repetitions", "l2"),
+                    **attributes(phase.truncation, "level", "smoothing"),
                     "solver_radius": [stage.radius for stage in phase.stages],
                     "noise_scale": [mechanism.scale for mechanism in mechanisms],
                     **self.method.work(self.part(phase), phase.stages[-1].radius),
@@ -278,8 +276,7 @@ def planned(
     scaling: Callable[[schedules.Setting, int], schedules.Scaled] = schedules.one_release,
 ) -> Any:
     """Return the plan, of this kind; with a `level` all phases cut there, and `moments` are of what is cut."""
-    if failure is not None:
-        _validate.real("failure", failure, above=0.0, below=0.5)
+    _validate.optional(_validate.real, {"failure": failure}, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     try:
         setting = schedules.Setting.of(problem, privacy.epsilon, moments, method, constraint, level)

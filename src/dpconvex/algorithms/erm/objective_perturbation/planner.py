@@ -64,12 +64,10 @@ def plan(
     check_average(problem, privacy)
     options = ("auto", *NORMS, "l2", *GAUSSIANS)
     _validate.choice("noise", noise, options)
-    if l2 is not None:
-        _validate.real("l2", l2, above=0.0)
+    _validate.optional(_validate.real, {"l2": l2}, above=0.0)
     if math.isinf(problem.lipschitz) or math.isinf(problem.smoothness):
-        raise InvalidParameterError(
-            "loss", problem.loss.name, "must be smooth with a bounded slope", "Use algorithm='output_perturbation'"
-        )
+        remedy = "Use algorithm='output_perturbation'"
+        raise InvalidParameterError("loss", problem.loss.name, "must be smooth with a bounded slope", remedy)
     check_noise(problem, privacy, noise, most_rows)
     if problem.factor is None or problem.factor.domain != problem.domain:  # or those of another plan's problem
         problem = replace(problem, factor=coordinates(problem.domain, plain=l2 is not None))

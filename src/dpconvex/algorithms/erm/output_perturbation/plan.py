@@ -127,10 +127,8 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:
-        trivial = self.problem.trivial
-        return algorithms.PredictedError(
-            self.schedule.bound, trivial, self.schedule.source, self.printed, self.expected
-        )
+        bound, source, trivial = self.schedule.bound, self.schedule.source, self.problem.trivial
+        return algorithms.PredictedError(bound, trivial, source, self.printed, self.expected)
 
     @cached_property
     def expected(self) -> float | None:

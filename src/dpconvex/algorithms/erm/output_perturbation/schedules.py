@@ -132,22 +132,19 @@ def _diameter(problem: Problem, l2: float | None, e1: float, target: str) -> Sch
     return schedule(_least(lambda lam: schedule(lam).bound, L / R * DIAMETER_SLACK))
 
 
-_Bound = Callable[..., float]
-"""On the excess of ``w_T + z``, by problem, ridge (part of the target?), r, ``E||z||`` and ``E||z||^2``, ball."""
+_Noise = tuple[float, float]  #: ``E||z||`` and ``E||z||^2``.
+_Bound = Callable[[Problem, float, bool, float, _Noise, float], float]
+"""On the excess of ``w_T + z``, by problem, ridge (part of the target?), r, noise, ball."""
 
 
-def _lipschitz_bound(
-    problem: Problem, lam: float, regularized: bool, r: float, noise: tuple[float, float], ball: float
-) -> float:
+def _lipschitz_bound(problem: Problem, lam: float, regularized: bool, r: float, noise: _Noise, ball: float) -> float:
     """Return ``L (E||z|| + r)`` plus the shrinkage, or the growth of a ridge that is part of the target."""
     if regularized:
         return lam / 2 * (noise[1] + r**2) + problem.lipschitz * (noise[0] + 2 * r)
     return lam * problem.radius**2 / 2 + problem.lipschitz * (noise[0] + r)
 
 
-def _smooth_bound(
-    problem: Problem, lam: float, regularized: bool, r: float, noise: tuple[float, float], ball: float
-) -> float:
+def _smooth_bound(problem: Problem, lam: float, regularized: bool, r: float, noise: _Noise, ball: float) -> float:
     """Return ``beta/2 E||z||^2``, gap, shrinkage or ridge; kinks: docs, Adversarial training, Theorem 3."""
     beta, kink = problem.curvature, problem.kink
     gap = (beta + lam) / 2 * r**2 + math.pi * kink * r

@@ -1,6 +1,5 @@
-"""Least squares from noisy second moments: refined by noisy gradients of cut residuals, or as published (AdaSSP)."""
+"""Least squares from noisy second moments, refined by noisy gradients of cut residuals; as published: AdaSSP."""
 
-from dpconvex.algorithms.erm.sufficient_statistics.adassp import AdasspPlan, plan_adaptive_ridge
-from dpconvex.algorithms.erm.sufficient_statistics.plan import SufficientStatisticsPlan, plan
+from dpconvex.algorithms.erm.sufficient_statistics.plan import SufficientStatisticsPlan, plan, plan_adaptive_ridge
 
-__all__ = ["AdasspPlan", "SufficientStatisticsPlan", "plan", "plan_adaptive_ridge"]
+__all__ = ["SufficientStatisticsPlan", "plan", "plan_adaptive_ridge"]

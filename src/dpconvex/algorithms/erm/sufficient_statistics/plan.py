@@ -36,6 +36,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import gaussian_block_weights
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
+from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, UserGroups
@@ -195,9 +196,8 @@ class SufficientStatisticsPlan(LinearModelPlan):
         level = TUNING.expected_level * _target_bound(self.problem)
         ridge = self.hidden / last.rounds + TUNING.pull * last.noise * level / math.sqrt(self.expected_energy)
         weight = self.l2 + ridge * float(np.mean(self.units**2))
-        return typical.shrinkage(weight) + TUNING.last_steps * typical.gradient_noise(
-            weight, last.deviation * level * self.units
-        )
+        noise = typical.gradient_noise(weight, last.deviation * level * self.units)
+        return typical.shrinkage(weight) + TUNING.last_steps * noise
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -214,11 +214,8 @@ class SufficientStatisticsPlan(LinearModelPlan):
         return np.minimum(noise / (squares + hidden + self.own_ridge) / self.units, self.problem.radius)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "noise": self.noise_name,
-            "rounds": [stage.rounds for stage in self.stages],
-            "target_unit": self.target_unit,
-        }
+        rounds = [stage.rounds for stage in self.stages]
+        return {"noise": self.noise_name, "rounds": rounds, "target_unit": self.target_unit}
 
     def exact_bits(self, source: BitSource) -> bool:
         return self.moments.exact_bits(source)
@@ -230,13 +227,11 @@ class SufficientStatisticsPlan(LinearModelPlan):
         joint = statistics.packed(data.joint_moments(self.target_unit))
         noisy = statistics.unpacked(self.moments.release(joint, MOMENTS, source, ledger), d + 1)
         curvature = statistics.Curvature.of(self.with_public(noisy[:d, :d]), self.moment_deviation, TUNING.resolution)
-        w, energy = curvature.first_fit(
-            noisy[:d, d] * self.target_unit, self.moment_deviation * self.target_unit, self.expected_energy
-        )
+        products, deviation = noisy[:d, d] * self.target_unit, self.moment_deviation * self.target_unit
+        w, energy = curvature.first_fit(products, deviation, self.expected_energy)
         for stage in self.stages:
-            shares = stage.residuals.release(
-                data.residual_shares(w, self.thresholds), stage.residuals_label, source, ledger
-            )
+            counted = data.residual_shares(w, self.thresholds)
+            shares = stage.residuals.release(counted, stage.residuals_label, source, ledger)
             level = statistics.cutting_level(shares, self.thresholds, stage.noise, TUNING.reach * self.record_length)
             ridge = TUNING.pull * stage.noise * level / math.sqrt(max(energy, float(w @ w)))
             points, gradients = np.zeros((stage.rounds, d)), np.zeros((stage.rounds, d))
@@ -270,6 +265,11 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0
         gradients = noisy_mean(problem, privacy, 2 * length, GRADIENT_LEMMA, each, d)
         stages.append(Stage(number, residuals, gradients, rounds))
     return SufficientStatisticsPlan(problem, privacy, moments, tuple(stages), l2)
+
+
+def plan_adaptive_ridge(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModelPlan:
+    """Return the plan of AdaSSP (Wang 2018), which stands beside the experiments, for such problems and promises."""
+    return of_paper("sufficient_statistics")(problem, privacy)
 
 
 def check_regression(problem: LinearModelProblem, privacy: PrivacyParams) -> None:

@@ -60,7 +60,7 @@ LEMMA = "a replaced record, or user, moves the count of every part by at most 1 
 LOOKED, LOOK_SHARES, NEEDED, HALVED = 300.0, (0.03, 0.1), 500.0, 2.0
 """Epsilon of a look times the units, and its least and largest share; epsilon times units from which on a look gains;
 scales of noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, on the learning tables)."""
-LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 4.0
+LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
 """The same of looks at columns: for each of them, of all together (`benchmarks/declared_ranges.py columns`)."""
 SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to it.
 FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: First cells of all its parts, and those after the last ones
@@ -212,8 +212,10 @@ class RangedPlan(TwoStagePlan):
             target = int(FIRST[chosen]), int(STOP[chosen])
         if self.looks is not None:
 
+            inside = self._inside
+
             def places(X: Any, _: Any) -> Array:
-                return np.array([ranges.parts(self._inside, X[:, k]) for k in self.looked], dtype=np.uint8)
+                return ranges.parts_of_columns(inside, X, self.looked)
 
             counts = counted(X, y, groups, places, ranges.PARTS + 1)
             for each in counts.reshape(-1, ranges.PARTS + 1):  # one column after the other
@@ -254,9 +256,9 @@ class RangedPlan(TwoStagePlan):
         if not self.columns and not self.looked:
             return X
         inside = np.array(X, dtype=np.float64)
-        parts = zip(self.looked, (ranges.kept(SCALED, *each) for each in self.cells), strict=True)
-        for k, one in (*zip(self.columns, self.found, strict=False), *parts):
+        for k, one in zip(self.columns, self.found, strict=False):
             inside[:, k] = one.encode(inside[:, k])
+        ranges.keep(inside, self.looked, [ranges.kept(SCALED, *each) for each in self.cells])
         return inside
 
 

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, attributes
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.algorithms.erm.user_level import accelerated_schedule as schedules, guards
 from dpconvex.algorithms.erm.user_level.gradients import Smoothing, UserGradients, smoothings
@@ -111,9 +111,7 @@ class AcceleratedPlan(LinearModelPlan):
             "planned_gradients": self.planned_gradients,
             "phases": [
                 {
-                    "users": phase.batching.users,
-                    "batches": phase.batching.batches,
-                    "sample": phase.batching.sample,
+                    **attributes(phase.batching, "users", "batches", "sample"),
                     "steps": [stage.steps for stage in phase.descent.stages],
                     "l2": phase.l2,
                     "guard": phase.guard.name,
@@ -212,13 +210,10 @@ def plan_accelerated(
     _validate.real("spread", spread, above=0.0)
     _validate.real("outliers", outliers, at_least=0.0, below=0.5)
     _validate.real("l2", l2, at_least=0.0)
-    if cohort is not None:
-        _validate.integer("cohort", cohort, at_least=2)
-    if sample is not None:
-        _validate.integer("sample", sample, at_least=2)
-        if sample > problem.n or batches > 1 or test not in ("auto", "tested"):
-            what = f"must be at most {problem.n}, with batches=1 and test='tested'"
-            raise InvalidParameterError("sample", sample, what)
+    _validate.optional(_validate.integer, {"cohort": cohort, "sample": sample}, at_least=2)
+    if sample is not None and (sample > problem.n or batches > 1 or test not in ("auto", "tested")):
+        what = f"must be at most {problem.n}, with batches=1 and test='tested'"
+        raise InvalidParameterError("sample", sample, what)
     L, per_user = problem.lipschitz, problem.records_per_user or 1
     if _validate.choice("constants", constants, ("calibrated", "paper")) == "paper":
         raise schedules.refusal(problem.n, per_user, problem.dim, privacy.epsilon, privacy.delta, problem.smoothness)
@@ -278,9 +273,8 @@ def _guards(
             batching = schedules.Batching(0, users, 1, sample)
             if sample > users:
                 raise InvalidParameterError("sample", sample, f"must be at most the users of a phase, {users}")
-            return batching, guards.sampled(
-                users, sample, parts(sample, steps), dim, privacy, steps, radius, clip, outliers
-            )
+            cohorts = parts(sample, steps)
+            return batching, guards.sampled(users, sample, cohorts, dim, privacy, steps, radius, clip, outliers)
         read, share = users // batches, -(-steps // batches)
         if read < 2:
             raise InvalidParameterError("batches", batches, f"must leave two users in each batch of {users}")

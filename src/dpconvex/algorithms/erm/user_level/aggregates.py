@@ -17,7 +17,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, attributes
 from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, GuardedMean
 from dpconvex.mechanisms.robust_mean import best_ramp, h_index
 from dpconvex.mechanisms.test_and_release import counts_within, ramp
@@ -80,14 +80,8 @@ class Guarded(Aggregate):
         return self.noise.release(displacements, self.radius, self.clip, label, source, ledger, block)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "aggregate": self.noise.name,
-            "radius": self.radius,
-            "clip": self.clip,
-            **self.noise.describe(),
-            "sensitivity": self.noise.unit_length(self.radius, self.clip),
-            "noise": self.deviation,
-        }
+        found = {"aggregate": self.noise.name, **attributes(self, "radius", "clip"), **self.noise.describe()}
+        return {**found, "sensitivity": self.noise.unit_length(self.radius, self.clip), "noise": self.deviation}
 
 
 @final
@@ -117,13 +111,8 @@ class Plain(Aggregate):
         return self.length * self.noise.release(mean / self.length, label, source, ledger, block) - anchor
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "aggregate": "sample and aggregate",
-            "clip": self.clip,
-            "about_origin": self.about_origin,
-            "sensitivity": self.length,
-            "noise": self.deviation,
-        }
+        found = {"aggregate": "sample and aggregate", **attributes(self, "clip", "about_origin")}
+        return {**found, "sensitivity": self.length, "noise": self.deviation}
 
 
 @final

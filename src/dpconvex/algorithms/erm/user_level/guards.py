@@ -208,9 +208,8 @@ def sampled(
 ) -> Guard:
     """Plan `SampledGuard`, the dearest step that fits; half of delta pays for tests that pass wrongly."""
     if privacy.delta < 1e-11:
-        raise InvalidParameterError(
-            "delta", privacy.delta, "must be at least 1e-11 for sampled steps", "Use all users in every step"
-        )
+        what = "must be at least 1e-11 for sampled steps"
+        raise InvalidParameterError("delta", privacy.delta, what, "Use all users in every step")
     test = privacy.delta * population / (2 * count * steps) * (1 - 1e-9)
 
     def option(epsilon: float) -> tuple[mechanisms.GuardedMean, SampledSteps] | None:

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate, algorithms
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, attributes, forwarded
 from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Schedule, calibrated, paper
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
@@ -100,8 +100,7 @@ class PhasedPlan(algorithms.LinearModelPlan):
                 {
                     "groups": phase.parts,
                     "users_per_group": phase.users,
-                    "steps": phase.steps,
-                    "step_size": phase.step_size,
+                    **attributes(phase, "steps", "step_size"),
                     **phase.aggregate.describe(),
                 }
                 for phase in self.phases
@@ -235,9 +234,7 @@ def plan_phased(
         _validate.choice("radius", radius, RADII)
     else:
         _validate.real("radius", radius, above=0.0)
-    for name, number in (("groups", groups), ("phases", phases)):
-        if number is not None:
-            _validate.integer(name, number, at_least=1)
+    _validate.optional(_validate.integer, {"groups": groups, "phases": phases}, at_least=1)
     facts = Facts.of(problem, privacy, radius, aggregate)
     schedule = paper(facts) if constants == "paper" else calibrated(facts, groups, phases)
     return PhasedPlan(problem, privacy, schedule, constants)

@@ -10,7 +10,7 @@ import pytest
 
 from dpconvex.algorithms.erm.heavy_tailed import Moments, plan
 from dpconvex.algorithms.erm.heavy_tailed.schedule import sensitivity
-from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, FixedSteps, Joint
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, surrogate_named
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, HuberLoss, LogisticLoss, PinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, verify
@@ -20,7 +20,7 @@ from dpconvex.problems.linear.truncated import ExtensionRisk, RecordCap, extensi
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.sets import Box, Ellipsoid, L1Ball, L2Ball, Polytope, Section, Simplex
 from dpconvex.solvers import biased_subgradient, ridge_subgradient, ridge_subgradient_steps
-from dpconvex_experiments.reference.max_affine import MaxAffine, max_affine_extension
+from dpconvex_experiments.reference.extensions import FixedSteps, Joint, MaxAffine, max_affine_extension
 
 SQUARE = Polytope([[1, 0], [0, 1], [-1, 0], [0, -1], [1, 1]], [0.5, 1, 1, 0.5, 1])
 SETS = {
@@ -194,8 +194,8 @@ def test_printed_step_counts_of_theorem_d4() -> None:
     phase = replace(found.phases[0], l2=1e3)
     part = found.part(phase)
     unit = part.level / (part.l2 * part.m)
-    assert SURROGATES["printed_steps"].steps(part, unit) == pytest.approx(1024 * part.m**4, rel=1e-3)
-    assert SURROGATES["fixed_steps"].steps(part, unit / 2) == pytest.approx(64 / 3 * (2 * part.m) ** 2, rel=1e-3)
+    assert surrogate_named("printed_steps").steps(part, unit) == pytest.approx(1024 * part.m**4, rel=1e-3)
+    assert surrogate_named("fixed_steps").steps(part, unit / 2) == pytest.approx(64 / 3 * (2 * part.m) ** 2, rel=1e-3)
 
 
 def test_plans_that_take_too_long_are_refused_on_public_numbers() -> None:

@@ -35,6 +35,7 @@ from dpconvex.algorithms.erm.sufficient_statistics.plan import MOMENTS, MOMENTS_
 from dpconvex.algorithms.erm.sufficient_statistics.statistics import Statistics, packed, unpacked
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
+from dpconvex.plugins import printed
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, UserGroups
@@ -108,6 +109,7 @@ class AdasspPlan(LinearModelPlan):
         return self.finish(basis @ (basis.T @ products / np.maximum(values + ridge, floor)), source)
 
 
+@printed("sufficient_statistics")
 @recorded("adaptive_ridge")
 def plan_adaptive_ridge(problem: LinearModelProblem, privacy: PrivacyParams) -> AdasspPlan:
     """Return the plan of AdaSSP; problems and promises are those of `sufficient_statistics.plan`."""
