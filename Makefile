@@ -59,7 +59,7 @@ test-all: $(VENV)/.dev  ## lint and every test, the slow statistical ones includ
 lint: $(VENV)/.dev  ## ruff, pyright, import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	NODE_OPTIONS=--max-semi-space-size=128 $(BIN)/pyright  # fewer collections of garbage: a fifth of its time
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev  ## rewrite the sources in the house style

@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache
 from itertools import count
@@ -41,8 +41,8 @@ settings.load_profile(PROFILE)
 
 
 def quick_examples(examples: int) -> int:
-    """Of the examples that a property asks for: all of few, half of many."""
-    return min(examples, max(30, examples // 2))
+    """Of the examples that a property asks for: all of few, a quarter of many."""
+    return min(examples, max(30, examples // 4))
 
 
 # One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time. The gate does.
@@ -201,3 +201,42 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if seen[name] % 3:
                 item.add_marker(pytest.mark.gate)
             seen[name] += 1
+    items[:] = put_together(items)
+
+
+TOGETHER = pytest.StashKey[list[pytest.Function]]()
+
+
+def put_together(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Make the cases of a test that is marked `together` one test: to start and report each costs 8 ms.
+
+    They need nothing but their parameters. What is quick and what is not stays apart.
+    """
+    kept, first = list[pytest.Item](), dict[Any, pytest.Function]()
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("together") and cases_alone(item):
+            name = item.nodeid.partition("[")[0]
+            one = first.setdefault((name, *(bool(item.get_closest_marker(mark)) for mark in ("gate", "slow"))), item)
+            one.stash.setdefault(TOGETHER, []).append(item)
+            if one is not item:
+                one._nodeid = f"{name}[{len(one.stash[TOGETHER])} cases]"
+                continue
+        kept.append(item)
+    return kept
+
+
+def cases_alone(item: pytest.Function) -> bool:
+    """Whether a test has parameters, and asks for nothing else."""
+    given = item.callspec.params if hasattr(item, "callspec") else ()
+    alike = not (is_hypothesis_test(item.function) or item.get_closest_marker("xfail"))
+    return alike and bool(given) and set(item.fixturenames) <= set(given)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run the cases of a test that was put together, one after the other."""
+    cases = pyfuncitem.stash.get(TOGETHER, [])
+    for each in cases:
+        with naming(each.callspec.id), suppress(pytest.skip.Exception):
+            each.obj(**each.callspec.params)
+    return bool(cases) or None

@@ -16,6 +16,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name: str) -> None:
     """What differs is printed."""

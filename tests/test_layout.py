@@ -309,6 +309,19 @@ def test_every_planted_mistake_still_applies() -> None:
     assert mutants.updated(page, {}) == page  # the table is in order, and no row is of a mutant that is gone
 
 
+def test_every_function_is_annotated() -> None:
+    """pyright leaves out what has no annotation at all (pyproject.toml)."""
+    bare = []
+    for path in SOURCES:
+        for node in definitions(tree_of(path)):
+            if not isinstance(node, ast.ClassDef):
+                given = node.args
+                every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+                if node.returns is None and not any(each is not None and each.annotation for each in every):
+                    bare.append(f"{name_of(path)}:{node.lineno}: {node.name}")
+    assert not bare
+
+
 UNIX_ONLY = {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 
 

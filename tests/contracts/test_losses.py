@@ -16,6 +16,8 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LOSSES, CurvatureLaw, LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 from dpconvex_experiments.reference.instances import instances
 
+pytestmark = pytest.mark.together
+
 EXAMPLES = [loss for cls in LOSSES for loss in instances(cls)]
 SMOOTH = [loss for loss in EXAMPLES if isinstance(loss, SmoothLoss)]
 PIECEWISE = [loss for loss in EXAMPLES if isinstance(loss, PiecewiseLinearLoss)]

@@ -19,6 +19,8 @@ from dpconvex.privacy.ledger import total_epsilon
 from dpconvex.randomness import BitSource, OwnSamplers, SeededSource, SystemSource
 from dpconvex_experiments.reference.instances import instances
 
+pytestmark = pytest.mark.together
+
 CLASSES = [
     kind
     for kind in map(package.__dict__.get, package.__all__)

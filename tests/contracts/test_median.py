@@ -19,6 +19,8 @@ from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
 from dpconvex_experiments.shared import mean_distance
 
+pytestmark = pytest.mark.together
+
 DOMAIN = PointDomain(3, 100.0, 1e-2)
 CASES = [("calibrated", boost) for boost in BOOSTS] + [("paper", boost) for boost in BOOSTS if boost != "descent"]
 EVERY = pytest.mark.parametrize(("constants", "boost"), CASES)

@@ -179,6 +179,7 @@ def test_hopeless_plans_are_said_so_whatever_the_data_hold_and_counted(name: str
     assert [found[0] for found in _counts.values()] == [1]
 
 
+@pytest.mark.gate
 def test_ordinary_plans_are_not_called_hopeless() -> None:
     X, y = records(2000)
     for name, call in ENTRIES.items():
@@ -380,6 +381,7 @@ def test_other_threads_pay_from_the_open_context() -> None:
         assert budget.account().left[0] == Decimal("0.25")
 
 
+@pytest.mark.gate
 def test_a_worker_pays_as_long_as_its_parent_says_so() -> None:
     """A process that was not forked: it learns of the budgets from an estimator, and forgets them with the next."""
     code = (

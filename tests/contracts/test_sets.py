@@ -17,6 +17,8 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.sets import SETS, ConvexSet
 from dpconvex_experiments.reference.instances import instances
 
+pytestmark = pytest.mark.together
+
 EXAMPLES = [constraint for cls in SETS for constraint in instances(cls)]
 BOUNDED = [constraint for constraint in EXAMPLES if math.isfinite(constraint.radius)]
 NUMBERS = st.one_of(st.floats(-10, 10), st.floats(-1e9, 1e9), st.floats(-1e-4, 1e-4), st.sampled_from([0.0, 1.0]))

@@ -20,6 +20,8 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import SPARSE_ESTIMATORS, sparse as models
 from dpconvex.estimators.persistence import load_model, save_model
 
+pytestmark = pytest.mark.together
+
 PLAIN = {"epsilon": 2.0, "feature_bound": 1.0, "random_state": 0}
 LASSO = PrivateLasso(**PLAIN, target_bounds=(0, 1))
 LOGISTIC = PrivateSparseLogisticRegression(**PLAIN, classes=[0, 1])

@@ -46,6 +46,7 @@ def test_from_frame_to_plain_pipeline(stays: pd.DataFrame) -> None:
         model.partial_fit(X, y)
 
 
+@pytest.mark.gate
 def test_words_stay_sparse_and_balance_is_refused() -> None:
     rng = np.random.default_rng(0)
     X = scipy.sparse.random_array((300, 50_000), density=0.001, rng=rng, format="csr")

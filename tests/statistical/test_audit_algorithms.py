@@ -187,6 +187,7 @@ def mixed_data(n, scale):
     return X, (X @ [1, -2, 0.5] / scale + rng.logistic(size=n) > 0).astype(float)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("loss", [LogisticLoss(), SoftmaxLoss(2)], ids=repr)
 @pytest.mark.parametrize("scale", [0.125, 0.3, 1000.0])
 def test_runs_are_equivariant_in_the_unit_of_the_features(loss, scale) -> None:

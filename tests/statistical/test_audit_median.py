@@ -60,6 +60,7 @@ def worst_loss(mechanism: AboveThreshold, change: float) -> float:
     return worst
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(("n", "epsilon"), [(400, 1.0), (400, 8.0), (20_000, 2.0)])
 def test_the_radius_costs_what_is_charged_and_not_much_less(n: int, epsilon: float) -> None:
     mechanism = stages(n, epsilon)[0].mechanism
@@ -165,6 +166,7 @@ def test_the_parts_add_up_to_the_promise() -> None:
         assert mixed_delta(epsilon, float(pure or 0), mu * 1.01) + failing > 1e-6
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("mutant", [False, True], ids=["as planned", "hardly any noise"])
 def test_neighbors_cannot_be_told_apart_by_the_radius(mutant: bool) -> None:
     """Monte Carlo of the stage as it runs: 24 records in two heaps, one of them moved across the threshold.

@@ -86,6 +86,7 @@ def test_promises_are_not_refuted(name, full) -> None:
     assert proved(run, X, neighbor, full) <= EPSILON
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("name", ["descent", "walk, last iterate", "clipped mean"])
 def test_half_the_noise_is_refuted(name, full, monkeypatch) -> None:
     whole = exact.discrete_gaussian

@@ -128,6 +128,7 @@ def test_pure_promises_hold_exactly(name: str) -> None:
         assert exact_cost(plan, *neighbors(12, seed, 0))[2] <= 1.0
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     ("name", "factor"),
     [("frank_wolfe", 1.1), ("variance_reduced", 1.2), ("anytime", 1.2), ("bias_reduced", 1.5), ("antithetic", 1.5)],
@@ -142,6 +143,7 @@ def test_steps_too_large_are_caught(name: str, factor: float) -> None:
     assert any(cost > plan.sampling.event.rho for cost in costs)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("mode", synthetic.MODES)
 def test_the_law_of_the_drawn_queries(mode: str) -> None:
     # One query and its negation: 2 options a draw. The largest D_alpha/(alpha rho) is above 0.9.

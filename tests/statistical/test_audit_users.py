@@ -50,6 +50,7 @@ def lower_bound(first: np.ndarray, second: np.ndarray) -> float:
     return prove(first[:, None], second[:, None], 0.0, ERROR).epsilon
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     ("algorithm", "mutant"),
     [

@@ -124,6 +124,7 @@ def test_no_transcript_law_beats_the_charge(name, seed) -> None:
     assert violated(plan, pairs) <= 1.0 + 1e-9
 
 
+@pytest.mark.gate
 def test_the_charge_is_nearly_attained() -> None:
     """So a charge of a little less would be refuted."""
     plan = built(Tables(1, random_tables(0)), 2, 2, (0.02, 0.02), [1])
@@ -139,6 +140,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_refuted(name, monkeypatch) -> None:
     mutant = MUTANTS[name]

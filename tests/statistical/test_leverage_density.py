@@ -111,6 +111,7 @@ def test_the_claim_is_attained_and_not_exceeded(shape: str, epsilon: float, tau:
     assert epsilon - 1e-3 <= found <= epsilon + 1e-9
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("shape", SHAPES)
 def test_other_records_mixtures_and_barycenters_change_nothing(shape: str) -> None:
     rng = np.random.default_rng(1)
@@ -123,6 +124,7 @@ def test_other_records_mixtures_and_barycenters_change_nothing(shape: str) -> No
         assert attack.largest((rows[first], labels[first]), (rows[second], labels[second]), seed) <= 1 + 1e-9
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("mistake", ["mean leverage", "the constant left out", "n forgotten"])
 def test_mistakes_are_caught(mistake: str) -> None:
     """Prices that were planned for another tau than the leverage."""
@@ -137,6 +139,7 @@ def test_mistakes_are_caught(mistake: str) -> None:
     assert worst(attack) > 1.0 + 1e-3
 
 
+@pytest.mark.gate
 def test_users_of_several_records_stay_within_the_claim() -> None:
     """A user's Hessian has a rank of up to dim: the price is (1.4) with it (docs, Users)."""
     problem = problem_of("correlated", 1, 0.7)

@@ -50,6 +50,7 @@ def test_the_attack_breaks_a_naive_sampler() -> None:
     assert right_guesses([(k, naive(VALUES[k], rng)) for k in truths]) > 0.7
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     "mechanism",
     [

@@ -134,6 +134,7 @@ def test_o2_an_unsquared_feature_bound_costs_7_45_at_norm_100() -> None:
         assert largest_loss_1d(HINGE, bound, l2, scale) == pytest.approx(cost, abs=0.005)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("cap", CAPS)
 def test_capped_logistic_in_one_dimension(bound: float, cap: float, case: Case) -> None:
@@ -235,6 +236,7 @@ def capped_2d(cap: float, epsilon: float, bound: float, multiple: float) -> tupl
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     ("cap", "epsilon", "bound", "multiple"),
     [
@@ -255,6 +257,7 @@ def test_capped_logistic_in_two_dimensions(cap: float, epsilon: float, bound: fl
     assert 0.9 * epsilon <= worst <= epsilon * (1 + 1e-9)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("mutant", ["curvature is free", "the loss has no cap"])
 def test_mutants_of_the_cap_are_caught_in_two_dimensions(mutant: str) -> None:
     event, l2 = capped_2d(0.7, 0.3, 1.0, 1.0)
@@ -263,6 +266,7 @@ def test_mutants_of_the_cap_are_caught_in_two_dimensions(mutant: str) -> None:
     assert largest_loss_2d(wrong[mutant][0], 1.0, l2, COPIES, wrong[mutant][1]) > 1.05 * 0.3
 
 
+@pytest.mark.gate
 def test_free_curvature_below_the_floor_is_caught() -> None:
     epsilon, bound, copies = 3.0, 1.0, 200
     problem = LinearModelProblem(LogisticLoss(), DataDomain.l1_ball(2, bound), copies + 1, 1.0)
@@ -273,6 +277,7 @@ def test_free_curvature_below_the_floor_is_caught() -> None:
     assert largest_loss_2d(mutant, bound, l2, copies) > 1.2 * epsilon
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("bound", [0.1, 1.0, 100.0])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-4), (0.3, 1e-3), (3.0, 1e-6)])
 @pytest.mark.parametrize("loss", [HINGE, LogisticLoss(0.3)], ids=repr)
@@ -285,6 +290,7 @@ def test_gaussian_profile_in_one_dimension(loss: SmoothLoss, bound: float, epsil
     assert halved.delta(epsilon) > 3 * delta
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(("bound", "epsilon", "delta"), [(1.0, 0.3, 1e-3), (100.0, 3.0, 1e-6)])
 @pytest.mark.parametrize("cap", CAPS)
 @pytest.mark.parametrize("strength", [0.5, 3.0])

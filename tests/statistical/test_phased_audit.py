@@ -48,6 +48,7 @@ def slack(mu: float) -> float:
     return 4.5 * np.sqrt(2 / RUNS) * np.sqrt(1 + mu**2 / 8)
 
 
+@pytest.mark.gate
 def test_the_worst_user_is_hidden_as_planned() -> None:
     """The audit attains the planned budget within sampling error, and does not exceed it.
 
@@ -61,6 +62,7 @@ def test_the_worst_user_is_hidden_as_planned() -> None:
     assert mu - slack(mu) < measured_mu(plan) < mu + slack(mu)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("factor", [4.0])
 def test_less_noise_is_caught(factor: float) -> None:
     """The same audit with a quarter of the noise, which the ledger would refuse."""

@@ -77,6 +77,7 @@ def test_no_pair_is_found_that_costs_more_than_promised(C: int, epsilon: float) 
     assert worst(mean, epsilon, 400 if C <= 80 else 60, C) <= 1e-6
 
 
+@pytest.mark.gate
 def test_a_halved_noise_is_caught() -> None:
     """One point that moves from one end to the other of a crowd in one place; the bound is nearly reached for many."""
     mean = plan_robust_mean(3200, 1, 1.0, 1e-6)

@@ -50,6 +50,7 @@ def test_norm_of_the_noise_is_gamma(norm, private) -> None:
     assert not fits(lengths, stats.gamma(dimensions + 1))
 
 
+@pytest.mark.thin
 @EACH_NORM
 def test_energies_and_means(norm) -> None:
     sample = drawn(NUMBER[id(norm)], False)
@@ -62,6 +63,7 @@ def test_energies_and_means(norm) -> None:
     assert (np.abs(sample.mean(0)) < 4.5 * sample.std(0) / math.sqrt(len(sample))).all()
 
 
+@pytest.mark.gate
 def test_l2_direction_is_uniform_and_independent_of_the_radius() -> None:
     sample = real.draw(L2Norm(5), NOISES, SeededSource(4))
     lengths = np.linalg.norm(sample, axis=1)
@@ -73,6 +75,7 @@ def test_l2_direction_is_uniform_and_independent_of_the_radius() -> None:
     assert not fits((iid[:, 0] / np.linalg.norm(iid, axis=1) + 1) / 2, stats.beta(2, 2))
 
 
+@pytest.mark.gate
 def test_l2_blocks_are_uniform_in_a_ball() -> None:
     norm = instances(GroupedNorm)[3]  # a ball of 3 columns and a cross-polytope of 2 share a radius Gamma(6)
     sample = real.draw(norm, NOISES, SeededSource(6))
@@ -88,6 +91,7 @@ def test_l2_blocks_are_uniform_in_a_ball() -> None:
     assert abs((lengths > others).mean() - 1 / 2) > 4.5 * math.sqrt(0.24 / NOISES)  # shares of two equal blocks
 
 
+@pytest.mark.gate
 def test_each_group_has_its_own_gamma_radius() -> None:
     norm = instances(GroupedNorm)[0]
     sample = np.abs(real.draw(norm, NOISES, SeededSource(5)))
@@ -105,6 +109,7 @@ def test_each_group_has_its_own_gamma_radius() -> None:
     assert abs(product.mean() - separate) > 4.5 * product.std() / math.sqrt(NOISES)
 
 
+@pytest.mark.gate
 def test_blocks_are_uniform_in_their_cross_polytopes() -> None:
     laplace = real.draw(instances(GroupedNorm)[1], NOISES, SeededSource(6))
     for column in laplace.T:  # one block of one group: independent Laplace variables
@@ -155,6 +160,7 @@ def test_discrete_gaussian(source) -> None:
     assert not fits(noise / 2.0**25, stats.norm())
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("source", [SeededSource(9), SystemSource()], ids=["seeded", "system"])
 def test_noisy_argmax_of_two(source) -> None:
     """The lower of two scores wins with probability ``exp(-gap / scale) / 2``: a difference of exponentials."""

@@ -81,6 +81,7 @@ def claim(loss: LinearModelLoss, m: int, tau: float, sigma: float) -> UserGaussi
     return UserGaussianObjectivePerturbation(loss.slope_bound, sigma, 0.0, tau, *rule, m, 2)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     "loss", [LogisticLoss(), LogisticLoss(0.7), PseudoHuberLoss(1.0, 1.0), HuberLoss(0.5, 1.0)], ids=repr
 )
@@ -210,6 +211,7 @@ def test_the_cap_keeps_whole_distinct_rows() -> None:
     assert len(again) == len(rows)
 
 
+@pytest.mark.gate
 def test_what_stays_is_uniform_and_depends_on_the_users_own_rows_alone() -> None:
     """Over 3000 draws each of a user's six rows stays half of the time, whoever else is there (6 s.e.)."""
     own = np.arange(6.0)[:, None]

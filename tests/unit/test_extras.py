@@ -35,6 +35,7 @@ def records(n: int = 200) -> tuple[np.ndarray, np.ndarray]:
     return X, X[:, 0] > 0
 
 
+@pytest.mark.gate
 def test_every_extra_brings_the_module_that_it_is_named_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     distributions = packages_distributions()
@@ -138,6 +139,7 @@ for words, code in (
 """
 
 
+@pytest.mark.gate
 def test_the_slim_core_predicts_verifies_and_exports(tmp_path: Path) -> None:
     """In another process: here all of them are imported."""
     X, y = records()

@@ -12,6 +12,7 @@ RULES = np.array([[0.9, 0.9, 0.9], [-0.5, 0.2, -0.9], [0.8, 0.9, 0.7]])
 """Row 1 is best for the row player whatever the other does; then column 1 for the other."""
 
 
+@pytest.mark.gate
 def test_dominant_strategies_gain_the_mass() -> None:
     rng = np.random.default_rng(0)
     payoffs = np.where(rng.random((4000, 3, 3)) < (1 + RULES) / 2, 1.0, -1.0)

@@ -73,6 +73,7 @@ def test_several_releases_make_a_bar(steps: list[tuple[float, float]]) -> None:
     assert steps[-1][1] == sum(each.times for each in median.plan_.releases)
 
 
+@pytest.mark.gate
 def test_a_search_shows_none_of_its_fits(steps: list[tuple[float, float]]) -> None:
     X, y = records()
     inner = PrivateLogisticRegression(1.0, 1e-6, algorithm="noisy_gradient", verbose=True, random_state=0, **BOUNDS)

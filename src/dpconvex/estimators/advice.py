@@ -265,5 +265,5 @@ def _first(curve: list[Forecast], goal: float, name: str) -> float:
         return curve[0].at
     before, after = curve[first - 1], curve[first]
     high, low = max(getattr(before, name), goal), max(getattr(after, name), 1e-300)
-    share = math.log(high / goal) / math.log(high / low) if high > low else 1.0
+    share = math.log(high / goal) / math.log(high / low) if low < high < math.inf else 1.0
     return before.at * (after.at / before.at) ** share

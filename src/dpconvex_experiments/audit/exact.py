@@ -50,9 +50,11 @@ def exact_finding(
     if perturbed is not None:
         if perturbed.problem.dim > 1:
             return None
-        found = {name: minimizer_epsilon(perturbed, *pair) for name, pair in track(pairs.items(), SEARCH)}
-        best = max(found, key=lambda name: found[name])
-        return Finding("minimizer density", best, found[best], 1.0, "one parameter, no sampling")
+        best, most = "", -math.inf
+        for name, pair in track(pairs.items(), SEARCH):
+            needed = minimizer_epsilon(perturbed, *pair, most)
+            best, most = (name, needed) if needed > most else (best, most)
+        return Finding("minimizer density", best, most, 1.0, "one parameter, no sampling")
     try:
         return _replayed(plan, pairs, transcripts, error, seed, track, pace)
     except UnsupportedEventError:
@@ -134,8 +136,13 @@ def objective_perturbation(plan: Any) -> ObjectivePerturbationPlan | None:
     return last if isinstance(last, ObjectivePerturbationPlan) else None
 
 
-def minimizer_epsilon(plan: ObjectivePerturbationPlan, first: tuple[Any, ...], second: tuple[Any, ...]) -> float:
-    """Return the epsilon, at the plan's delta, that the exact minimizer of a one-parameter plan needs."""
+def minimizer_epsilon(
+    plan: ObjectivePerturbationPlan, first: tuple[Any, ...], second: tuple[Any, ...], known: float = 0.0
+) -> float:
+    """Return the epsilon, at the plan's delta, that the exact minimizer of a one-parameter plan needs.
+
+    Where it is not above one that is `known` already, that one or less is returned.
+    """
     noise = plan.noise
     if isinstance(noise, NormObjectiveNoise):
         points = _points(plan, 0.0)
@@ -154,6 +161,8 @@ def minimizer_epsilon(plan: ObjectivePerturbationPlan, first: tuple[Any, ...], s
             needed = [np.maximum(np.exp(a) - np.exp(b + epsilon), 0.0) for a, b in (laws, laws[::-1])]
         return max(float(np.trapezoid(part, points)) for part in needed) * (1 - _QUADRATURE)
 
+    if known > 0 and delta_at(known) <= plan.privacy.delta:
+        return known
     return epsilon_of(delta_at, plan.privacy.delta)
 
 

@@ -49,6 +49,7 @@ def test_games(name: str, bound: float) -> None:
     assert refused(GAMES[name], MatrixGame(300, 3, 4, bound)) > 0
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("bound", [1e-50, 1e-20, 1e20])
 @pytest.mark.parametrize("name", SINGLE)
 def test_minimization(name: str, bound: float) -> None:

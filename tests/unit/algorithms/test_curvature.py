@@ -257,6 +257,7 @@ def test_gaussian_curvature_is_released_at_the_released_point_inside_the_minimiz
     assert [check.name for check in checks if not check.passed] == ["noise is not seeded"]
 
 
+@pytest.mark.gate
 def test_plans_of_many_columns_have_smaller_noise_with_delta_and_a_pure_noise_may_be_asked_for() -> None:
     many = DataDomain((Block(20, "linf", 0.5),), 1.0)  # with few columns pure noise is as small
     pure, both = (planned(many, n=10**5, epsilon=1.0, delta=delta) for delta in (0.0, 1e-6))

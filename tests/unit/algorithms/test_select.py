@@ -70,6 +70,7 @@ class Cells(HTMLParser):
             self.rows[-1][-1] += data
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("name", LISTS)
 def test_plans_show_themselves_as_one_table(name: str) -> None:
     """In text and in a notebook: a row a plan in their order, then a row a refused method with its reason."""

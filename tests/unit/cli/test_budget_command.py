@@ -127,6 +127,7 @@ def test_it_is_paid_when_the_data_are_read(
     assert seen == [1]
 
 
+@pytest.mark.thin
 @EVERY
 @pytest.mark.parametrize("trouble", ["no file", "no column", "name", "seed", "no budget", "output"])
 def test_what_can_be_known_before_costs_nothing(

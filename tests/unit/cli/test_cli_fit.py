@@ -314,6 +314,7 @@ def few_columns(public_files: Path, folder: Path) -> Path:
     return folder / "few.toml"
 
 
+@pytest.mark.gate
 def test_inference_prints_intervals_and_keeps_them_with_the_model(run: Any, public_files: Path, tmp_path: Path) -> None:
     toml = few_columns(public_files, tmp_path)
     result = run("fit", public_files / "train.csv", "--schema", toml, "--epsilon", 3, "--inference", "--out", "m")

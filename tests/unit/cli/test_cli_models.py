@@ -67,6 +67,7 @@ def test_every_model_goes_all_the_way(run: Any, folder: Path, model: str) -> Non
     assert quality > 0.7
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("model", [estimator.kind for estimator in ESTIMATORS])
 def test_plan_agrees_with_fit(run: Any, folder: Path, model: str) -> None:
     options = ("--schema", schema_of(model), "--model", model, "--epsilon", 1, "--json")

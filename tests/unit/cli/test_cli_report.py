@@ -108,6 +108,7 @@ def test_figures_use_the_colors_and_fonts_of_the_page(fitted_folder: Path) -> No
     assert "DejaVu" not in drawing
 
 
+@pytest.mark.gate
 def test_a_hopeless_fit_is_called_so(tmp_path: Path) -> None:
     with pytest.warns(HopelessPlanWarning):
         text = written(fitted(epsilon=1e-6), tmp_path)
@@ -115,6 +116,7 @@ def test_a_hopeless_fit_is_called_so(tmp_path: Path) -> None:
     assert "hopeless" not in written(fitted(epsilon=20.0), tmp_path)
 
 
+@pytest.mark.gate
 def test_only_methods_with_guaranteed_bands_are_compared_with_them(tmp_path: Path) -> None:
     model = fitted(epsilon=20.0, algorithm="recentering")
     assert model.plan_.noise_reach() is None
@@ -204,6 +206,7 @@ def test_coefficients_are_ordered_by_size_only_beyond_their_guaranteed_band(tmp_
     assert 0 < len(sure) < 4  # the last model has both kinds
 
 
+@pytest.mark.gate
 def test_a_band_that_nobody_knows_is_called_so(tmp_path: Path) -> None:
     model = fitted(algorithm="noisy_gradient", delta=1e-6)
     assert model.plan_.noise_reach() is None
@@ -227,12 +230,13 @@ KINDS: list[dict[str, Any]] = [
 ]
 
 
-def test_no_report_calls_an_expectation_a_bound(tmp_path: Path, full: bool) -> None:
+@pytest.mark.gate
+def test_no_report_calls_an_expectation_a_bound(tmp_path: Path) -> None:
     """Over all words of reports of every kind: no sentence speaks of both, and each number stands in one of its own."""
     rng = np.random.default_rng(0)
     wide = rng.uniform(-1, 1, size=(400, 16)) / 4
     labels = wide[:, 0] > 0
-    for options in KINDS if full else KINDS[::2]:
+    for options in KINDS:
         model = PrivateLogisticRegression(**{"feature_bounds": (-1, 1), **options}).fit(wide, labels)
         error, text = model.plan_.predicted_error, written(model, tmp_path)
         found = words_of(text)
@@ -256,6 +260,7 @@ PLACED = r'<text [^>]*?(?:x="([-\d.]+)" y="([-\d.]+)"|translate\(([-\d.]+) ([-\d
 """Place and words of a text in a drawing."""
 
 
+@pytest.mark.gate
 def test_names_in_the_figure_of_plans_do_not_meet() -> None:
     grid = np.geomspace(0.05, 10, 9)
     for size in (1e-4, 0.01, 1.0):
@@ -274,6 +279,7 @@ def test_names_in_the_figure_of_plans_do_not_meet() -> None:
                         assert other == name or not near, (size, ratio, epsilon, name, other)
 
 
+@pytest.mark.gate
 def test_public_rates_of_the_classes_give_a_yardstick(tmp_path: Path) -> None:
     entropy = -0.86 * np.log(0.86) - 0.14 * np.log(0.14)
     for rates, level in ((None, 0.693), ([0.86, 0.14], entropy)):
@@ -293,6 +299,7 @@ def test_nothing_in_the_page_is_wider_than_a_telephone(fitted_folder: Path) -> N
     assert re.search(r"figure svg \{[^}]*width: 100%", style.group(1))
 
 
+@pytest.mark.gate
 def test_a_vacuous_plan_is_called_so(tmp_path: Path) -> None:
     assert "promises nothing about the quality" in written(fitted(epsilon=0.001), tmp_path)
     assert "promises nothing about the quality" not in written(fitted(epsilon=50.0), tmp_path)
@@ -312,6 +319,7 @@ def test_measured_accuracies_are_drawn_and_marked_public(tmp_path: Path) -> None
         assert label in text
 
 
+@pytest.mark.gate
 def test_quick_demo_leaves_a_verified_private_model(run: Any, tmp_path: Path) -> None:
     result = run("demo", "--quick", "--json")
     assert result.exit_code == 0, result.output

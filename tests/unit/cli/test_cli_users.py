@@ -58,6 +58,7 @@ def test_a_user_column_protects_users(folder) -> None:
     assert run("predict", folder / "model", folder / "new.csv").exit_code == 0
 
 
+@pytest.mark.gate
 def test_a_typical_number_of_records_is_found_privately(folder) -> None:
     result = fit(folder, "--user-column", "who", "--records-per-user", "private", "--delta", 1e-6)
     assert result.exit_code == 0, result.output

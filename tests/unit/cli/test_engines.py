@@ -36,6 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.gate
 def test_a_folder_gives_the_same_files_as_one_file(here: Path) -> None:
     common = ("--schema", "s.toml", "--epsilon", 2, "--seed", 3)
     for place, more in (("all.parquet", ()), ("parts", ("--memory", "1MiB"))):

@@ -25,6 +25,7 @@ def plays(tmp_path: Path) -> Path:
     return tmp_path / "plays.csv"
 
 
+@pytest.mark.gate
 def test_it_writes_what_the_function_releases(run: Any, plays: Path) -> None:
     """Columns by name, in any order, among others."""
     result = run("game", plays, "--shape", "3x3", "--epsilon", 4, "--seed", 3)

@@ -71,6 +71,7 @@ def test_failure_says_its_price(run: Any) -> None:
     assert "but for probability 0.05" in found["plans"][0]["source"]
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("tails", ["2", "auto", "2:0.3"])
 def test_fit_writes_a_model_a_certificate_and_a_report(run: Any, claims: tuple[Path, Path], tails: str) -> None:
     table, schema = claims

@@ -272,6 +272,7 @@ def test_damaged_files(cut: int, at: int, byte: bytes) -> None:
             run(*((words[0], str(odd), words[1]) if words[0] == "predict" else (*words, str(odd))))
 
 
+@pytest.mark.gate
 def test_pipes_devices_and_endless_files_are_refused() -> None:
     if not Path("pipe").exists():
         os.mkfifo("pipe")

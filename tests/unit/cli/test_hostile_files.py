@@ -393,6 +393,7 @@ def test_odd_certificates_fail_a_check(content: bytes) -> None:
     assert "FAIL" in result.stdout
 
 
+@pytest.mark.gate
 def test_wide_tables_are_read_in_time_and_shown_in_part() -> None:
     """Every column costs a fixed time; the printed table is cut, the file is not."""
     n = 3000

@@ -16,6 +16,7 @@ TOOL: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[3] / "tools" / 
 pytestmark = pytest.mark.skipif(TOOL["browser"]() is None, reason="no Chromium is installed")
 
 
+@pytest.mark.gate
 def test_a_report_fits_and_what_does_not_is_found(fitted_folder: Path, tmp_path: Path) -> None:
     shutil.copy(fitted_folder / "report.html", tmp_path)
     (tmp_path / "wide.html").write_text("<meta name=viewport content='width=device-width'><div style='width:600px'>x")

@@ -11,6 +11,7 @@ import pytest
 PLAN = ("plan", "--features", 5, "--rows", 20_000)
 
 
+@pytest.mark.gate
 def test_a_goal_gives_ranges_of_epsilon_and_rows(run: Any) -> None:
     shown = run(*PLAN, "--goal", 0.005, "--epsilon", 1).stdout
     assert "Needed with 20,000 records: epsilon" in shown

@@ -76,6 +76,7 @@ def test_what_is_refused(run: Any, public_files: Path, over: str, named: str) ->
     assert not Path("model").exists()
 
 
+@pytest.mark.gate
 def test_ranges_are_pairs(run: Any, public_files: Path) -> None:
     text = (public_files / "adult.toml").read_text()
     head, _, tail = text.partition("[columns.education-num]")

@@ -181,6 +181,7 @@ def test_too_many_combinations_are_for_noisy_tables(run: Any, public_files: Path
     assert "noisy_tables" in result.stderr
 
 
+@pytest.mark.gate
 def test_a_whole_table_and_a_page_of_what_was_released(run: Any, public_files: Path) -> None:
     pair = ("--impossible", "sex=Male,relationship=Wife")
     whole = ("synthesize", public_files / "train.csv", "--schema", public_files / "adult.toml", "--epsilon", 3, *pair)

@@ -14,6 +14,8 @@ from hypothesis import given, strategies as st
 from dpconvex.data.csv_file import csv_columns, csv_header
 from dpconvex.errors import InvalidDataError
 
+pytestmark = pytest.mark.together
+
 HEAD = b"a,b,c\n"
 
 

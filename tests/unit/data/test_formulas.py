@@ -18,6 +18,8 @@ from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Numeric
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems.data.ranges import TRANSFORMS
 
+pytestmark = pytest.mark.together
+
 ANY_TEXT = st.one_of(
     st.none(),
     st.text(max_size=12),

@@ -19,6 +19,7 @@ from dpconvex.errors import InvalidDataError, SchemaError
 SCHEMA = Schema((NumericColumn("a", 0, 9), CategoricalColumn("b", ("x", "y"))))
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("comma", [",", ";", "\t", "|"])
 def test_the_header_says_what_separates(comma: str, tmp_path: Path) -> None:
     text = f'a{comma}b\n1.5{comma}"x{comma}"\n{comma}y\nwhat?{comma},;|\n2{comma}\n'

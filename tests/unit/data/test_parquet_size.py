@@ -61,6 +61,7 @@ def test_levels_are_those_of_the_values_whatever_their_dictionaries(tmp_path: Pa
         assert 'categories = ["a", "b", "red"]' in draft_schema(either)
 
 
+@pytest.mark.gate
 def test_texts_stored_as_differences_are_charged_for_what_they_may_become(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     texts = pa.table({"c": [LONG[:20_000] + str(k) for k in range(5000)]})

@@ -20,6 +20,8 @@ from hypothesis import given, strategies as st
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
 from dpconvex.errors import InvalidDataError, SchemaError
 
+pytestmark = pytest.mark.together
+
 Table = Callable[[dict[str, list[Any]]], Any]
 
 THIRDS = [1 / 3] * 3
@@ -137,6 +139,7 @@ def _oracle(data: dict[str, list[Any]]) -> tuple[np.ndarray, list[int]]:
     return np.array(rows).reshape(-1, 7), labels
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 @given(data=TABLE_DATA)
 def test_encoding_equals_the_oracle_and_stays_inside_the_domain(table: Table, data: dict[str, list[Any]]) -> None:

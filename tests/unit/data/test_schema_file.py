@@ -12,6 +12,8 @@ from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Numeric
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import Block
 
+pytestmark = pytest.mark.together
+
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 CATEGORIES = TEXTS.map(lambda value: value.strip(" \t\n\v\f\r")).filter(bool)
 ENDS = st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9)).map(sorted).filter(lambda ends: ends[1] > ends[0] + 1e-3)

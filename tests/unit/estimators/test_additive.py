@@ -160,6 +160,7 @@ def test_it_finds_a_shape_that_no_line_has(fitted: Any) -> None:
     assert fitted.score(held_out, right) > line.score(held_out, right) + 0.1
 
 
+@pytest.mark.gate
 def test_deviations_are_those_of_the_noise() -> None:
     """Fits of one table differ by their noise alone; planned deviations are within a factor of two on average."""
     model = PrivateAdditiveClassifier(1.0, schema=SCHEMA, knots=4, slope_cap=1.0, algorithm="objective_perturbation")
@@ -304,6 +305,7 @@ def test_declared_knots_and_missing_values_of_a_schema() -> None:
             Schema.from_toml_text(text.replace("[0, 20, 100]", knots))
 
 
+@pytest.mark.gate
 def test_regressors_of_three_losses() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (6000, 2))
@@ -317,6 +319,7 @@ def test_regressors_of_three_losses() -> None:
         PrivateAdditiveRegressor(1.0, feature_bounds=(-1, 1), target_bounds=(0, 20), loss="cubic").plan(100, 2)
 
 
+@pytest.mark.gate
 def test_many_classes_search_and_saved_models(tmp_path: Any) -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (6000, 2))
@@ -368,6 +371,7 @@ def test_edited_knots_are_of_another_model(fitted: Any) -> None:
     assert model_digest(edited) != model_digest(fitted) == fitted.certificate_.model
 
 
+@pytest.mark.gate
 def test_command_line(tmp_path: Any, monkeypatch: Any) -> None:
     """Plan, fit with a report, and the shapes as a table, JSON and a query that a database agrees with."""
     monkeypatch.chdir(tmp_path)
@@ -414,6 +418,7 @@ def test_command_line(tmp_path: Any, monkeypatch: Any) -> None:
     assert refused.exit_code != 0
 
 
+@pytest.mark.gate
 def test_numbers_of_few_records_have_the_plan_of_lines() -> None:
     """Below epsilon times records of 500 no look tells how far targets reach: lines or a constant, under their law."""
     given: dict[str, Any] = {"feature_bounds": (-1, 1), "target_bounds": (0, 50_000)}

@@ -71,6 +71,7 @@ def test_parameters_out_of_range_are_refused(states: dict[str, dict[str, Any]], 
                 loaded({**state, "parameters": {**state["parameters"], parameter: value}}, tmp_path)
 
 
+@pytest.mark.thin
 @EVERY
 def test_parts_of_another_shape_are_refused(states: dict[str, dict[str, Any]], name: str, tmp_path: Path) -> None:
     state = states[name]
@@ -112,6 +113,7 @@ def test_altered_domains_are_refused(change: dict[str, Any], tmp_path: Path) -> 
         loaded(state, tmp_path)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("kind", [*ESTIMATORS, *SPARSE_ESTIMATORS], ids=lambda kind: kind.__name__)
 def test_another_schema_is_refused(kind: Any, tmp_path: Path) -> None:
     import pandas as pd

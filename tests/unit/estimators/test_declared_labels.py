@@ -89,6 +89,7 @@ def test_a_declared_type_that_does_not_fit_is_refused() -> None:
         declared_index(np.zeros((2, 2), dtype=object), CLASSES["number"], "groups")
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("odd", [None, "x", Odd()], ids=["missing", "text", "object"])
 def test_fits_take_any_label(odd: Any) -> None:
     X, labels = np.linspace(-1, 1, 200)[:, None], [*([0, 1] * 99), 1, odd]
@@ -172,6 +173,7 @@ def fit(model: Any, y: Any) -> Any:
     return model.fit(X200, y, **groups)
 
 
+@pytest.mark.gate
 def test_only_booleans_have_default_classes() -> None:
     """Labels 1 and 2 were read as 0 and 1: every record of class 2 became a 0, and nothing said so."""
     high = X200[:, 0] > 0

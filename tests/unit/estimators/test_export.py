@@ -162,6 +162,7 @@ def test_a_card_says_promise_data_metrics_and_limits(fitted: Any) -> None:
         assert words in text
 
 
+@pytest.mark.gate
 def test_matrices_and_refusals() -> None:
     X = np.random.default_rng(0).uniform(-2, 2, (500, 3))
     model = PrivateLinearRegression(3.0, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0).fit(X, X[:, 0])

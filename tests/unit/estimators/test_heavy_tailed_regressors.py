@@ -121,6 +121,7 @@ def spikes(n: int = 40_000) -> np.ndarray:
     return np.where(np.random.default_rng(5).permutation(n) < n / 10, 490.0, 0.0)
 
 
+@pytest.mark.gate
 def test_targets_are_not_clipped_into_the_bounds_of_predictions() -> None:
     """The mean of a target of which a tenth is far above the range: with clipping 4 is learned, without 49."""
     y = spikes()
@@ -181,6 +182,7 @@ def test_failure_needs_a_declared_moment_or_a_proof(tmp_path: Path) -> None:
         assert caught.value.name == "failure"
 
 
+@pytest.mark.gate
 def test_plans_at_another_epsilon_keep_the_moments() -> None:
     for regressor, algorithm, tails in itertools.product(REGRESSORS, ("auto", "heavy_tailed"), (2, (2, 0.3))):
         model = regressor(1.0, heavy_tailed=tails, algorithm=algorithm, random_state=0, **BOUNDS).fit(*heavy(500))
@@ -189,6 +191,7 @@ def test_plans_at_another_epsilon_keep_the_moments() -> None:
         assert model.plans_at(4.0)[0].predicted_error.bound < same.predicted_error.bound
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("regressor", REGRESSORS)
 @pytest.mark.parametrize("tails", [2, "auto", (2, 0.3), [3.0, 0.5], (np.float64(2.0), np.float64(0.3)), np.int64(2)])
 def test_saved_models_predict_the_same(regressor: Any, tails: Any, tmp_path: Path) -> None:

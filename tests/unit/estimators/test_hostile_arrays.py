@@ -32,7 +32,7 @@ from dpconvex.data import ClassTarget
 from dpconvex.errors import DpconvexError
 from dpconvex.estimators import ESTIMATORS
 
-pytestmark = pytest.mark.thin
+pytestmark = [pytest.mark.thin, pytest.mark.together]
 
 N = 24
 

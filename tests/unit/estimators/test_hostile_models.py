@@ -23,6 +23,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from dpconvex import PrivateLogisticRegression, load_model, save_model
 from dpconvex.errors import InvalidDataError
 
+pytestmark = pytest.mark.together
+
 
 class Intruder:
     """Writes a file when it is unpickled."""
@@ -117,6 +119,7 @@ def test_objects_are_refused_before_any_is_made(
     refused(changed(parts, lambda content: content.update(estimator=node)), tmp_path, "plain values only")
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("member", ["extra", "schema.json"])
 def test_nothing_unpacks_to_more_than_the_file(parts: dict[str, bytes], tmp_path: Path, member: str) -> None:
     bomb = archive({**parts, member: b"[" * (64 << 20)}, zipfile.ZIP_DEFLATED)
@@ -183,6 +186,7 @@ def stubs(levels: int) -> dict[str, Any]:
     return inner
 
 
+@pytest.mark.gate
 def test_references_are_not_followed_and_arrays_are_read_once(parts: dict[str, bytes], tmp_path: Path) -> None:
     """A 17 KB file of repeated references kept the reader busy without end; now it is read as it stands."""
     start = time.process_time()

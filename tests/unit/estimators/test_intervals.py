@@ -187,6 +187,7 @@ def test_domains_with_simplices_and_searches_are_refused(fitted: PrivateLogistic
         plain.conf_int()
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("model", [PrivateLinearRegression, PrivateHuberRegressor])
 def test_with_delta_intervals_come_from_one_gaussian_event(model: Any) -> None:
     given = {"delta": 1e-6, "inference": True, "random_state": 1}
@@ -199,6 +200,7 @@ def test_with_delta_intervals_come_from_one_gaussian_event(model: Any) -> None:
         assert found.plans_at(1.0)[0].privacy == PrivacyParams(1.0, 1e-6)
 
 
+@pytest.mark.gate
 def test_users_have_intervals_from_memory_and_from_files_with_the_same_bits(tmp_path: Path) -> None:
     """Every record twice, and once more under other users: what users say is what their records say."""
     labels = np.arange(N) // 3
@@ -214,6 +216,7 @@ def test_users_have_intervals_from_memory_and_from_files_with_the_same_bits(tmp_
     np.testing.assert_array_equal(streamed.conf_int(), found.conf_int())
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("missing", ["own", "none"])
 def test_shapes_have_intervals_of_their_values(missing: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
@@ -240,6 +243,7 @@ def test_shapes_have_intervals_of_their_values(missing: str, tmp_path: Path) -> 
     assert model.plans_at(1.0)[0].privacy.epsilon == 1.0
 
 
+@pytest.mark.gate
 def test_knots_are_as_many_as_intervals_can_be_had_for() -> None:
     given = {"feature_bounds": (-1, 1), "inference": True}
     few, many = (PrivateAdditiveClassifier(1.0, **given).plan(n, 3)[0] for n in (2_000, 2_000_000))

@@ -133,6 +133,7 @@ def test_clipping_makes_an_outlier_worth_one_record() -> None:
     np.testing.assert_array_equal(make.fit(far, y).coef_.copy(), make.fit(at_bound, y).coef_)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("columns", [10**5, pytest.param(10**6, marks=pytest.mark.gate)])
 def test_a_million_columns(columns: int) -> None:
     X = np.zeros((4, columns), dtype=np.float32)

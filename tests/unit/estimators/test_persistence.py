@@ -245,6 +245,7 @@ def families() -> dict[str, Any]:
     return fitted
 
 
+@pytest.mark.gate
 def test_certificates_name_their_model_and_travel_with_no_other(tmp_path: Path) -> None:
     models = families()
     digests = {name: model.certificate_.model for name, model in models.items()}

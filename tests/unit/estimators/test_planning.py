@@ -79,6 +79,7 @@ def test_a_promise_is_known_before_a_table_is_read(given: dict[str, Any]) -> Non
     assert plans.cache_info().misses == 0 <= before  # nothing was planned in full
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_no_plan_expects_less_than_the_loss_it_stands_in_with(delta: float) -> None:
     for n in (100, 10_000):
@@ -100,6 +101,7 @@ def test_planning_takes_no_more_computing_than_it_did(delta: float, most: float)
     assert 1e9 - work.left < most
 
 
+@pytest.mark.gate
 def test_a_small_fit_is_planned_in_no_time() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (60, 3)), rng.integers(0, 2, 60)
@@ -116,6 +118,7 @@ def test_a_small_fit_is_planned_in_no_time() -> None:
     assert min(took) < 3 * min(plain)
 
 
+@pytest.mark.gate
 def test_what_predictions_of_numbers_vary_follows_the_coefficients_that_are_asked_for() -> None:
     def explained(unit: Unit = Unit.RECORD, **given: Any) -> float | None:
         return PrivateLinearRegression(schema=NUMBERS, **given).plan(500, unit=unit)[0].problem.explained

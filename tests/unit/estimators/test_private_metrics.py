@@ -57,6 +57,7 @@ def table(n, seed=0):
     return pa.table({"age": age, "town": town, "ill": np.where(rng.random(n) < age / 100, "yes", "no")})
 
 
+@pytest.mark.gate
 def test_metrics_of_all_kinds_of_models_are_near_the_measured_ones(data) -> None:
     X, y = data
     options = {"epsilon": 5.0, "random_state": 0}

@@ -194,6 +194,7 @@ def test_a_user_is_in_one_part_only(method, monkeypatch) -> None:
     assert verify(found.certificate_).epsilon <= 4.0
 
 
+@pytest.mark.gate
 def test_the_split_does_not_depend_on_the_data(monkeypatch) -> None:
     spy = Spy(monkeypatch)
     PrivateSearchCV(logistic(), NORMS).fit(X, Y)
@@ -201,6 +202,7 @@ def test_the_split_does_not_depend_on_the_data(monkeypatch) -> None:
     assert spy.fitted[0] == spy.fitted[-1]
 
 
+@pytest.mark.gate
 def test_the_number_of_fits_is_always_the_same(monkeypatch) -> None:
     spy = Spy(monkeypatch)
     counts = []
@@ -332,6 +334,7 @@ def test_tables_of_any_kind(library, method) -> None:
     np.testing.assert_array_equal(listed.best_estimator_.coef_, found.best_estimator_.coef_)
 
 
+@pytest.mark.gate
 def test_plans_see_no_data_and_are_what_fit_runs() -> None:
     found = PrivateSearchCV(logistic(), NORMS, method="repeats")
     planned = found.plan(3000, 3)[0]

@@ -62,6 +62,7 @@ def test_bounds_of_columns_scale_and_center() -> None:
     np.testing.assert_allclose(np.log(model.predict_proba(X)), model.predict_log_proba(X), atol=1e-9)
 
 
+@pytest.mark.gate
 def test_a_schema_gives_features_targets_and_groups() -> None:
     one = PrivateSparseLogisticRegression(epsilon=4.0, schema=SCHEMA, random_state=0).fit(table())
     assert one.classes_.tolist() == ["no", "yes"]

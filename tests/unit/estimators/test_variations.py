@@ -21,6 +21,8 @@ from dpconvex import (
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators.base import CALLED
 
+pytestmark = pytest.mark.together
+
 L2 = 1e-2
 NORMS = {"l2": 2, "linf": 1}
 """Of the attack, and of the coefficients that it meets."""

@@ -64,6 +64,7 @@ class Slow:
         return x + source.generator().laplace(0, 2, 1)
 
 
+@pytest.mark.gate
 def test_time_limits_the_number_of_runs() -> None:
     pairs = {"ends": Pair((np.zeros(1),), (np.ones(1),))}
     report = audit(Slow(), pairs, runs=100_000, seconds=0.5)

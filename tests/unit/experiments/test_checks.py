@@ -43,6 +43,7 @@ def test_a_check_passes_between_its_limits_only() -> None:
     assert not mean("one run", Estimate(1.0), 1.0, 1.0).passed  # no error of its own
 
 
+@pytest.mark.gate
 def test_false_alarms_are_as_rare_as_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     """At a stated 2 % a check fails in 1 % to 3.5 % of 1,500 cases: 2.8 and 4.1 standard deviations."""
     monkeypatch.setattr(module, "SINGLE", 0.02)

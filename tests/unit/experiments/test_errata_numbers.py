@@ -28,6 +28,7 @@ def big_c(epsilon, delta):
     return zwb_constant(delta) + math.sqrt(zwb_constant(delta) ** 2 + epsilon)
 
 
+@pytest.mark.gate
 def test_p1_an_accuracy_in_expectation_is_missed_by_some_runs() -> None:
     """Stochastic subgradients, ``f = mu/2 (w - x)^2``, x = +-a, R = a, parameters of Corollary 3.2, n = 10.
 

@@ -101,6 +101,7 @@ def smaller_sensitivity(monkeypatch):
     monkeypatch.setattr(schedules, "minimizer_sensitivity", lambda *a: 0.99 * honest(*a))
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     ("name", "broken"),
     [

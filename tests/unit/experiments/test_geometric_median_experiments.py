@@ -44,6 +44,7 @@ def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     assert all(axes.has_data() for axes in figure.axes)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "name", ["figure-5", *(pytest.param(name, marks=pytest.mark.gate) for name in ("figure-1", "skew"))]
 )
@@ -89,12 +90,14 @@ def more_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     monkeypatch.setattr(GaussianMechanism, "_sample", louder)
 
 
+@pytest.mark.gate
 def test_more_noise_fails_the_accuracy_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times the noise is 16 times the excess: more than the target at n = 1,000 and 10,000."""
     more_noise(monkeypatch, 4.0)
     assert not EXPERIMENTS["geometric-median/records"].measure(QUICK).passed
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("factor", [0.01, 3.0])
 def test_another_noise_fails_figure_2(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     more_noise(monkeypatch, factor)
@@ -106,6 +109,7 @@ def test_fewer_inliers_fail_figure_2(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not EXPERIMENTS["geometric-median/figure-2"].measure(QUICK).passed
 
 
+@pytest.mark.gate
 def test_exchanged_methods_fail_figures_2_and_4(monkeypatch: pytest.MonkeyPatch) -> None:
     exchanged = dict(boosting.METHODS)
     a, b = "StableDPSGD", "FixedOrderDPSGD"
@@ -115,6 +119,7 @@ def test_exchanged_methods_fail_figures_2_and_4(monkeypatch: pytest.MonkeyPatch)
         assert not EXPERIMENTS[f"geometric-median/figure-{figure}"].measure(QUICK).passed
 
 
+@pytest.mark.gate
 def test_a_radius_four_times_too_large_fails_figure_1(monkeypatch: pytest.MonkeyPatch) -> None:
     searches = dict(radius.SEARCHES)
     right = searches["FastRadius"]

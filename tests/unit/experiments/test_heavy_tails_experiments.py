@@ -27,6 +27,7 @@ QUICK = Setting(quick=True)
 QUICKEST = ("constants",)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
 )
@@ -66,6 +67,7 @@ def test_another_noise_fails(name: str, factor: float, monkeypatch: pytest.Monke
     assert not EXPERIMENTS[f"heavy-tails/{name}"].measure(QUICK).passed
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(("factor", "passed"), [(1.0, True), (0.1, False)])
 def test_another_noise_fails_single_points(factor: float, passed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The quick sibling: one point of each experiment, with the runs of its quick form, against its anchor."""
@@ -95,6 +97,7 @@ def test_half_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not audit.audit.measure(QUICK).passed
 
 
+@pytest.mark.gate
 def test_one_stage_in_the_place_of_two_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     planned = rates.planned
     monkeypatch.setattr(rates, "planned", lambda k, m, _: planned(k, m, 1))
@@ -121,6 +124,7 @@ def test_the_attacked_plan_makes_one_release_and_its_neighbors_are_the_worst() -
         assert high - low == pytest.approx(2 * phase.truncation.level / (phase.l2 * phase.m), rel=1e-6)
 
 
+@pytest.mark.gate
 def test_a_bound_thirty_times_that_of_descent_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     worse = {**lower_bound.BOUNDS, "localized": lambda *a: 30 * lower_bound.BOUNDS["descent"](*a)}
     monkeypatch.setattr(lower_bound, "BOUNDS", worse)

@@ -61,7 +61,12 @@ def names() -> dict[str, Any]:
     return example_names()
 
 
-DEAR = ("heavy-Algorithm 3", "heavy-Theorem D.4")  # many steps on three records; quick in test_surrogates.py
+DEAR = (
+    "heavy-Algorithm 3",
+    "heavy-Theorem D.4",
+    "heavy-Algorithms 6 and 7",
+    "users-Theorem 4.1",
+)  # many steps on three records; quick in test_surrogates.py
 
 
 @pytest.mark.parametrize(

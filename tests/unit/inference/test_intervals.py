@@ -75,6 +75,7 @@ def test_the_noise_of_the_curvature_has_the_covariance_that_is_reckoned_with() -
     np.testing.assert_allclose(np.cov(moved.T) / size, reckoned / size, atol=0.06)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("missing", [0.0, 0.1])
 def test_intervals_cover_as_often_as_they_say(missing: float, full: bool) -> None:
     """Seven coefficients; 4 standard errors below 95 %. Without the correction for the ridge, three in five cover."""

@@ -27,6 +27,8 @@ from dpconvex.losses import (
     SquaredLoss,
 )
 
+pytestmark = pytest.mark.together
+
 GRID = np.concatenate([np.linspace(-9, 9, 1001), [-800.0, -1e-8, 1e-12, 800.0]])
 ONES = np.ones_like(GRID)
 ZEROS = np.zeros_like(GRID)

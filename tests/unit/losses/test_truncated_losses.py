@@ -21,6 +21,8 @@ from dpconvex.losses import (
 from dpconvex.losses.truncated import TruncatedPiecewiseLinearLosses
 from dpconvex_experiments.reference.instances import instances
 
+pytestmark = pytest.mark.together
+
 EXAMPLES = [loss for kind in LOSSES for loss in instances(kind) if loss.n_outputs == 1]
 EVERY = slice(None)
 SHARP = 1e-9  # smoothing parameter of piecewise linear losses

@@ -76,6 +76,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("others", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("noise", [(0.8, 0.7, 1.5), (3.0, 0.4, 1.0), (0.5, 3.0, 0.8)])
 def test_the_exact_law_over_all_partitions_keeps_the_claim(others, noise) -> None:
@@ -123,6 +124,7 @@ def test_a_partition_that_follows_the_order_of_users_breaks_the_claim() -> None:
     assert delta > 2 * mean.event.delta(0.3)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(("count", "number"), [(9, 2), (13, 3), (10, 2)])
 def test_one_point_moves_one_score_by_one_and_the_sum_by_the_reach(count, number) -> None:
     """Random pairs around the threshold, cohorts of unequal sizes, the partition of places held fixed."""

@@ -53,6 +53,7 @@ def test_pure_noise_has_the_events_scale_and_one_copy_per_output(norm) -> None:
         NormObjectiveNoise(norm, PURE, Sensitivity(2.0, "other", "test"))
 
 
+@pytest.mark.gate
 def test_gaussian_noise_has_the_events_sigma_per_coordinate() -> None:
     noise = gaussian([1.0, 0.1, 3.0])
     draws = noise.draw(20_000, "w", SystemSource(), ledger_for(noise)).reshape(-1, 3)

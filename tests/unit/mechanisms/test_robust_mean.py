@@ -208,6 +208,7 @@ def test_degenerate_points_do_not_raise(mean: GuardedMean) -> None:
         assert np.isfinite(found).all()
 
 
+@pytest.mark.gate
 def test_perfect_data_pass_as_planned() -> None:
     """False alarms of 2000 runs: 200 are planned; more than 270 or fewer than 60 have probability below 1e-5.
 
@@ -275,6 +276,7 @@ def test_rounding_is_charged_where_it_matters() -> None:
     assert isinstance(mean, RobustMean)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("mean", MEANS, ids=["h_index", "printed"])
 def test_released_means_have_the_planned_noise(mean: GuardedMean) -> None:
     """300 normal draws around a crowd in one place: 5 deviations of their standard deviation, below 1e-6."""

@@ -20,6 +20,7 @@ def promise(mechanism: SampledGaussian) -> Ledger:
     return Ledger(PrivacyParams(50.0, 0.1), [mechanism.planned("sum")])
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("rate", [0.02, 0.3, 0.9])
 def test_every_unit_has_a_coin_of_its_own(rate: float) -> None:
     """Sizes are binomial and neighboring units independent; fixed seed, each test fails by chance once in 10^4."""

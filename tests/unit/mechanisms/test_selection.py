@@ -100,6 +100,7 @@ def _log_probability(queries, threshold_scale: float, query_scale: float) -> flo
     return math.log(integrate.quad(integrand, -60, 60, points=[0.0, *queries], limit=400, epsabs=0)[0])
 
 
+@pytest.mark.gate
 def test_above_threshold_privacy_loss_by_quadrature() -> None:
     """The worst pattern (low queries fall by 1, the last rises by 1) stays within epsilon, and not by much."""
     mechanism = AboveThreshold(ONE, 0.9, 0.0)

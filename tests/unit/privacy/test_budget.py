@@ -332,6 +332,7 @@ def test_concurrent_processes_never_exceed_the_budget(budget: Budget) -> None:
     assert all(json.loads(line) for line in lines(budget))
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("times", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_processes_killed_at_any_moment_never_under_count(budget: Budget, times: int) -> None:
     large = Budget.create(budget.path.with_name("large.json"), 1e6)

@@ -42,6 +42,7 @@ def test_largest_budgets(epsilon: float, delta: float, pure: float, mu: float) -
     assert mixed_delta(epsilon, pure, found) <= delta < mixed_delta(epsilon, pure, found * (1 + 1e-9))
 
 
+@pytest.mark.gate
 @given(epsilon=st.floats(0.0, 5.0), pure=st.just(0.0) | st.floats(1e-3, 3.0), mu=st.floats(0.05, 3.0))
 def test_the_mixture_is_the_composition(epsilon: float, pure: float, mu: float) -> None:
     def excess(z: float, sign: float) -> float:
@@ -60,6 +61,7 @@ def test_the_mixture_is_the_composition(epsilon: float, pure: float, mu: float) 
         assert mixed_delta(epsilon, pure, 0.0) == pytest.approx(pure_delta(Fraction(pure), epsilon), abs=1e-12)
 
 
+@pytest.mark.gate
 def test_the_closed_form_agrees_with_privacy_loss_distributions() -> None:
     events = [(PureMechanism(0.2), 1), (GaussianNoise(1.0, 6.0), 20), (GaussianNoise(2.0, 9.0), 1)]
     assert accounting.accountant_name(events) == "closed form"
@@ -87,6 +89,7 @@ def test_several_pure_events_in_closed_form_and_by_privacy_loss_distributions() 
     assert accounting.spent_epsilon(tiny, 1e-40) < 2e-3  # where a grid of losses has no answer
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("sigma", [1.0, 1e3, 1e6])
 def test_the_second_opinion_agrees_at_every_scale(sigma: float) -> None:
     event = GaussianNoise(1.0, sigma)
@@ -137,6 +140,7 @@ def test_the_printed_bound_is_too_short_for_large_epsilon() -> None:
         BoundedLaplaceMechanism.calibrate(Sensitivity(1.0, "absolute", "test"), 4.0, 1e-6)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("source", [SeededSource(3), SystemSource()], ids=["seeded", "system"])
 def test_bounded_laplace_stays_in_bounds_and_follows_its_law(source) -> None:
     # Error probability 1e-6 (Kolmogorov-Smirnov, Dvoretzky-Kiefer-Wolfowitz bound).

@@ -139,6 +139,7 @@ def texts() -> dict[str, str]:
     }
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.gate)])
 def test_no_certificate_takes_long_or_much_memory(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a small share of the computing that a check may take, so that the test itself is quick."""
@@ -167,6 +168,7 @@ def test_no_certificate_takes_long_at_length() -> None:
         assert time.process_time() - start < 20, name
 
 
+@pytest.mark.gate
 def test_what_is_too_much_to_price_is_a_failed_check_with_a_reason() -> None:
     for name, words in {
         "a median's pure release a billion times": "a grid of too many points",

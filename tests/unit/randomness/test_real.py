@@ -110,6 +110,7 @@ def test_system_noise_does_not_repeat() -> None:
     assert len(np.unique(real.draw(L2Norm(3), 20, SystemSource()))) == 60
 
 
+@pytest.mark.gate
 def test_one_rounding_keeps_the_privacy_loss_of_real_noise() -> None:
     """Dimension 1: Laplace noise. Exact probabilities of grid points of two neighbors, epsilon 1, at most e apart.
 

@@ -29,6 +29,7 @@ def problem(seed, loss, truncated=True, n=40, l2=0.3):
     return RegularizedRisk(loss, records, y, l2, 0.5 * rng.standard_normal(DIM))
 
 
+@pytest.mark.gate
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), radius=st.sampled_from([0.05, 0.4, 3.0]), truncated=st.booleans())
 def test_the_certified_bound_is_true(seed, radius, truncated) -> None:

@@ -88,6 +88,7 @@ def test_dual_coordinate_ascent(loss, linear, dtype):
     assert np.linalg.norm(rough.point - result.point) <= rough.accuracy.bound + result.accuracy.bound
 
 
+@pytest.mark.gate
 def test_a_million_columns_of_zeros():
     records = Records.clipped(np.zeros((3, 10**6)), DataDomain.l2_ball(10**6, 1.0).with_intercept())
     objective = RegularizedRisk(LogisticLoss(), records, np.array([1.0, 1.0, -1.0]), 0.1)

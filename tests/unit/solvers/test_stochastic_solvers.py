@@ -248,6 +248,7 @@ def test_the_order_is_fixed_and_touches_no_other_randomness(solver, loss):
     np.testing.assert_array_equal(first.point, solver.solve(objective, 1e-6).point)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("solver", "loss"), [(Katyusha(2), LogisticLoss()), (StochasticSubgradient(2), HingeLoss())])
 def test_the_data_are_not_copied(solver, loss):
     X = np.random.default_rng(0).standard_normal((200_000, 40)) * 0.1

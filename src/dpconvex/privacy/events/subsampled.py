@@ -68,8 +68,7 @@ class SampledSteps(Event):
 
     def delta(self, epsilon: float) -> float:
         charge(self._work / 40)  # of looking a value up
-        value = float(_composed(self.rate, self.step.mu, self.step.failure, self.steps).get_delta_for_epsilon(epsilon))
-        return min(1.0, _rounding.sum_up((value, fft_slack(self.steps))))
+        return _delta(epsilon, self.rate, self.step.mu, self.step.failure, self.steps)
 
     @cached_property
     def _work(self) -> float:
@@ -201,7 +200,13 @@ def poisson_profile(epsilon: np.ndarray, rate: float, r: float) -> np.ndarray:
         return np.maximum(rate * (first - second) - apart * out, 0.0) + 1e-13 * (rate * first + (1 + apart) * out)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4096)  # planning again asks for the same values again
+def _delta(epsilon: float, rate: float, mu: float, failure: float, steps: int) -> float:
+    value = float(_composed(rate, mu, failure, steps).get_delta_for_epsilon(epsilon))
+    return min(1.0, _rounding.sum_up((value, fft_slack(steps))))
+
+
+@lru_cache(maxsize=16)
 def _composed(rate: float, mu: float, failure: float, steps: int):
     return _self_composed(lambda e: step_profile(e, rate, mu, failure), *_step_grid(rate, mu), steps)
 

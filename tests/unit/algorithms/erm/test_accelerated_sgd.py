@@ -37,6 +37,7 @@ def gap(descent, smoothness, convexity, deviation, seeds=20) -> float:
     return total / seeds
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("condition", [10.0, 1000.0])
 @pytest.mark.parametrize("deviation", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("steps", [1, 2, 20, 200])

@@ -75,6 +75,7 @@ def test_the_sensitivity_is_attained_and_never_exceeded(n) -> None:
     assert moved / halved.mechanism.scale > 1.5
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     "loss", [LocationLoss(DISC, 0.05), LogLinearDensity(3, 30), Linear(DISC)], ids=lambda f: f.name
 )
@@ -180,6 +181,7 @@ def test_with_trust_a_lie_is_written_in_the_certificate() -> None:
 # Schedules -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.gate
 def test_bounds_hold_on_data() -> None:
     """The mean excess of 30 releases stays below the predicted bound, for each class and kind of target."""
     loss, n = LocationLoss(DISC, 0.2), 300

@@ -90,6 +90,7 @@ def test_where_it_does_not_apply() -> None:
     assert exponential_mechanism.plan(unbounded, PrivacyParams(1.0)) == ()
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     "loss",
     [LogisticLoss(), *(pytest.param(loss, marks=pytest.mark.gate) for loss in (HingeLoss(), AbsoluteLoss(1.0)))],

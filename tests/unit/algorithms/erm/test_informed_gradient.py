@@ -83,11 +83,11 @@ def test_without_a_constant_or_with_public_rates_labels_are_not_looked_at() -> N
         assert plan.resumed(*columns(plan), 0.9, (0.1,) * TUNING.bins, (0.1,) * 4, ()).ahead.start == 0
 
 
-def test_no_pair_of_neighbors_moves_the_run_further_than_the_budget() -> None:
+def test_no_pair_of_neighbors_moves_the_run_further_than_the_budget(full: bool) -> None:
     """Gaussian releases: the sum of squared shifts over deviations is the exact squared mu of a transcript."""
     plan = plan_informed(problem(30), LOOSE)
     most = largest_mu(LOOSE.epsilon, LOOSE.delta) ** 2
-    found = [privacy_losses(run_of(plan), *pair, 5).shifts.max() for pair in _pairs(plan.problem)]
+    found = [privacy_losses(run_of(plan), *pair, 5 if full else 1).shifts.max() for pair in _pairs(plan.problem)]
     assert 0.3 * most < max(found) <= most  # three releases and the steps, not all at their worst at once
 
 
@@ -129,6 +129,7 @@ def _pairs(given: LinearModelProblem) -> list[tuple[Any, Any]]:
     return [*found, *(((*one, groups), (*other, groups)) for one, other in changed)]
 
 
+@pytest.mark.gate
 def test_the_number_of_steps_follows_the_look_and_the_price_does_not() -> None:
     """Strong and weak signals have other runs; what was released and what it costs is stated alike."""
     plan = plan_informed(problem(), USERS)
@@ -220,6 +221,7 @@ def test_a_look_may_only_make_the_run_bolder() -> None:
     assert much > nothing
 
 
+@pytest.mark.gate
 def test_narrow_columns_far_from_the_middle_are_found_and_used() -> None:
     """Column 3 lies in a tenth of its range, near an end, and decides the labels: ten times the error without."""
     rng = np.random.default_rng(0)
@@ -258,6 +260,7 @@ def test_what_is_kept_of_the_way_is_where_the_loss_is_least(end: float, share: f
     assert kept_then == pytest.approx([1.1, 1.1], abs=0.3)
 
 
+@pytest.mark.gate
 def test_a_way_of_noise_is_cut_short_and_one_that_ended_early_is_not() -> None:
     plan = plan_informed(problem(1000), USERS)
     kept_of = {

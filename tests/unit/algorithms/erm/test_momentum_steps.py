@@ -105,6 +105,7 @@ def test_a_run_verifies_and_the_certificate_states_the_scales(loss) -> None:
     assert np.linalg.norm(result.point) <= plan.ball.radius * (1 + 1e-12)
 
 
+@pytest.mark.gate
 def test_the_noise_has_the_stated_scale_in_every_block() -> None:
     """One step from 0 without data dependence: deviation ``eta sigma D``, within 6 % at 5 sigma of 3,500 draws."""
     plan = gradient_descent.plan(problem(LogisticLoss(), domain=DOMAIN), PROMISE, steps=2)
@@ -144,6 +145,7 @@ def simulated(seed, n, numeric=6, levels=(5, 12, 3), signal=1.5):
     return X, y, problem(LogisticLoss(), n, DataDomain(blocks).with_intercept(1.0))
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(("n", "epsilon"), [(2_000, 0.5), (2_000, 3.0), (20_000, 1.0)])
 def test_typical_constants_beat_proved_ones_and_the_expected_error_is_about_right(n, epsilon) -> None:
     X, y, p = simulated(2, n)

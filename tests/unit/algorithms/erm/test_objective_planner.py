@@ -22,6 +22,8 @@ from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import SeededSource, real
 
+pytestmark = pytest.mark.together
+
 ONE_HOT = (7, 16, 7, 14, 6, 5, 41)
 ADULT_RECORDS = 36_186
 
@@ -186,6 +188,7 @@ def test_losses_without_the_condition_pay_the_determinant(loss) -> None:
         assert share.epsilon <= 1.0 - determinant_cost(loss.curvature_trace, loss.curvature_rank, tau)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("cap", [1.0, 0.8])
 @pytest.mark.parametrize("budget", [0.297, 0.99, 2.97])
 def test_a_rounded_scale_stays_within_the_budget(cap, budget) -> None:
@@ -345,6 +348,7 @@ def test_no_data_set_makes_the_solver_refuse(margin) -> None:
     assert np.isfinite(plan.run(X, y, SeededSource(0)).point).all()
 
 
+@pytest.mark.gate
 def test_the_test_above_can_fail() -> None:
     """A tolerance sized for parameters as short as the comparator is refused on the same data."""
     n = 100_000

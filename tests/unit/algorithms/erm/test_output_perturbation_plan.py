@@ -39,6 +39,7 @@ def test_the_noise_covers_the_minimizer_and_the_solver(loss, constants) -> None:
         assert epsilon is None or float(epsilon) == pytest.approx(0.7, rel=1e-9)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("bound", [0.1, 1.0, 100.0])
 def test_the_mean_like_instance_attains_the_sensitivity(bound) -> None:
     """Linear part of the hinge: the minimizer is a mean, and one flipped label moves it by ``2L/(l2 n)``."""

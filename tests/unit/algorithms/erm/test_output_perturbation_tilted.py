@@ -362,6 +362,7 @@ def test_certificates_say_what_a_tilt_means_and_verify(kind) -> None:
     assert sum("ball" in assumption.statement for assumption in certificate.assumptions) == 2
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("loss", [LogisticLoss(), HingeLoss(), HuberLoss(1.0, 2.0)], ids=repr)
 @pytest.mark.parametrize("l2", [None, 0.5])
 def test_the_predicted_bound_holds_on_average(loss, l2) -> None:

@@ -139,7 +139,8 @@ def test_a_run_verifies_by_two_accountants_and_states_the_rate(loss) -> None:
     assert vars(result).keys() == {"point", "certificate", "plan", "status"}  # no sample leaves the run
 
 
-def test_exact_losses_are_those_of_the_dominating_pair(full: bool) -> None:
+@pytest.mark.gate
+def test_exact_losses_are_those_of_the_dominating_pair() -> None:
     """Steps of no length, records in the worst corner: mean and spread of 400 losses (quick: 150), 5 standard errors.
 
     A sampler or an auditor that forgets the rate has losses more than twice as large.
@@ -149,7 +150,7 @@ def test_exact_losses_are_those_of_the_dominating_pair(full: bool) -> None:
     assert plan.typical is not None
     plan = replace(plan, typical=replace(plan.typical, size=1e-12))
     X, y = np.ones((6, 1)), np.ones(6)
-    other, runs = np.append(y[:-1], -1.0), 400 if full else 150
+    other, runs = np.append(y[:-1], -1.0), 400
     found = sampled_losses(plan.releases[0].event, run_of(plan), (X, y), (X, other), runs).losses
     event = plan.releases[0].event
     assert isinstance(event, PoissonSteps)
@@ -158,7 +159,7 @@ def test_exact_losses_are_those_of_the_dominating_pair(full: bool) -> None:
     p1, p2 = (np.log(0.7 + 0.3 * np.exp(side * r * x - r * r / 2)) for side in (1, -1))
     wanted = (p1 - p2).sum(1)
     assert found.mean() == pytest.approx(wanted.mean(), abs=5 * wanted.std() / runs**0.5)
-    assert found.std() == pytest.approx(wanted.std(), rel=0.2 if full else 0.33)
+    assert found.std() == pytest.approx(wanted.std(), rel=0.2)
 
 
 def simulated(n, numeric=12, signal=2.0):
@@ -169,6 +170,7 @@ def simulated(n, numeric=12, signal=2.0):
     return X, y, problem(LogisticLoss(), n, DataDomain((Block(numeric, "linf", 0.5),)).with_intercept(1.0))
 
 
+@pytest.mark.gate
 def test_in_as_many_passes_samples_come_nearer_and_the_expected_error_is_about_right() -> None:
     X, y, p = simulated(60_000)
     risk = RegularizedRisk(p.loss, Records.clipped(X, p.domain), y, 1e-7)
@@ -217,6 +219,7 @@ def test_tiny_deltas_are_refused() -> None:
         gradient_descent.plan(problem(LogisticLoss()), PrivacyParams(1.0, 1e-13), rate=0.5)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("epsilon", "delta", "steps"), [(8.0, 1.2e-11, 2048), (12.0, 2e-11, 1024), (5.0, 1e-10, 512)])
 def test_a_plan_with_a_tiny_delta_is_not_refused_when_it_runs(epsilon, delta, steps) -> None:
     """Convolutions round: the noise is planned for a delta that leaves room for evaluating the profile anew."""
@@ -282,6 +285,7 @@ def test_a_new_label_moves_others_by_a_place_and_changes_nothing_but_its_own_par
         np.testing.assert_array_equal(first(w, drawn), second(w, np.sort((drawn + 1) % N)))
 
 
+@pytest.mark.gate
 def test_samples_of_users_cost_their_exact_pair_and_are_not_taken_unless_asked() -> None:
     plan = of_users(rate=0.25)
     event = plan.releases[0].event

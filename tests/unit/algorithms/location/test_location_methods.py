@@ -35,6 +35,7 @@ def test_the_plan_spends_the_promise_and_not_more(name) -> None:
         assert 0 < plan.predicted_error.bound <= 2 * DOMAIN.radius_bound
 
 
+@pytest.mark.thin
 @EACH
 def test_the_certificate_verifies(name) -> None:
     plan = plan_location(DOMAIN, 50, PRIVACY, name)
@@ -44,6 +45,7 @@ def test_the_certificate_verifies(name) -> None:
     assert verify(json.dumps(result.certificate.to_dict())).passed
 
 
+@pytest.mark.thin
 @EACH
 def test_degenerate_content_passes_silently(name) -> None:
     plan = plan_location(DOMAIN, 20, PRIVACY, name)

@@ -132,6 +132,7 @@ def test_steps_and_averages_are_functions_of_released_gradients(monkeypatch) -> 
         assert other.factor == found[0].factor
 
 
+@pytest.mark.gate
 def test_noise_alone_hardly_ever_halves_the_steps() -> None:
     """Settled iterates whose steps are short: with threshold 0 instead, half of the steps would be halved."""
     X = np.random.default_rng(0).standard_normal((2000, 5))

@@ -108,6 +108,7 @@ def naive_walk(points, visits, z, step, ball, first):
     return np.mean(kept, axis=0)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("first", [0, 13, 20, -1])
 def test_the_walk_is_the_listing(first) -> None:
     rng = np.random.default_rng(1)

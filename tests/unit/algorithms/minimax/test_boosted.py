@@ -147,6 +147,7 @@ def test_the_explicit_bound_of_theorem_3_20() -> None:
     assert plan.expectation < plan.predicted_error.bound
 
 
+@pytest.mark.gate
 def test_boosted_results_verify() -> None:
     rng = np.random.default_rng(0)
     problem = RankOneGame(6000, 3, 3)

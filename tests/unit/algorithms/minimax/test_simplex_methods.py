@@ -140,6 +140,7 @@ def test_released_gradients_move_within_their_sensitivity(name: str) -> None:
     assert 0.7 * plan.mechanism.sensitivity.value < max(moved) <= plan.mechanism.sensitivity.value
 
 
+@pytest.mark.gate
 def test_auto_and_refusals() -> None:
     problem = l1_ball_loss(SquaredLoss(1.0, prediction_bound=1.0), 10_000, 500, 1.0, third_derivative=0.0)
     assert plan_saddle(problem, PRIVACY)[0].algorithm == "frank_wolfe"

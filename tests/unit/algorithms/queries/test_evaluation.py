@@ -117,9 +117,10 @@ def test_the_noise_in_the_auc_is_as_small_as_promised(n, epsilon, limit, full) -
     assert abs(np.mean(errors)) <= limit / 4 + 4 * np.std(errors) / math.sqrt(runs)
 
 
-def test_intervals_cover_the_population(full) -> None:
+@pytest.mark.gate
+def test_intervals_cover_the_population() -> None:
     """At least 95 % less four standard errors; the truth is that of a million records."""
-    rng, runs, n = np.random.default_rng(3), 600 if full else 120, 2000
+    rng, runs, n = np.random.default_rng(3), 600, 2000
     scores, labels = population(1_000_000, rng)
     truth = {"accuracy": np.mean((scores > 0) == labels), "auc": roc_auc_score(labels, scores), "rate": labels.mean()}
     truth["log_loss"] = log_loss(labels, 1 / (1 + np.exp(-np.clip(scores, -4, 4))))

@@ -159,6 +159,7 @@ def table(n: int = 5000) -> pa.Table:
     return pa.table({"amount": amount, "kind": kind, "age": age, "paid": amount / 2 + 3.0})
 
 
+@pytest.mark.thin
 @BOTH
 def test_ranges_and_zeros_are_found_and_numbers_are_drawn_inside(delta: float) -> None:
     private = PrivateSyntheticData(6.0, delta, schema=SCHEMA, random_state=0).fit(table())
@@ -182,6 +183,7 @@ def test_ranges_and_zeros_are_found_and_numbers_are_drawn_inside(delta: float) -
     assert part.found_schema_.columns[2].ranged
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("more", [{}, {"delta": 0.0}, {"neighbors": "add_or_remove_one", "rows": 5000}], ids=str)
 def test_a_certificate_is_planned_again_with_what_was_found(more: dict) -> None:
     private = PrivateSyntheticData(2.0, schema=SCHEMA, **more).fit(table())
@@ -195,6 +197,7 @@ def test_a_certificate_is_planned_again_with_what_was_found(more: dict) -> None:
     assert more or verify(users.certificate_).passed
 
 
+@pytest.mark.gate
 def test_tables_are_read_portion_by_portion_with_the_same_bits(tmp_path: Path) -> None:
     who = np.arange(3000) // 3
     pacsv.write_csv(table(3000).append_column("who", pa.array(who)), tmp_path / "table.csv")
@@ -241,6 +244,7 @@ def test_what_needs_declared_ranges_is_refused_before_data_are_read(parameters: 
         PrivateSyntheticData(1.0, schema=SCHEMA, **parameters).plan(1000)
 
 
+@pytest.mark.gate
 def test_public_edges_need_no_range() -> None:
     edges = {"age": (0, 30, 60, 100), "amount": (0, 1, 100, 1e5), "paid": (0, 10, 1e5)}
     private = PrivateSyntheticData(3.0, schema=SCHEMA, bins=edges, random_state=0).fit(table())

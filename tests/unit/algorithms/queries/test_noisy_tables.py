@@ -402,6 +402,7 @@ def test_noise_alone_is_seldom_taken_for_a_missed_pair() -> None:
     assert np.mean(found) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / len(found))
 
 
+@pytest.mark.gate
 def test_a_strong_relation_that_stopping_shrinks_is_fitted_again() -> None:
     """Two columns that determine each other among others that hardly do; other tables stay where they were."""
     shape, rng = (12, 12, 8, 8, 8, 8), np.random.default_rng(0)
@@ -419,6 +420,7 @@ def test_a_strong_relation_that_stopping_shrinks_is_fitted_again() -> None:
     assert mean_variation(found, codes, queries) < mean_variation(before, codes, queries)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("epsilon", [0.3, 3.0])
 def test_impossible_pairs_are_never_drawn_and_cost_little(epsilon) -> None:
     codes = dependent(5000, (4, 4, 5), 0)
@@ -503,6 +505,7 @@ def test_a_fit_ends_at_its_public_limit_and_starts_apart() -> None:
     assert len(np.unique(model.levels[0].round(6), axis=0)) > 1
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("n", [10, 1_000])
 def test_where_noise_hides_all_pairs_none_is_measured(delta, n) -> None:

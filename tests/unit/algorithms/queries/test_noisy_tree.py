@@ -143,6 +143,7 @@ def test_the_choice_uses_what_was_released_and_no_true_table_of_columns() -> Non
             np.testing.assert_array_equal(mine, its)
 
 
+@pytest.mark.thin
 @BOTH
 def test_intervals_hold_as_often_as_they_say(delta) -> None:
     """Of columns whatever is chosen, and of the pair that was: 150 releases at level 0.8, within 4 deviations."""

@@ -210,6 +210,7 @@ def test_auto_orders_by_what_is_expected_and_sees_no_data() -> None:
     assert (paper.constants, paper.algorithm) == ("paper", "saddle_point_synthetic_data")
 
 
+@pytest.mark.gate
 def test_fresh_batches_of_a_sorted_table_are_as_good_as_of_a_shuffled_one() -> None:
     """Measured: 0.012 for both; 0.18 if sorted records were taken in their order."""
     records = np.sort(simulated(TABLES, 20_000))

@@ -63,6 +63,7 @@ def test_broken_extensions_are_refuted_by_their_exact_loss(epsilon, mutant) -> N
     assert report.proved_at_least == pytest.approx(2 * epsilon, rel=1e-4)
 
 
+@pytest.mark.gate
 def test_counting_refutes_what_goes_through_no_mechanism() -> None:
     """Each verdict wrong with probability at most 1e-3; the noise is the operating system's, so it varies.
 
@@ -101,6 +102,7 @@ def test_the_law_of_the_noisy_maximum_is_that_of_permute_and_flip() -> None:
     assert np.exp(selection_law(scores, 0.7)) == pytest.approx(np.bincount(drawn) / 200_000, abs=0.006)  # 5 deviations
 
 
+@pytest.mark.gate
 def test_the_law_of_above_threshold_adds_up_and_matches_its_sampler() -> None:
     mechanism, queries = AboveThreshold(EXTENT, 2.0, 1.0), np.array([-1.0, 0.5, 2.0])
     logs = np.array([halting_law(mechanism, queries, k) for k in range(4)])

@@ -13,6 +13,8 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.events.objective import CurvedObjectivePerturbation, tangent_line
 from dpconvex.privacy.profiles import gaussian_delta, smallest
 
+pytestmark = pytest.mark.together
+
 EPSILON, DELTA = 1.0, 1e-6
 
 

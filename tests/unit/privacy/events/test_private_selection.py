@@ -154,6 +154,7 @@ def test_profile_of_gaussian_runs_covers_quadrature(shape, mu) -> None:
         assert exact > 1.1 * gaussian_delta(epsilon, mu)
 
 
+@pytest.mark.gate
 def test_enumeration_is_what_happens() -> None:
     """Total variation of 40,000 plays: above 0.02 with probability below 1e-6 (six outcomes)."""
     q, scores = np.array([0.3, 0.2, 0.2, 0.1, 0.1, 0.1]), [0, 1, 1, 2, 2, 0]

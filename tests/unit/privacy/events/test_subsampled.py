@@ -41,6 +41,7 @@ def test_a_hundred_steps_cost_what_the_specification_computed(batch: int, wanted
     assert epsilon_of(event.delta, 1e-6) == pytest.approx(wanted, abs=6e-4)
 
 
+@pytest.mark.gate
 @given(mu=st.floats(0.05, 2.0), steps=st.integers(1, 20), epsilon=st.floats(0.0, 4.0))
 def test_whole_population_is_plain_composition_from_above(mu: float, steps: int, epsilon: float) -> None:
     found = SampledSteps(40, 40, steps, gaussian_step(mu)).delta(epsilon)
@@ -221,6 +222,7 @@ def test_the_pair_dominates_all_contributions_in_the_plane(rate, r, epsilon, len
     assert found <= bound * (1 + 1e-4) + 1e-6
 
 
+@pytest.mark.gate
 @given(r=st.floats(0.02, 1.0), steps=st.integers(1, 30), epsilon=st.floats(0.0, 4.0))
 def test_a_rate_near_one_is_plain_composition_from_above(r: float, steps: int, epsilon: float) -> None:
     found = PoissonSteps(1 - 1e-9, steps, GaussianNoise(r, 1.0)).delta(epsilon)
@@ -228,6 +230,7 @@ def test_a_rate_near_one_is_plain_composition_from_above(r: float, steps: int, e
     assert exact * (1 - 1e-6) <= found <= exact * 1.05 + 2e-5
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     ("rate", "steps", "sigma"),
     [(0.1, 64, 6.7), pytest.param(0.01, 1000, 1.2, marks=pytest.mark.gate), (0.3, 200, 10.0)],

@@ -112,6 +112,7 @@ def test_each_record_at_its_own_point() -> None:
         np.testing.assert_allclose(gradients[i], loss.gradient(points[i], X[i : i + 1])[0])
 
 
+@pytest.mark.gate
 def test_jax_takes_all_points_at_once_and_agrees() -> None:
     jnp = pytest.importorskip("jax.numpy")
     domain, rng = DataDomain.l2_ball(2, 5.0), np.random.default_rng(3)

@@ -81,6 +81,7 @@ def test_wrong_claims_are_refuted(change, beaten, trials) -> None:
     assert getattr(found, beaten) > (0.001 if beaten == "convexity" else 1.0)
 
 
+@pytest.mark.gate
 def test_true_claims_are_not_refuted() -> None:
     assert attack_constants(Claimed()).holds
 
@@ -117,6 +118,7 @@ class Centered(Claimed):
         return super().gradient(w, records - records.mean(0))
 
 
+@pytest.mark.gate
 def test_what_happens_outside_the_ball_and_between_records_is_attacked(trials) -> None:
     assert math.isinf(attack_constants(Bounded(), trials=trials).convexity)
     assert attack_constants(Bent(curvature=3.0), trials=trials).convexity > 1e-3
@@ -312,9 +314,10 @@ def test_whole_objectives_see_all_records(full) -> None:
     assert Spread.examples() == ()
 
 
-def test_jax_derives_values_and_gradients_in_float64(full) -> None:
+@pytest.mark.gate
+def test_jax_derives_values_and_gradients_in_float64() -> None:
     pytest.importorskip("jax")
-    trials = 60 if full else 20
+    trials = 60
     import jax.numpy as jnp
 
     def f(w, x):

@@ -1,4 +1,7 @@
-"""Real local clusters: the same bits as in memory, lost workers, one error, and no noise in tasks."""
+"""Local clusters: the same bits as in memory, lost workers, one error, and no noise in tasks.
+
+In quick runs workers are threads: to start processes takes most of the time.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,8 @@ from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data.records import RecordSource
 from dpconvex.randomness import SeededSource
 
+# Of Dask, where it calls pandas.
+pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame.reset_index:DeprecationWarning")
 N = 3000
 SCHEMA = Schema((NumericColumn("age", 0, 100), NumericColumn("gain", 0, 10)), ClassTarget("sick", ("no", "yes")))
 OPTIONS = {
@@ -47,12 +52,16 @@ def folder(tmp_path_factory) -> Path:
     return place
 
 
-@pytest.fixture(scope="module")
-def client():
+PROCESSES = pytest.param(True, id="processes", marks=pytest.mark.gate)
+
+
+@pytest.fixture(scope="module", params=[pytest.param(False, id="threads"), PROCESSES])
+def client(request):
     distributed = pytest.importorskip("distributed")
     pytest.importorskip("dask.dataframe")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        distributed.LocalCluster(processes=request.param, **options) as cluster,
         distributed.Client(cluster) as connected,
     ):
         yield connected
@@ -111,6 +120,7 @@ def test_tasks_hold_no_rows_and_no_source_of_noise(folder, client, monkeypatch) 
     assert not any(b"dpconvex.randomness" in task or b"privacy.ledger" in task for task in sent)
 
 
+@pytest.mark.parametrize("client", [PROCESSES], indirect=True)
 def test_a_killed_worker_changes_nothing(folder, client) -> None:
     import dask.dataframe
 

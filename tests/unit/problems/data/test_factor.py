@@ -115,6 +115,7 @@ def test_derivatives_in_new_coordinates(loss) -> None:
     assert risk.hessian(w) == pytest.approx(bends, abs=1e-6)
 
 
+@pytest.mark.gate
 def test_the_law_of_the_noise_does_not_depend_on_the_representative() -> None:
     """Sampled ``F^T b`` is F^T of the sampler's b plus any constant, and has the stated variances."""
     domain = DataDomain((Block(4, "simplex", 1.0), Block(1, "linf", 0.5)), intercept=1.0)

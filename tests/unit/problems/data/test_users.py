@@ -117,6 +117,7 @@ def test_exact_weights_add_up_exactly_in_any_order(sizes: list[int]) -> None:
     assert float(weights.sum()) == sum(map(Fraction, weights[groups.starts[:-1]] * sizes))
 
 
+@pytest.mark.gate
 def test_exact_weights_of_two_million_users_add_up_exactly() -> None:
     many = exact_weights(UserGroups(3 * np.arange(2**21 + 1)))
     assert sum(map(Fraction, set(many))) * 3 * 2**21 == many.sum() < 2**21
@@ -166,6 +167,7 @@ def test_a_subset_keeps_the_size_of_the_objective() -> None:
     assert part.value(w) == pytest.approx(weighted.value(w), rel=0.5)
 
 
+@pytest.mark.gate
 def test_dual_coordinate_ascent_treats_weights() -> None:
     rng = np.random.default_rng(2)
     weighted, repeated = weighted_and_repeated(HingeLoss(), rng)

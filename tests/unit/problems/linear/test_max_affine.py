@@ -36,6 +36,7 @@ def test_published_values(signs, a, b, level, w, value, slope) -> None:
     assert np.allclose(found.slope, slope, atol=1e-4)
 
 
+@pytest.mark.gate
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), which=st.integers(0, len(DOMAINS) - 1), pieces=st.integers(1, 6))
 def test_brackets_and_planes_against_brute_force(seed, which, pieces) -> None:

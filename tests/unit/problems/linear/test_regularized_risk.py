@@ -10,6 +10,8 @@ from dpconvex.losses import LOSSES, HingeLoss, LogisticLoss, SmoothLoss, Softmax
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
 from dpconvex_experiments.reference.instances import instances
 
+pytestmark = pytest.mark.together
+
 EXAMPLES = [loss for kind in LOSSES for loss in instances(kind)]
 
 

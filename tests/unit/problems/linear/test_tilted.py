@@ -17,6 +17,8 @@ from dpconvex.sets import L2Ball
 from dpconvex.solvers import AcceleratedGradient, DualCoordinateAscent, NewtonCholesky, Subgradient, default_solver
 from dpconvex_experiments.reference.instances import instances
 
+pytestmark = pytest.mark.together
+
 EXAMPLES = [loss for kind in LOSSES for loss in instances(kind) if math.isfinite(loss.value_at_zero)]
 SMOOTH = [loss for loss in EXAMPLES if isinstance(loss, SmoothLoss)]
 DOMAIN = DataDomain.l2_ball(3, 1.5).with_intercept()
@@ -42,6 +44,7 @@ def oracle_value(objective, w):
     return tilted + objective.l2 / 2 * w @ w + linear
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("loss", EXAMPLES, ids=repr)
 @pytest.mark.parametrize("tilt", [0.1, 3.0])
 def test_values_and_gradients(loss, tilt) -> None:
@@ -148,6 +151,7 @@ def test_initial_gap_and_lipschitz_constants_hold(loss) -> None:
             assert np.linalg.norm(objective.gradient(w)) <= objective.lipschitz_within(size)
 
 
+@pytest.mark.gate
 @given(
     loss=st.sampled_from([loss for loss in EXAMPLES if math.isfinite(loss.slope_bound)]),  # others: no finite curvature
     tilt=st.sampled_from([1e-6, 0.5, 5.0]),

@@ -39,6 +39,7 @@ def test_parts_are_added_pairwise(terms: int) -> None:
     assert first.depth <= 2 * max(1, terms).bit_length()  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@pytest.mark.gate
 def test_the_error_of_a_long_sum_is_within_its_charge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of 7 records: 43,000 additions one after the other would err by thousands of roundings."""
     monkeypatch.setattr(base, "_MOST_ROWS", 7)

@@ -166,17 +166,19 @@ def test_the_printed_double_release_runs_in_both_stages() -> None:
 # Use
 
 
-def test_noise_follows_the_moment_and_not_the_declared_slope(full: bool) -> None:
+@pytest.mark.gate
+def test_noise_follows_the_moment_and_not_the_declared_slope() -> None:
     plain, heavy = (
         plan_minimize(Weighted(), 20_000, epsilon=1.0, radius=1.0, **more) for more in ({}, {"heavy_tailed": TAILS})
     )
     assert heavy.predicted_error.bound < 0.7 * plain.predicted_error.bound
-    n = 2000 if full else 1000
+    n = 2000
     X = records(n)
-    points = [planned(n, epsilon=4.0).run(X, np.zeros(n), SeededSource(seed)).point for seed in range(3 if full else 1)]
+    points = [planned(n, epsilon=4.0).run(X, np.zeros(n), SeededSource(seed)).point for seed in range(3)]
     assert np.mean([np.linalg.norm(point - 0.3) for point in points]) < 0.25
 
 
+@pytest.mark.gate
 def test_jax_and_numpy_release_the_same() -> None:
     jnp = pytest.importorskip("jax.numpy")
     domain, X = DataDomain.l2_ball(2, 20.0), 0.3 + np.random.default_rng(0).standard_t(2.5, (12, 2))

@@ -61,6 +61,7 @@ def test_no_neighbor_moves_a_score_beyond_the_sensitivity(loss, dim) -> None:
         assert worst > 0.45 * reach  # half of it where slopes have one sign only
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("dim", [1, 2])
 def test_scores_certify_distances_and_nets_hold_the_minimizer(dim) -> None:
     """Equation (25) of the specification: the distance from the minimizer is at most s / l2, on the whole net."""

@@ -64,7 +64,7 @@ def test_every_record_is_read_at_most_once(n, failure) -> None:
     assert len({release.block for release in found.releases}) == len(found.releases)
 
 
-@pytest.mark.parametrize("constants", ["calibrated", "paper"])
+@pytest.mark.parametrize("constants", ["calibrated", pytest.param("paper", marks=pytest.mark.gate)])
 def test_a_run_reads_the_rows_of_its_plan(monkeypatch, constants) -> None:
     """What `run` hands to the clipping, part by part, and the targets beside it."""
     found = planned(n=1500, failure=0.1, constants=constants)
@@ -121,14 +121,14 @@ def test_the_printed_ledger() -> None:
         planned(n=100, constants="paper")
 
 
-def test_printed_constants_run_and_are_worse(full: bool) -> None:
+@pytest.mark.gate
+def test_printed_constants_run_and_are_worse() -> None:
     X, y = heavy(1500, 3)
     found = planned(n=1500, constants="paper")
     result = found.run(X, y, SeededSource(0))
     assert np.linalg.norm(result.point) <= 1 + 1e-12
     assert found.schedule.bound > 20 * planned(n=1500).schedule.bound
-    certificate = found.run(X, y, SystemSource()).certificate if full else found.certificate(SystemSource())
-    assert verify(certificate).passed
+    assert verify(found.run(X, y, SystemSource()).certificate).passed
 
 
 def test_the_second_stage_stays_within_the_first_ball_and_its_sensitivity() -> None:

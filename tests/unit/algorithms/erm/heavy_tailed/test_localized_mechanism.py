@@ -102,6 +102,7 @@ def test_a_net_is_public_near_and_in_the_ball(dim) -> None:
         assert away.max() <= spacing
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("failure", [None, 0.1])
 def test_a_plan_spends_its_epsilon_on_disjoint_parts(loss, failure) -> None:

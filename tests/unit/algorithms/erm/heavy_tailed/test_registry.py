@@ -32,6 +32,8 @@ from dpconvex.privacy import GaussianObjectivePerturbation, PrivacyParams, PureM
 from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 
+pytestmark = pytest.mark.together
+
 LOSSES = (HuberLoss(0.2, 1e6), SquaredLoss(1e6, 1e6), AbsoluteLoss(1e6), LogisticLoss(), HingeLoss())
 CASES = [(loss, name, PrivacyParams(1.0)) for loss in LOSSES for name in HEAVY_METHODS]
 CASES += [(LOSSES[0], name, PrivacyParams(0.3, 1e-6)) for name in HEAVY_METHODS]
@@ -187,6 +189,7 @@ def test_a_known_bound_needs_no_level(method: str) -> None:
     assert all("level" not in release.label for release in plan.releases)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     ("domain", "n", "expected"),
     [

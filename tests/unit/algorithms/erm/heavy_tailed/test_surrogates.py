@@ -139,6 +139,7 @@ def test_t34_points_of_neighbors_are_within_the_planned_sensitivity(monkeypatch,
     assert worst <= reach
 
 
+@pytest.mark.gate
 def test_the_minimizers_of_all_ways_agree() -> None:
     """The extension's ridge risk has one minimizer; five ways, three of which share no code, come within their tau."""
     points = {}
@@ -232,6 +233,7 @@ def test_no_content_raises_or_warns(surrogate, content) -> None:
     assert SETS["box"].contains(found.run(X, y, SeededSource(0)).point, 1e-6)
 
 
+@pytest.mark.gate
 def test_runs_stay_in_their_set_and_can_be_verified() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.standard_t(2.5, (150, 2)), rng.standard_t(3, 150)
@@ -245,6 +247,7 @@ def test_runs_stay_in_their_set_and_can_be_verified() -> None:
     assert "Box" in public["constraint"]
 
 
+@pytest.mark.gate
 def test_the_printed_constants_confine_the_second_stage_within_the_set() -> None:
     found = planned("truncated", HuberLoss(1.0, 1e3), SETS["box"], n=480, constants="paper")
     near = found.near(np.array([0.9, 0.9]), replace(found.phases[0].stages[0], confine=0.1))
@@ -275,6 +278,7 @@ def test_sets_that_do_not_fit_are_refused() -> None:
         plan(problem(HuberLoss(), radius=0.5), PrivacyParams(1.0), Moments(2.0, 2.0), constraint=SETS["box"])
 
 
+@pytest.mark.gate
 def test_weak_duality_bounds_the_model_on_a_section_without_any_accuracy() -> None:
     """8.2: below every member's value, and nearly attained, though projections onto the section are inexact."""
     section, rng = Section(SQUARE, 0.4, [0.4, 0.3]), np.random.default_rng(0)
@@ -287,6 +291,7 @@ def test_weak_duality_bounds_the_model_on_a_section_without_any_accuracy() -> No
         assert weight / 2 * u @ u + g @ u <= least + 1e-9 * (1 + np.abs(g).max() + weight)
 
 
+@pytest.mark.gate
 def test_weights_of_pieces_and_bisection_bracket_the_same_values() -> None:
     X, y = adversaries(AbsoluteLoss(1e3), 10, 4, 1.0)
     some = profiles(AbsoluteLoss(1e3), X, y, 1.0, RecordCap(1e9))

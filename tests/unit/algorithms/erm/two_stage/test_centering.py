@@ -47,6 +47,7 @@ def concentrated(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return np.column_stack([numeric[:, :2], levels, numeric[:, 2]]), y
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("loss", [LogisticLoss(), HuberLoss(0.5, 1.0), SoftmaxLoss(3)], ids=lambda loss: loss.name)
 def test_without_noise_it_finds_the_parameters_of_the_columns_as_they_were(loss) -> None:
     """Epsilon 1e6, and a length that shortens no one: the minimizer of the recentered problem, put back."""
@@ -156,6 +157,7 @@ def test_users_all_count_the_same() -> None:
     assert within[-1] == 49
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_users_are_recentered_and_verified(delta: float) -> None:
     n = 1500

@@ -339,6 +339,7 @@ def test_knots_are_read_off_what_was_released(monkeypatch) -> None:
     assert before.plan_.problem == after.plan_.problem
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("value", EXTREME.values(), ids=EXTREME)
 def test_neighbors_find_knots_by_the_same_plan(value) -> None:
     frame = table(6000)
@@ -357,6 +358,7 @@ def test_users_find_knots() -> None:
     assert {str(r.sensitivity.unit) for r in model.certificate_.releases} == {"user"}
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize(
     ("amount", "n", "more"),
     [
@@ -373,6 +375,7 @@ def test_knots_are_not_looked_for(amount, n, more) -> None:
     assert not getattr(PrivateAdditiveClassifier(6.0, schema=schema, **more).plan(n)[0], "placed", ())
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("opened", ["share", "target"])
 def test_knots_are_found_beside_the_ranges_of_others(opened, tmp_path) -> None:
     """Ranges of other columns, or of the target, in the same certificate: both are found, and a saved model agrees."""

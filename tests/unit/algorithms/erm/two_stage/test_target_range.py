@@ -58,6 +58,7 @@ def fitted(frame: pd.DataFrame, kind: Any = PrivateLinearRegression, **more: Any
     return kind(1.0, **{"schema": SCHEMA, "random_state": 3, **more}).fit(frame)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_certificate_for_look_and_model_that_verifies(kind, delta, tmp_path) -> None:
@@ -86,6 +87,7 @@ def test_one_certificate_for_look_and_model_that_verifies(kind, delta, tmp_path)
     assert model_digest(again) != model_digest(model) == certificate.model
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_careless_range_costs_little(kind) -> None:
     frame, scores = table(), []
@@ -207,6 +209,7 @@ OFF = {
 }
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("given", OFF.values(), ids=OFF)
 def test_no_look_is_taken(given) -> None:
     given = {"n": 6000, **given}
@@ -239,6 +242,7 @@ def test_beside_private_ranges_of_columns(tmp_path) -> None:
     np.testing.assert_array_equal(load_model(tmp_path / "m").predict(frame), model.predict(frame))
 
 
+@pytest.mark.gate
 def test_portions_and_users_take_the_same_look(tmp_path) -> None:
     frame = table()
     frame["person"] = np.arange(len(frame)) % 2000
@@ -276,6 +280,7 @@ def test_beside_private_knots() -> None:
     assert model.score(table(), table().y) > 0.8
 
 
+@pytest.mark.gate
 def test_a_constant_after_a_look_or_after_ranges_is_as_hopeless_as_before() -> None:
     wide = {"feature_bounds": (0, 1), "target_bounds": (0, 1)}
     for more in ({}, {"target_bounds": "private"}, {"feature_bounds": "private"}):

@@ -97,6 +97,7 @@ def test_only_released_counts_are_read(monkeypatch) -> None:
     assert chosen[0][:2] == (TYPICAL[5], TYPICAL[5])
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("size", [1, 5, 30, 700, 2048])
 def test_the_median_is_found_where_noise_is_small(size) -> None:
     X, y, groups = table([size] * 150)
@@ -111,6 +112,7 @@ def test_counts_that_noise_drowns_leave_the_guess() -> None:
     assert {TYPICAL.index(each) for each in found} <= {GUESS - 1, GUESS, GUESS + 1}
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("extreme", [-1e300, 0.0, 1e300])
 @pytest.mark.parametrize("algorithm", ["noisy_gradient", "informed_gradient", "objective_perturbation", "phased_sgd"])
 def test_every_release_has_a_plan(algorithm, extreme) -> None:
@@ -161,6 +163,7 @@ def test_one_certificate_that_verifies(tmp_path) -> None:
     assert (again.typical, again.privacy, again.problem.records_per_user) == (None, USERS, TYPICAL[GUESS])
 
 
+@pytest.mark.gate
 def test_it_goes_with_private_ranges_and_with_numbers() -> None:
     X, _, groups = table(np.random.default_rng(1).geometric(0.1, 300))
     labels = groups.spread(np.arange(300.0))

@@ -223,6 +223,7 @@ def test_the_bound_holds_on_average(loss, kind) -> None:
     assert np.mean(values) - lowest <= plan.predicted_error.bound
 
 
+@pytest.mark.gate
 def test_randomized_smoothing_and_several_outputs_run() -> None:
     X, y, groups = crowd()
     hinge = plan_accelerated(problem(HingeLoss()), USERS, smoothing="randomized", test="clipped")
@@ -277,6 +278,7 @@ def test_uniform_convergence_with_an_offset() -> None:
     assert 0.05 / (c * N) < found <= 1 / (c * N)
 
 
+@pytest.mark.gate
 def test_the_population_needs_one_phase_of_all_users_and_pays_for_the_square_of_the_noise() -> None:
     private = {"target": "population", "l2": 0.1, "test": "clipped"}
     bounds = [plan_accelerated(problem(n=n, m=10**8), USERS, **private).bound for n in (2000, 32_000)]

@@ -225,6 +225,7 @@ def test_what_a_plain_mean_releases_moves_no_more_than_claimed(about_origin: boo
     assert np.linalg.norm(found[0] - found[1]) == pytest.approx(mean.length, rel=1e-5)
 
 
+@pytest.mark.gate
 def test_private_radius_adapts_to_the_crowd() -> None:
     """Closer points get less noise, at one price; scattered ones get the plain mean. 15 draws of each."""
     grid = tuple(2.0 ** np.arange(-12, 1))

@@ -59,6 +59,7 @@ def run(kind: str, seed: int, read: list[np.ndarray]) -> list[np.ndarray]:
     return list(read)
 
 
+@pytest.mark.thin
 @pytest.mark.parametrize("kind", PLANS)
 def test_places_are_uniform(kind: str, read, full: bool) -> None:
     """The first place of 12 runs holds 11.7 different ones of 240 users on average; fewer than 8: below 1e-5.

@@ -114,6 +114,7 @@ def test_promise_and_problem_must_fit() -> None:
             exponential_mechanism.plan(problem, privacy)
 
 
+@pytest.mark.gate
 def test_where_no_bound_is_convincing_users_get_the_cautious_steps() -> None:
     privacy = PrivacyParams(1.0, 1e-6, unit="user")
     few, some, many = (plans(task(n=n, records_per_user=50, radius=9.0), privacy) for n in (40, 200, 100_000))
@@ -245,6 +246,7 @@ def test_the_determinant_of_a_user_is_paid_in_full(epsilon: float, multiple: flo
     assert largest_privacy_loss(problem, multiple * lowest, too_little, np.random.default_rng(0)) > epsilon
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("loss", [LogisticLoss()], ids=lambda loss: loss.name)
 def test_free_curvature_stays_free_for_users(loss) -> None:
     """At the floor on the regularization; below a quarter of it the same search finds more than epsilon."""
