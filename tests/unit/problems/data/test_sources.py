@@ -273,7 +273,8 @@ def test_frames_in_memory_are_no_sources() -> None:
 def test_plans_that_need_single_records_take_no_source(places) -> None:
     model = PrivateLogisticRegression(1.0, schema=CLASSES)
     plans = {plan.algorithm: plan for plan in model.plan(N)}
-    assert isinstance(plans["objective_perturbation"], ObjectivePerturbationPlan)
+    after_looks: Any = plans["objective_perturbation"]
+    assert isinstance(after_looks.then, ObjectivePerturbationPlan)
     assert plans["objective_perturbation"].only_sums
     users = {plan.algorithm: plan for plan in PrivateLogisticRegression(1.0, 1e-6, schema=CLASSES).plan(N, unit="user")}
     assert users["objective_perturbation"].only_sums
