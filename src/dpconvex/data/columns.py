@@ -139,8 +139,8 @@ class AbstractColumn(Described):
         return None
 
     @abstractmethod
-    def encode_into(self, cells: Array, out: Floats) -> None:
-        """Write compact cells, encoded, into `out`, zeros of shape (n, ``block.size``)."""
+    def encode_into(self, cells: Array, out: Floats, missing: float = 0.0) -> None:
+        """Write compact cells, encoded, into `out`, zeros (n, ``block.size``); a number as `missing` where none is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,10 +192,12 @@ class NumberColumn(AbstractColumn):
     def feature_names(self) -> tuple[str, ...]:
         return (self.name, f"{self.name}={MISSING}") if self.indicator else (self.name,)
 
-    def encode_into(self, cells: Array, out: Floats) -> None:
+    def encode_into(self, cells: Array, out: Floats, missing: float = 0.0) -> None:
         if self.indicator:
             out[:, 1] = np.where(np.isnan(cells), 0.5, 0.0)
         self._place(cells, out[:, 0])
+        if self.ranged and missing != 0:
+            out[np.isnan(cells), 0] = missing
 
     @property
     def values(self) -> BlockValues:
@@ -416,7 +418,7 @@ class CategoricalColumn(AbstractColumn):
         positions = np.where(self.other & (positions < 0), len(self.categories), positions)
         return positions.astype(np.min_scalar_type(-1 - len(self.categories)))
 
-    def encode_into(self, cells: Array, out: Floats) -> None:
+    def encode_into(self, cells: Array, out: Floats, missing: float = 0.0) -> None:
         if self.binary:
             out[:, 0] = np.array([-0.5, 0.5, 0.0])[cells]  # position -1, the last: missing or unlisted
             return

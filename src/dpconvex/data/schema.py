@@ -271,7 +271,7 @@ class Schema:
         return tuple(column.compact(column.read(frame)) for column in self.columns)
 
     def encode_cells(self, cells: Sequence[Array], missing: float = 0.0) -> Floats:
-        """The features of compact cells, as `encode` returns them; `missing`: that of plain numbers where none is."""
+        """The features of compact cells, as `encode` returns them; `missing`: that of a number where none is."""
         ends = np.cumsum([0, *(column.block.size for column in self.columns)]).tolist()
         parts = [*zip(self.columns, cells, pairwise(ends), [c.interval for c in self.columns], strict=True)]
         out = np.zeros((len(cells[0]), ends[-1]))
@@ -281,7 +281,7 @@ class Schema:
         step = max(_LEAST_ROWS, _TILE // ends[-1])
         for rows in (slice(first, first + step) for first in range(0, len(out), step)):
             for column, values, (start, stop), _ in others:
-                column.encode_into(values[rows], out[rows, start:stop])
+                column.encode_into(values[rows], out[rows, start:stop], missing)
         return out
 
     def user_labels(self, table: IntoDataFrame) -> Array:

@@ -185,12 +185,12 @@ class FromSchema(FeatureMap):
 
     @property
     def lookable(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._where(lambda column: column.interval is not None and worth_a_look(*column.interval))
+        return self._where(divisible)
 
     @property
     def divisible(self) -> tuple[tuple[str, NumberRange], ...]:
         every: Any = self.schema.columns
-        return tuple((each.name, each.range) for each in every if each.interval and worth_a_look(*each.interval))
+        return tuple((each.name, each.range) for each in filter(divisible, every))
 
     def _where(self, chosen: Callable[[Any], bool]) -> tuple[int, ...]:
         starts = np.cumsum([0, *(column.block.size for column in self.schema.columns)]).tolist()
@@ -215,6 +215,11 @@ def wide(lower: float, upper: float) -> bool:
 def worth_a_look(lower: float, upper: float) -> bool:
     """Return whether a column's declared range is worth a look: not [0, 1], mostly of yes and no."""
     return wide(lower, upper) and likely_values(lower, upper) != "binary"
+
+
+def divisible(column: Any) -> bool:
+    """Return whether a column of a schema is one whose declared range is worth a look."""
+    return column.numeric and column.ranged and column.transform == "none" and worth_a_look(column.lower, column.upper)
 
 
 def pieces(schema: Schema | None, X: Any) -> list[Any]:

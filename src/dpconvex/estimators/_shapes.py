@@ -20,7 +20,7 @@ from dpconvex.algorithms.erm.two_stage.ranges import Cut
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
 from dpconvex.data.columns import OTHER, AbstractColumn
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, worth_a_look
+from dpconvex.estimators._features import FeatureMap, divisible
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem, NumberRange
 from dpconvex.problems.data.ranges import PARTS, SOUGHT
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
@@ -162,8 +162,7 @@ class ShapeMap(FeatureMap):
         places = [k for k, column in enumerate(columns) if not column.ranged]
         ranged = [c if c.ranged else c.within(NumberRange(-0.5, 0.5)) for c in columns]
         linear = [k for k in places if columns[k].transform == "none"]
-        plain = (k for k, c in enumerate(columns) if c.numeric and c.ranged and c.transform == "none" and not c.knots)
-        looks = tuple(k for k in plain if worth_a_look(columns[k].lower, columns[k].upper))
+        looks = tuple(k for k, column in enumerate(columns) if divisible(column) and not column.knots)
         return cls(tuple(ranged), table, own, pairs, (), tuple(places), tuple(linear), lookable=looks).at(2)
 
     def at(self, count: int) -> ShapeMap:
