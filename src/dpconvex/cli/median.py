@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex import _validate
-from dpconvex._types import attributes
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.fit import engine_for, opened_table
@@ -208,8 +207,10 @@ def plan_facts(plan: LocationPlan) -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
     each = [{"label": r.label, "mechanism": r.mechanism, "sensitivity": r.sensitivity.value} for r in plan.releases]
     return {
-        **attributes(plan, "algorithm", "constants"),
+        "algorithm": plan.algorithm,
+        "constants": plan.constants,
         "releases": each,
-        **attributes(plan, "expected_error", "hopeless"),
+        "expected_error": plan.expected_error,
+        "hopeless": plan.hopeless,
         "public": dict(plan.public),
     }

@@ -83,7 +83,7 @@ def _content(estimator: PrivateLinearModel, origin: Origin, measured: Measured |
         "caution": caution(certificate),
         "facts": _facts(estimator),
         "origin": _origin(estimator, origin),
-        "bounds": _bounds(estimator.found_schema_),
+        "bounds": _bounds(estimator.schema, estimator.found_schema_),
         "error": plan.predicted_error,
         "hopeless": plan.outlook if plan.hopeless else "",
         "number": number,
@@ -128,12 +128,16 @@ def _origin(estimator: PrivateLinearModel, origin: Origin) -> list[tuple[str, st
     return [*found, ("digest of the model", model) if model else ("digest of the certificate", certificate["digest"])]
 
 
-def _bounds(schema: Schema | None) -> list[tuple[str, str]]:
-    """Return every column of a schema with its public range or categories, and who says so where that is stated."""
-    if schema is None:
+def _bounds(declared: Schema | None, found: Schema | None) -> list[tuple[str, str]]:
+    """Return every column with its range or categories, what was kept of it, and who says so where that is stated."""
+    if declared is None or found is None:
         return []
-    said = [f" (source: {part.source})" * bool(part.source) for part in schema.parts]
-    return [(part.name, public_range(part.to_dict()) + s) for part, s in zip(schema.parts, said, strict=True)]
+    rows = []
+    for part, after in zip(declared.parts, found.parts, strict=True):
+        told, kept = (public_range(each.to_dict()) for each in (part, after))
+        narrower = f"{told}, of which {kept} was kept" if part.to_dict().keys() == after.to_dict().keys() else kept
+        rows.append((part.name, (told if told == kept else narrower) + f" (source: {part.source})" * bool(part.source)))
+    return rows
 
 
 def even_loss(estimator: PrivateLinearModel) -> float | None:
