@@ -112,7 +112,7 @@ def fit(
     """Fit a private linear model, and write model.skops, certificate.json and report.html.
 
     The folder appears whole or not at all. --force replaces an existing model folder. Ranges that the fit found, where
-    the schema or --ranges leaves some open, and the parts of declared ones that it kept, are in schema.found.toml there:
+    the schema or --ranges leaves some open, and parts of declared ones that it kept, are in schema.found.toml there:
     released, so other fits may declare them.
     """
     from dpconvex.cli.report import Origin
