@@ -211,10 +211,10 @@ class RangedPlan(TwoStagePlan):
             chosen = self.look.release(scored(counts, HALVED * self.look.scale), LOOK, source, ledger)  # Lemma T
             target = int(FIRST[chosen]), int(STOP[chosen])
         if self.looks is not None:
-            within = self._inside
+            span = self._inside
 
             def places(X: Any, _: Any) -> Array:
-                return ranges.parts_of_columns(within, X, self.looked)
+                return ranges.parts_of_columns(span, X, self.looked)
 
             counts = counted(X, y, groups, places, ranges.PARTS + 1)
             for each in counts.reshape(-1, ranges.PARTS + 1):  # one column after the other
