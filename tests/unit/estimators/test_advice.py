@@ -21,7 +21,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import advice
 
 MODEL = PrivateLogisticRegression(feature_norm=1.0)
-FINE = advice.EPSILONS
+FINE, ALL_ROWS = advice.EPSILONS, advice.ROWS
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -65,7 +65,9 @@ def test_more_is_needed_for_less_loss_and_for_fewer_records() -> None:
 
 
 @pytest.mark.gate
-def test_rows_and_epsilon_agree() -> None:
+def test_rows_and_epsilon_agree(monkeypatch) -> None:
+    monkeypatch.setattr(advice, "EPSILONS", FINE)
+    monkeypatch.setattr(advice, "ROWS", ALL_ROWS)
     rows = required_rows(PrivateLogisticRegression(epsilon=1.0, feature_norm=1.0), 10, goal=0.003)
     assert rows.low < rows.typical < rows.high
     back = required_epsilon(MODEL, round(rows.typical), 10, goal=0.003)
