@@ -1,5 +1,6 @@
 """What models that find ranges share: how much that costs, what is planned before it, and what it found."""
 
+import math
 from abc import abstractmethod
 from dataclasses import replace
 from typing import Any
@@ -39,6 +40,11 @@ class FindsRanges:
     def _finds_target(self) -> bool:
         """Whether the target's range is to be found, too."""
         return False
+
+    @property
+    def _missing(self) -> float:
+        """What a fit encodes where a number is missing: NaN if a look may have to tell it from a middle."""
+        return math.nan if self._may_look else 0.0
 
     @property
     def _told(self) -> tuple[tuple[NumberRange, ...], tuple[NumberRange, ...]]:

@@ -59,7 +59,7 @@ def open_rows(model: Any, X: Any, y: Any, groups: Any, weights: Any = None) -> O
     if table is None or model.schema is None:
         return open_cells(model, X) if y is None and groups is None and weighed is None else None
     features, blind = model._feature_map(None), model._blind()
-    missing = np.nan if model._may_look else 0.0
+    missing = model._missing
 
     def encode(table: Any) -> tuple[Array, Array]:
         return features.encode(table, missing), blind._targets_of(table, None)
@@ -86,7 +86,7 @@ def open_cells(model: Any, X: Any) -> Opened | None:
         return schema.compact(part), model._targets_of(part, None).astype(kind)
 
     model.n_features_in_ = len(schema.columns)
-    encode = partial(schema.encode_cells, missing=np.nan if model._may_look else 0.0)
+    encode = partial(schema.encode_cells, missing=model._missing)
     found = CellRows(len(frame), width, read, encode)
     return features, found, found, None
 

@@ -116,7 +116,7 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
     def _encoded(self, X: Any, *, reset: bool) -> tuple[FeatureMap, Any]:
         """Return the feature map and the encoded matrix; `reset` (in `fit`) learns the columns' names and number."""
         found = ((), ()) if reset else self._told
-        missing = np.nan if reset and self._may_look else 0.0
+        missing = self._missing if reset else 0.0
         if self.schema is not None:
             features = self._feature_map(None).found(*found)
             if reset:

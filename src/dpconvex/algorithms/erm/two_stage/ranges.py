@@ -287,14 +287,17 @@ def remaining(epsilon: float, n: int, columns: int, placed: int = 0) -> float:
 
 def look_cost(epsilon: float, n: int) -> float:
     """Return what a look at n units takes of epsilon; 0 where none is expected to gain."""
-    share = min(max(LOOKED / max(n * epsilon, 1.0), LOOK_SHARES[0]), LOOK_SHARES[1])
-    return _rounding.product_down(share, epsilon) if n * epsilon >= NEEDED else 0.0
+    return _cost(epsilon, n, LOOKED, LOOK_SHARES, NEEDED)
 
 
 def looks_cost(epsilon: float, n: int, columns: int) -> float:
     """Return what looks at so many columns of n units take of epsilon; 0 where none are expected to gain."""
-    share = min(max(LOOKED_EACH * columns / max(n * epsilon, 1.0), EACH_SHARES[0]), EACH_SHARES[1])
-    return _rounding.product_down(share, epsilon) if columns and n * epsilon >= NEEDED * columns else 0.0
+    return _cost(epsilon, n, LOOKED_EACH * columns, EACH_SHARES, NEEDED * columns) if columns else 0.0
+
+
+def _cost(epsilon: float, n: int, looked: float, shares: tuple[float, float], needed: float) -> float:
+    share = min(max(looked / max(n * epsilon, 1.0), shares[0]), shares[1])
+    return _rounding.product_down(share, epsilon) if n * epsilon >= needed else 0.0
 
 
 def _shares(epsilon: float, n: int, columns: int) -> list[float]:
