@@ -10,9 +10,11 @@ Lemma
     labels, in [0, 1]: ``1/n``; (2) the unit vector of the bin that the length of ``D^-1 g_u(w_0)`` falls in:
     ``sqrt(2)/n`` in l2; (3) ``D^-1 g_u(w_0)`` cut to C_0, over C_0: ``2/n``; (4) T times ``D^-1 g_u(w_t)`` cut to C,
     over C: ``2/n`` each; (5) the slope ``<g_u(w_T), v>`` along the way v that the steps took, over its level and cut to
-    [-1, 1]: ``2/n``. g_u is the user's mean gradient in the coefficients of moved columns. Theorem: how columns are
-    moved, D, the start w_0, C_0, C, T, step size, averages, v, its level and what is kept of it may be any functions of
-    earlier releases, for a vector is cut whatever it is. For every output of those, release i is dominated by the
+    [-1, 1]: ``2/n``; (6) the slope of the constant where what is kept of v ends, over the largest slope, in [-1, 1]:
+    ``2/n``. g_u is the user's mean gradient in the coefficients of moved columns. Theorem: how columns are moved, D,
+    the start w_0, C_0, C, T, step size, averages, v, its level, what is kept of it and by how much the constant is
+    moved may be any functions of earlier releases, for a vector is cut whatever it is, and what follows release 6 is
+    post-processing. For every output of those, release i is dominated by the
     Gaussian pair of a constant mu_i, the T gradients together by that of mu_4 (`GaussianBudget`); constant pairs
     compose adaptively to the pair of ``mu^2 = sum mu_i^2`` (Zhu, Dong and Wang 2022, Theorem 10), which is what the
     promise allows.
@@ -72,6 +74,7 @@ LABELS_LEMMA = "a mean over n users of numbers in [0, 1] changes by at most 1/n 
 LENGTHS_LEMMA = "one user leaves a bin and one enters another: sqrt(2)/n in the l2 norm, plus rounding"
 SLOPE = "slope at the end of the way, over its level"
 SLOPE_LEMMA = "a mean over n users of numbers in [-1, 1] changes by at most 2/n, plus rounding"
+CONSTANT = "slope of the constant at the end, over the largest one"
 VECTORS_LEMMA = "a mean over n users of vectors of length at most 1 changes by at most 2/n, plus rounding"
 
 
@@ -89,10 +92,12 @@ class InformedPlan(LinearModelPlan):
     gradient: GaussianMechanism
     budget: GaussianBudget  #: Of the steps
     slope: GaussianMechanism
+    constant: GaussianMechanism | None  #: None as `labels` are
     look: Look
     ahead: Course  #: What the run does; before the look, what is expected of typical data
     #: What the look released and the course was planned from: centers and widths of columns, share of labels, shares by
-    #: length, squares by block; and, once the steps are taken, slopes along the way and how it bends, in their level
+    #: length, squares by block; and, once the steps are taken, slopes along the way and how it bends, in their level,
+    #: then the slope of the constant, the ridge's included
     released: tuple[Any, ...] = ()
     l2: float = 0.0
     noise_name = "gaussian"
@@ -106,7 +111,8 @@ class InformedPlan(LinearModelPlan):
     def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
         first = {CENTERS: self.centers, WIDTHS: self.widths, LABELS: self.labels}
         own: dict[str, Planned] = {name: each for name, each in first.items() if each is not None}
-        return {**own, LENGTHS: self.lengths, GRADIENT: self.gradient, STEPS: self.budget, SLOPE: self.slope}
+        own |= {LENGTHS: self.lengths, GRADIENT: self.gradient, STEPS: self.budget, SLOPE: self.slope}
+        return own if self.constant is None else {**own, CONSTANT: self.constant}
 
     @property
     def only_sums(self) -> bool:
@@ -133,7 +139,20 @@ class InformedPlan(LinearModelPlan):
     def share_of_way(self) -> float:
         """How much of the way that the steps took is kept: all of it, as long as slopes are not released."""
         way = self.released[-1] if self.released else ()
-        return self.look.share_of_way(*way, deviation=self.slope.sigma) if way else 1.0
+        return self.look.share_of_way(*way[:3], deviation=self.slope.sigma) if way else 1.0
+
+    @property
+    def constant_moved(self) -> float:
+        """By how much the constant's coefficient is moved at the end: 0, as long as its slope is not released."""
+        return self._moved_by(0.0) if self.released and len(self.released[-1]) > 3 else 0.0
+
+    def _moved_by(self, noise: float) -> float:
+        """Return by how much the constant's coefficient is moved with so many more deviations of noise in its slope."""
+        if self.constant is None:
+            return 0.0
+        share, way = (self.released[2], self.released[-1]) if self.released else (0.5, ())
+        slope = way[3] if len(way) > 3 else 0.0
+        return self.look.constant_moved(share, slope + noise * self.constant.sigma, self.constant.sigma)
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -150,14 +169,15 @@ class InformedPlan(LinearModelPlan):
     @property
     def coefficient_deviation(self) -> Floats:
         walked = self.share_of_way * math.sqrt(float(self.ahead.choice.steps.response(np.zeros(1))[1][0])) * self.spread
-        walked[-1] = np.linalg.norm([walked[-1], *self.look.moved_parts(walked)])
+        own = (self._moved_by(-1.0) - self._moved_by(1.0)) / 2
+        walked[-1] = np.linalg.norm([walked[-1], own, *self.look.moved_parts(walked)])
         return np.minimum(walked, self.problem.radius)
 
     @property
     def theorem(self) -> str:
         return (
             "A look at labels, gradient lengths and one gradient, then noisy gradient descent planned from it, then a "
-            "look at the slope where it ends: each release is dominated by a Gaussian pair that does not depend on "
+            "look at slopes where it ends: each release is dominated by a Gaussian pair that does not depend on "
             "earlier releases, and these compose."
         )
 
@@ -184,9 +204,10 @@ class InformedPlan(LinearModelPlan):
         count = 0 if self.centers is None else len(self.look.columns)
         look = self._narrowed(center, width) if len(center) == len(width) == count else self.look
         numbers = np.array([*center, *width, share, *shares, *squares, *way], dtype=np.float64)
-        needed = count, count, TUNING.bins, len(look.problem.domain.blocks) + 1, 3 if way else 0
-        if tuple(map(len, (center, width, shares, squares, way))) != needed or not np.isfinite(numbers).all():
-            what = "must hold a number a column, twice, a share, shares by length, a square per block, three of the way"
+        needed, ends = (count, count, TUNING.bins, len(look.problem.domain.blocks)), (0, 3, 3 + bool(self.constant))
+        fits = tuple(map(len, (center, width, shares, squares))) == needed and len(way) in ends
+        if not fits or not np.isfinite(numbers).all():
+            what = "must hold a number a column, twice, a share, shares by length, a square per block, slopes"
             raise InvalidParameterError("look", course, what)
         found = look.planned(share, np.array(shares), np.array(squares))
         released = (tuple(center), tuple(width), share, tuple(shares), tuple(squares), tuple(way))
@@ -196,7 +217,7 @@ class InformedPlan(LinearModelPlan):
         return self.look.narrowed(np.array(center), np.array(width)) if len(center) else self.look
 
     def describe(self) -> Mapping[str, Any]:
-        before = {"noise": self.noise_name, "look": list(TUNING.shares), "steps": "chosen after the look"}
+        before = {"noise": self.noise_name, "steps": "chosen after the look"}
         if not self.released:
             return before
         found, steps, sizes = self.ahead, self.steps, [b.size for b in self.look.problem.domain.all_blocks]
@@ -209,6 +230,7 @@ class InformedPlan(LinearModelPlan):
             "level": self.clip,
             "start": found.start,
             "share_of_way": self.share_of_way,
+            "constant_moved": self.constant_moved,
             "typical_gradient": found.length,
             "assumed_signal": found.signal,
             "centers": list(self.look.center),
@@ -252,7 +274,12 @@ class InformedPlan(LinearModelPlan):
         ridge = [self.l2 * float(look.moved(each[None])[0] @ way) / unit for each in at]
         slopes = float(begin) + ridge[0], float(end[0]) + ridge[1], look.bend(way) / unit
         plan = self.resumed(*course, slopes)
-        return plan.finish(look.moved_back(ball.project(w + plan.share_of_way * way)), source)
+        point = look.moved_back(ball.project(w + plan.share_of_way * way))
+        if self.constant is not None:  # line 6: the constant's slope there
+            off = float(self.constant.release(mean(point, self._constants, 1.0), CONSTANT, source, ledger)[0])
+            plan = self.resumed(*course, (*slopes, off + self.l2 * float(point[-1]) / look.steepest))
+            point[-1] += plan.constant_moved
+        return plan.finish(point, source)
 
     def _columns(self, X: Any, groups: UserGroups, source: BitSource, ledger: Ledger) -> tuple[Any, Any]:
         """Release where the numeric columns lie, in half ranges: centers, and mean distances from what they tell."""
@@ -287,6 +314,10 @@ class InformedPlan(LinearModelPlan):
     def _slope(self, G: Floats, over: Floats) -> Floats:
         """Return the slopes of users' losses along a vector, cut to 1, (m, 1)."""
         return np.clip(np.nan_to_num((_finite(self.look.moved(G)) * over).sum(1), nan=0.0), -1.0, 1.0)[:, None]
+
+    def _constants(self, G: Floats) -> Floats:
+        """Return the slopes of users' losses in the constant's coefficient over the largest one, (m, 1)."""
+        return np.clip(np.nan_to_num(G[:, -1:] / self.look.steepest, nan=0.0), -1.0, 1.0)
 
     def _cut(self, G: Floats, level: float) -> Floats:
         """Return users' gradients over D, cut to `level`, over it, (m, dim)."""
@@ -327,19 +358,20 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
         widths = _mechanism(problem, math.sqrt(columns), "l2", WIDTHS_LEMMA, mus[1], columns)
     before = (TUNING.shares[0] if constant else 0.0, *TUNING.shares[1:])
     columns_too = 0.0 if centers is None else sum(TUNING.column_shares)
-    shares = (*before, 1 - sum(before) - columns_too - TUNING.slope_share, TUNING.slope_share)
-    of_labels, of_lengths, of_gradient, of_steps, of_slope = (mu * math.sqrt(share) * (1 - 1e-15) for share in shares)
+    last = TUNING.slope_share, TUNING.constant_share * constant
+    shares = (*before, 1 - sum(before) - columns_too - sum(last), *last)
+    of_labels, of_lengths, of_gradient, of_steps, *of_last = (mu * math.sqrt(share) * (1 - 1e-15) for share in shares)
     labels = _mechanism(problem, 1.0, "absolute", LABELS_LEMMA, of_labels, 1) if constant else None
     lengths = _mechanism(problem, math.sqrt(2), "l2", LENGTHS_LEMMA, of_lengths, TUNING.bins)
     gradient = _mechanism(problem, 2.0, "l2", VECTORS_LEMMA, of_gradient, problem.dim)
     budget = GaussianBudget(_mechanism(problem, 2.0, "l2", VECTORS_LEMMA, of_steps, problem.dim))
-    slope = _mechanism(problem, 2.0, "absolute", SLOPE_LEMMA, of_slope, 1)
+    slope = _mechanism(problem, 2.0, "absolute", SLOPE_LEMMA, of_last[0], 1)
+    end = _mechanism(problem, 2.0, "absolute", SLOPE_LEMMA, of_last[1], 1) if constant else None
     deviations = 0.0 if labels is None else labels.sigma, lengths.sigma, gradient.sigma
     own = (0.0, 0.0) if centers is None or widths is None else (centers.sigma, widths.sigma)
     look = Look(problem, of_steps, l2, deviations, own)
-    return InformedPlan(
-        problem, privacy, centers, widths, labels, lengths, gradient, budget, slope, look, look.unread(), l2=l2
-    )
+    first = centers, widths, labels, lengths, gradient
+    return InformedPlan(problem, privacy, *first, budget, slope, end, look, look.unread(), l2=l2)
 
 
 def _mechanism(

@@ -2,8 +2,9 @@ r"""From a first look at users' gradients to the rest of the run: arithmetic on 
 
 The look released noisy centers and widths of numeric columns, a noisy share of positive labels, noisy shares of users
 by the length of their gradients, and a noisy mean gradient, of which only each block's squared length counts, and its
-slope along the way that the steps took; the slope at their end is released last (docs, Look first, then plan). All
-grids are public and closed, so no release, however extreme, leads to constants that a run cannot use.
+slope along the way that the steps took; slopes at the end, along the way and of the constant, are released last (docs,
+Look first, then plan). All grids are public and closed, so no release, however extreme, leads to constants that a run
+cannot use.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class Tuning:
     shares: tuple[float, float, float] = (0.03, 0.03, 0.12)  #: of mu^2: labels, lengths, gradient
     column_shares: tuple[float, float] = (0.03, 0.03)  #: of mu^2: centers and widths of numeric columns, if there are
     slope_share: float = 0.05  #: of mu^2: the slope at the end of the way
+    constant_share: float = 0.04  #: of mu^2: the slope of the constant there
+    drift: float = 0.15  #: by how much, and how surely, a run ends closer to the more frequent class, by 1 - 2 shares
     loud: float = 0.3  #: deviation of a released width from which on columns are not looked at, in half ranges
     center_variance: float = 0.15  #: of a column's center around the middle of its range, in squared half ranges
     usual_width: float = 0.45  #: of a column: mean distance from its center, in half ranges
     narrowest: float = 0.03  #: width that is tried, in the same unit
-    unlike: float = 1.0  #: log-deviation of lengths where one class's gradients are the longer ones
-    doubt: float = 2.0  #: variances of noise that a constant pulled off must exceed to be seen
     #: By which it is compared where columns are looked at: other methods lose more where ranges are too wide.
     caution: float = 0.4
     heavier: float = 1.25  #: root mean square of distances over their mean
@@ -80,12 +81,6 @@ def kept(level: float) -> float:
     """Return what cutting to `level` typical lengths leaves of a gradient: ``E min(1, k exp(-Z/2))``, Z normal."""
     cut = 2 * math.log(level)
     return float(ndtr(cut) + level * math.exp(1 / 8) * ndtr(-cut - 0.5))
-
-
-def taken(level: float) -> float:
-    """Return the mean length that cutting takes from typical gradients, ``E(exp(s Z) - k)_+``, in typical lengths."""
-    s = TUNING.unlike
-    return float(math.exp(s**2 / 2) * ndtr(s - math.log(level) / s) - level * ndtr(-math.log(level) / s))
 
 
 @final
@@ -180,6 +175,11 @@ class Look:
         """Longest gradient of a record over D."""
         return typical_steps.slope_unit(self.problem.loss) * gaussian_block_weights(self.problem.domain)[1]
 
+    @property
+    def steepest(self) -> float:
+        """Largest slope in the constant's coefficient."""
+        return self.problem.loss.slope_bound * self.problem.domain.intercept
+
     @cached_property
     def edges(self) -> Floats:
         """Ends of the bins of lengths but the first and the last, (bins - 1,)."""
@@ -198,15 +198,37 @@ class Look:
 
     def start(self, share: float) -> tuple[float, float]:
         """Return the constant's first coefficient, and the share's deviation that is left, from its noisy value."""
+        p, unknown = self._share(share)
+        return self._constant_of(p, 0.0) / self.problem.domain.intercept, unknown
+
+    def _share(self, noisy: float) -> tuple[float, float]:
+        """Return the share of positive labels, and its deviation that is left, from its noisy value."""
         trust = TUNING.prior_variance / (TUNING.prior_variance + self.deviations[0] ** 2)
-        p = float(np.clip(0.5 + (share - 0.5) * trust, TUNING.least_share, 1 - TUNING.least_share))
-        loss, targets = self.problem.loss, np.array([1.0, -1.0])
+        p = float(np.clip(0.5 + (noisy - 0.5) * trust, TUNING.least_share, 1 - TUNING.least_share))
+        return p, self.deviations[0] * math.sqrt(trust)
 
-        def slope(z: float) -> float:
-            return float(np.array([p, 1 - p]) @ loss.derivative(np.full(2, z), targets))
+    def _constant_of(self, p: float, off: float) -> float:
+        """Return the constant prediction of mean slope `off`, or as near to it as it gets, at shares p and 1 - p."""
+        loss, shares, targets = self.problem.loss, np.array([p, 1 - p]), np.array([1.0, -1.0])
+        least, most = (0.9 * float(shares @ loss.derivative(np.full(2, z), targets)) for z in (-50.0, 50.0))
+        if not least < 0 < most:
+            return 0.0
+        goal = float(np.clip(off, least, most))
+        found: Any = brentq(lambda z: float(shares @ loss.derivative(np.full(2, z), targets)) - goal, -50.0, 50.0)
+        return float(found)
 
-        z: Any = brentq(slope, -50.0, 50.0) if slope(-50.0) < 0 < slope(50.0) else 0.0
-        return float(z) / self.problem.domain.intercept, self.deviations[0] * math.sqrt(trust)
+    def constant_moved(self, share: float, slope: float, deviation: float) -> float:
+        """Return by how much to move the constant at the end, from the noisy share of labels and its noisy slope there.
+
+        Cutting takes more from the longer gradients, those of the rarer class, so a run drifts to where the other one
+        is predicted too often: something is expected, and the slope, over the largest one, tells how much it is.
+        """
+        p, unknown = self._share(float(np.clip(share, -FARTHEST, FARTHEST)))
+        expected, lean = -TUNING.drift * (1 - 2 * p), math.hypot(1 - 2 * p, 2 * unknown)
+        trust = (TUNING.drift * lean) ** 2 / ((TUNING.drift * lean) ** 2 + deviation**2)
+        off = expected + trust * (float(np.clip(slope, -FARTHEST, FARTHEST)) - expected)
+        moved = self._constant_of(p, 0.0) - self._constant_of(p, off * self.problem.loss.slope_bound)
+        return moved / self.problem.domain.intercept
 
     def typical_length(self, shares: Floats) -> float:
         """Return the typical length h, on its grid's range, from noisy shares of users by bin."""
@@ -225,10 +247,9 @@ class Look:
         share, shares = float(np.clip(share, -FARTHEST, FARTHEST)), np.clip(shares, -FARTHEST, FARTHEST)
         squares = np.clip(squares, 0.0, FARTHEST**2)
         (start, unknown), length = self.start(share) if self.labels else (0.0, 0.0), self.typical_length(shares)
-        pulled = self._pulled(length, start, unknown, float(squares[-1])) if self.labels else 0.0
-        risked = self._risked(length, pulled)
+        risked = self._risked(length)
         signal = max(risked, self._seen(length, unknown, risked, squares))
-        return self._course(length, start, unknown, signal, pulled)
+        return self._course(length, start, unknown, signal)
 
     def slope_level(self, course: Course, way: Floats) -> float:
         """Return the level to which slopes along a way (dim,) are cut."""
@@ -266,26 +287,12 @@ class Look:
         return self.problem.domain.intercept > 0 and self.problem.loss.rates is None
 
     def block_squares(self, gradient: Floats) -> Floats:
-        """Return the squared length of each block's part, one-hot parts less their mean, and of the constant's."""
+        """Return the squared length of each block's part, one-hot parts less their mean."""
         gradient = np.clip(gradient, -FARTHEST, FARTHEST)
         parts = np.split(gradient, np.cumsum([block.size for block in self.problem.domain.blocks]))
         pairs = zip(self.problem.domain.blocks, parts, strict=False)
         moved = (part - part.mean() if block.categorical else part for block, part in pairs)
-        constant = gradient[-1] if self.problem.domain.intercept else 0.0
-        return np.array([*(np.square(part).sum() for part in moved), np.square(constant)])
-
-    def _pulled(self, length: float, start: float, unknown: float, square: float) -> float:
-        """Return what cutting costs by pulling the constant off, over the squared mean length that it takes away.
-
-        At a start that predicts the share of labels the constant's part of the mean gradient is 0. Where it is not once
-        gradients are cut, those of one class are longer, and a run drifts to where as much is cut from either.
-        """
-        loss: Any = self.problem.loss  # smooth, or there is no look
-        unit, c = float(self.scales[-1]) * length * self.longest, self.problem.domain.intercept
-        noise = (TUNING.first_cut * unit * self.deviations[2]) ** 2 + (unknown * c) ** 2
-        off = max(0.0, (TUNING.first_cut * unit) ** 2 * square - TUNING.doubt * noise)
-        bend = loss.hessian_weights(np.full(2, start * c), np.array([1.0, -1.0]))
-        return off / (2 * c**2 * float(np.mean(bend))) / taken(TUNING.first_cut) ** 2
+        return np.array([np.square(part).sum() for part in moved])
 
     def _seen(self, length: float, unknown: float, risked: float, squares: Floats) -> float:
         """Return the signal that the gradient shows, `risked` if it shows nothing."""
@@ -308,23 +315,23 @@ class Look:
             weight -= free * np.log(variance) + (D * scale) ** 2 * squares[place] / variance
         return _log_mean(tried, weight / 2)
 
-    def _risked(self, length: float, pulled: float) -> float:
+    def _risked(self, length: float) -> float:
         """Return the largest signal whose best steps cost little by their noise, whatever the data are."""
         unit = self.problem.loss.value_at_zero / math.log(2)
-        bold = (s for s in TUNING.signals if self._choice(length, s, pulled).noise <= TUNING.risked * unit)
+        bold = (s for s in TUNING.signals if self._choice(length, s).noise <= TUNING.risked * unit)
         return next(bold, TUNING.signals[-1])
 
-    def _choice(self, length: float, signal: float, pulled: float) -> Choice:
+    def _choice(self, length: float, signal: float) -> Choice:
         problem, typical = self.problem, self.problem.typical
         assert typical is not None
         noise = 2 * length * self.longest / (problem.n * self.mu) * self.scales
         lost = signal * float(np.sum(typical.count * typical.curvature * typical.signal)) / 2
-        levels = [(k / kept(k), cost * lost, pulled * (taken(k) / kept(k)) ** 2) for k, cost in TUNING.levels]
+        levels = [(k / kept(k), cost * lost) for k, cost in TUNING.levels]
         options: dict[str, Any] = {"steps": None, "l2": self.l2, "rates": (1.0,), "signal": signal, "bold": 1.0}
         return typical_steps.choose(problem, noise, mu=self.mu, levels=levels, **options)
 
-    def _course(self, length: float, start: float, unknown: float, signal: float, pulled: float = 0.0) -> Course:
-        choice = self._choice(length, signal, pulled)
+    def _course(self, length: float, start: float, unknown: float, signal: float) -> Course:
+        choice = self._choice(length, signal)
         level = next(level for level, _ in TUNING.levels if level / kept(level) == choice.level)
         return Course(length, start, unknown, signal, level, choice)
 

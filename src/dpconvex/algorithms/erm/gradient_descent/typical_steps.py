@@ -243,7 +243,7 @@ def choose(
     noise: Floats,
     *,
     mu: float,
-    levels: Sequence[tuple[float, ...]],
+    levels: Sequence[tuple[float, float]],
     steps: int | None,
     l2: float,
     rates: Sequence[float],
@@ -253,8 +253,8 @@ def choose(
     """Return what does best on typical data; samples only where they gain enough.
 
     `noise` (dim,) are deviations of one gradient of all records with the whole budget `mu` and level 1. `levels` are a
-    level, its cost for who learns all, and what it costs anybody; `steps` is T, if given; `rates` are chances to join a
-    step (1: all do). Data have `signal` times the squared coefficients of typical ones, and the choice counts on `bold`
+    level and its cost for who learns all; `steps` is T, if given; `rates` are chances to join a step (1: all do). Data
+    have `signal` times the squared coefficients of typical ones, and the choice counts on `bold`
     times as much.
     """
     counts = {rate: (steps,) if steps else _counts(problem, rate) for rate in rates}
@@ -277,7 +277,7 @@ def _options(
     problem: LinearModelProblem,
     effects: tuple[Floats, Floats, Floats, float],
     mu: float,
-    levels: Sequence[tuple[float, ...]],
+    levels: Sequence[tuple[float, float]],
     counts: tuple[int, ...],
     l2: float,
     rate: float,
@@ -291,11 +291,10 @@ def _options(
     with np.errstate(all="ignore"):
         noises = noises * np.array(shares)[:, None, None, None]
         drawn = drawn * (1 / rate - 1) if rate < 1 else np.zeros_like(drawn)
-    for level, cost, *fixed in levels:
+    for level, cost in levels:
         with np.errstate(all="ignore"):
             model = np.nan_to_num(signal * biases + level**2 * noises + drawn, nan=np.inf)
             total = model + cost * np.clip(1 - model / (signal * effects[3]), 0, 1)  # who learns little loses little
-            total += sum(fixed)
         best = total.reshape(len(counts), -1).argmin(1).tolist()
         for k, count in enumerate(counts):
             tail, m, r = np.unravel_index(best[k], total[k].shape)
