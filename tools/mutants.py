@@ -1602,8 +1602,8 @@ MUTANTS = (
     Mutant(
         "look: the slope is read before its noise",
         INFORMED,
-        "slopes = float(begin) + ridge[0], float(end[0])",
-        "slopes = float(begin) + ridge[0], float(mean(at[1], partial(seen._slope, over=way / unit), 1.0)[0])",
+        "end = float(self.slope.release(along, SLOPE, source, ledger)[0])",
+        "end = float(self.slope.release(along, SLOPE, source, ledger)[0] * 0 + along[0])",
         "",
         (f"{LOOKS}::test_all_that_follows_the_look_follows_from_what_was_released",),
     ),
@@ -1624,12 +1624,12 @@ MUTANTS = (
         (LOOKS, "-k", "slope_of_the_constant_moves"),
     ),
     Mutant(
-        "look: slopes of the constant that are not cut",
+        "look: slopes of the constant over half the largest one",
         INFORMED,
-        "return np.clip(np.nan_to_num(G[:, -1:] / self.look.steepest, nan=0.0), -1.0, 1.0)",
-        "return 2 * np.clip(np.nan_to_num(G[:, -1:] / self.look.steepest, nan=0.0), -1.0, 1.0)",
-        "informed_gradient",
-        (LOOKS, "-k", "slope_of_the_constant_moves"),
+        "1 / (problem.loss.slope_bound * look",
+        "2 / (problem.loss.slope_bound * look",
+        "",
+        (LOOKS, "-k", "run_predicts_the_share"),
     ),
     Mutant(
         "look: the slope of the constant not charged beside the rest",
@@ -1642,9 +1642,8 @@ MUTANTS = (
     Mutant(
         "look: the constant is moved by its slope before noise",
         INFORMED,
-        "off = float(self.constant.release(mean(point, self._constants, 1.0), CONSTANT, source, ledger)[0])",
-        "self.constant.release(mean(point, self._constants, 1.0), CONSTANT, source, ledger)\n"
-        "            off = float(mean(point, self._constants, 1.0)[0])",
+        "off = float(self.constant.release(of_constant, CONSTANT, source, ledger)[0])",
+        "off = float(self.constant.release(of_constant, CONSTANT, source, ledger)[0] * 0 + of_constant[0])",
         "",
         (f"{LOOKS}::test_all_that_follows_the_look_follows_from_what_was_released",),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,12 +115,13 @@ def test_the_slope_of_the_constant_moves_by_its_sensitivity_at_most_and_nearly_t
     assert plan.constant is not None
     point, y = np.array([0.0, 0.0, 0.0, 40.0, 0.0, 0.0]), np.full(30, 1.0)
     X, found = np.tile([1.0, 0.0, 0.0, 0.5, 0.0], (30, 1)), []
+    over = np.append(np.zeros(5), 1 / plan.look.problem.domain.intercept)
     for place, label in ((0.5, -1.0), (-0.5, 1.0)):
         X[0, 3], y[0] = place, label
         records, targets = plan.problem.clipped(X, y)
         groups = UserGroups.of(np.arange(30))
         facts = plan.problem.loss, records, targets, groups, record_weights(groups), point
-        found.append(mean_of_users(*facts, plan._constants, 1.0))
+        found.append(mean_of_users(*facts, partial(plan._slope, over=over), 1.0))
     moved = float(np.abs(found[0] - found[1])[0]) / plan.constant.sensitivity.value
     assert 0.999 < moved <= 1
 
@@ -194,7 +196,9 @@ def test_extreme_releases_lead_to_a_run(size: float) -> None:
     assert 1e-3 <= after.ahead.signal <= TUNING.seen[1] * (1 + 1e-9)
     assert 1 <= after.steps.count <= 256
     assert np.isfinite(after.spread).all()
-    assert abs(after.ahead.start) <= np.log((1 - TUNING.least_share) / TUNING.least_share) * (1 + 1e-6)
+    assert abs(after.ahead.start) * plan.look.light <= np.log((1 - TUNING.least_share) / TUNING.least_share) * (
+        1 + 1e-6
+    )
     assert plan.look.block_squares(np.full(6, size)).max() <= 3 * FARTHEST**2
     assert min(block.bound for block in after.look.problem.domain.blocks[1:]) > 0.01
 
@@ -210,10 +214,11 @@ def test_no_content_of_the_data_raises_or_warns() -> None:
 def test_a_start_predicts_the_share_of_labels() -> None:
     look = plan_informed(problem(10**6), PrivacyParams(8.0, 1e-6, unit=Unit.USER)).look
     start, unknown = look.start(0.8)
+    start *= look.light
     assert 1 / (1 + np.exp(-start)) == pytest.approx(0.8, abs=1e-4)
     assert unknown == pytest.approx(look.deviations[0], rel=1e-3)
     noisy = plan_informed(problem(20), USERS).look
-    assert abs(noisy.start(0.8)[0]) < 0.1  # a loud share says little
+    assert abs(noisy.start(0.8)[0]) * noisy.light < 0.1  # a loud share says little
 
 
 def test_what_cutting_keeps() -> None:

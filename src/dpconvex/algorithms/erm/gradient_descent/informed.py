@@ -50,7 +50,7 @@ from dpconvex.algorithms import (
     require_delta,
 )
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
-from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, TUNING, Course, Look, kept
+from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, TUNING, Course, Look, kept, within
 from dpconvex.algorithms.erm.gradient_descent.plan import FAR
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianBudget, GaussianMechanism, Planned
@@ -150,18 +150,18 @@ class InformedPlan(LinearModelPlan):
         """Return by how much the constant's coefficient is moved with so many more deviations of noise in its slope."""
         if self.constant is None:
             return 0.0
-        share, way = (self.released[2], self.released[-1]) if self.released else (0.5, ())
-        slope = way[3] if len(way) > 3 else 0.0
-        return self.look.constant_moved(share, slope + noise * self.constant.sigma, self.constant.sigma)
+        *_, slope = self.released[-1] if self.released and len(self.released[-1]) > 3 else (0.0,)
+        share, sigma = self.released[2] if self.released else 0.5, self.constant.sigma
+        return self.look.constant_moved(share, slope + noise * sigma, sigma) / self.problem.domain.intercept
 
     @property
     def predicted_error(self) -> PredictedError:
-        problem, trivial = self.problem, min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
+        problem, trivial = self.look.problem, min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
         variance = float(np.square(self.spread).sum())
         bound = typical_steps.quadratic_bound(self.ahead.choice.steps, problem, variance, self.l2)
         source = "noisy gradient descent after a look; an estimate: for quadratic risks of at most half the largest "
         source += "curvature, clipping bias left out"
-        bound = min(bound, 2 * problem.lipschitz * problem.radius)
+        bound = min(bound, 2 * self.problem.lipschitz * self.problem.radius)
         caution = 1.0 if self.centers is None else TUNING.caution
         expected = self.ahead.choice.expected
         return PredictedError(bound, trivial, source, expected=expected, proved=False, caution=caution)
@@ -169,8 +169,8 @@ class InformedPlan(LinearModelPlan):
     @property
     def coefficient_deviation(self) -> Floats:
         walked = self.share_of_way * math.sqrt(float(self.ahead.choice.steps.response(np.zeros(1))[1][0])) * self.spread
-        own = (self._moved_by(-1.0) - self._moved_by(1.0)) / 2
-        walked[-1] = np.linalg.norm([walked[-1], own, *self.look.moved_parts(walked)])
+        own, far = (self._moved_by(-1.0) - self._moved_by(1.0)) / 2, [walked[-1], *self.look.moved_parts(walked)]
+        walked[-1] = math.hypot(own, self.look.light * float(np.linalg.norm(far)))
         return np.minimum(walked, self.problem.radius)
 
     @property
@@ -228,7 +228,7 @@ class InformedPlan(LinearModelPlan):
             "momentum": steps.momentum,
             "averaged": steps.averaged,
             "level": self.clip,
-            "start": found.start,
+            "start": found.start * self.look.light,
             "share_of_way": self.share_of_way,
             "constant_moved": self.constant_moved,
             "typical_gradient": found.length,
@@ -250,9 +250,12 @@ class InformedPlan(LinearModelPlan):
             noisy_share = self.labels.release(mean(w, self._shares, 1.0), LABELS, source, ledger)
             share = float(noisy_share[0])
             w[-1] = look.start(share)[0]
-        shares = self.lengths.release(mean(w, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
+        begin = look.moved_back(w)
+        shares = self.lengths.release(mean(begin, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.first_cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
-        found = self.gradient.release(mean(w, partial(seen._cut, level=level), 1.0), GRADIENT, source, ledger)  # line 3
+        found = self.gradient.release(
+            mean(begin, partial(seen._cut, level=level), 1.0), GRADIENT, source, ledger
+        )  # line 3
         course = *columns, share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist())
         plan = self.resumed(*course, ())
         session = self.budget.start(STEPS, source, ledger)
@@ -266,18 +269,20 @@ class InformedPlan(LinearModelPlan):
         ball = L2Ball(FAR * look.problem.radius)  # it only keeps numbers finite
         way = plan.steps.minimize(w, noisy, ball.project) - w  # line 4: the steps
         unit = look.slope_level(plan.ahead, way)
-        at = look.moved_back(w), look.moved_back(w + way)
-        end = self.slope.release(
-            mean(at[1], partial(seen._slope, over=way / unit), 1.0), SLOPE, source, ledger
-        )  # line 5
-        begin = level / kept(TUNING.first_cut) * look.scales * found @ way / unit
+        at = begin, look.moved_back(w + way)
+        along = mean(at[1], partial(seen._slope, over=way / unit), 1.0)
+        end = float(self.slope.release(along, SLOPE, source, ledger)[0])  # line 5: the slope at their end
+        first = level / kept(TUNING.first_cut) * look.scales * found @ way / unit
         ridge = [self.l2 * float(look.moved(each[None])[0] @ way) / unit for each in at]
-        slopes = float(begin) + ridge[0], float(end[0]) + ridge[1], look.bend(way) / unit
+        slopes = float(first) + ridge[0], end + ridge[1], look.bend(way) / unit
         plan = self.resumed(*course, slopes)
         point = look.moved_back(ball.project(w + plan.share_of_way * way))
         if self.constant is not None:  # line 6: the constant's slope there
-            off = float(self.constant.release(mean(point, self._constants, 1.0), CONSTANT, source, ledger)[0])
-            plan = self.resumed(*course, (*slopes, off + self.l2 * float(point[-1]) / look.steepest))
+            over = np.append(np.zeros(problem.dim - 1), 1 / (problem.loss.slope_bound * look.problem.domain.intercept))
+            of_constant = mean(point, partial(seen._slope, over=over), 1.0)
+            off = float(self.constant.release(of_constant, CONSTANT, source, ledger)[0])
+            off += self.l2 * float(look.moved(point[None])[0] @ over)
+            plan = self.resumed(*course, (*slopes, off))
             point[-1] += plan.constant_moved
         return plan.finish(point, source)
 
@@ -314,10 +319,6 @@ class InformedPlan(LinearModelPlan):
     def _slope(self, G: Floats, over: Floats) -> Floats:
         """Return the slopes of users' losses along a vector, cut to 1, (m, 1)."""
         return np.clip(np.nan_to_num((_finite(self.look.moved(G)) * over).sum(1), nan=0.0), -1.0, 1.0)[:, None]
-
-    def _constants(self, G: Floats) -> Floats:
-        """Return the slopes of users' losses in the constant's coefficient over the largest one, (m, 1)."""
-        return np.clip(np.nan_to_num(G[:, -1:] / self.look.steepest, nan=0.0), -1.0, 1.0)
 
     def _cut(self, G: Floats, level: float) -> Floats:
         """Return users' gradients over D, cut to `level`, over it, (m, dim)."""
@@ -367,9 +368,10 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     budget = GaussianBudget(_mechanism(problem, 2.0, "l2", VECTORS_LEMMA, of_steps, problem.dim))
     slope = _mechanism(problem, 2.0, "absolute", SLOPE_LEMMA, of_last[0], 1)
     end = _mechanism(problem, 2.0, "absolute", SLOPE_LEMMA, of_last[1], 1) if constant else None
+    domain = replace(problem.domain, intercept=problem.domain.intercept * (TUNING.light if constant else 1.0))
     deviations = 0.0 if labels is None else labels.sigma, lengths.sigma, gradient.sigma
     own = (0.0, 0.0) if centers is None or widths is None else (centers.sigma, widths.sigma)
-    look = Look(problem, of_steps, l2, deviations, own)
+    look = Look(within(problem, domain), of_steps, l2, deviations, own)
     first = centers, widths, labels, lengths, gradient
     return InformedPlan(problem, privacy, *first, budget, slope, end, look, look.unread(), l2=l2)
 
