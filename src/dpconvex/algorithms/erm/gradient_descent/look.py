@@ -37,6 +37,7 @@ class Tuning:
     constant_share: float = 0.04  #: of mu^2: the slope of the constant there
     light: float = 0.25  #: weight of the constant in the descent: its own slope, at the end, tells where it should be
     drift: float = 0.15  #: by how much, and how surely, a run ends closer to the more frequent class, by 1 - 2 shares
+    few: float = 3.0  #: records a user, beyond which less drift is expected
     loud: float = 0.3  #: deviation of a released width from which on columns are not looked at, in half ranges
     center_variance: float = 0.15  #: of a column's center around the middle of its range, in squared half ranges
     usual_width: float = 0.45  #: of a column: mean distance from its center, in half ranges
@@ -199,7 +200,13 @@ class Look:
     def start(self, share: float) -> tuple[float, float]:
         """Return the constant's first coefficient, and the share's deviation that is left, from its noisy value."""
         p, unknown = self._share(share)
-        return self._constant_of(p, 0.0) / self.problem.domain.intercept, unknown
+        loss, targets = self.problem.loss, np.array([1.0, -1.0])
+
+        def slope(z: float) -> float:
+            return float(np.array([p, 1 - p]) @ loss.derivative(np.full(2, z), targets))
+
+        z: Any = brentq(slope, -50.0, 50.0) if slope(-50.0) < 0 < slope(50.0) else 0.0
+        return float(z) / self.problem.domain.intercept, unknown
 
     def _share(self, noisy: float) -> tuple[float, float]:
         """Return the share of positive labels, and its deviation that is left, from its noisy value."""
@@ -207,27 +214,21 @@ class Look:
         p = float(np.clip(0.5 + (noisy - 0.5) * trust, TUNING.least_share, 1 - TUNING.least_share))
         return p, self.deviations[0] * math.sqrt(trust)
 
-    def _constant_of(self, p: float, off: float) -> float:
-        """Return the constant prediction of mean slope `off`, or as near to it as it gets, at shares p and 1 - p."""
-        loss, shares, targets = self.problem.loss, np.array([p, 1 - p]), np.array([1.0, -1.0])
-        least, most = (0.9 * float(shares @ loss.derivative(np.full(2, z), targets)) for z in (-50.0, 50.0))
-        if not least < 0 < most:
-            return 0.0
-        goal = float(np.clip(off, least, most))
-        found: Any = brentq(lambda z: float(shares @ loss.derivative(np.full(2, z), targets)) - goal, -50.0, 50.0)
-        return float(found)
-
     def constant_moved(self, share: float, slope: float, deviation: float) -> float:
         """Return by how much to move predictions at the end, from the noisy share of labels and the constant's slope.
 
         Cutting takes more from the longer gradients, those of the rarer class, so a run drifts to where the other one
-        is predicted too often: something is expected, and the slope, over the largest one, tells how much it is.
+        is predicted too often, less so where users have both: something is expected, and the slope, over the largest
+        one, tells how much it is.
         """
         p, unknown = self._share(float(np.clip(share, -FARTHEST, FARTHEST)))
-        expected, lean = -TUNING.drift * (1 - 2 * p), math.hypot(1 - 2 * p, 2 * unknown)
-        trust = (TUNING.drift * lean) ** 2 / ((TUNING.drift * lean) ** 2 + deviation**2)
-        off = expected + trust * (float(np.clip(slope, -FARTHEST, FARTHEST)) - expected)
-        return self._constant_of(p, 0.0) - self._constant_of(p, off * self.problem.loss.slope_bound)
+        alone = math.sqrt(min(1.0, TUNING.few / (self.problem.records_per_user or 1)))
+        usual, spread = -TUNING.drift * alone * (1 - 2 * p), TUNING.drift * math.hypot(1 - 2 * p, 2 * unknown)
+        off = usual + spread**2 / (spread**2 + deviation**2) * (float(np.clip(slope, -1.0, 1.0)) - usual)
+        loss: Any = self.problem.loss  # smooth, or there is no look
+        at = np.full(2, self.start(share)[0] * self.problem.domain.intercept)
+        bend = float(np.array([p, 1 - p]) @ loss.hessian_weights(at, np.array([1.0, -1.0])))
+        return -off * loss.slope_bound / max(bend, 0.1 * loss.curvature_bound)
 
     def typical_length(self, shares: Floats) -> float:
         """Return the typical length h, on its grid's range, from noisy shares of users by bin."""
