@@ -84,7 +84,7 @@ def test_without_a_constant_or_with_public_rates_labels_are_not_looked_at() -> N
         assert 0.999999 < total_epsilon(plan.releases, 1e-6) <= 1 + 1e-9
         blocks = len(given.domain.blocks)
         after = plan.resumed(*columns(plan), 0.9, (0.1,) * TUNING.bins, (0.1,) * blocks, (0.1,) * 3)
-        assert (after.ahead.start, after.constant_moved) == (0, 0)
+        assert (after.ahead.start, after.constant_moved()) == (0, 0)
 
 
 def test_no_pair_of_neighbors_moves_the_run_further_than_the_budget(full: bool) -> None:
@@ -189,7 +189,7 @@ def test_a_fit_is_verified_with_the_course_that_it_took() -> None:
 def test_extreme_releases_lead_to_a_run(size: float) -> None:
     plan = plan_informed(problem(50), USERS)
     after = plan.resumed(*columns(plan, size), size, (size,) * TUNING.bins, (abs(size), 0.0, 1e-300), (size,) * 4)
-    assert abs(after.constant_moved) < 41
+    assert abs(after.constant_moved()) < 41
     assert 0 <= after.share_of_way <= TUNING.ways[0]
     assert 0 <= plan.look.share_of_way(-size, size, 0.0, plan.slope.sigma) <= TUNING.ways[0]
     assert 0.02 * (1 - 1e-9) <= after.ahead.length <= 0.6 * (1 + 1e-9)
@@ -286,8 +286,8 @@ def test_a_run_predicts_the_share_of_positive_labels() -> None:
     y = np.repeat(np.where(rng.random(1000) < 0.2, 1.0, -1.0), 3)
     found = plan_informed(problem(1000), PrivacyParams(2.0, 1e-6, unit=Unit.USER)).run(X, y, SeededSource(0), groups)
     off = []
-    for constant in (0.0, found.plan.constant_moved):
-        scores = X @ found.point[:5] + found.point[5] - found.plan.constant_moved + constant
+    for constant in (0.0, found.plan.constant_moved()):
+        scores = X @ found.point[:5] + found.point[5] - found.plan.constant_moved() + constant
         off.append(float(np.mean(1 / (1 + np.exp(-scores))) - np.mean(y > 0)))
     assert off[0] < -0.06
     assert abs(off[1]) < 0.03

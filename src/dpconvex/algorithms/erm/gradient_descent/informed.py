@@ -141,13 +141,8 @@ class InformedPlan(LinearModelPlan):
         way = self.released[-1] if self.released else ()
         return self.look.share_of_way(*way[:3], deviation=self.slope.sigma) if way else 1.0
 
-    @property
-    def constant_moved(self) -> float:
-        """By how much the constant's coefficient is moved at the end: 0, as long as its slope is not released."""
-        return self._moved_by(0.0) if self.released and len(self.released[-1]) > 3 else 0.0
-
-    def _moved_by(self, noise: float) -> float:
-        """Return by how much the constant's coefficient is moved with so many more deviations of noise in its slope."""
+    def constant_moved(self, noise: float = 0.0) -> float:
+        """Return by how much the constant's coefficient is moved, with so many deviations of noise more in its slope."""
         if self.constant is None:
             return 0.0
         *_, slope = self.released[-1] if self.released and len(self.released[-1]) > 3 else (0.0,)
@@ -169,7 +164,10 @@ class InformedPlan(LinearModelPlan):
     @property
     def coefficient_deviation(self) -> Floats:
         walked = self.share_of_way * math.sqrt(float(self.ahead.choice.steps.response(np.zeros(1))[1][0])) * self.spread
-        own, far = (self._moved_by(-1.0) - self._moved_by(1.0)) / 2, [walked[-1], *self.look.moved_parts(walked)]
+        own, far = (
+            (self.constant_moved(-1.0) - self.constant_moved(1.0)) / 2,
+            [walked[-1], *self.look.moved_parts(walked)],
+        )
         walked[-1] = math.hypot(own, self.look.light * float(np.linalg.norm(far)))
         return np.minimum(walked, self.problem.radius)
 
@@ -230,7 +228,7 @@ class InformedPlan(LinearModelPlan):
             "level": self.clip,
             "start": found.start * self.look.light,
             "share_of_way": self.share_of_way,
-            "constant_moved": self.constant_moved,
+            "constant_moved": self.constant_moved(),
             "typical_gradient": found.length,
             "assumed_signal": found.signal,
             "centers": list(self.look.center),
@@ -250,12 +248,11 @@ class InformedPlan(LinearModelPlan):
             noisy_share = self.labels.release(mean(w, self._shares, 1.0), LABELS, source, ledger)
             share = float(noisy_share[0])
             w[-1] = look.start(share)[0]
-        begin = look.moved_back(w)
-        shares = self.lengths.release(mean(begin, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
+        w_0 = look.moved_back(w)
+        shares = self.lengths.release(mean(w_0, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.first_cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
-        found = self.gradient.release(
-            mean(begin, partial(seen._cut, level=level), 1.0), GRADIENT, source, ledger
-        )  # line 3
+        cut = mean(w_0, partial(seen._cut, level=level), 1.0)
+        found = self.gradient.release(cut, GRADIENT, source, ledger)  # line 3: a mean gradient
         course = *columns, share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist())
         plan = self.resumed(*course, ())
         session = self.budget.start(STEPS, source, ledger)
@@ -269,7 +266,7 @@ class InformedPlan(LinearModelPlan):
         ball = L2Ball(FAR * look.problem.radius)  # it only keeps numbers finite
         way = plan.steps.minimize(w, noisy, ball.project) - w  # line 4: the steps
         unit = look.slope_level(plan.ahead, way)
-        at = begin, look.moved_back(w + way)
+        at = w_0, look.moved_back(w + way)
         along = mean(at[1], partial(seen._slope, over=way / unit), 1.0)
         end = float(self.slope.release(along, SLOPE, source, ledger)[0])  # line 5: the slope at their end
         first = level / kept(TUNING.first_cut) * look.scales * found @ way / unit
@@ -283,7 +280,7 @@ class InformedPlan(LinearModelPlan):
             off = float(self.constant.release(of_constant, CONSTANT, source, ledger)[0])
             off += self.l2 * float(look.moved(point[None])[0] @ over)
             plan = self.resumed(*course, (*slopes, off))
-            point[-1] += plan.constant_moved
+            point[-1] += plan.constant_moved()
         return plan.finish(point, source)
 
     def _columns(self, X: Any, groups: UserGroups, source: BitSource, ledger: Ledger) -> tuple[Any, Any]:
