@@ -142,7 +142,7 @@ class InformedPlan(LinearModelPlan):
         return self.look.share_of_way(*way[:3], deviation=self.slope.sigma) if way else 1.0
 
     def constant_moved(self, noise: float = 0.0) -> float:
-        """Return by how much the constant's coefficient is moved, with so many deviations of noise more in its slope."""
+        """Return by how much the constant is moved, with so many deviations of noise more in its slope."""
         if self.constant is None:
             return 0.0
         *_, slope = self.released[-1] if self.released and len(self.released[-1]) > 3 else (0.0,)
