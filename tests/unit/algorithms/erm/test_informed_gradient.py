@@ -196,9 +196,7 @@ def test_extreme_releases_lead_to_a_run(size: float) -> None:
     assert 1e-3 <= after.ahead.signal <= TUNING.seen[1] * (1 + 1e-9)
     assert 1 <= after.steps.count <= 256
     assert np.isfinite(after.spread).all()
-    assert abs(after.ahead.start) * plan.look.light <= np.log((1 - TUNING.least_share) / TUNING.least_share) * (
-        1 + 1e-6
-    )
+    assert abs(after.ahead.start) <= np.log((1 - TUNING.least_share) / TUNING.least_share) * (1 + 1e-6)
     assert plan.look.block_squares(np.full(6, size)).max() <= 3 * FARTHEST**2
     assert min(block.bound for block in after.look.problem.domain.blocks[1:]) > 0.01
 
@@ -214,11 +212,10 @@ def test_no_content_of_the_data_raises_or_warns() -> None:
 def test_a_start_predicts_the_share_of_labels() -> None:
     look = plan_informed(problem(10**6), PrivacyParams(8.0, 1e-6, unit=Unit.USER)).look
     start, unknown = look.start(0.8)
-    start *= look.light
     assert 1 / (1 + np.exp(-start)) == pytest.approx(0.8, abs=1e-4)
     assert unknown == pytest.approx(look.deviations[0], rel=1e-3)
     noisy = plan_informed(problem(20), USERS).look
-    assert abs(noisy.start(0.8)[0]) * noisy.light < 0.1  # a loud share says little
+    assert abs(noisy.start(0.8)[0]) < 0.1  # a loud share says little
 
 
 def test_what_cutting_keeps() -> None:

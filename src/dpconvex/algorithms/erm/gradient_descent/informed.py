@@ -50,7 +50,7 @@ from dpconvex.algorithms import (
     require_delta,
 )
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
-from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, TUNING, Course, Look, kept, within
+from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, TUNING, Course, Look, kept
 from dpconvex.algorithms.erm.gradient_descent.plan import FAR
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianBudget, GaussianMechanism, Planned
@@ -151,12 +151,12 @@ class InformedPlan(LinearModelPlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        problem, trivial = self.look.problem, min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
+        problem, trivial = self.problem, min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
         variance = float(np.square(self.spread).sum())
         bound = typical_steps.quadratic_bound(self.ahead.choice.steps, problem, variance, self.l2)
         source = "noisy gradient descent after a look; an estimate: for quadratic risks of at most half the largest "
         source += "curvature, clipping bias left out"
-        bound = min(bound, 2 * self.problem.lipschitz * self.problem.radius)
+        bound = min(bound, 2 * problem.lipschitz * problem.radius)
         caution = 1.0 if self.centers is None else TUNING.caution
         expected = self.ahead.choice.expected
         return PredictedError(bound, trivial, source, expected=expected, proved=False, caution=caution)
@@ -168,7 +168,7 @@ class InformedPlan(LinearModelPlan):
             (self.constant_moved(-1.0) - self.constant_moved(1.0)) / 2,
             [walked[-1], *self.look.moved_parts(walked)],
         )
-        walked[-1] = math.hypot(own, self.look.light * float(np.linalg.norm(far)))
+        walked[-1] = np.linalg.norm([own, *far])
         return np.minimum(walked, self.problem.radius)
 
     @property
@@ -226,7 +226,7 @@ class InformedPlan(LinearModelPlan):
             "momentum": steps.momentum,
             "averaged": steps.averaged,
             "level": self.clip,
-            "start": found.start * self.look.light,
+            "start": found.start,
             "share_of_way": self.share_of_way,
             "constant_moved": self.constant_moved(),
             "typical_gradient": found.length,
@@ -248,11 +248,9 @@ class InformedPlan(LinearModelPlan):
             noisy_share = self.labels.release(mean(w, self._shares, 1.0), LABELS, source, ledger)
             share = float(noisy_share[0])
             w[-1] = look.start(share)[0]
-        w_0 = look.moved_back(w)
-        shares = self.lengths.release(mean(w_0, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
+        shares = self.lengths.release(mean(w, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.first_cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
-        cut = mean(w_0, partial(seen._cut, level=level), 1.0)
-        found = self.gradient.release(cut, GRADIENT, source, ledger)  # line 3: a mean gradient
+        found = self.gradient.release(mean(w, partial(seen._cut, level=level), 1.0), GRADIENT, source, ledger)  # line 3
         course = *columns, share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist())
         plan = self.resumed(*course, ())
         session = self.budget.start(STEPS, source, ledger)
@@ -266,7 +264,7 @@ class InformedPlan(LinearModelPlan):
         ball = L2Ball(FAR * look.problem.radius)  # it only keeps numbers finite
         way = plan.steps.minimize(w, noisy, ball.project) - w  # line 4: the steps
         unit = look.slope_level(plan.ahead, way)
-        at = w_0, look.moved_back(w + way)
+        at = look.moved_back(w), look.moved_back(w + way)
         along = mean(at[1], partial(seen._slope, over=way / unit), 1.0)
         end = float(self.slope.release(along, SLOPE, source, ledger)[0])  # line 5: the slope at their end
         first = level / kept(TUNING.first_cut) * look.scales * found @ way / unit
@@ -365,10 +363,9 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     budget = GaussianBudget(_mechanism(problem, 2.0, "l2", VECTORS_LEMMA, of_steps, problem.dim))
     slope = _mechanism(problem, 2.0, "absolute", SLOPE_LEMMA, of_last[0], 1)
     end = _mechanism(problem, 2.0, "absolute", SLOPE_LEMMA, of_last[1], 1) if constant else None
-    domain = replace(problem.domain, intercept=problem.domain.intercept * (TUNING.light if constant else 1.0))
     deviations = 0.0 if labels is None else labels.sigma, lengths.sigma, gradient.sigma
     own = (0.0, 0.0) if centers is None or widths is None else (centers.sigma, widths.sigma)
-    look = Look(within(problem, domain), of_steps, l2, deviations, own)
+    look = Look(problem, of_steps, l2, deviations, own)
     first = centers, widths, labels, lengths, gradient
     return InformedPlan(problem, privacy, *first, budget, slope, end, look, look.unread(), l2=l2)
 

@@ -22,7 +22,7 @@ from dpconvex._types import Floats
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import Choice
 from dpconvex.geometry import gaussian_block_weights
-from dpconvex.problems import Block, DataDomain, LinearModelProblem
+from dpconvex.problems import Block, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import ORDINARY, SHARED, squared_reach
 
 
@@ -35,7 +35,6 @@ class Tuning:
     column_shares: tuple[float, float] = (0.03, 0.03)  #: of mu^2: centers and widths of numeric columns, if there are
     slope_share: float = 0.05  #: of mu^2: the slope at the end of the way
     constant_share: float = 0.04  #: of mu^2: the slope of the constant there
-    light: float = 0.25  #: weight of the constant in the descent: its own slope, at the end, tells where it should be
     drift: float = 0.15  #: by how much, and how surely, a run ends closer to the more frequent class, by 1 - 2 shares
     few: float = 3.0  #: records a user, beyond which less drift is expected
     loud: float = 0.3  #: deviation of a released width from which on columns are not looked at, in half ranges
@@ -83,12 +82,6 @@ def kept(level: float) -> float:
     """Return what cutting to `level` typical lengths leaves of a gradient: ``E min(1, k exp(-Z/2))``, Z normal."""
     cut = 2 * math.log(level)
     return float(ndtr(cut) + level * math.exp(1 / 8) * ndtr(-cut - 0.5))
-
-
-def within(problem: LinearModelProblem, domain: DataDomain) -> LinearModelProblem:
-    """Return the problem over another domain, whose coefficients reach as far in predictions."""
-    needed, is_now = (sum(map(squared_reach, each.all_blocks)) for each in (problem.domain, domain))
-    return replace(problem, domain=domain, radius=problem.radius * math.sqrt(is_now / needed))
 
 
 @final
@@ -148,16 +141,18 @@ class Look:
             for _ in range(block.size):
                 width = min(1.0, next(widths) / math.sqrt(ORDINARY.numeric_variance))
                 blocks.append(replace(block, size=1, bound=width * block.bound, values="centered"))
-        problem = within(self.problem, replace(self.problem.domain, blocks=tuple(blocks)))
+        before = self.problem
+        domain = replace(before.domain, blocks=tuple(blocks))
+        needed, is_now = (sum(map(squared_reach, each.all_blocks)) for each in (before.domain, domain))
+        problem = replace(before, domain=domain, radius=before.radius * math.sqrt(is_now / needed))
         center = self.centers(noisy_center) * np.array(list(self.columns.values()))
         return replace(self, problem=problem, center=tuple(center.tolist()))
 
     def moved(self, gradients: Floats) -> Floats:
-        """Return gradients (m, dim) in the coefficients of moved columns and of the lighter constant."""
+        """Return gradients (m, dim) in the coefficients of moved columns."""
         out = gradients.copy()
-        out[:, -1] *= self.light
         if self.center:
-            constant = out[:, -1] / self.problem.domain.intercept
+            constant = gradients[:, -1] / self.problem.domain.intercept
             out[:, list(self.columns)] -= np.multiply.outer(constant, self.center)
         return out
 
@@ -168,8 +163,8 @@ class Look:
         return point[list(self.columns)] * np.array(self.center) / self.problem.domain.intercept
 
     def moved_back(self, point: Floats) -> Floats:
-        """Return coefficients (dim,) of columns and constant as they were from those of moved and lighter ones."""
-        return np.append(point[:-1], self.light * (point[-1] - self.moved_parts(point).sum()))
+        """Return coefficients (dim,) of the columns as they were from those of moved columns."""
+        return np.append(point[:-1], point[-1] - self.moved_parts(point).sum())
 
     @cached_property
     def scales(self) -> Floats:
@@ -285,11 +280,6 @@ class Look:
     def labels(self) -> bool:
         """Whether a share of labels is of use: there is a constant, and the shares are not public."""
         return self.problem.domain.intercept > 0 and self.problem.loss.rates is None
-
-    @property
-    def light(self) -> float:
-        """Weight of the constant in the problem, over what it was."""
-        return TUNING.light if self.labels else 1.0
 
     def block_squares(self, gradient: Floats) -> Floats:
         """Return the squared length of each block's part, one-hot parts less their mean."""
