@@ -217,8 +217,9 @@ class Look:
         one, tells how much it is.
         """
         p, unknown = self._share(float(np.clip(share, -FARTHEST, FARTHEST)))
-        alone = math.sqrt(min(1.0, TUNING.few / (self.problem.records_per_user or 1)))
-        usual, spread = -TUNING.drift * alone * (1 - 2 * p), TUNING.drift * math.hypot(1 - 2 * p, 2 * unknown)
+        alone = min(1.0, TUNING.few / (self.problem.records_per_user or 1)) ** 0.5
+        usual = -TUNING.drift * alone * (1 - 2 * p)
+        spread = TUNING.drift * alone**0.5 * math.hypot(1 - 2 * p, 2 * unknown)
         off = usual + spread**2 / (spread**2 + deviation**2) * (float(np.clip(slope, -1.0, 1.0)) - usual)
         loss: Any = self.problem.loss  # smooth, or there is no look
         at = np.full(2, self.start(share)[0] * self.problem.domain.intercept)
