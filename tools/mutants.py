@@ -1624,14 +1624,6 @@ MUTANTS = (
         (LOOKS, "-k", "slope_of_the_constant_moves"),
     ),
     Mutant(
-        "look: slopes of the constant over half the largest one",
-        INFORMED,
-        "1 / (problem.loss.slope_bound * look",
-        "2 / (problem.loss.slope_bound * look",
-        "",
-        (LOOKS, "-k", "run_predicts_the_share"),
-    ),
-    Mutant(
         "look: the slope of the constant not charged beside the rest",
         INFORMED,
         "TUNING.slope_share, TUNING.constant_share * constant",
