@@ -64,7 +64,7 @@ def synthesize(
     import pyarrow.csv as pacsv
 
     from dpconvex.algorithms.base import warn_if_hopeless
-    from dpconvex.data import Schema, write_atomically
+    from dpconvex.data import Schema, TableCells, write_atomically
     from dpconvex.estimators.synthetic import PrivateSyntheticData
 
     declared = Schema.from_toml(schema)
@@ -96,6 +96,8 @@ def synthesize(
     if table is None:
         warn_if_hopeless(plans[0])
         _show(plans, as_json)
+        if not as_json:
+            _say_filled(TableCells.of_schema(declared, column or None, estimator.bins).filled)
         return
     if size is not None and size < 1:
         raise InvalidParameterError("size", size, "must be an integer >= 1")
@@ -113,13 +115,26 @@ def synthesize(
         if estimator.ranges_:
             (folder / _output.FOUND).write_text(estimator.found_schema_.to_toml(), encoding="utf-8")
     names = (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT, *(_output.FOUND,) * bool(estimator.ranges_))
+    filled = estimator.cells_.filled
     if as_json:
-        files = [str(out / name) for name in names]
+        found = {"files": [str(out / name) for name in names], "plan": facts(estimator.plan_)}
         certificate = estimator.certificate_.to_dict()
-        _output.print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate})
+        _output.print_json({**found, "missing_counted_as": filled, "certificate": certificate})
         return
     _show(estimator.plan(estimator.plan_.n), False)
+    _say_filled(filled)
     _output.print_released(estimator.certificate_, out, *names)
+
+
+def _say_filled(filled: dict[str, str]) -> None:
+    """Say as which values missing cells count: a public fact, whether there are any or not."""
+    if filled:
+        listed = ", ".join(f"{name} as {label}" for name, label in list(filled.items())[:5])
+        _output.print_text(
+            f"Missing cells, if there are any, count as other values: {listed}{', ..' * (len(filled) > 5)} "
+            f"({len(filled)} columns). To draw them as missing, put indicator = true (numbers) or other = true "
+            "(categories) into the schema; indicator = false says that no number is missing."
+        )
 
 
 def _pair(text: str) -> dict[str, str]:
@@ -136,6 +151,7 @@ def _write_report(estimator: Any, path: Path) -> None:
     columns = [(each.name, each.labels, estimator.marginal(each.name, interval=0.95)) for each in measured]
     report = sorted(estimator.fit_report_, key=lambda row: -row["misfit"])
     facts = {"plan": estimator.plan_, "certificate": estimator.certificate_, "number": _output.number}
+    facts["filled"] = estimator.cells_.filled
     _output.write_page(path, "synthetic.html.j2", columns=columns, report=report, **facts)
 
 

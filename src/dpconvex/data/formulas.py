@@ -23,6 +23,8 @@ from dpconvex.data.frames import compute, dates_or_texts, numbers, taken
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dpconvex.data.frames import Series
 
 ISO = "%Y-%m-%d"
@@ -61,6 +63,15 @@ def public_date(name: str, text: Any) -> int:
         return (datetime.date.fromisoformat(str(text)) - datetime.date(1970, 1, 1)).days
     except ValueError:
         raise InvalidParameterError(name, text, "must be a date", 'Write it as "2024-12-31"') from None
+
+
+def written_dates(ages: pa.Array, at: str, form: str) -> pa.Array:
+    """Return the dates that lie whole numbers of days (n,) before the date `at`: as dates, or texts in a format."""
+    import pyarrow as pa
+
+    found = np.clip(public_date("at", at) - ages.fill_null(0).to_numpy(), -719162, 2932896)  # years 1 to 9999
+    dates = pa.array(found.astype("M8[D]"), mask=ages.is_null().to_numpy(zero_copy_only=False))
+    return dates if form == ISO else compute().strftime(dates, form)
 
 
 def parts_of_dates(found: Floats, part: str) -> Array:

@@ -88,7 +88,8 @@ class PrivateSyntheticData(PrivateEstimator):
     Attributes
     ----------
     cells_ : TableCells
-        The public domain: names, values and number of values of every column.
+        The public domain: names, values and number of values of every column; as which value missing cells were
+        counted (``filled``).
     queries_ : Marginals
         The marginal tables.
     model_ : ReleasedModel
@@ -271,7 +272,8 @@ class PrivateSyntheticData(PrivateEstimator):
         Returns
         -------
         pyarrow.Table
-            Categories as text (null for the level ``(other)``), numbers drawn uniformly inside their bins.
+            Categories as text (null for the level ``(other)``). Numbers are drawn uniformly inside their bins:
+            multiples of the schema's `step`, ages of dates as dates, else with three digits of their bin's width.
         """
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
