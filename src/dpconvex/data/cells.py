@@ -127,11 +127,14 @@ class NumberCells(CellColumn):
         if self.step:
             multiples = _multiples(places, self.step)
             drawn = np.minimum(np.floor(np.interp(where, below, multiples)), multiples[-1] - 1)
-            drawn = np.round(drawn * self.step, 12)
+            whole = round(1 / self.step)  # 7 / 100 is the float nearest to 0.07, and 7 * 0.01 is not
+            drawn = drawn / whole if whole and abs(whole * self.step - 1) < 1e-12 else drawn * self.step
             if self.step == round(self.step) and np.abs(edges).max() < 2.0**53:
                 drawn = drawn.astype(np.int64)
         else:
-            drawn = _short(np.interp(where, below, places), edges[positions], edges[positions + 1])
+            digits = min(15, 2 - math.floor(math.log10(np.diff(edges[:-1]).min())))  # of the narrowest bin, three
+            drawn = np.round(np.interp(where, below, places), digits)
+            drawn = np.clip(drawn, edges[positions], np.nextafter(edges[positions + 1], -np.inf))
             if self.law:  # numbers of that size were counted as 0
                 drawn[np.abs(drawn) < 2.0**LOWEST] = 0.0
         return pa.array(drawn, mask=positions >= len(self.edges) - 1)
@@ -142,14 +145,6 @@ def _multiples(places: Sequence[float] | Array, step: float) -> Array:
     found = np.ceil(np.divide(places, step) - 1e-9) + 0.0  # no -0
     found[-1] = np.floor(places[-1] / step + 1e-9) + 1
     return found
-
-
-def _short(numbers: Array, low: Array, high: Array) -> Array:
-    """Return numbers between these ends, cut to three digits of the distance of the ends."""
-    with np.errstate(all="ignore"):
-        digits = np.clip(2 - np.floor(np.log10(high - low)), -300, 300)
-        fine, coarse = 10.0 ** np.maximum(digits, 0), 10.0 ** np.maximum(-digits, 0)
-        return np.maximum(np.floor(numbers / coarse * fine) / fine * coarse, low)
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
@@ -79,9 +80,9 @@ class Described(ABC):
         if isinstance(listed, list | tuple):
             listed = [str(cell) if type(cell) in (int, float) else cell for cell in listed]
         object.__setattr__(self, "missing", texts("missing", listed, 0))
-        if self.step != 0 and not self.numeric:
-            raise InvalidParameterError("step", self.step, "is for numbers")
-        object.__setattr__(self, "step", _validate.real("step", self.step, at_least=0.0))
+        if self.step != 0:
+            least = 1e-9 if self.numeric else math.inf
+            object.__setattr__(self, "step", _validate.real("step", self.step, at_least=least, remedy="Leave it out"))
         for key in ("unit", "source"):
             if not isinstance(getattr(self, key), str):
                 raise InvalidParameterError(key, getattr(self, key), "must be text")

@@ -23,8 +23,6 @@ from dpconvex.data.frames import compute, dates_or_texts, numbers, taken
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dpconvex.data.frames import Series
 
 ISO = "%Y-%m-%d"
@@ -65,7 +63,7 @@ def public_date(name: str, text: Any) -> int:
         raise InvalidParameterError(name, text, "must be a date", 'Write it as "2024-12-31"') from None
 
 
-def written_dates(ages: pa.Array, at: str, form: str) -> pa.Array:
+def written_dates(ages: Any, at: str, form: str) -> Any:
     """Return the dates that lie whole numbers of days (n,) before the date `at`: as dates, or texts in a format."""
     import pyarrow as pa
 

@@ -258,10 +258,6 @@ def test_fewer_tables_where_noise_would_hide_the_pairs() -> None:
         plan = noisy_tables.plan(queries, 45_222, PrivacyParams(epsilon, delta))
         assert plan.relations == kind
         assert {len(subset) for subset in plan.subsets} == ({1} if kind == "none" else {1, 2})
-    with_target = noisy_tables.plan(queries, 45_222, PrivacyParams(0.3), relations="center")
-    assert {subset for subset in with_target.subsets if len(subset) == 2} == {(axis, 13) for axis in range(13)}
-    with pytest.raises(InvalidParameterError, match="center"):
-        noisy_tables.plan(Marginals(ADULT, every), 45_222, PrivacyParams(0.3), relations="center")
 
 
 def test_the_choice_among_methods_follows_the_noise() -> None:
