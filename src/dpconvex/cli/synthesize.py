@@ -131,18 +131,14 @@ def _say_filled(filled: dict[str, str]) -> None:
     if filled:
         listed = ", ".join(f"{name} as {label}" for name, label in list(filled.items())[:5])
         _output.print_text(
-            f"Missing cells, if there are any, count as other values: {listed}{', ..' * (len(filled) > 5)} "
-            f"({len(filled)} columns). To draw them as missing, put indicator = true (numbers) or other = true "
-            "(categories) into the schema; indicator = false says that no number is missing."
+            f"Missing cells, if any, count as values: {listed}{', ..' * (len(filled) > 5)} ({len(filled)} columns). To "
+            "draw them as missing: indicator = true, other = true for categories; none is missing: indicator = false."
         )
 
 
 def _pair(text: str) -> dict[str, str]:
     """Return the two values of ``column=label,column=label``."""
-    pair = {part.partition("=")[0]: part.partition("=")[2] for part in text.split(",")}
-    if len(pair) != 2:
-        raise InvalidParameterError("impossible", text, "must be two columns' values, as in sex=Male,relationship=Wife")
-    return pair
+    return {part.partition("=")[0]: part.partition("=")[2] for part in text.split(",")}
 
 
 def _write_report(estimator: Any, path: Path) -> None:
@@ -151,8 +147,9 @@ def _write_report(estimator: Any, path: Path) -> None:
     columns = [(each.name, each.labels, estimator.marginal(each.name, interval=0.95)) for each in measured]
     report = sorted(estimator.fit_report_, key=lambda row: -row["misfit"])
     facts = {"plan": estimator.plan_, "certificate": estimator.certificate_, "number": _output.number}
-    facts["filled"] = estimator.cells_.filled
-    _output.write_page(path, "synthetic.html.j2", columns=columns, report=report, **facts)
+    _output.write_page(
+        path, "synthetic.html.j2", columns=columns, report=report, filled=estimator.cells_.filled, **facts
+    )
 
 
 def read_bins(schema: Any, columns: Sequence[str] | None, count: int, edges: Sequence[str]) -> Any:

@@ -89,9 +89,7 @@ class NumberCells(CellColumn):
         object.__setattr__(self, "edges", ends)
 
     @classmethod
-    def of(
-        cls, name: str, within: NumberRange, bins: int | Sequence[float], missing: bool = False, step: float = 0.0
-    ) -> NumberCells:
+    def of(cls, name: str, within: NumberRange, bins: int | Sequence[float], missing: bool, step: float) -> NumberCells:
         """Return bins of equal width after a range's map, or one a multiple of the step, or with the given edges."""
         if isinstance(bins, int):
             count = _validate.integer(f"bins[{name!r}]", bins, at_least=1)
@@ -132,7 +130,9 @@ class NumberCells(CellColumn):
             if self.step == round(self.step) and np.abs(edges).max() < 2.0**53:
                 drawn = drawn.astype(np.int64)
         else:
-            digits = min(15, 2 - math.floor(math.log10(np.diff(edges[:-1]).min())))  # of the narrowest bin, three
+            digits = min(
+                15, 2 - math.floor(math.log10(np.diff(edges[:-1]).min(initial=1e300)))
+            )  # of the narrowest bin, three
             drawn = np.round(np.interp(where, below, places), digits)
             drawn = np.clip(drawn, edges[positions], np.nextafter(edges[positions + 1], -np.inf))
             if self.law:  # numbers of that size were counted as 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
@@ -81,8 +80,7 @@ class Described(ABC):
             listed = [str(cell) if type(cell) in (int, float) else cell for cell in listed]
         object.__setattr__(self, "missing", texts("missing", listed, 0))
         if self.step != 0:
-            least = 1e-9 if self.numeric else math.inf
-            object.__setattr__(self, "step", _validate.real("step", self.step, at_least=least, remedy="Leave it out"))
+            object.__setattr__(self, "step", _validate.real("step", self.step, at_least=1e-9, remedy="Leave it out"))
         for key in ("unit", "source"):
             if not isinstance(getattr(self, key), str):
                 raise InvalidParameterError(key, getattr(self, key), "must be text")

@@ -121,8 +121,6 @@ def test_a_step_that_suits_neither_range_nor_bins_draws_near_numbers() -> None:
     for bad in (-1.0, np.nan, np.inf):
         with pytest.raises(InvalidParameterError, match="step"):
             NumericColumn("x", 0, 1, step=bad)
-    with pytest.raises(InvalidParameterError, match="step"):
-        CategoricalColumn("x", ("a", "b"), step=1)
 
 
 def test_it_says_as_what_missing_cells_count() -> None:
@@ -175,7 +173,7 @@ def test_a_missing_column_and_a_wrong_type_are_errors() -> None:
 
 
 def test_bins_have_equal_width_after_the_transform() -> None:
-    np.testing.assert_allclose(np.diff(NumberCells.of("a", NumberRange(-1, 1), 5).edges), 0.4)
+    np.testing.assert_allclose(np.diff(NumberCells.of("a", NumberRange(-1, 1), 5, False, 0.0).edges), 0.4)
     np.testing.assert_allclose(
-        np.diff(np.log1p(NumberCells.of("a", NumberRange(0, 1e5, "log1p"), 5).edges)), np.log1p(1e5) / 5
+        np.diff(np.log1p(NumberCells.of("a", NumberRange(0, 1e5, "log1p"), 5, False, 0.0).edges)), np.log1p(1e5) / 5
     )

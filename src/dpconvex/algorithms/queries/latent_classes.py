@@ -39,9 +39,8 @@ MISSED, MENDING = 2.0, (0.03, 100)
 """Deviations above what noise explains from which a pair is fitted again, and rate and steps of that
 (benchmarks/whole_tables.py --mending)."""
 AGAIN, LIKELY, FAR = 2, 1.8557, 6.0
-"""Fits to what Laplace noise leaves of a cell, r scales beyond the model: ``LIKELY r / sqrt(1 + r^2)``, of which the
-mean is s for noise around a small s, and the variance 1.3 and not 2; and r itself above `FAR`, which noise seldom is
-(benchmarks/whole_tables.py --mending)."""
+"""Further fits, to ``LIKELY r / sqrt(1 + r^2)`` where a noisy cell is r scales beyond the model: s in the mean, for
+noise around a small s, its variance 1.3, not 2. Above `FAR`, where noise is seldom, to r (whole_tables.py --mending)."""
 SEED = 0
 
 
@@ -159,13 +158,11 @@ def fit(tables: ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()
 
 def _fits(target: _Target, plan: FitPlan, generator: np.random.Generator) -> _State:
     """Return the average of the fits."""
-    if not plan.refit:
-        fold = target.folds(plan.folds, generator)
-        found = [_descend(target, plan, generator, fold == e, plan.most)[0] for e in range(plan.folds)]
-    else:
-        fold = target.folds(10, generator)
-        steps = sum(_descend(target, plan, generator, fold == e, plan.most)[1] for e in range(2)) // 2
-        found = [_descend(target, plan, generator, None, steps)[0] for _ in range(plan.folds)]
+    fold, most = target.folds(10 if plan.refit else plan.folds, generator), plan.most
+    if plan.refit:
+        most = sum(_descend(target, plan, generator, fold == e, most)[1] for e in range(2)) // 2
+    parts = [None if plan.refit else fold == e for e in range(plan.folds)]
+    found = [_descend(target, plan, generator, part, most)[0] for part in parts]
     values, weights = map(np.concatenate, zip(*found, strict=True))
     return _State(values, weights / weights.sum())
 

@@ -255,7 +255,7 @@ def table_noise(
 
 
 def added(law: str, sums: Sequence[float]) -> float:
-    """Return the mean total variation that noise adds to tables, of deviations that sum to this over each one's cells."""
+    """Return the mean total variation that noise adds to tables, from sums of its deviations over each one's cells."""
     return math.sqrt(0.5 if law == "laplace" else 2 / math.pi) / 2 * math.fsum(sums) / len(sums)
 
 
