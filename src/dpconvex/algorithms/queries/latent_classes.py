@@ -40,7 +40,7 @@ MISSED, MENDING = 2.0, (0.03, 100)
 (benchmarks/whole_tables.py --mending)."""
 AGAIN, LIKELY, FAR = 2, 1.8557, 6.0
 """Further fits, to ``LIKELY r / sqrt(1 + r^2)`` where a noisy cell is r scales beyond the model: s in the mean, for
-noise around a small s, its variance 1.3, not 2. Above `FAR`, where noise is seldom, to r (whole_tables.py --mending)."""
+noise around a small s, with variance 1.3, not 2. Above `FAR`, where noise is seldom: r (whole_tables.py --mending)."""
 SEED = 0
 
 
