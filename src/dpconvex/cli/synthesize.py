@@ -86,7 +86,7 @@ def synthesize(
         order=order,
         algorithm=algorithm,
         constants=constants,
-        impossible=[_pair(text) for text in impossible or ()],
+        impossible=[dict(part.partition("=")[::2] for part in text.split(",")) for text in impossible or ()],
         neighbors=neighbors,
         rows=None if size_is_public else rows,
         random_state=seed,
@@ -95,9 +95,7 @@ def synthesize(
     plans = estimator.plan(planned)  # refuses unusable parameters before anything is read
     if table is None:
         warn_if_hopeless(plans[0])
-        _show(plans, as_json)
-        if not as_json:
-            _say_filled(TableCells.of_schema(declared, column or None, estimator.bins).filled)
+        _show(plans, as_json, TableCells.of_schema(declared, column or None, estimator.bins).filled)
         return
     if size is not None and size < 1:
         raise InvalidParameterError("size", size, "must be an integer >= 1")
@@ -121,24 +119,8 @@ def synthesize(
         certificate = estimator.certificate_.to_dict()
         _output.print_json({**found, "missing_counted_as": filled, "certificate": certificate})
         return
-    _show(estimator.plan(estimator.plan_.n), False)
-    _say_filled(filled)
+    _show(estimator.plan(estimator.plan_.n), False, filled)
     _output.print_released(estimator.certificate_, out, *names)
-
-
-def _say_filled(filled: dict[str, str]) -> None:
-    """Say as which values missing cells count: a public fact, whether there are any or not."""
-    if filled:
-        listed = ", ".join(f"{name} as {label}" for name, label in list(filled.items())[:5])
-        _output.print_text(
-            f"Missing cells, if any, count as values: {listed}{', ..' * (len(filled) > 5)} ({len(filled)} columns). To "
-            "draw them as missing: indicator = true, other = true for categories; none is missing: indicator = false."
-        )
-
-
-def _pair(text: str) -> dict[str, str]:
-    """Return the two values of ``column=label,column=label``."""
-    return {part.partition("=")[0]: part.partition("=")[2] for part in text.split(",")}
 
 
 def _write_report(estimator: Any, path: Path) -> None:
@@ -173,7 +155,7 @@ def facts(plan: QueryReleasePlan) -> dict[str, Any]:
     return plan_facts(plan, **errors, yardstick=plan.yardstick)
 
 
-def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
+def _show(plans: Sequence[QueryReleasePlan], as_json: bool, filled: dict[str, str]) -> None:
     first = plans[0]
     privacy = first.privacy
     show_plans(
@@ -185,3 +167,9 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
         first.n,
         facts if as_json else None,
     )
+    if filled and not as_json:  # public facts: whether there are missing cells or not
+        listed = ", ".join(f"{name} as {label}" for name, label in list(filled.items())[:5])
+        _output.print_text(
+            f"Missing cells, if any, count as values: {listed}{', ..' * (len(filled) > 5)} ({len(filled)} columns). To "
+            "draw them as missing: indicator = true, other = true for categories; none is missing: indicator = false."
+        )

@@ -121,22 +121,17 @@ class NumberCells(CellColumn):
         places, below = np.array(self.law).T if self.law else (edges[:-1], np.arange(len(edges) - 1.0))
         starts = np.interp(edges, places, below)
         low, high = starts[positions], starts[positions + 1]
-        where = low + rng.random(len(positions)) * (high - low)
-        if self.step:
-            multiples = _multiples(places, self.step)
-            drawn = np.minimum(np.floor(np.interp(where, below, multiples)), multiples[-1] - 1)
-            whole = round(1 / self.step)  # 7 / 100 is the float nearest to 0.07, and 7 * 0.01 is not
-            drawn = drawn / whole if whole and abs(whole * self.step - 1) < 1e-12 else drawn * self.step
-            if self.step == round(self.step) and np.abs(edges).max() < 2.0**53:
-                drawn = drawn.astype(np.int64)
-        else:
-            digits = min(
-                15, 2 - math.floor(math.log10(np.diff(edges[:-1]).min(initial=1e300)))
-            )  # of the narrowest bin, three
-            drawn = np.round(np.interp(where, below, places), digits)
-            drawn = np.clip(drawn, edges[positions], np.nextafter(edges[positions + 1], -np.inf))
-            if self.law:  # numbers of that size were counted as 0
-                drawn[np.abs(drawn) < 2.0**LOWEST] = 0.0
+        narrowest = np.diff(self.edges).min(initial=1e300)  # of which three digits tell numbers without a step
+        step = self.step or 10.0 ** max(-300, math.floor(math.log10(narrowest)) - 2)
+        multiples = _multiples(places, step)
+        drawn = np.floor(np.interp(low + rng.random(len(positions)) * (high - low), below, multiples))
+        drawn, whole = np.minimum(drawn, multiples[-1] - 1), round(1 / step)
+        # 7 / 100 is the float nearest to 0.07, and 7 * 0.01 is not
+        drawn = drawn / whole if whole and abs(whole * step - 1) < 1e-12 else drawn * step
+        if self.law:  # numbers of that size were counted as 0
+            drawn[np.abs(drawn) < 2.0**LOWEST] = 0.0
+        if self.step >= 1 and self.step == round(self.step) and np.abs(edges).max() < 2.0**53:
+            drawn = drawn.astype(np.int64)
         return pa.array(drawn, mask=positions >= len(self.edges) - 1)
 
 

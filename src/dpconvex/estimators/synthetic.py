@@ -367,8 +367,7 @@ class PrivateSyntheticData(PrivateEstimator):
         cells = self._cells()
         pairs = [tuple(cells.position(*each) for each in pair.items()) for pair in self.impossible or ()]
         if any(len(pair) != 2 for pair in pairs):
-            what = "must be pairs of two columns' values, as in sex=Male,relationship=Wife"
-            raise InvalidParameterError("impossible", self.impossible, what)
+            raise InvalidParameterError("impossible", self.impossible, "must be pairs: sex=Male,relationship=Wife")
         target = self.schema.target.name if self.schema is not None and self.schema.target is not None else None
         center = cells.names.index(target) if target in cells.names else None
         queries = Marginals.of_order(cells.shape, self.order)

@@ -157,7 +157,6 @@ def fit(tables: ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()
 
 
 def _fits(target: _Target, plan: FitPlan, generator: np.random.Generator) -> _State:
-    """Return the average of the fits."""
     fold, most = target.folds(10 if plan.refit else plan.folds, generator), plan.most
     if plan.refit:
         most = sum(_descend(target, plan, generator, fold == e, most)[1] for e in range(2)) // 2

@@ -80,11 +80,9 @@ EXPECTED: dict[str, dict[str, tuple[float, float, float, float]]] = {
     "gaussian": {"all": (0, 1.11, 0.745, 0), "none": (0.056, 0.83, 0.777, 0), "tree": (0.022, 0.777, 0.682, 0)},
 }
 """Mean total variation of two-way tables to expect, a guess: the root of the sum of squares of what relations are worth
-and of ``scale r^power R^other``.
-
-r is what noise would add to tables of columns if the whole budget went to these: it predicts better than R, the noise
-of pairs, of which a fit removes the more the more pairs there are. Fitted to tables of the corpus's learning half; each
-was judged by the fit to the others (benchmarks/whole_tables.py --corpus learning).
+and of ``scale r^power R^other``. r is what noise would add to tables of columns if the whole budget went to these: it
+predicts better than R, the noise of pairs, of which a fit removes the more the more pairs there are. Fitted to tables
+of the corpus's learning half; each was judged by the fit to the others (benchmarks/whole_tables.py --corpus learning).
 """
 
 
