@@ -115,13 +115,11 @@ def synthesize(
         if estimator.ranges_:
             (folder / _output.FOUND).write_text(estimator.found_schema_.to_toml(), encoding="utf-8")
     names = (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT, *(_output.FOUND,) * bool(estimator.ranges_))
-    filled = estimator.cells_.filled
     if as_json:
-        found = {"files": [str(out / name) for name in names], "plan": facts(estimator.plan_)}
-        certificate = estimator.certificate_.to_dict()
-        _output.print_json({**found, "missing_counted_as": filled, "certificate": certificate})
+        found = {"files": [str(out / name) for name in names], "missing_counted_as": estimator.cells_.filled}
+        _output.print_json(found | {"plan": facts(estimator.plan_), "certificate": estimator.certificate_.to_dict()})
         return
-    _show(estimator.plan(estimator.plan_.n), False, filled)
+    _show(estimator.plan(estimator.plan_.n), False, estimator.cells_.filled)
     _output.print_released(estimator.certificate_, out, *names)
 
 
