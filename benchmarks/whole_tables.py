@@ -19,7 +19,7 @@ numbers of `noisy_tables.EXPECTED` and says what the choice by a fit to all *oth
 says what the choice loses as it is.
 
 `--mending` measures, on half of the corpus, what fitting again does to the mean and to the largest total variation, for
-thresholds of `latent_classes.MISSED`, and with Laplace noise for numbers of fits `latent_classes.AGAIN`: the ratio to
+thresholds of `latent_classes.MISSED`, and with Laplace noise for numbers of fits `noisy_tables.AGAIN`: the ratio to
 the same fit without. On the learning half it says what each table loses by the one that is best, in the mean of both
 logarithms, for all others.
 
@@ -43,6 +43,7 @@ import argparse
 import json
 import time
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -282,12 +283,12 @@ def of_corpus(half: str, epsilons: list[float], deltas: list[float], seeds: int)
     return rows
 
 
-VARIANTS = {"gaussian": ("MISSED", (np.inf, 1.5, 2.0, 2.5, 3.0)), "laplace": ("AGAIN", (0, 1, 2))}
+VARIANTS = {"gaussian": ("MISSED", (np.inf, 1.5, 2.0, 2.5, 3.0)), "laplace": ("again", (0, 1, 2))}
 
 
 def mending(half: str, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict]:
     """Errors of fits to the same noisy tables of all pairs, a row a table, budget and seed."""
-    rows, fits = [], latent_classes._fits
+    rows, usual, fits = [], latent_classes.MISSED, latent_classes._fits
     for name in corpus.HALVES[half]:
         table = corpus.load(name)
         cells = TableCells.of_schema(table.schema)
@@ -303,15 +304,13 @@ def mending(half: str, epsilons: list[float], deltas: list[float], seeds: int) -
             found: list = []  # the fits of folds are the same for all thresholds
             if plan.law == "gaussian":
                 latent_classes._fits = lambda *given, found=found: (found or found.append(fits(*given)) or found)[0]
-            name_, values = VARIANTS[plan.law]
-            usual = getattr(latent_classes, name_)
-            for value in values:
-                setattr(latent_classes, name_, value)
-                model = latent_classes.fit(released, plan.fitting)
+            for value in VARIANTS[plan.law][1]:
+                latent_classes.MISSED = value if plan.law == "gaussian" else usual
+                fitting = plan.fitting if plan.law == "gaussian" else replace(plan.fitting, again=value)
+                model = latent_classes.fit(released, fitting)
                 answers = np.concatenate([model.marginal(subset).ravel() for subset in queries.subsets])
                 row[f"{value}"] = variations(queries, truth, answers)
-            setattr(latent_classes, name_, usual)
-            latent_classes._fits = fits
+            latent_classes.MISSED, latent_classes._fits = usual, fits
             rows.append(row)
             print(shown(row), flush=True)
     return rows

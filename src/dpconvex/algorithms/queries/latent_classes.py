@@ -38,9 +38,9 @@ ZERO_WEIGHT = 100.0
 MISSED, MENDING = 2.0, (0.03, 100)
 """Deviations above what noise explains from which a pair is fitted again, and rate and steps of that
 (benchmarks/whole_tables.py --mending)."""
-AGAIN, LIKELY, FAR = 2, 1.8557, 6.0
-"""Further fits, to ``LIKELY r / sqrt(1 + r^2)`` where a noisy cell is r scales beyond the model: s in the mean, for
-noise around a small s, with variance 1.3, not 2. Above `FAR`, where noise is seldom: r (whole_tables.py --mending)."""
+LIKELY, FAR = 1.8557, 6.0
+"""A cell that is r scales of Laplace noise beyond a model counts as ``LIKELY r / sqrt(1 + r^2)``, in the mean s for noise
+around a small s, of variance 1.3, not 2; above `FAR`, where noise is seldom, as r (whole_tables.py --mending)."""
 SEED = 0
 
 
@@ -84,6 +84,7 @@ class FitPlan:
     most: int  #: steps of one fit
     refit: bool  #: whether left-out cells only say how many steps to take: for little noise
     falling: bool  #: whether the rate falls at the end: for very little
+    again: int  #: further fits, for Laplace noise
 
 
 Floats = NDArray[np.floating[Any]]  # Single precision under way, double at the end
@@ -149,7 +150,7 @@ def fit(tables: ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()
             return LatentClasses(target.shape, np.ones(1), tuple(product))
         average = _fits(target, plan, generator)
         average = _mended(target, average) if tables.law == "gaussian" else average
-        for _ in range(AGAIN if tables.law == "laplace" else 0):
+        for _ in range(plan.again):
             average = _fits(_tamed(target, average), plan, generator)
         weights, values = average.weights.astype(np.float64), average.values.astype(np.float64)
         parts = [part / part.sum(axis=1, keepdims=True) for part in np.split(values, target.starts[1:-1], axis=1)]

@@ -69,7 +69,7 @@ SHARE = 0.1  # h, of the budget for the one-way tables (benchmarks/whole_tables.
 INDEPENDENT = 0.1  # Mean total variation of independent columns on benchmark tables: 0.08 to 0.22
 REFIT, FALLING = 0.15, 0.01  # R below which the fit uses all cells, and lets its rate fall
 SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to which one weight a combination is fitted instead of classes
-CLASSES, FOLDS, MOST_STEPS = 200, 5, 3000
+CLASSES, FOLDS, MOST_STEPS, AGAIN = 200, 5, 3000, 2  # above R = SMALL_RAW Laplace noise is fitted again
 RELATIONS = ("auto", "all", "none")
 
 Tables = tuple[tuple[int, ...], ...]
@@ -183,7 +183,8 @@ class NoisyTablesPlan(QueryReleasePlan):
         """Constants of the latent classes, from the number of cells and R."""
         cells = sum(math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets)
         low = self.relations != "none" and self.raw <= REFIT
-        return FitPlan(min(CLASSES, cells), FOLDS, MOST_STEPS, low, low and self.raw < FALLING)
+        again = AGAIN if self.law == "laplace" and self.raw > SMALL_RAW else 0
+        return FitPlan(min(CLASSES, cells), FOLDS, MOST_STEPS, low, low and self.raw < FALLING, again)
 
     @cached_property
     def steps(self) -> int:
