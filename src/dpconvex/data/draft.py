@@ -139,7 +139,7 @@ def _column(series: Series, ranges: bool) -> str:
         note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
         lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
         if (share := series.null_count() / max(1, len(series))) or missing:
-            lines += f"# Some numbers are missing. With the next line models, and synthetic data, tell them apart.{MARK}\n"
+            lines += f"# Some numbers are missing. The next line keeps them apart, in synthetic data too.{MARK}\n"
             lines += ("" if share > MANY_MISSING else "# ") + _line("indicator", True)
         return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
     if not 0 < len(found) <= MAX_CATEGORIES:
