@@ -69,7 +69,6 @@ sphinx_gallery_conf = {
     "filename_pattern": r"plot_",
     "abort_on_example_error": True,
     "download_all_examples": False,
-    "parallel": 2,
     "show_memory": False,
     "min_reported_time": 5,
     "reset_modules": ("matplotlib", "generated.figure_style"),
