@@ -19,9 +19,9 @@ numbers of `noisy_tables.EXPECTED` and says what the choice by a fit to all *oth
 says what the choice loses as it is.
 
 `--mending` measures, on half of the corpus, what fitting again does to the mean and to the largest total variation, for
-thresholds of `latent_classes.MISSED`, and with Laplace noise for numbers of fits `noisy_tables.AGAIN`: the ratio to
-the same fit without. On the learning half it says what each table loses by the one that is best, in the mean of both
-logarithms, for all others.
+thresholds of `latent_classes.MISSED`, and with Laplace noise for numbers of further fits (`noisy_tables.AGAIN`): the
+ratio to the same fit without. On the learning half it says what each table loses by the one that is best, in the mean
+of both logarithms, for all others.
 
 `--ranges` compares releases with declared ranges to releases that find all ranges themselves: as many drawn records as
 the table has, put into the 16 bins of the *declared* ranges, which favors these; "own": the model, in its own bins.

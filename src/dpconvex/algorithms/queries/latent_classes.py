@@ -15,7 +15,7 @@ Listing
     further from the average model than noise explains (a sum over cells of squares, of known mean and deviation) are
     fitted again from there, to what the model says of all other pairs in place of their noise.
     Laplace noise has a sharp peak and long tails, so means waste half of what it tells (Huber 1964): after the first
-    fit, what a noisy cell has beyond the model counts by `LIKELY`, and all is fitted again, twice.
+    fit, what a noisy cell has beyond the model counts by `LIKELY`, and all is fitted again.
 """
 
 import copy
