@@ -359,6 +359,8 @@ def judge(rows: list[dict], learning: bool) -> None:
     kinds = ("all", "none", "tree")
     for law in ("laplace", "gaussian"):
         here, found = [row for row in rows if row["law"] == law], []
+        if not here:
+            continue
         for name in {row["table"] for row in here}:
             others = [row for row in here if row["table"] != name]
             numbers = {kind: fitted(kind, others) for kind in kinds} if learning else {}
