@@ -7,6 +7,7 @@ import functools
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -95,8 +96,13 @@ def print_table(
 
 
 def print_text(text: str = "") -> None:
-    """Print text, wrapped at words."""
-    console().print(text)
+    """Print text, wrapped at words; what does not fit a line goes on below its first word."""
+    shown = console()
+    for line in text.split("\n"):
+        begins = re.match(r" *(- |[A-Z][a-z]+: +)?", line)
+        indent = len(begins[0]) if begins else 0
+        first, *rest = Text(line[indent:]).wrap(shown, max(20, shown.width - indent)) or [Text()]
+        shown.print(Text(line[:indent]) + first, *(Text(" " * indent) + each for each in rest), sep="\n")
 
 
 def print_json(value: Any) -> None:

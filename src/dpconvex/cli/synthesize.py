@@ -74,6 +74,7 @@ def synthesize(
         declared = declared.without_ranges()
     name, count, other = ("rows", rows, users) if declared.user is None else ("users", users, rows)
     if other is not None:
+        _options.planned_rows(table, other, "users" if declared.user is None else "rows")
         what = "must be the number of users" if users is None else "must be the number of rows: no column says whose"
         raise InvalidParameterError(name, count, what, "Give --users with a user column, and --rows without")
     size_is_public = neighbors == "replace_one"  # the estimator refuses other names

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from dpconvex import PrivateLogisticRegression, Schema, adult_schema, load_model, read_table
+from dpconvex.cli._output import print_text
 from dpconvex.privacy.verify import NOT_CHECKED
 
 
@@ -158,3 +159,11 @@ def test_plan_with_a_tilt_offers_output_perturbation_only() -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert {plan["algorithm"] for plan in json.loads(result.stdout)["plans"]} == {"output_perturbation"}
+
+
+def test_what_does_not_fit_a_line_goes_on_below_its_first_word(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    print_text("Cost:    one two three four five six\n\n  - a list that is longer than a line\nplain")
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[:2] == ["Cost:    one two three four", "         five six"]
+    assert lines[2:] == ["", "  - a list that is longer than", "    a line", "plain"]
