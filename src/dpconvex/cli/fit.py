@@ -128,7 +128,7 @@ def fit(
         raise InvalidParameterError("holdout", holdout, "goes with --evaluate EPSILON", remedy)
     if evaluate is not None:  # Theorem 5 of the docs, Private evaluation
         promise = dataclasses.replace(promise, epsilon=max(epsilon, evaluate))
-    with _output.model_folder(out, force=force) as folder:
+    with _output.working("Fitting"), _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         engine = engine_for(table, engine, address, memory, budget)
         if holdout is not None and engine != "memory":

@@ -108,7 +108,7 @@ def median(
         names = coordinates(points, column, user_column)
         declared = _options.numbers_only(names, user_column)
         paid = pay(budget, promise, "median", points, declared, seed=seed)
-        with opened_table(points, declared, engine, address, memory) as table:
+        with _output.working("Fitting"), opened_table(points, declared, engine, address, memory) as table:
             groups = None if user_column is None else table.column(user_column)
             estimator.fit(points_of(table, names), groups=groups)
         result = released(estimator, names)

@@ -77,9 +77,10 @@ def plan(
             draw_advice(picture, curve, found[0] if found else None)
         show_advice(asked, found, f"{n:,} {unit}s", as_json=as_json)
         return
-    found = _plans(estimator, n, features, classes, unit)
+    with working("Planning"):
+        found = _plans(estimator, n, features, classes, unit)
+        more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
     warn_if_hopeless(found[0])
-    more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
     shapes = shape_facts(found[0]) if options["model"] == _options.ADDITIVE else []
     if as_json:
         counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}
