@@ -115,6 +115,11 @@ def json_text(value: Any) -> str:
     return json.dumps(finite(value), indent=2, allow_nan=False) + "\n"
 
 
+def print_files(certificate: PrivacyCertificate, folder: Path, *names: str, **facts: Any) -> None:
+    """Print as JSON where files were written, what they hold, and their certificate."""
+    print_json({"files": [str(folder / name) for name in names], **facts, "certificate": certificate.to_dict()})
+
+
 def print_released(certificate: PrivacyCertificate, folder: Path, *names: str, measured: str = "") -> None:
     """Explain what was released, state its `measured` quality, if any, and say where its files are."""
     print_text(f"\n{certificate.explain()}")

@@ -219,14 +219,8 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
     public = plan.public
     found = [("tilt", number(plan.problem.tilt))] if plan.problem.tilt else []
     if plan.problem.records_per_user is not None:
-        how = (
-            " (a guess)"
-            if "typical_user" not in public
-            else " (found)"
-            if public["typical_user"]["found"]
-            else " (not yet)"
-        )
-        found.append(("records per user", f"{plan.problem.records_per_user:,}{how}"))
+        how = "a guess" if "typical_user" not in public else "found" if public["typical_user"]["found"] else "not yet"
+        found.append(("records per user", f"{plan.problem.records_per_user:,} ({how})"))
         found.append(("weight of every user", f"1/{plan.problem.n:,}"))
     if public.get("attack_radius"):
         found.append(("adversarial radius", f"{number(public['attack_radius'])} ({public['attack_norm']})"))

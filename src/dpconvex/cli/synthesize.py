@@ -115,10 +115,7 @@ def synthesize(
             (folder / _output.FOUND).write_text(estimator.found_schema_.to_toml(), encoding="utf-8")
     names = (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT, *(_output.FOUND,) * bool(estimator.ranges_))
     if as_json:
-        files = [str(out / name) for name in names]
-        certificate = estimator.certificate_.to_dict()
-        _output.print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate})
-        return
+        return _output.print_files(estimator.certificate_, out, *names, plan=facts(estimator.plan_))
     _show(estimator.plan(estimator.plan_.n), False)
     _output.print_released(estimator.certificate_, out, *names)
 
