@@ -215,6 +215,12 @@ class LeveledPlan(TwoStagePlan):
         return algorithms.PredictedError(error, min(given.trivial, self.reach * largest[-1]), source, proved=proved)
 
     @property
+    def outlook(self) -> str:
+        return super().outlook + " for the largest level; the one that is found may be far smaller" * (
+            not self.released
+        )
+
+    @property
     def releases(self) -> tuple[Release, ...]:
         return (*self.scale.releases, *self.then.releases)
 
