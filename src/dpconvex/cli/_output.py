@@ -155,14 +155,6 @@ def working(text: str) -> AbstractContextManager[object]:
     return _progress.shown(text)
 
 
-def track(items: Iterable[_T], text: str, /) -> Iterable[_T]:
-    """Pass the items on, with a progress bar on stderr where that is a terminal."""
-    from rich import progress
-
-    shown = console(err=True)
-    return progress.track(items, text, console=shown, disable=not shown.is_terminal, transient=True)
-
-
 def finite(value: Any) -> Any:
     """Return a JSON-ready value in which numbers that JSON does not know are None."""
     if isinstance(value, dict):

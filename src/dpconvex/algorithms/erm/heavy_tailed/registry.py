@@ -216,9 +216,8 @@ class LeveledPlan(TwoStagePlan):
 
     @property
     def outlook(self) -> str:
-        return super().outlook + " for the largest level; the one that is found may be far smaller" * (
-            not self.released
-        )
+        largest = "" if self.released else " for the largest level; the one that is found may be far smaller"
+        return super().outlook + largest
 
     @property
     def releases(self) -> tuple[Release, ...]:
