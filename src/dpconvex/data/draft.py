@@ -148,10 +148,9 @@ def _column(series: Series, ranges: bool) -> str:
         if (empty := series.null_count() / max(1, len(series))) > MANY_MISSING:
             lines += f"# {empty:.0%} of the cells are empty. If that says something: indicator = true{MARK}\n"
         return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
-    if not found:
-        return _left_out(head, "every cell is empty")
-    if len(found) > MAX_CATEGORIES:
-        return _left_out(head, f"{len(found)} distinct texts. If it is a category, list its public values")
+    if not 0 < len(found) <= MAX_CATEGORIES:
+        many = f"{len(found)} distinct texts. If it is a category, list its public values"
+        return _left_out(head, many if found else "every cell is empty")
     missing = [text for text in found if text.lower() in _NOTHING]
     found = [text for text in found if text not in missing] or found
     other = "" if len(found) == 2 else "other = true  # a level for missing and unlisted values\n"
