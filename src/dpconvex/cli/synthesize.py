@@ -129,9 +129,8 @@ def _write_report(estimator: Any, path: Path) -> None:
     columns = [(each.name, each.labels, estimator.marginal(each.name, interval=0.95)) for each in measured]
     report = sorted(estimator.fit_report_, key=lambda row: -row["misfit"])
     facts = {"plan": estimator.plan_, "certificate": estimator.certificate_, "number": _output.number}
-    _output.write_page(
-        path, "synthetic.html.j2", columns=columns, report=report, filled=estimator.cells_.filled, **facts
-    )
+    facts["filled"] = estimator.cells_.filled
+    _output.write_page(path, "synthetic.html.j2", columns=columns, report=report, **facts)
 
 
 def read_bins(schema: Any, columns: Sequence[str] | None, count: int, edges: Sequence[str]) -> Any:

@@ -125,8 +125,7 @@ class NumberCells(CellColumn):
         step = self.step or 10.0 ** max(-300, math.floor(math.log10(narrowest)) - 2)
         multiples = _multiples(places, step)
         drawn = np.floor(np.interp(low + rng.random(len(positions)) * (high - low), below, multiples))
-        drawn, whole = np.minimum(drawn, multiples[-1] - 1), round(1 / step)
-        # 7 / 100 is the float nearest to 0.07, and 7 * 0.01 is not
+        drawn, whole = np.minimum(drawn, multiples[-1] - 1), round(1 / step)  # 7 / 100 is 0.07, and 7 * 0.01 is not
         drawn = drawn / whole if whole and abs(whole * step - 1) < 1e-12 else drawn * step
         if self.law:  # numbers of that size were counted as 0
             drawn[np.abs(drawn) < 2.0**LOWEST] = 0.0
