@@ -94,10 +94,6 @@ class FindsRanges:
         each = ranges.looks_cost(epsilon, n, len(features.lookable))
         return target * ranges.look_cost(epsilon, n), each
 
-    def _looks_first(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> bool:
-        """Return whether a look at the target's range comes first."""
-        return self._look_costs(features, privacy, n)[0] > 0
-
     def _explained(self, share: float, look: bool) -> float | None:
         """Return the variance of predictions to expect, at that share of the default norm, and perhaps after a look."""
         return None
