@@ -46,7 +46,7 @@ class Tuning:
     #: Mean second derivative of a classification loss in units of the one of undecided predictions.
     decided_curvature: float = 0.44
     residual_deviation: float = 0.1  #: deviation of residuals in units of the targets' range
-    residual_in_part: float = 0.15  #: the same of the part of the range that a look keeps, on the learning tables
+    residual_in_part: float = 0.13  #: the same of the part of the range that a look keeps, on the learning tables
     #: Mean squared length of the minimizer over R^2: lengths R/4, R/2 and R are equally likely, and forecasts are
     #: linear in the square.
     squared_length: float = 7 / 16
