@@ -51,7 +51,7 @@ test: $(VENV)/.dev  ## lint and every quick test (minutes); the slowest are list
 	@$(LINT_AND_TEST)
 
 test-gate: $(VENV)/.dev  ## what `make test` leaves out before a merge: experiments, full forms, all examples
-	@$(ALL_EXAMPLES); $(PYTEST) -m "(gate or hypothesis) and not slow"
+	@$(ALL_EXAMPLES); $(PYTEST) -m "gate and not slow"
 
 test-all: $(VENV)/.dev  ## lint and every test, the slow statistical ones included
 	@$(ALL_EXAMPLES); $(LINT_AND_TEST) -m ""

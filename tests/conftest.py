@@ -181,19 +181,25 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of the cases of a test that is marked `thin` every third is quick, the others are for the gate.
 
-    Properties that are not slow are tried with fewer examples in quick runs, and the gate runs them again with all.
+    Properties that are not slow are tried with fewer examples in quick runs, and the gate runs those again with all.
     """
-    if PROFILE == "quick":
-        properties = {
-            item.function
-            for item in items
-            if isinstance(item, pytest.Function)
-            and is_hypothesis_test(item.function)
-            and item.get_closest_marker("slow") is None
-        }
-        for test in properties:  # as the plugin of hypothesis itself changes settings
-            asked = test._hypothesis_internal_use_settings
-            test._hypothesis_internal_use_settings = settings(asked, max_examples=quick_examples(asked.max_examples))
+    fewer_tried = set[Callable[..., Any]]()
+    for item in items if PROFILE != "explore" else ():
+        if (
+            not isinstance(item, pytest.Function)
+            or not is_hypothesis_test(item.function)
+            or item.function in fewer_tried
+        ):
+            continue
+        asked = item.function._hypothesis_internal_use_settings  # as the plugin of hypothesis itself changes them
+        fewer = quick_examples(asked.max_examples)
+        if fewer == asked.max_examples or item.get_closest_marker("slow") is not None:
+            continue
+        if PROFILE == "gate":
+            item.add_marker(pytest.mark.gate)
+        else:
+            item.function._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)
+            fewer_tried.add(item.function)
     seen: Counter[str] = Counter()
     for item in items:
         if item.get_closest_marker("thin") is not None:

@@ -1,4 +1,4 @@
-"""The peers: diffprivlib (pure epsilon); Opacus, noisy descent, Newton, boosted AdaSSP and TukeyEM (delta > 0).
+"""The peers: diffprivlib (pure epsilon); with delta Opacus, noisy descent, Newton and, for numbers, three more.
 
     PYTHONPATH=benchmarks python -m side_by_side.peers [--quick] [--tables adult ...] [--methods opacus ...]
 
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from side_by_side.cells import Data, Fit, Job, Method, arguments, entries, run
-from side_by_side.noise import gaussian_mu, sampled_noise, shipped_noise
+from side_by_side.noise import gaussian_mu, sampled_noise, shipped_noise, sketch_ridge
 
 Setting = Mapping[str, Any]
 MANY = 100_000  # records times outputs beyond which a thousand steps over all of them take too long
@@ -183,6 +183,35 @@ def boosted_adassp(data: Data, job: Job) -> Fit:
 
 
 @one_by_one
+def hessian_mixing(data: Data, job: Job) -> Fit:
+    """Rounds of ridge regression on clipped residuals, the Gram matrix of each from Gaussian combinations of the
+    records (Lev et al. 2026, Iterative Hessian Mixing).
+
+    For one replaced record: `share` of epsilon and a third of delta for all combinations, and as much delta for the
+    event that the least eigenvalue is below its noisy bound; of the rest of epsilon, in units of mu^2, a twentieth for
+    that eigenvalue (R^2), what remains for the gradients (2 R clip). Combinations of the records and of noise are
+    normal with the Gram matrix plus the ridge as covariance, and are drawn as such.
+    """
+    n, R, setting, delta = data.facts["n"], radius(data), job.setting, job.delta / 3
+    rng, rounds, share = np.random.default_rng(job.seed), setting["rounds"], setting["share"]
+    X = np.column_stack([data.X, np.ones(n)])
+    d = X.shape[1]
+    rows = int(setting["rows"] * max(d, np.log(4 * rounds / delta)))
+    ridge = R**2 * sketch_ridge(share * job.epsilon, delta, rows * rounds)
+    mu = gaussian_mu((1 - share) * job.epsilon, delta)
+    gram, spread = X.T @ X, R**2 / (mu * np.sqrt(0.05))
+    least = np.linalg.eigvalsh(gram)[0] + spread * (rng.normal() - np.sqrt(2 * np.log(1 / delta)))
+    root = np.linalg.cholesky(gram + (max(0.0, ridge - max(0.0, least)) + 1e-9 * R**2) * np.eye(d))
+    noise = 2 * R * setting["clip"] * np.sqrt(rounds) / (mu * np.sqrt(0.95))
+    w = np.zeros(d)
+    for _ in range(rounds):
+        mixed = rng.normal(size=(rows, d)) @ root.T
+        residual = np.clip(data.y - X @ w, -setting["clip"], setting["clip"])
+        w += rows * np.linalg.solve(mixed.T @ mixed, X.T @ residual + rng.normal(0, noise, d))
+    return Fit(w[None, :-1], w[-1:])
+
+
+@one_by_one
 def tukey_em(data: Data, job: Job) -> Fit:
     """A deep point among least squares fits of parts of the records (Amin et al. 2022, Algorithm 2: TukeyEM).
 
@@ -339,6 +368,12 @@ def rounds(facts: Facts) -> list[Setting]:
     return [{"clip": clip, "rounds": count} for clip, count in product((0.02, 0.1, 0.5), (1, 3, 10, 100))]
 
 
+def mixtures(facts: Facts) -> list[Setting]:
+    """`rows` in units of the number of columns, as in the paper's experiments: 2.5 and 6."""
+    grid = product((0.02, 0.1, 0.5), (1, 3, 10), (2.5, 6.0), (0.3, 0.6))
+    return [{"clip": clip, "rounds": count, "rows": rows, "share": share} for clip, count, rows, share in grid]
+
+
 def readme(facts: Facts) -> list[Setting]:
     return [{"clip": 1.0, "rate": 0.05, "epochs": 5, "share": 0.1}]
 
@@ -361,6 +396,7 @@ METHODS = (
     TUNED_OPACUS,
     Method("Opacus as shipped", "approximate", ALL, opacus_shipped, like=TUNED_OPACUS),
     Method("boosted AdaSSP tuned", "approximate", REGRESSION, boosted_adassp, rounds),
+    Method("Hessian mixing tuned", "approximate", REGRESSION, hessian_mixing, mixtures),
     Method("TukeyEM tuned", "approximate", REGRESSION, tukey_em, parts),
     Method("double-noise Newton tuned", "approximate", ("binary",), double_noise_newton, newtons),
     Method("noisy descent tuned", "approximate", ALL, noisy_descent, descents, batches=equally_long),

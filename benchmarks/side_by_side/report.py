@@ -36,7 +36,8 @@ TRACKS = (
     Track("pure", "dpconvex", ("diffprivlib", "diffprivlib tuned"), ("diffprivlib as shipped",), 0.5, 0.8),
     Track(
         "approximate", "dpconvex, delta > 0",
-        ("noisy descent tuned", "Opacus tuned", "boosted AdaSSP tuned", "TukeyEM tuned", "double-noise Newton tuned"),
+        ("noisy descent tuned", "Opacus tuned", "boosted AdaSSP tuned", "Hessian mixing tuned", "TukeyEM tuned",
+         "double-noise Newton tuned"),
         ("Opacus", "Opacus as shipped"), 0.9, 0.6,
     ),
 )  # fmt: skip
