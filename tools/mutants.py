@@ -1927,9 +1927,9 @@ MUTANTS = (
     Mutant(
         "look at the target: the best part of its range, whatever was released",
         "algorithms/erm/two_stage/ranges.py",
-        "chosen = self.look.release(scored(counts, HALVED * self.look.scale), LOOK, source, ledger)",
-        "chosen = int(np.argmax(scored(counts, HALVED * self.look.scale))); "
-        "self.look.release(scored(counts, 0), LOOK, source, ledger)",
+        "chosen = [look.release(scored(each, halved * look.scale), label, source, ledger) for each in rows]",
+        "chosen = [int(np.argmax(scored(each, halved * look.scale))) for each in rows]; "
+        "[look.release(scored(each, 0), label, source, ledger) for each in rows]",
         "",
         (f"{TARGET_RANGE}::test_the_part_is_the_one_that_was_released",),
     ),
@@ -1952,9 +1952,9 @@ MUTANTS = (
     Mutant(
         "look at columns: the best parts of their ranges, whatever was released",
         "algorithms/erm/two_stage/ranges.py",
-        "chosen = self.looks.release(scored(each, HALVED_EACH * self.looks.scale), LOOKS, source, ledger)",
-        "chosen = int(np.argmax(scored(each, HALVED_EACH * self.looks.scale))); "
-        "self.looks.release(scored(each, 0), LOOKS, source, ledger)",
+        "chosen = [look.release(scored(each, halved * look.scale), label, source, ledger) for each in rows]",
+        "chosen = [int(np.argmax(scored(each, halved * look.scale))) for each in rows]; "
+        "[look.release(scored(each, 0), label, source, ledger) for each in rows]",
         "",
         (f"{COLUMN_RANGES}::test_the_parts_are_those_that_were_released",),
     ),

@@ -54,6 +54,7 @@ def audit(
     from dpconvex_experiments.audit import audit as attack
     from dpconvex_experiments.audit.targets import TARGETS, chosen
     from dpconvex_experiments.audit_grid import Settings
+    from dpconvex_experiments.terminal import track
 
     if listed:
         _list(tuple(TARGETS.values()), as_json)
@@ -72,7 +73,7 @@ def audit(
     for target in targets:
         subject = target.subject(epsilon, delta, feature_norm)
         own = {"title": target.name, "output": subject.output}
-        reports.append(attack(subject.plan, subject.pairs, **own, **effort, track=_output.track))
+        reports.append(attack(subject.plan, subject.pairs, **own, **effort, track=track))
     if out is not None:
         write_reports(reports, out, feature_norm)
     if as_json:
@@ -85,8 +86,9 @@ def audit(
 
 def _grid(targets: Sequence[Target], file: Path, settings: Settings, as_json: bool) -> None:
     from dpconvex_experiments.audit_grid import EPSILONS, audit_grid, summary
+    from dpconvex_experiments.terminal import track
 
-    cells = audit_grid(targets, file, settings, _output.track)
+    cells = audit_grid(targets, file, settings, track)
     lines = summary(cells)
     if as_json:
         _output.print_json([{"target": name, "proved": best, "runs": r, "seconds": s} for name, best, r, s in lines])
@@ -173,12 +175,13 @@ def demo(
     from dpconvex.cli.fit import write_outputs
     from dpconvex.cli.report import Measured, Origin
     from dpconvex_experiments import adult
+    from dpconvex_experiments.terminal import track
 
     with warnings.catch_warnings(), _output.model_folder(out, force=force) as folder:
         warnings.simplefilter("ignore", RepeatedFitWarning)  # public data: nothing is spent by fitting them again
         setting = adult.QUICK if quick else adult.FULL
         splits = [adult.split(setting.rows, seed) for seed in range(setting.splits)]
-        rows, model = adult.compare(splits, setting.epsilons, _output.track)
+        rows, model = adult.compare(splits, setting.epsilons, track)
         train, test = splits[0]
         over = f"mean of {len(splits)} random splits, {len(train):,} records to fit and {len(test):,} to test"
         measured = Measured(adult.accuracy_figure(rows), f"Adult census data, which are public: {over}.")
@@ -224,7 +227,7 @@ def reproduce(
 ) -> None:
     """Repeat experiments, and say whether each met its criterion. Exit code 1 if one did not."""
     from dpconvex_experiments import EXPERIMENTS, Setting, run_experiment
-    from dpconvex_experiments.terminal import show, show_names
+    from dpconvex_experiments.terminal import show, show_names, track
 
     if listed and as_json:
         _output.print_json([{"name": e.name, "title": e.title, "source": e.source} for e in EXPERIMENTS.values()])
@@ -234,7 +237,7 @@ def reproduce(
         return
     records = []
     for experiment in _chosen(name, EXPERIMENTS):
-        record = run_experiment(experiment, Setting(quick, seed, _output.track))
+        record = run_experiment(experiment, Setting(quick, seed, track))
         paths = record.write(out)
         records.append(record)
         if not as_json:

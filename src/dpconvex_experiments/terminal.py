@@ -2,12 +2,22 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
+from rich import progress
 from rich.table import Table
 from rich.text import Text
 
 from dpconvex.cli._output import console, number, print_table, print_text
 from dpconvex_experiments.base import Cell, Experiment, Record
+
+_T = TypeVar("_T")
+
+
+def track(items: Iterable[_T], text: str, /) -> Iterable[_T]:
+    """Pass the items on, with a progress bar on stderr where that is a terminal."""
+    shown = console(err=True)
+    return progress.track(items, text, console=shown, disable=not shown.is_terminal, transient=True)
 
 
 def show_names(experiments: Iterable[Experiment]) -> None:

@@ -327,7 +327,7 @@ def warn_if_hopeless(plan: Plan, promise: PrivacyParams | None = None) -> None:
     if plan.hopeless:
         epsilon = (promise or plan.privacy).epsilon
         remedy = "Use more records, fewer columns or a larger epsilon"
-        warn(HopelessPlanWarning, f"epsilon={epsilon:g}: is hopeless by {plan.algorithm}: {plan.outlook}. {remedy}")
+        warn(HopelessPlanWarning, f"epsilon={epsilon:g}: is hopeless for {plan.algorithm}: {plan.outlook}. {remedy}")
 
 
 def require_samplers(plan: Releasing, source: BitSource) -> None:

@@ -276,8 +276,9 @@ def plan(
     check_noise(problem, privacy, noise)
     domain, remedy = problem.domain, "Use two classes, fit_intercept=True, fewer columns or levels"
     if any(block.size > 1 and block.norm in ("l1", "l2") for block in domain.blocks):
-        what = "must not be bounded together with inference, columns by a norm or beside an indicator"
-        raise InvalidParameterError("features", "l1 or l2", what, "Give feature_bounds, or a schema without indicators")
+        what = "must have bounds of their own for inference: no feature_norm, no domain in l1 or l2, no indicator"
+        remedy = "Give feature_bounds, or a schema without indicators"
+        raise InvalidParameterError("features", "bounded together", what, remedy)
     smooth = math.isfinite(problem.smoothness)
     if problem.loss.n_outputs > 1 or domain.intercept == 0 or domain.dim > MOST_COLUMNS or not smooth:
         what = f"must have a smooth loss, one output, a constant, at most {MOST_COLUMNS} encoded columns for inference"

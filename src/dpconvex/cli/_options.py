@@ -127,8 +127,8 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "constants": _option(
         "calibrated",
-        "calibrated, or paper: output_perturbation, phased_sgd, sufficient_statistics, heavy_tailed. What others would "
-        "need for it is said when they are asked (accelerated_user: it cannot be run).",
+        "calibrated, or paper, which output_perturbation, phased_sgd, sufficient_statistics and heavy_tailed have; the "
+        "others refuse it, and accelerated_user says why it cannot be run.",
     ),
     "noise": _option("auto", "auto, or a name that `dpconvex plan` lists."),
     "l2": _option(float, "Regularization. Default: from public facts. Tuning it on the private data is not private."),

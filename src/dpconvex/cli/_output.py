@@ -7,6 +7,7 @@ import functools
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -95,8 +96,13 @@ def print_table(
 
 
 def print_text(text: str = "") -> None:
-    """Print text, wrapped at words."""
-    console().print(text)
+    """Print text, wrapped at words; what does not fit a line goes on below its first word."""
+    shown = console()
+    for line in text.split("\n"):
+        begins = re.match(r" *(- |[A-Z][a-z]+: +)?", line)
+        indent = len(begins[0]) if begins else 0
+        first, *rest = Text(line[indent:]).wrap(shown, max(20, shown.width - indent)) or [Text()]
+        shown.print(Text(line[:indent]) + first, *(Text(" " * indent) + each for each in rest), sep="\n")
 
 
 def print_json(value: Any) -> None:
@@ -107,6 +113,11 @@ def print_json(value: Any) -> None:
 def json_text(value: Any) -> str:
     """Return `value` as JSON; numbers that JSON does not know become null."""
     return json.dumps(finite(value), indent=2, allow_nan=False) + "\n"
+
+
+def print_files(certificate: PrivacyCertificate, folder: Path, *names: str, **facts: Any) -> None:
+    """Print as JSON where files were written, what they hold, and their certificate."""
+    print_json({"files": [str(folder / name) for name in names], **facts, "certificate": certificate.to_dict()})
 
 
 def print_released(certificate: PrivacyCertificate, folder: Path, *names: str, measured: str = "") -> None:
@@ -142,14 +153,6 @@ def budget_words(privacy: PrivacyParams) -> str:
 def working(text: str) -> AbstractContextManager[object]:
     """Show what runs while the context is open, and of its releases how many are done, on a terminal only."""
     return _progress.shown(text)
-
-
-def track(items: Iterable[_T], text: str, /) -> Iterable[_T]:
-    """Pass the items on, with a progress bar on stderr where that is a terminal."""
-    from rich import progress
-
-    shown = console(err=True)
-    return progress.track(items, text, console=shown, disable=not shown.is_terminal, transient=True)
 
 
 def finite(value: Any) -> Any:

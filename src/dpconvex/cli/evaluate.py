@@ -66,14 +66,13 @@ def evaluate(
         found = write_metrics(found, folder, _output.CERTIFICATE, paid)
         page = {"evaluated": evaluation_content(found), "certificate": found.certificate_, "number": _output.number}
         _output.write_page(folder / _output.REPORT, "evaluation.html.j2", **page)
+    names = (_output.METRICS, _output.CERTIFICATE, _output.REPORT)
     if as_json:
-        files = [str(out / name) for name in (_output.METRICS, _output.CERTIFICATE)]
-        _output.print_json({"files": files, **found.to_dict(), "certificate": found.certificate_.to_dict()})
-        return
+        return _output.print_files(found.certificate_, out, *names, **found.to_dict())
     print_metrics(found, "private test records")
     if paid is not None:
         _output.print_text(f"\nPaid from {paid.text()}")
-    _output.print_released(found.certificate_, out, _output.METRICS, _output.CERTIFICATE, _output.REPORT)
+    _output.print_released(found.certificate_, out, *names)
 
 
 def write_metrics(found: PrivateMetrics, folder: Path, certificate: str, paid: Paid | None = None) -> PrivateMetrics:

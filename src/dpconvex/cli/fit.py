@@ -128,7 +128,7 @@ def fit(
         raise InvalidParameterError("holdout", holdout, "goes with --evaluate EPSILON", remedy)
     if evaluate is not None:  # Theorem 5 of the docs, Private evaluation
         promise = dataclasses.replace(promise, epsilon=max(epsilon, evaluate))
-    with _output.model_folder(out, force=force) as folder:
+    with _output.working("Fitting"), _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         engine = engine_for(table, engine, address, memory, budget)
         if holdout is not None and engine != "memory":
@@ -147,13 +147,11 @@ def fit(
     planned = estimator.plan(estimator.plan_.problem.n)
     plans, intervals = (estimator.plan_, *planned[1:]), summary_of(estimator)  # first what ran
     if as_json:
-        certificate = estimator.certificate_.to_dict()
         names = (_output.MODEL, _output.CERTIFICATE, _output.REPORT, *[_output.FOUND] * bool(estimator.ranges_))
-        files = [str(out / name) for name in names]
-        facts = {"plan": plan_rows(plans)[0], "status": estimator.status_, "certificate": certificate}
-        measured = {"test": metrics and metrics.to_dict(), "evaluation": found and found.to_dict()}
-        _output.print_json({"files": files, **facts, **measured, "intervals": intervals and intervals.to_dict()})
-        return
+        stated = {"test": metrics, "evaluation": found, "intervals": intervals}
+        facts = {name: each and each.to_dict() for name, each in stated.items()}
+        facts |= {"plan": plan_rows(plans)[0], "status": estimator.status_}
+        return _output.print_files(estimator.certificate_, out, *names, **facts)
     print_plans(plans)
     before = planned[0].predicted_error.expected
     if before is not None and before != estimator.plan_.predicted_error.expected:

@@ -76,15 +76,14 @@ def fit_sparse(
         metrics = None if held_out is None else measure(estimator, held_out)
         estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
         save_model(estimator, folder / _output.MODEL)
+    names = (_output.MODEL, _output.CERTIFICATE)
     if as_json:
-        files = [str(out / name) for name in (_output.MODEL, _output.CERTIFICATE)]
-        chosen = {"plan": facts(estimator.plan_), "certificate": estimator.certificate_.to_dict()}
-        _output.print_json({"files": files, **chosen, "test": metrics and metrics.to_dict()})
-        return
+        measures = {"plan": facts(estimator.plan_), "test": metrics and metrics.to_dict()}
+        return _output.print_files(estimator.certificate_, out, *names, **measures)
     _show((estimator.plan_,), promise, False)
     print_labels(declared)
     measured = "" if metrics is None else f"\nTest file, NOT PRIVATE: {metrics.text()}."
-    _output.print_released(estimator.certificate_, out, _output.MODEL, _output.CERTIFICATE, measured=measured)
+    _output.print_released(estimator.certificate_, out, *names, measured=measured)
 
 
 def build(schema: Schema, group: str | None, epsilon: float, delta: float, options: dict[str, Any]) -> Any:

@@ -79,10 +79,8 @@ def game(
         (folder / _output.GAME).write_text(_output.json_text(released), encoding="utf-8")
         stated = write_certificate(result.certificate, folder, paid)
     if as_json:
-        files = [str(out / name) for name in (_output.GAME, _output.CERTIFICATE)]
-        certificate = stated.to_dict()
-        _output.print_json({"files": files, **released, "plan": facts(result.plan), "certificate": certificate})
-        return
+        found = {**released, "plan": facts(result.plan)}
+        return _output.print_files(stated, out, _output.GAME, _output.CERTIFICATE, **found)
     _show((result.plan,), False)
     for player, weights in (("row", result.x), ("column", result.y)):
         _show_strategy(player, weights)

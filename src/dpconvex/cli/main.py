@@ -37,9 +37,13 @@ class _Root(TyperGroup):
 
 
 def _spell(command: Any) -> None:
+    paragraphs = (command.help or "").split("\n\n")  # whose lines would end in help where they end in the source
+    command.help = "\n\n".join(" ".join(each.split()) for each in paragraphs)
     for param in (*command.params, command.get_help_option(command.context_class(command))):
         if getattr(param, "is_flag", False):
             param.metavar = ""
+        elif getattr(param, "multiple", False):
+            param.metavar = param.metavar or "<str>"
         if param.opts in (["--out"], ["--output"]):
             param.opts = ["--out", "--output"]
     for each in getattr(command, "commands", {}).values():

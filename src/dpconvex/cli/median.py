@@ -108,16 +108,14 @@ def median(
         names = coordinates(points, column, user_column)
         declared = _options.numbers_only(names, user_column)
         paid = pay(budget, promise, "median", points, declared, seed=seed)
-        with opened_table(points, declared, engine, address, memory) as table:
+        with _output.working("Fitting"), opened_table(points, declared, engine, address, memory) as table:
             groups = None if user_column is None else table.column(user_column)
             estimator.fit(points_of(table, names), groups=groups)
         result = released(estimator, names)
         (folder / _output.MEDIAN).write_text(_output.json_text(result), encoding="utf-8")
         estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
     if as_json:
-        files = [str(out / name) for name in (_output.MEDIAN, _output.CERTIFICATE)]
-        _output.print_json({"files": files, **result, "certificate": estimator.certificate_.to_dict()})
-        return
+        return _output.print_files(estimator.certificate_, out, _output.MEDIAN, _output.CERTIFICATE, **result)
     found = {"median": estimator.location_, "center before": estimator.center_}
     shown = {title: values.tolist() for title, values in found.items() if values is not None}
     cells = list(zip(names, *([_output.number(x, 6) for x in values] for values in shown.values()), strict=True))

@@ -77,9 +77,10 @@ def plan(
             draw_advice(picture, curve, found[0] if found else None)
         show_advice(asked, found, f"{n:,} {unit}s", as_json=as_json)
         return
-    found = _plans(estimator, n, features, classes, unit)
+    with working("Planning"):
+        found = _plans(estimator, n, features, classes, unit)
+        more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
     warn_if_hopeless(found[0])
-    more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
     shapes = shape_facts(found[0]) if options["model"] == _options.ADDITIVE else []
     if as_json:
         counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}
@@ -218,8 +219,8 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
     public = plan.public
     found = [("tilt", number(plan.problem.tilt))] if plan.problem.tilt else []
     if plan.problem.records_per_user is not None:
-        how = "" if "typical_user" not in public else " (found)" if public["typical_user"]["found"] else " (not yet)"
-        found.append(("records per user", f"{plan.problem.records_per_user:,}{how}"))
+        how = "a guess" if "typical_user" not in public else "found" if public["typical_user"]["found"] else "not yet"
+        found.append(("records per user", f"{plan.problem.records_per_user:,} ({how})"))
         found.append(("weight of every user", f"1/{plan.problem.n:,}"))
     if public.get("attack_radius"):
         found.append(("adversarial radius", f"{number(public['attack_radius'])} ({public['attack_norm']})"))

@@ -192,11 +192,11 @@ def _facts(estimator: PrivateLinearModel) -> list[tuple[str, str]]:
 
 
 def _release_row(release: Release) -> dict[str, str]:
-    pure = release.event.pure_epsilon
+    pure, norm = release.event.pure_epsilon, release.sensitivity.norm
     return {
         "label": release.label + (f", {release.times} times" if release.times > 1 else ""),
         "mechanism": release.mechanism,
-        "sensitivity": f"{number(release.sensitivity.value, 4)} ({release.sensitivity.norm})",
+        "sensitivity": "-" if norm == "none" else f"{number(release.sensitivity.value, 4)} ({norm})",
         "lemma": release.sensitivity.lemma,
         "cost": "in the sum below" if pure is None else number(float(pure * release.times), 4),
     }

@@ -88,11 +88,8 @@ def search(
         write_outputs(found.best_estimator_, folder, Origin(table.name, purpose, paid))
     names = (_output.MODEL, _output.CERTIFICATE, _output.REPORT)
     if as_json:
-        files = [str(out / name) for name in names]
         chosen = {"best": settings(found.best_params_), "plan": facts(found.plan_)}
-        chosen |= {"certificate": found.certificate_.to_dict(), "test": metrics and metrics.to_dict()}
-        _output.print_json({"files": files, **chosen})
-        return
+        return _output.print_files(found.certificate_, out, *names, **chosen, test=metrics and metrics.to_dict())
     _show((found.plan_,), False)
     _output.print_text(f"\nChosen: {_words(found.best_params_)}")
     print_labels(declared)

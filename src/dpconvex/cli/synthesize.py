@@ -74,6 +74,7 @@ def synthesize(
         declared = declared.without_ranges()
     name, count, other = ("rows", rows, users) if declared.user is None else ("users", users, rows)
     if other is not None:
+        _options.planned_rows(table, other, "users" if declared.user is None else "rows")
         what = "must be the number of users" if users is None else "must be the number of rows: no column says whose"
         raise InvalidParameterError(name, count, what, "Give --users with a user column, and --rows without")
     size_is_public = neighbors == "replace_one"  # the estimator refuses other names
@@ -114,10 +115,7 @@ def synthesize(
             (folder / _output.FOUND).write_text(estimator.found_schema_.to_toml(), encoding="utf-8")
     names = (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT, *(_output.FOUND,) * bool(estimator.ranges_))
     if as_json:
-        files = [str(out / name) for name in names]
-        certificate = estimator.certificate_.to_dict()
-        _output.print_json({"files": files, "plan": facts(estimator.plan_), "certificate": certificate})
-        return
+        return _output.print_files(estimator.certificate_, out, *names, plan=facts(estimator.plan_))
     _show(estimator.plan(estimator.plan_.n), False)
     _output.print_released(estimator.certificate_, out, *names)
 

@@ -29,10 +29,11 @@ DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%
 """Formats of dates that drafts know; the first that reads most of a column's texts."""
 
 _LEAST_ROWS = 20  # a shorter table may hold different numbers by chance
-_ID_WORDS = ("id", "nr", "no", "num", "number", "key", "uuid", "code", "mrn", "ssn", "patient", "person", "subject",
-             "user", "customer", "case", "visit", "encounter", "record", "row", "index", "pid")  # fmt: skip
+_PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member", "account", "household", "employee",
+           "student", "mrn", "ssn", "id")  # fmt: skip
+_ID_WORDS = (*_PEOPLE, "nr", "no", "num", "number", "key", "uuid", "code", "zip", "zipcode", "postcode", "plz", "phone",
+             "case", "visit", "encounter", "record", "row", "index", "pid")  # fmt: skip
 _NOTHING = ("?", "-", ".", "na", "n/a", "nan", "null", "missing")  # words for no value
-_PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member", "mrn", "ssn", "id")
 MARK = "  # read from the data: confirm from public knowledge"
 
 _HEAD = """\
@@ -91,7 +92,7 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
 def _user_hint(frame: nw.DataFrame[Any]) -> str:
     """Return a commented line that asks whose row it is; it names a column of ids that repeat, where there is one."""
     for name in frame.columns:
-        if _words(name) & set(_PEOPLE) and _words(name) & {*_ID_WORDS} and len(frame) >= _LEAST_ROWS:
+        if set(_words(name)) & set(_PEOPLE) and _names_rows(name) and len(frame) >= _LEAST_ROWS:
             try:
                 distinct = len(frames.distinct_values(frame.get_column(name)))
             except SchemaError:
@@ -102,8 +103,14 @@ def _user_hint(frame: nw.DataFrame[Any]) -> str:
     return _USER
 
 
-def _words(name: Any) -> set[str]:
-    return set(re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", str(name)).lower()))
+def _words(name: Any) -> list[str]:
+    return re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", str(name)).lower())
+
+
+def _names_rows(name: Any) -> bool:
+    """Whether a column is called so: ``patient``, ``id_patient`` and ``visit no``, but not ``patient weight``."""
+    words = _words(name)
+    return bool(words) and (words[0] == "id" or words[-1] in _ID_WORDS)
 
 
 def _column(series: Series, ranges: bool) -> str:
@@ -132,7 +139,7 @@ def _column(series: Series, ranges: bool) -> str:
     if values is not None:
         numbers = _finite(values)
         if _is_id(series, numbers):
-            return _left_out(head, "whole numbers that seem to name rows or people")
+            return _left_out(head, "whole numbers that seem to name rows, people or places")
         sentinels = _sentinels(numbers)
         numbers = numbers[~np.isin(numbers, sentinels)]
         missing += [format_value(float(number)) for number in sentinels]
@@ -142,7 +149,8 @@ def _column(series: Series, ranges: bool) -> str:
             lines += f"# {empty:.0%} of the cells are empty. If that says something: indicator = true{MARK}\n"
         return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
     if not 0 < len(found) <= MAX_CATEGORIES:
-        return _left_out(head, f"{len(found)} distinct texts. If it is a category, list its public values")
+        many = f"{len(found)} distinct texts. If it is a category, list its public values"
+        return _left_out(head, many if found else "every cell is empty")
     missing = [text for text in found if text.lower() in _NOTHING]
     found = [text for text in found if text not in missing] or found
     other = "" if len(found) == 2 else "other = true  # a level for missing and unlisted values\n"
@@ -165,13 +173,12 @@ def _dates(found: Floats, form: str) -> str:
 
 
 def _is_id(series: Series, numbers: Floats) -> bool:
-    """Whether a column of numbers names its rows: all whole and different, and called so or without a gap; or many."""
+    """Whether whole numbers name rows: many different ones in a column called so, or each once without a gap."""
     n = len(series)
     if n < _LEAST_ROWS or not len(numbers) or not np.all(numbers == np.floor(numbers)):
         return False
-    named = bool(_words(series.name) & set(_ID_WORDS))
     dense = len(numbers) == n == numbers.max() - numbers.min() + 1
-    return (named and len(numbers) > MAX_CATEGORIES) or (dense and n > MAX_CATEGORIES)
+    return (dense and n > MAX_CATEGORIES) or (_names_rows(series.name) and len(np.unique(numbers)) > MAX_CATEGORIES)
 
 
 def _sentinels(numbers: Floats) -> Floats:

@@ -80,7 +80,8 @@ def require_columns(present: Iterable[str], needed: Iterable[str], where: str) -
     header = dict.fromkeys(present)
     missing = [name for name in needed if name not in header]
     if missing:
-        what = f"{where} has no column {_shown(missing)}, which is needed"
+        what = "column {}, which is" if len(missing) == 1 else "columns {}, which are"
+        what = f"{where} has no {what.format(_shown(missing))} needed"
         raise SchemaError(f"{what}. Its columns are {_shown(list(header)) or 'none'}")
 
 

@@ -172,6 +172,10 @@ class Schema:
         except InvalidParameterError as error:
             raise SchemaError(f"{where}: {error}") from None
 
+    def __repr__(self) -> str:  # estimators show it among their parameters; `to_toml` has all
+        target = "no target" if self.target is None else f"target {self.target.name!r}"
+        return f"<Schema: {len(self.columns)} columns, {target}, {'' if self.confirmed else 'not '}confirmed>"
+
     def to_toml(self) -> str:
         """The schema as the text of a schema file; `from_toml_text` gives an equal schema back."""
         rest = {key: getattr(self, key) for key in ("source", "user", "weight", "weight_cap")}

@@ -206,9 +206,12 @@ class PrivacyCertificate:
             "Released from the data:",
         ]
         for release in self.releases:
-            stated = release.sensitivity
-            lines.append(f"  - {release.label} through {release.mechanism}: sensitivity {stated.value:.4g}")
-            lines.append(f"    in the {stated.norm} norm, because {stated.lemma}")
+            stated, where = release.sensitivity, f"  - {release.label} through {release.mechanism}"
+            if stated.norm == "none":  # no value is released
+                lines += [where, f"    because {stated.lemma}"]
+            else:
+                lines.append(f"{where}: sensitivity {stated.value:.4g}")
+                lines.append(f"    in the {stated.norm} norm, because {stated.lemma}")
         lines.append("It rests on:")
         lines += [f"  - {a.statement} ({a.enforced_by})" for a in self.assumptions]
         source = self.noise_source

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,10 +35,8 @@ class L2Ball(_Ball):
 
     normal_rounding = 1.0
 
-    @quiet
-    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
-        self._check_shape("w", w)
-        return bool(_norm(w) <= (1.0 + tolerance) * self.radius)
+    def _holds(self, w: Floats, tolerance: float) -> Any:
+        return _norm(w) <= (1.0 + tolerance) * self.radius
 
     def project(self, w: Floats) -> Floats:
         w = self._finite("w", w)
@@ -82,10 +80,8 @@ def _along(normals: Floats, away: Floats) -> Floats:
 class L1Ball(_Ball):
     """All vectors whose absolute values sum to at most `radius`, which is the largest l1 and l2 norm of a member."""
 
-    @quiet
-    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
-        self._check_shape("w", w)
-        return bool(np.abs(w).sum() <= (1.0 + tolerance) * self.radius)
+    def _holds(self, w: Floats, tolerance: float) -> Any:
+        return np.abs(w).sum() <= (1.0 + tolerance) * self.radius
 
     @quiet
     def project(self, w: Floats) -> Floats:
@@ -128,12 +124,8 @@ class Ellipsoid(ConvexSet):
         radius = _rounding.widen_up(float(axes[0]) + math.hypot(*center))
         set_fields(self, radius=radius, diameter=_rounding.widen_up(2 * float(axes[0])))
 
-    @quiet
-    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
-        """Whether the nearest member is at most ``tolerance * radius`` away."""
-        self._check_shape("w", w)
-        away = w - self.project(w)
-        return bool(np.linalg.norm(away) <= tolerance * self.radius)
+    def _holds(self, w: Floats, tolerance: float) -> Any:
+        return np.linalg.norm(w - self.project(w)) <= tolerance * self.radius
 
     @quiet
     def project(self, w: Floats) -> Floats:

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -29,9 +29,16 @@ class ConvexSet(ABC):
     #: How much `outward` may enlarge the relative rounding of a normal; infinite where it does nothing.
     normal_rounding: float = math.inf
 
-    @abstractmethod
+    @final
+    @quiet
     def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
         """Whether `w` satisfies the constraints up to ``tolerance`` times the size of the set; False for NaN."""
+        self._check_shape("w", w)
+        return bool(self._holds(w, tolerance))
+
+    @abstractmethod
+    def _holds(self, w: Floats, tolerance: float) -> Any:
+        """Whether `w`, which has the right shape, satisfies the constraints."""
 
     @abstractmethod
     def project(self, w: Floats) -> Floats:
@@ -98,9 +105,8 @@ class WholeSpace(ConvexSet):
     def __post_init__(self) -> None:
         check_dim(self.dim)
 
-    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
-        self._check_shape("w", w)
-        return bool(np.all(np.isfinite(w)))
+    def _holds(self, w: Floats, tolerance: float) -> Any:
+        return np.all(np.isfinite(w))
 
     def project(self, w: Floats) -> Floats:
         return self._finite("w", w)

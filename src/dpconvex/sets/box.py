@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,12 +41,9 @@ class Box(ConvexSet):
         furthest, apart = math.hypot(*np.maximum(-lower, upper)), math.hypot(*(upper - lower))
         set_fields(self, radius=furthest, diameter=_rounding.widen_up(apart))
 
-    @quiet
-    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
-        self._check_shape("w", w)
-        slack = tolerance * self.radius
-        lower, upper = self._bounds
-        return bool(np.all((w >= lower - slack) & (w <= upper + slack)))
+    def _holds(self, w: Floats, tolerance: float) -> Any:
+        (lower, upper), slack = self._bounds, tolerance * self.radius
+        return np.all((w >= lower - slack) & (w <= upper + slack))
 
     def project(self, w: Floats) -> Floats:
         return np.clip(self._finite("w", w), *self._bounds)
@@ -102,11 +99,8 @@ class Simplex(ConvexSet):
         apart = _rounding.widen_up(math.sqrt(2.0) * self.total) if dim > 1 else 0.0
         set_fields(self, radius=self.total, diameter=apart)
 
-    @quiet
-    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
-        self._check_shape("w", w)
-        slack = tolerance * self.total
-        return bool(w.min() >= -slack and abs(w.sum() - self.total) <= slack)
+    def _holds(self, w: Floats, tolerance: float) -> Any:
+        return w.min() >= -tolerance * self.total and abs(w.sum() - self.total) <= tolerance * self.total
 
     @quiet
     def project(self, w: Floats) -> Floats:

@@ -4,7 +4,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -57,11 +57,9 @@ class Polytope(ConvexSet):
         """A thousand roundings: see `normals`."""
         return 1e-12 * self.radius
 
-    @quiet
-    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
-        self._check_shape("w", w)
+    def _holds(self, w: Floats, tolerance: float) -> Any:
         normals, bounds = self._scaled
-        return bool(np.all(normals @ w - bounds <= tolerance * self.radius))
+        return np.all(normals @ w - bounds <= tolerance * self.radius)
 
     @quiet
     def project(self, w: Floats) -> Floats:

@@ -4,7 +4,7 @@ import math
 import sys
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,11 +46,9 @@ class BallSection(ConvexSet):
             widest = 2 * self._rim[2]
         set_fields(self, diameter=_rounding.widen_up(widest))
 
-    @quiet
-    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
-        self._check_shape("w", w)
+    def _holds(self, w: Floats, tolerance: float) -> Any:
         slack = tolerance * self.radius
-        return bool(_norm(w) <= self.outer + slack and _norm(w - self._center) <= self.inner + slack)
+        return _norm(w) <= self.outer + slack and _norm(w - self._center) <= self.inner + slack
 
     @quiet
     def project(self, w: Floats) -> Floats:
@@ -145,11 +143,9 @@ class Section(ConvexSet):
     def projection_error(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.whole.projection_error + 1e-14 * self.radius
 
-    @quiet
-    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
-        self._check_shape("w", w)
+    def _holds(self, w: Floats, tolerance: float) -> Any:
         near = _norm(w - self._center) <= self.inner + tolerance * self.radius
-        return bool(near and self.whole.contains(w, tolerance))
+        return near and self.whole.contains(w, tolerance)
 
     @quiet
     def project(self, w: Floats) -> Floats:
@@ -224,9 +220,8 @@ class SecondOrderCones(ConvexSet):
         apart = 2.0 if self.free else max(2 / math.hypot(1, self.slope), math.sqrt(2) if self.count > 1 else 1.0)
         set_fields(self, dim=self.count * (self.size + 1) + self.free, diameter=_rounding.widen_up(apart * self.radius))
 
-    def contains(self, w: Floats, tolerance: float = 1e-9) -> bool:
+    def _holds(self, w: Floats, tolerance: float) -> Any:
         """Whether no cone is further away than ``tolerance`` times the radius (the length of `w` if unbounded)."""
-        self._check_shape("w", w)
         largest = float(np.abs(w).max())
         if not np.isfinite(largest) or largest == 0:
             return largest == 0

@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from dpconvex import PrivateLogisticRegression, Schema, adult_schema, load_model, read_table
+from dpconvex.cli._output import print_text
 from dpconvex.privacy.verify import NOT_CHECKED
 
 
@@ -158,3 +160,23 @@ def test_plan_with_a_tilt_offers_output_perturbation_only() -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert {plan["algorithm"] for plan in json.loads(result.stdout)["plans"]} == {"output_perturbation"}
+
+
+def test_what_does_not_fit_a_line_goes_on_below_its_first_word(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    print_text("Cost:    one two three four five six\n\n  - a list that is longer than a line\nplain")
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[:2] == ["Cost:    one two three four", "         five six"]
+    assert lines[2:] == ["", "  - a list that is longer than", "    a line", "plain"]
+
+
+def test_commands_that_take_long_say_that_they_work(run: Any, public_files: Path, monkeypatch: Any) -> None:
+    said = []
+    monkeypatch.setattr("dpconvex._progress.shown", lambda text, *_: said.append(text) or nullcontext())
+    schema = ("--schema", public_files / "adult.toml", "--epsilon", 1)
+    assert run("plan", "--rows", 500, *schema).exit_code == 0
+    assert run("fit", public_files / "train.csv", *schema).exit_code == 0
+    median = ("--column", "age", "--radius-bound", 100, "--epsilon", 1)
+    assert run("median", public_files / "train.csv", *median).exit_code == 0
+    assert said[0] == "Planning"
+    assert said.count("Fitting") == 2

@@ -65,6 +65,8 @@ def test_all_rows_of_a_user_are_protected_together(run: Any, public_files: Path)
     assert run("verify", "synthetic").exit_code == 0
     assert "user_column" in run("synthesize", "owned.csv", *given[:-2], "age", "--force").stderr
     assert run(*owned, "--algorithm", "mwem").exit_code == 2
+    both = run("synthesize", "owned.csv", *given[:-1], "--rows", 90)
+    assert "rows=90: is for a plan without data" in both.stderr
 
 
 def test_added_records_are_asked_for_with_a_declared_number(run: Any, public_files: Path) -> None:

@@ -115,3 +115,13 @@ def test_unknown_target_and_nameless_columns() -> None:
     draft = draft_schema(pd.DataFrame({"": [1.0], "a": [2.0]}))
     assert [column.name for column in Schema.from_toml_text(draft).columns] == ["a"]
     assert "its name is no text" in draft_schema(pd.DataFrame([[1.0, 2.0]]))
+
+
+def test_the_last_word_of_a_name_says_whether_whole_numbers_name_rows() -> None:
+    many, few = [*range(60)] * 2, [0, 1] * 60
+    names = dict.fromkeys(("zip", "accountNumber", "id_of_case", "number_of_visits", "patient weight"), many)
+    draft = draft_schema(pd.DataFrame(names | {"student": few, "void": [""] * 120}))
+    read = [column.name for column in Schema.from_toml_text(draft).columns]
+    assert read == ["number_of_visits", "patient weight", "student"]
+    assert "# [columns.void]\n# Left out: every cell is empty." in draft
+    assert '# user = "accountNumber"' in draft

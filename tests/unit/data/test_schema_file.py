@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from dpconvex import PrivateLogisticRegression
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import Block
@@ -263,3 +264,9 @@ def test_any_pieces_of_toml_are_refused_in_time(pieces: list[tuple[str, int]]) -
     with pytest.raises(SchemaError):
         Schema.from_toml_text("".join(piece * count for piece, count in pieces))
     assert time.process_time() - start < 3
+
+
+def test_an_estimator_shows_its_schema_in_a_line() -> None:
+    schema = Schema((NumericColumn("age", 0, 100),), confirmed=True)
+    assert repr(schema) == "<Schema: 1 columns, no target, confirmed>"
+    assert repr(PrivateLogisticRegression(schema=schema)).count("\n") == 0

@@ -439,3 +439,10 @@ def test_straight_lines_are_planned_at_budgets_where_their_method_does_not_apply
     model.fit(np.zeros((500, 10)), np.arange(500) % 3)
     assert model.plan_.algorithm == "recentering"
     assert "recentering" not in [plan.algorithm for plan in model.plans_at(0.02)]
+
+
+def test_what_is_expected_of_many_columns_grows_with_their_number_alone() -> None:
+    given = {"feature_bounds": (-1, 1), "classes": [0, 1], "knots": 8, "algorithm": "objective_perturbation"}
+    few, many = (PrivateAdditiveClassifier(1.0, **given).plan(300, d)[0].problem.typical for d in (5, 20))
+    for name in ("mixing", "lengths"):  # a plan of 400 columns took more than ten gigabytes
+        assert getattr(many, name).nnz <= 4.1 * getattr(few, name).nnz

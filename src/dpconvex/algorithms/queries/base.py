@@ -13,6 +13,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -175,9 +176,9 @@ def check(queries: LinearQueries, n: int, privacy: PrivacyParams) -> None:
         raise InvalidParameterError("impossible", len(queries.impossible), "is not used by this algorithm", remedy)
     if queries.cells > LARGEST:
         widest = sorted(queries.shape, reverse=True)[:3]
-        what = f"must have at most {LARGEST} combinations of values for this algorithm, and most values are {widest}"
-        remedy = "Use algorithm='noisy_tables' with order 1 or 2, fewer columns or fewer bins"
-        raise InvalidParameterError("queries.cells", queries.cells, what, remedy)
+        what = f"must have at most {LARGEST} combinations of values for this algorithm, and columns have up to {widest}"
+        remedy = f"Use algorithm='noisy_tables' with order 1 or 2 (up to {MOST['columns']} columns), or fewer columns"
+        raise InvalidParameterError("queries.cells", f"{Decimal(queries.cells):.2e}", what, remedy)
 
 
 MOST = {"columns": 100, "values of all columns": 4_000, "cells of all tables": 5_000_000}

@@ -9,9 +9,10 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple, cast, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import block_diag, eigh
 from scipy.optimize import lsq_linear
 from scipy.special import ndtr
@@ -225,7 +226,7 @@ class ExpectedShapes:
         spread *= count / spread.sum()
         learned = unit if loss.task == "classification" else unit * GUESS.numbers
         lost = typical_curvature(loss.usual) / 2 * self.misfit * learned
-        curvature, signal, mixing, vectors = [], [], [], []
+        curvature, signal, mixing, lengths = [], [], [], []
         for part, moments, values in zip(factor.matrices, self.moments, self.signals, strict=True):
             root = part.toarray()
             h, along = eigh(root.T @ moments @ root)
@@ -233,7 +234,7 @@ class ExpectedShapes:
             curvature.append(np.maximum(h, LEAST * max(h[-1], LEAST)))
             signal.append(np.einsum("ij,jk,ik->i", back, values, back))
             mixing.append(np.square(along))
-            vectors.append(root @ along)
+            lengths.append(np.square(root @ along))
         if loss.rates is not None:  # parameters 0 predict the mean then
             signal[-1] = np.zeros_like(signal[-1])
         units = np.repeat([learned] * len(self.vertices) + [unit] * bool(self.intercept), factor.ranks)
@@ -246,34 +247,36 @@ class ExpectedShapes:
             np.tile(which, count),
             np.cumsum(numbers) - numbers,
             numbers,
-            np.tile(cast(Floats, block_diag(*mixing)), count),
+            sparse.csr_array(sparse.block_diag(mixing)),
             (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual, residual)) + lost,
-            cast(Floats, block_diag(*vectors)),
+            sparse.csr_array(sparse.block_diag(lengths)),
         )
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class TypicalShapes(TypicalData):
-    """Quadratic model whose directions mix the coordinates of a block, (r, g); g directions, r coordinates."""
+    """Quadratic model whose directions mix the coordinates of a block, (r, r); each comes once for every quantile."""
 
-    vectors: Floats  #: Each direction as values at the vertices, (dim, r); they come first among the g
+    mixing: Any  #: Sparse, for blocks may be many
+    lengths: Any  #: Squares of the directions' values at the vertices, sparse, (dim, r)
 
     def variances(self, deviations: Floats) -> Floats:
-        return np.square(deviations[..., : len(self.mixing)]) @ self.mixing
+        found = np.square(deviations[..., : self.mixing.shape[0]]) @ self.mixing
+        return np.concatenate([found] * ORDINARY.spectrum_quantiles, axis=-1)
 
     def noise_costs(self, l2: float) -> Floats:
-        length = np.tile(np.square(self.vectors).sum(0), ORDINARY.spectrum_quantiles)
+        length = np.tile(self.lengths.sum(0), ORDINARY.spectrum_quantiles)
         each = self._weight * length / np.square(self.curvature + l2)
         mean = np.bincount(self.block, length) / np.bincount(self.block)
         return np.bincount(self.block, each) / mean / 2
 
     def value_deviations(self, l2: float, deviations: Floats, output: float) -> Floats:
         """Return the deviation of each value (dim,) from a linear term of those (r,) and output noise of deviation."""
-        found = self.variances(deviations).reshape(-1, len(self.mixing))
+        found = self.variances(deviations).reshape(ORDINARY.spectrum_quantiles, -1)
         h = self.curvature.reshape(found.shape)
         mean = (found / np.square(h + l2)).mean(0) + output**2
-        return np.sqrt(np.square(self.vectors) @ mean)
+        return np.sqrt(self.lengths @ mean)
 
     def degrees_of_freedom(self, l2: float) -> Floats:
         """Return ``sum h / (h + l2)`` of each block, (m,), of one output."""

@@ -215,6 +215,11 @@ class LeveledPlan(TwoStagePlan):
         return algorithms.PredictedError(error, min(given.trivial, self.reach * largest[-1]), source, proved=proved)
 
     @property
+    def outlook(self) -> str:
+        largest = "" if self.released else " for the largest level; the one that is found may be far smaller"
+        return super().outlook + largest
+
+    @property
     def releases(self) -> tuple[Release, ...]:
         return (*self.scale.releases, *self.then.releases)
 

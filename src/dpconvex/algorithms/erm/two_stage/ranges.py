@@ -204,22 +204,14 @@ class RangedPlan(TwoStagePlan):
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger = Ledger(self.privacy, self.releases)
-        outer, edges, target = tuple[NumberRange, ...](), tuple[tuple[int, ...], ...](), ()
-        cells: Cut = ()
+        outer, edges, target, cells = tuple[NumberRange, ...](), tuple[tuple[int, ...], ...](), (), Cut()
         if self.look is not None:
             counts = counted(X, y, groups, lambda X, y: ranges.parts(SCALED, y)[None], ranges.PARTS + 1)
-            chosen = self.look.release(scored(counts, HALVED * self.look.scale), LOOK, source, ledger)  # Lemma T
-            target = int(FIRST[chosen]), int(STOP[chosen])
+            target = _chosen(self.look, counts, HALVED, LOOK, source, ledger)[0]
         if self.looks is not None:
-            span = self._inside
-
-            def places(X: Any, _: Any) -> Array:
-                return ranges.parts_of_columns(span, X, self.looked)
-
+            places = lambda X, _: ranges.parts_of_columns(self._inside, X, self.looked)  # noqa: E731
             counts = counted(X, y, groups, places, ranges.PARTS + 1)
-            for each in counts.reshape(-1, ranges.PARTS + 1):  # one column after the other
-                chosen = self.looks.release(scored(each, HALVED_EACH * self.looks.scale), LOOKS, source, ledger)
-                cells += ((int(FIRST[chosen]), int(STOP[chosen])),)
+            cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, source, ledger)
         if self.first is not None:
             octaves = self._counts(X, y, groups, [ranges.cells] * self._open, ranges.CELLS)
             noisy = self.first.release(octaves, RANGES, source, ledger).reshape(-1, ranges.CELLS)  # line 1: all at once
@@ -240,11 +232,11 @@ class RangedPlan(TwoStagePlan):
         return plan.through(None).restored(result, result.point, source)  # whose map has done its work
 
     def _counts(self, X: Any, y: Any, groups: UserGroups | None, cells: Sequence[Cells], count: int) -> Floats:
-        """Return the histograms of all columns and the target, one after the other."""
+        """Return the histograms of the columns, of the target, and of places if there are cells for them, in turn."""
 
         def places(X: Any, y: Any) -> Array:
             raw = [X[:, k] for k in self.columns] + [y] * self.target + [X[:, k] for k in self.placed]
-            return np.array([of(v) for of, v in zip(cells, raw, strict=False)], dtype=np.uint8)
+            return np.array([of(v) for of, v in zip(cells, raw[: len(cells)], strict=True)], dtype=np.uint8)
 
         return counted(X, y, groups, places, count)
 
@@ -259,6 +251,13 @@ class RangedPlan(TwoStagePlan):
             inside[:, k] = one.encode(inside[:, k])
         ranges.keep(inside, self.looked, [ranges.kept(SCALED, *each) for each in self.cells])
         return inside
+
+
+def _chosen(look: ReportNoisyMax, counts: Floats, halved: float, label: str, source: BitSource, ledger: Ledger) -> Cut:
+    """Return the released part of each range, one after the other, whose cells were counted."""
+    rows = counts.reshape(-1, ranges.PARTS + 1)
+    chosen = [look.release(scored(each, halved * look.scale), label, source, ledger) for each in rows]  # Lemma T
+    return tuple((int(FIRST[k]), int(STOP[k])) for k in chosen)
 
 
 def scored(counts: Floats, halved: float) -> Floats:
