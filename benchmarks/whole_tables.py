@@ -3,7 +3,7 @@
     python benchmarks/whole_tables.py [--tables adult diamonds flights] [--epsilon 0.1 1] [--delta 0 1e-6] [--seeds 3]
         [--auc] [--json FILE] [--figure FILE] [--codes FILE]
     python benchmarks/whole_tables.py --corpus learning [--json FILE]
-    python benchmarks/whole_tables.py --mending learning [--json FILE]
+    python benchmarks/whole_tables.py --mending learning [--delta 1e-6] [--json FILE]
     python benchmarks/whole_tables.py --ranges --tables adult diamonds credit --epsilon 0.3 1 3 --seeds 3
     python benchmarks/whole_tables.py --coverage --tables adult diamonds --epsilon 0.1 1 --seeds 20
     python benchmarks/whole_tables.py --copies 5 --epsilon 0.1 1 --seeds 100
@@ -18,9 +18,10 @@ and tested on the other 20 %, which were not synthesized; the last line of a tab
 numbers of `noisy_tables.EXPECTED` and says what the choice by a fit to all *other* tables loses; on the other half it
 says what the choice loses as it is.
 
-`--mending` measures, on half of the corpus, what fitting missed pairs again does to the mean and to the largest total
-variation, for thresholds of `latent_classes.MISSED`: the ratio to the same fit without. On the learning half it says
-what each table loses by the threshold that is best, in the mean of both logarithms, for all others.
+`--mending` measures, on half of the corpus, what fitting again does to the mean and to the largest total variation, for
+thresholds of `latent_classes.MISSED`, and with Laplace noise for numbers of further fits (`noisy_tables.AGAIN`): the
+ratio to the same fit without. On the learning half it says what each table loses by the one that is best, in the mean
+of both logarithms, for all others.
 
 `--ranges` compares releases with declared ranges to releases that find all ranges themselves: as many drawn records as
 the table has, put into the 16 bins of the *declared* ranges, which favors these; "own": the model, in its own bins.
@@ -42,6 +43,7 @@ import argparse
 import json
 import time
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -281,7 +283,7 @@ def of_corpus(half: str, epsilons: list[float], deltas: list[float], seeds: int)
     return rows
 
 
-THRESHOLDS = (1.5, 2.0, 2.5, 3.0)
+VARIANTS = {"gaussian": ("MISSED", (np.inf, 1.5, 2.0, 2.5, 3.0)), "laplace": ("again", (0, 1, 2))}
 
 
 def mending(half: str, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict]:
@@ -295,37 +297,40 @@ def mending(half: str, epsilons: list[float], deltas: list[float], seeds: int) -
         truth = queries.record_sums(codes) / n
         for delta, epsilon, seed in product(deltas, epsilons, range(seeds)):
             plan = noisy_tables.plan(queries, n, PrivacyParams(epsilon, delta), relations="all")
-            if plan.law == "laplace" or len(cells.shape) < 3 or plan.steps or not 0.02 < plan.raw < 1.5:
+            if len(cells.shape) < 3 or plan.steps or not 0.02 < plan.raw < (1.5 if plan.law == "gaussian" else 4):
                 continue
             released = plan.release(codes, SeededSource(seed), Ledger(plan.privacy, plan.releases))
             row = {"table": name, "epsilon": epsilon, "delta": delta, "law": plan.law, "raw": plan.raw, "seed": seed}
             found: list = []  # the fits of folds are the same for all thresholds
-            latent_classes._fits = lambda *given, found=found: found or found.extend(fits(*given)) or found
-            for threshold in (np.inf, *THRESHOLDS):
-                latent_classes.MISSED = threshold
-                model = latent_classes.fit(released, plan.fitting)
+            if plan.law == "gaussian":
+                latent_classes._fits = lambda *given, found=found: (found or found.append(fits(*given)) or found)[0]
+            for value in VARIANTS[plan.law][1]:
+                latent_classes.MISSED = value if plan.law == "gaussian" else usual
+                fitting = plan.fitting if plan.law == "gaussian" else replace(plan.fitting, again=value)
+                model = latent_classes.fit(released, fitting)
                 answers = np.concatenate([model.marginal(subset).ravel() for subset in queries.subsets])
-                row[f"{threshold}"] = variations(queries, truth, answers)
+                row[f"{value}"] = variations(queries, truth, answers)
             latent_classes.MISSED, latent_classes._fits = usual, fits
             rows.append(row)
             print(shown(row), flush=True)
     return rows
 
 
-def judge_mending(rows: list[dict], learning: bool) -> None:
-    ratios = {t: np.log([np.divide(row[f"{t}"], row["inf"]) for row in rows]) for t in THRESHOLDS}
+def judge_mending(rows: list[dict], learning: bool, law: str) -> None:
+    rows, (name_, (without, *values)) = [row for row in rows if row["law"] == law], VARIANTS[law]
+    if not rows:
+        return
+    ratios = {t: np.log([np.divide(row[f"{t}"], row[f"{without}"]) for row in rows]) for t in values}
     for t, found in ratios.items():
         mean, most, changed = np.exp(found.mean(axis=0)), np.exp(found.max(axis=0)), (found != 0).any(axis=1).sum()
-        print(
-            f"threshold {t}: mean {mean[0]:.3f} (at most {most[0]:.2f}), largest {mean[1]:.3f} (at most {most[1]:.2f})"
-        )
-        print(f"  changed {changed} of {len(rows)}")
+        both = [f"{mean[k]:.3f} (at most {most[k]:.2f})" for k in range(2)]
+        print(f"{law}, {name_} {t}: mean {both[0]}, largest {both[1]}; changed {changed} of {len(rows)}")
     own, out = np.array([row["table"] for row in rows]), []
     for name in np.unique(own) if learning else ():
-        best = min(THRESHOLDS, key=lambda t: ratios[t][own != name].mean())
+        best = min(values, key=lambda t: ratios[t][own != name].mean())
         out.append(ratios[best][own == name])
     if out:
-        print("each table by the threshold of the others:", np.exp(np.concatenate(out).mean(axis=0)).round(3))
+        print("each table by what is best for the others:", np.exp(np.concatenate(out).mean(axis=0)).round(3))
 
 
 def fitted(kind: str, rows: list[dict]) -> np.ndarray:
@@ -354,6 +359,8 @@ def judge(rows: list[dict], learning: bool) -> None:
     kinds = ("all", "none", "tree")
     for law in ("laplace", "gaussian"):
         here, found = [row for row in rows if row["law"] == law], []
+        if not here:
+            continue
         for name in {row["table"] for row in here}:
             others = [row for row in here if row["table"] != name]
             numbers = {kind: fitted(kind, others) for kind in kinds} if learning else {}
@@ -445,7 +452,8 @@ def main() -> None:
         arguments.tables = []
     elif arguments.mending:
         rows = mending(arguments.mending, [0.03, 0.1, 0.3, 1, 3], arguments.delta, arguments.seeds)
-        judge_mending(rows, arguments.mending == "learning")
+        for law in VARIANTS:
+            judge_mending(rows, arguments.mending == "learning", law)
         arguments.tables = []
     elif arguments.copies:
         rows = copies(arguments.epsilon, arguments.delta, arguments.seeds, arguments.copies)

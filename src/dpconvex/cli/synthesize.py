@@ -64,7 +64,7 @@ def synthesize(
     import pyarrow.csv as pacsv
 
     from dpconvex.algorithms.base import warn_if_hopeless
-    from dpconvex.data import Schema, write_atomically
+    from dpconvex.data import Schema, TableCells, write_atomically
     from dpconvex.estimators.synthetic import PrivateSyntheticData
 
     declared = Schema.from_toml(schema)
@@ -87,7 +87,9 @@ def synthesize(
         order=order,
         algorithm=algorithm,
         constants=constants,
-        impossible=[_pair(text) for text in impossible or ()],
+        impossible=[
+            {k: v for k, _, v in (part.partition("=") for part in text.split(","))} for text in impossible or ()
+        ],
         neighbors=neighbors,
         rows=None if size_is_public else rows,
         random_state=seed,
@@ -96,7 +98,7 @@ def synthesize(
     plans = estimator.plan(planned)  # refuses unusable parameters before anything is read
     if table is None:
         warn_if_hopeless(plans[0])
-        _show(plans, as_json)
+        _show(plans, as_json, TableCells.of_schema(declared, column or None, estimator.bins).filled)
         return
     if size is not None and size < 1:
         raise InvalidParameterError("size", size, "must be an integer >= 1")
@@ -115,17 +117,10 @@ def synthesize(
             (folder / _output.FOUND).write_text(estimator.found_schema_.to_toml(), encoding="utf-8")
     names = (_output.SYNTHETIC, _output.CERTIFICATE, _output.REPORT, *(_output.FOUND,) * bool(estimator.ranges_))
     if as_json:
-        return _output.print_files(estimator.certificate_, out, *names, plan=facts(estimator.plan_))
-    _show(estimator.plan(estimator.plan_.n), False)
+        what = {"plan": facts(estimator.plan_), "missing_counted_as": estimator.cells_.filled}
+        return _output.print_files(estimator.certificate_, out, *names, **what)
+    _show(estimator.plan(estimator.plan_.n), False, estimator.cells_.filled)
     _output.print_released(estimator.certificate_, out, *names)
-
-
-def _pair(text: str) -> dict[str, str]:
-    """Return the two values of ``column=label,column=label``."""
-    pair = {part.partition("=")[0]: part.partition("=")[2] for part in text.split(",")}
-    if len(pair) != 2:
-        raise InvalidParameterError("impossible", text, "must be two columns' values, as in sex=Male,relationship=Wife")
-    return pair
 
 
 def _write_report(estimator: Any, path: Path) -> None:
@@ -134,6 +129,7 @@ def _write_report(estimator: Any, path: Path) -> None:
     columns = [(each.name, each.labels, estimator.marginal(each.name, interval=0.95)) for each in measured]
     report = sorted(estimator.fit_report_, key=lambda row: -row["misfit"])
     facts = {"plan": estimator.plan_, "certificate": estimator.certificate_, "number": _output.number}
+    facts["filled"] = estimator.cells_.filled
     _output.write_page(path, "synthetic.html.j2", columns=columns, report=report, **facts)
 
 
@@ -158,7 +154,7 @@ def facts(plan: QueryReleasePlan) -> dict[str, Any]:
     return plan_facts(plan, **errors, yardstick=plan.yardstick)
 
 
-def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
+def _show(plans: Sequence[QueryReleasePlan], as_json: bool, filled: dict[str, str]) -> None:
     first = plans[0]
     privacy = first.privacy
     show_plans(
@@ -170,3 +166,9 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool) -> None:
         first.n,
         facts if as_json else None,
     )
+    if filled and not as_json:  # public facts: whether there are missing cells or not
+        listed = ", ".join(f"{name} as {label}" for name, label in list(filled.items())[:5])
+        _output.print_text(
+            f"Missing cells, if any, count as values: {listed}{', ..' * (len(filled) > 5)} ({len(filled)} columns). To "
+            "draw them as missing: indicator = true, other = true for categories; none is missing: indicator = false."
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,6 +80,7 @@ class NumberCells(CellColumn):
     #: Released: increasing places, the edges among them, each with the share of numbers below it; numbers are drawn as
     #: they say inside of bins, and evenly between two places. Default: evenly inside of bins.
     law: tuple[tuple[float, float], ...] = ()
+    step: float = 0.0  #: numbers are multiples of it; 0: any numbers
 
     def __post_init__(self) -> None:
         ends = tuple(_validate.real(f"bins[{self.name!r}]", edge) for edge in self.edges)
@@ -87,16 +89,25 @@ class NumberCells(CellColumn):
         object.__setattr__(self, "edges", ends)
 
     @classmethod
-    def of(cls, name: str, within: NumberRange, bins: int | Sequence[float], missing: bool = False) -> NumberCells:
-        """Return bins of equal width after a range's map, or with the given edges."""
+    def of(cls, name: str, within: NumberRange, bins: int | Sequence[float], missing: bool, step: float) -> NumberCells:
+        """Return bins of equal width after a range's map, or one a multiple of the step, or with the given edges."""
         if isinstance(bins, int):
-            bins = within.even(_validate.integer(f"bins[{name!r}]", bins, at_least=1) + 1)
-        return cls(name, tuple(bins), missing)
+            count = _validate.integer(f"bins[{name!r}]", bins, at_least=1)
+            first, stop = _multiples((within.lower, within.upper), step) if step else (0.0, math.inf)
+            if 0 < stop - first <= count:
+                bins = [within.lower, *(step * (first + k + 0.5) for k in range(int(stop - first) - 1)), within.upper]
+            else:
+                bins = within.even(count + 1)
+        return cls(name, tuple(bins), missing, (), step)
 
     @property
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        inner = [f"[{a:g}, {b:g})" for a, b in zip(self.edges[:-2], self.edges[1:-1], strict=True)]
-        return (*inner, f"[{self.edges[-2]:g}, {self.edges[-1]:g}]", *(MISSING,) * self.missing)
+        found = [f"[{a:g}, {b:g})" for a, b in itertools.pairwise(self.edges)]
+        found[-1] = f"[{self.edges[-2]:g}, {self.edges[-1]:g}]"
+        for k, (a, b) in enumerate(itertools.pairwise(_multiples(self.edges, self.step) if self.step else ())):
+            if a < b:
+                found[k] = f"{a * self.step:g}" + (f" to {(b - 1) * self.step:g}" if a < b - 1 else "")
+        return (*found, *(MISSING,) * self.missing)
 
     def encode(self, series: Series) -> Array:
         values = numbers(series, texts=True)
@@ -110,10 +121,24 @@ class NumberCells(CellColumn):
         places, below = np.array(self.law).T if self.law else (edges[:-1], np.arange(len(edges) - 1.0))
         starts = np.interp(edges, places, below)
         low, high = starts[positions], starts[positions + 1]
-        drawn = np.interp(low + rng.random(len(positions)) * (high - low), below, places)
+        narrowest = np.diff(self.edges).min(initial=1e300)  # of which three digits tell numbers without a step
+        step = self.step or 10.0 ** max(-300, math.floor(math.log10(narrowest)) - 2)
+        multiples = _multiples(places, step)
+        drawn = np.floor(np.interp(low + rng.random(len(positions)) * (high - low), below, multiples))
+        drawn, whole = np.minimum(drawn, multiples[-1] - 1), round(1 / step)  # 7 / 100 is 0.07, and 7 * 0.01 is not
+        drawn = drawn / whole if whole and abs(whole * step - 1) < 1e-12 else drawn * step
         if self.law:  # numbers of that size were counted as 0
             drawn[np.abs(drawn) < 2.0**LOWEST] = 0.0
+        if self.step >= 1 and self.step == round(self.step) and np.abs(edges).max() < 2.0**53:
+            drawn = drawn.astype(np.int64)
         return pa.array(drawn, mask=positions >= len(self.edges) - 1)
+
+
+def _multiples(places: Sequence[float] | Array, step: float) -> Array:
+    """Return for each place, increasing, the first multiple that is not below; for the last, the first one above."""
+    found = np.ceil(np.divide(places, step) - 1e-9) + 0.0  # no -0
+    found[-1] = np.floor(places[-1] / step + 1e-9) + 1
+    return found
 
 
 @final
@@ -124,6 +149,7 @@ class OpenCells(CellColumn):
     name: str
     bins: int
     missing: bool = False  #: whether missing values are a value of their own, the last
+    step: float = 0.0  #: as of `NumberCells`
 
     @property
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -137,4 +163,4 @@ class OpenCells(CellColumn):
 
     def within(self, edges: Sequence[float], law: Sequence[tuple[float, float]]) -> NumberCells:
         """Return the column in the bins found."""
-        return NumberCells(self.name, tuple(edges), self.missing, tuple(law))
+        return NumberCells(self.name, tuple(edges), self.missing, tuple(law), self.step)

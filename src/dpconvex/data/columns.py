@@ -30,7 +30,7 @@ MOST_KNOTS = 64  #: Of a shape.
 OTHER, MISSING = "(other)", "(missing)"
 """Names of the level that takes missing and unlisted values, and of the feature that says that a number is missing."""
 
-_LAST = ("scale", "indicator", "formula", "date", "at", "format", "missing", "unit", "source")  #: Keys of a file.
+_LAST = ("step", "scale", "indicator", "formula", "date", "at", "format", "missing", "unit", "source")  #: Keys.
 DATE_PARTS = {"month": 12, "weekday": 7}
 """Parts of a date that are categories, numbered from 1; weeks begin on Mondays."""
 
@@ -68,6 +68,7 @@ class Described(ABC):
     missing: tuple[str, ...] = ()  #: Cells, texts or numbers, that stand for no value
     unit: str = ""
     source: str = ""
+    step: float = 0.0  #: Numbers are multiples of it: 1 for whole ones, 0.01 for cents; 0: any. Public, as the range
 
     numeric: ClassVar[bool]  #: Whether cells are read as numbers (else as text).
     ranged: ClassVar[bool] = True  #: Whether public values are declared; else a private fit finds their range.
@@ -78,6 +79,8 @@ class Described(ABC):
         if isinstance(listed, list | tuple):
             listed = [str(cell) if type(cell) in (int, float) else cell for cell in listed]
         object.__setattr__(self, "missing", texts("missing", listed, 0))
+        if self.step != 0:
+            object.__setattr__(self, "step", _validate.real("step", self.step, at_least=1e-9, remedy="Leave it out"))
         for key in ("unit", "source"):
             if not isinstance(getattr(self, key), str):
                 raise InvalidParameterError(key, getattr(self, key), "must be text")
@@ -238,6 +241,8 @@ class NumericColumn(NumberColumn):
         ``"age"``: cells are dates, and the number is how many days they lie before the date `at`.
     at, format : str, keyword
         A public date, as ``"2024-12-31"``; how dates are written as text.
+    step : float, keyword
+        Numbers are multiples of it, 1 for whole ones, in synthetic data too (0: any). Ages of dates are whole anyway.
     scale : float, keyword
         Size at which ``"signed_log"`` turns from linear to logarithmic: it takes ``|v| / scale``.
     missing : tuple of str, keyword
@@ -319,7 +324,7 @@ class NumericColumn(NumberColumn):
         return NumberRange(self.lower, self.upper, self.transform, self.scale)
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        return NumberCells.of(self.name, self.range, bins, bool(self.indicator))
+        return NumberCells.of(self.name, self.range, bins, bool(self.indicator), 1.0 if self.date else self.step)
 
 
 @final

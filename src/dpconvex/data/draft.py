@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_CATEGORIES = 50  #: A text column with more distinct values is left out of a draft, as an identifier or free text.
 MAX_CODES = 10  #: A column of at most so many distinct whole numbers may hold codes; the draft says so.
-MANY_MISSING = 0.05  #: Share of empty cells from which a draft asks what they mean.
+MANY_MISSING = 0.05  #: Share of empty cells from which a draft makes them a value of their own, not only a remark.
 MOSTLY = 0.6  #: A text column holds numbers, or dates, if at least this share of its distinct texts are.
 
 DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d")
@@ -145,8 +145,9 @@ def _column(series: Series, ranges: bool) -> str:
         missing += [format_value(float(number)) for number in sentinels]
         note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
         lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
-        if (empty := series.null_count() / max(1, len(series))) > MANY_MISSING:
-            lines += f"# {empty:.0%} of the cells are empty. If that says something: indicator = true{MARK}\n"
+        if (share := series.null_count() / max(1, len(series))) or missing:
+            lines += f"# Some numbers are missing. The next line keeps them apart, in synthetic data too.{MARK}\n"
+            lines += ("" if share > MANY_MISSING else "# ") + _line("indicator", True)
         return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
     if not 0 < len(found) <= MAX_CATEGORIES:
         many = f"{len(found)} distinct texts. If it is a category, list its public values"
@@ -222,7 +223,9 @@ def _range(numbers: Floats, ranges: bool) -> str:
     if not ranges:
         return _line("range", PRIVATE, read=False)
     low, high = span(numbers)
-    return _line("lower", low) + _line("upper", high)
+    decimals = (k for k in range(5) if len(numbers) and np.array_equal(np.round(numbers, k), numbers))
+    step = next((_line("step", 10.0**-k) for k in decimals), "")
+    return _line("lower", low) + _line("upper", high) + step
 
 
 def span(numbers: Floats) -> tuple[float, float]:

@@ -63,6 +63,15 @@ def public_date(name: str, text: Any) -> int:
         raise InvalidParameterError(name, text, "must be a date", 'Write it as "2024-12-31"') from None
 
 
+def written_dates(ages: Any, at: str, form: str) -> Any:
+    """Return the dates that lie whole numbers of days (n,) before the date `at`: as dates, or texts in a format."""
+    import pyarrow as pa
+
+    found = np.clip(public_date("at", at) - ages.fill_null(0).to_numpy(), -719162, 2932896)  # years 1 to 9999
+    dates = pa.array(found.astype("M8[D]"), mask=ages.is_null().to_numpy(zero_copy_only=False))
+    return dates if form == ISO else compute().strftime(dates, form)
+
+
 def parts_of_dates(found: Floats, part: str) -> Array:
     """Return the month 1 to 12, or the weekday 1 (Monday) to 7, of days since 1970 (n,); 0 where a date is missing."""
     known = ~np.isnan(found)

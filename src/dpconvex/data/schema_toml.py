@@ -117,7 +117,7 @@ def _column(where: str, name: str, content: Any) -> AbstractColumn:
         required = set() if "date" in fields else {"categories"}
         _check_keys(where, fields, required, {"other", "aliases", "date", "format", *_NOTES})
         return _build(where, CategoricalColumn, {"name": name, **fields})
-    optional = {"transform", "indicator", "formula", "date", "at", "format", *_NOTES}
+    optional = {"step", "transform", "indicator", "formula", "date", "at", "format", *_NOTES}
     if _unranged(where, fields):
         _check_keys(where, fields, (), optional)
         return _build(where, UnrangedColumn, {"name": name, **fields})
@@ -137,10 +137,10 @@ def _unranged(where: str, fields: dict[str, Any]) -> bool:
 def _target(where: str, content: Any) -> AbstractTarget:
     fields = _table(where, content)
     if _unranged(where, fields):
-        _check_keys(where, fields, {"name"}, _NOTES)
+        _check_keys(where, fields, {"name"}, {"step", *_NOTES})
         return _build(where, UnrangedTarget, fields)
     if "lower" in fields or "upper" in fields:
-        _check_keys(where, fields, {"name", "lower", "upper"}, _NOTES)
+        _check_keys(where, fields, {"name", "lower", "upper"}, {"step", *_NOTES})
         return _build(where, NumericTarget, fields)
     remedy = "For a numeric target, lower and upper, or range"
     _check_keys(where, fields, {"name", "classes"}, {"rates", "aliases", *_NOTES}, remedy)

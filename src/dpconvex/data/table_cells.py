@@ -10,8 +10,9 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Array
-from dpconvex.data.cells import CellColumn, OpenCells
+from dpconvex.data.cells import CategoryCells, CellColumn, OpenCells
 from dpconvex.data.columns import Described
+from dpconvex.data.formulas import written_dates
 from dpconvex.data.frames import open_table
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidParameterError
@@ -93,8 +94,20 @@ class TableCells:
         """Return a row for each row of positions (n, columns); numbers are drawn uniformly inside their bins."""
         import pyarrow as pa
 
-        pairs = zip(self.columns, codes.T, strict=True)
-        return pa.table({column.name: column.decode(place, rng) for column, place in pairs})
+        found = {}
+        for column, part, place in zip(self.columns, self.described, codes.T, strict=True):
+            cells, at = column.decode(place, rng), getattr(part, "at", "")
+            found[column.name] = written_dates(cells, at, getattr(part, "format", "")) if at else cells
+        return pa.table(found)
+
+    @property
+    def filled(self) -> dict[str, str]:
+        """As which value missing cells count, by column; without those of which the schema says what is to be done."""
+        found = {}
+        for column, part in zip(self.columns, self.described, strict=True):
+            if getattr(part, "indicator", None) is None and not getattr(column, "other", ""):
+                found[column.name] = column.labels[0 if isinstance(column, CategoryCells) else len(column.labels) // 2]
+        return found
 
     def position(self, name: str, label: str) -> tuple[int, int]:
         """Return the number of a column and that of one of its labels."""

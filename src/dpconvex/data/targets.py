@@ -105,4 +105,4 @@ class NumericTarget(AbstractTarget):
         return replace(self, lower=found.lower, upper=found.upper)
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        return NumberCells.of(self.name, NumberRange(self.lower, self.upper), bins)
+        return NumberCells.of(self.name, NumberRange(self.lower, self.upper), bins, False, self.step)

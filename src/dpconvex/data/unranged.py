@@ -29,9 +29,10 @@ class Unranged(Described):
 
     def cells(self, bins: int | Sequence[float]) -> CellColumn:
         missing = bool(getattr(self, "indicator", None))  # a target has none
+        step = 1.0 if getattr(self, "date", "") else self.step
         if not isinstance(bins, int):
-            return NumberCells(self.name, tuple(bins), missing)
-        return OpenCells(self.name, _validate.integer(f"bins[{self.name!r}]", bins, at_least=1), missing)
+            return NumberCells(self.name, tuple(bins), missing, (), step)
+        return OpenCells(self.name, _validate.integer(f"bins[{self.name!r}]", bins, at_least=1), missing, step)
 
     def to_dict(self) -> dict[str, Any]:
         return {"range": PRIVATE, **super().to_dict()}

@@ -47,8 +47,8 @@ class PrivateSyntheticData(PrivateEstimator):
     more columns keep one histogram over all combinations of values, of which there may be 2^27 at most.
 
     Guarantee: everything that `fit` learns from data is (epsilon, delta)-differentially private for neighbors that
-    replace one record, with a public number of records, or all records of one user (`groups`), with a public number of
-    users, or for those that add or remove one record, with a private number; nothing else depends on the data.
+    replace one record, or all records of one user (`groups`), of a public number, or add or remove one record, of a
+    private number; nothing else depends on the data.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class PrivateSyntheticData(PrivateEstimator):
     Attributes
     ----------
     cells_ : TableCells
-        The public domain: names, values and number of values of every column.
+        The public domain: names and values of every column, and as which of them missing cells count (``filled``).
     queries_ : Marginals
         The marginal tables.
     model_ : ReleasedModel
@@ -271,7 +271,8 @@ class PrivateSyntheticData(PrivateEstimator):
         Returns
         -------
         pyarrow.Table
-            Categories as text (null for the level ``(other)``), numbers drawn uniformly inside their bins.
+            Categories as text (null for the level ``(other)``). Numbers are drawn uniformly inside their bins:
+            multiples of the schema's `step`, ages of dates as dates, else with three digits of their bin's width.
         """
         check_is_fitted(self)
         rng = np.random.default_rng(random_state)
@@ -366,7 +367,7 @@ class PrivateSyntheticData(PrivateEstimator):
         cells = self._cells()
         pairs = [tuple(cells.position(*each) for each in pair.items()) for pair in self.impossible or ()]
         if any(len(pair) != 2 for pair in pairs):
-            raise InvalidParameterError("impossible", self.impossible, "must be pairs of two columns' values")
+            raise InvalidParameterError("impossible", self.impossible, "must be pairs: sex=Male,relationship=Wife")
         target = self.schema.target.name if self.schema is not None and self.schema.target is not None else None
         center = cells.names.index(target) if target in cells.names else None
         queries = Marginals.of_order(cells.shape, self.order)

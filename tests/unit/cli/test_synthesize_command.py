@@ -30,6 +30,7 @@ def test_it_writes_what_the_estimator_draws(run: Any, public_files: Path) -> Non
     ).fit(read_table(public_files / "train.csv", schema))
     assert drawn["sex"].to_pylist() == model.sample(400, 3)["sex"].to_pylist()
     assert "NOT PRIVATE" in result.stdout
+    assert "Missing cells" in result.stdout
     assert run("verify", "synthetic").exit_code == 1  # seeded
     assert run(*words(public_files, "--seed", 3)).exit_code == 2  # the folder exists
     assert run(*words(public_files, "--seed", 3, "--force")).exit_code == 0
@@ -41,6 +42,10 @@ def test_a_private_run_verifies(run: Any, public_files: Path) -> None:
     printed = json.loads(result.stdout)
     assert printed["files"] == [f"elsewhere/{name}" for name in ("synthetic.csv", "certificate.json", "report.html")]
     assert printed["plan"]["public"]["cells"] == 12
+    assert printed["missing_counted_as"] == {"sex": "Female", "income": "<=50K", "age": "30 to 49"}
+    assert "age as 30 to 49" in Path("elsewhere/report.html").read_text()
+    drawn = pacsv.read_csv("elsewhere/synthetic.csv")["age"]
+    assert drawn.type == pa.int64()
     assert run("verify", "elsewhere").exit_code == 0
 
 

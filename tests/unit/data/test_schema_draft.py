@@ -37,10 +37,10 @@ def test_draft_reads_back_as_an_unconfirmed_schema() -> None:
     schema = Schema.from_toml_text(draft_schema(wide, "income"))
     assert schema == Schema(
         (
-            NumericColumn("age", 31.5, 77),
-            NumericColumn("grade", 1, 3),
-            NumericColumn("constant", 5, 10),
-            NumericColumn("void", 0, 1),
+            NumericColumn("age", 31.5, 77, indicator=True, step=0.1),
+            NumericColumn("grade", 1, 3, step=1),
+            NumericColumn("constant", 5, 10, step=1),
+            NumericColumn("void", 0, 1, indicator=True),
             CategoricalColumn("color", ("blue", 'gr"een', "red"), other=True),
             CategoricalColumn("flag", ("false", "true")),
             NumericColumn("day", 0, 1, date="age", at="2000-01-01"),
@@ -50,7 +50,7 @@ def test_draft_reads_back_as_an_unconfirmed_schema() -> None:
     )
     with pytest.raises(SchemaError, match="confirmed"):
         schema.require_confirmed()
-    assert schema.encode(wide).shape == (len(wide), 4 + 4 + 2)
+    assert schema.encode(wide).shape == (len(wide), 6 + 4 + 2)
 
 
 def test_every_line_read_off_the_data_is_marked() -> None:
@@ -82,7 +82,10 @@ def test_numeric_targets_and_codes() -> None:
     assert Schema.from_toml_text(draft).target is None
     counts = draft_schema(pd.DataFrame({"y": [0, 3, 1] * 10, "x": [None, 1.5, 2.5] * 10}), "y")
     assert "# If they are numbers, not codes: lower = 0 and upper = 3 in their place." in counts
-    assert "# 33% of the cells are empty. If that says something: indicator = true" in counts
+    assert "\nindicator = true  # read from the data" in counts
+    few = draft_schema(pd.DataFrame({"y": [0, 3, 1] * 30, "x": [None] + [1.5, 2.25] * 44 + [3]}), "y")
+    assert "\n# indicator = true  # read from the data" in few
+    assert "\nstep = 0.01  # read from the data" in few
 
 
 @pytest.mark.parametrize(

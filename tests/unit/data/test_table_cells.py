@@ -76,6 +76,69 @@ def test_missing_numbers_may_be_a_value_of_their_own() -> None:
     np.testing.assert_array_equal(cells.encode(drawn)[:, 0], [4, 0, 3])
 
 
+STEPS = Schema(
+    (
+        NumericColumn("age", 17, 90, step=1),
+        NumericColumn("children", 0, 5, step=1, indicator=False),
+        NumericColumn("price", 0, 500, "log1p", step=0.01),
+        NumericColumn("bmi", 10, 80),
+        NumericColumn("born", 0, 20_000, date="age", at="2000-01-01", indicator=True),
+        NumericColumn("came", 0, 900, date="age", at="2020-01-01", format="%d.%m.%Y"),
+        CategoricalColumn("sex", ("F", "M")),
+    )
+)
+
+
+def test_numbers_look_as_declared_and_stay_in_their_bins() -> None:
+    """Multiples of the step, dates as dates; without a step three digits of the bin's width."""
+    cells = TableCells.of_schema(STEPS)
+    assert cells.shape == (16, 6, 16, 16, 17, 16, 2)
+    assert cells.columns[0].labels[:2] == ("17 to 21", "22 to 26")
+    assert cells.columns[1].labels == ("0", "1", "2", "3", "4", "5")
+    codes = np.stack([np.arange(20_000) % size for size in cells.shape], axis=1)
+    table = cells.decode(codes, np.random.default_rng(0))
+    np.testing.assert_array_equal(cells.encode(table), codes)
+    np.testing.assert_array_equal(cells.encode(table.to_pandas()), codes)
+    assert table.schema.types[:2] == [pa.int64(), pa.int64()]
+    ages = np.bincount(table["age"].to_numpy())[17:]
+    assert len(ages) == 74
+    assert ages.min() > 150  # every age is drawn, 1250 draws a bin of 4 or 5
+    price, bmi = table["price"].to_numpy(), table["bmi"].to_numpy()
+    np.testing.assert_array_equal(price, np.round(price, 2))
+    np.testing.assert_allclose(bmi, np.round(bmi, 4), atol=1e-9)  # edges have four
+    assert table["born"].type == pa.date32()
+    assert table["born"].null_count == 20_000 // 17
+    assert table["came"][0].as_py().endswith((".2019", ".2020"))
+
+
+def test_a_step_that_suits_neither_range_nor_bins_draws_near_numbers() -> None:
+    for step, edges in ((10.0, (1, 2, 3)), (1e-9, (0, 1)), (1.0, (-1e300, 1e300)), (3.0, (-7, -6.5, 0))):
+        cells = NumberCells("x", edges, False, (), step)
+        assert len(cells.labels) == len(edges) - 1
+        drawn = cells.decode(np.arange(len(edges) - 1), np.random.default_rng(0)).to_numpy()
+        assert np.isfinite(drawn).all()
+        assert (np.abs(drawn) <= np.abs(edges).max() + step).all()
+    for bad in (-1.0, np.nan, np.inf):
+        with pytest.raises(InvalidParameterError, match="step"):
+            NumericColumn("x", 0, 1, step=bad)
+
+
+def test_it_says_as_what_missing_cells_count() -> None:
+    found = TableCells.of_schema(STEPS).filled
+    assert found == {
+        "age": "54 to 58",
+        "price": "21.39 to 32.01",
+        "bmi": "[45, 49.375)",
+        "came": "450 to 506",
+        "sex": "F",
+    }
+    cells = TableCells.of_schema(SCHEMA, bins=4)
+    assert list(cells.filled) == ["age", "gain", "sex", "income"]
+    empty = cells.encode(pd.DataFrame({name: [None] for name in cells.names}, dtype=object))[0]
+    for name, label in cells.filled.items():
+        assert cells.position(name, label)[1] == empty[cells.names.index(name)]
+
+
 def test_a_row_is_read_by_itself() -> None:
     table = load_adult()
     cells = TableCells.of_schema(adult_schema(), ("age", "sex", "income"))
@@ -110,7 +173,7 @@ def test_a_missing_column_and_a_wrong_type_are_errors() -> None:
 
 
 def test_bins_have_equal_width_after_the_transform() -> None:
-    np.testing.assert_allclose(np.diff(NumberCells.of("a", NumberRange(-1, 1), 5).edges), 0.4)
+    np.testing.assert_allclose(np.diff(NumberCells.of("a", NumberRange(-1, 1), 5, False, 0.0).edges), 0.4)
     np.testing.assert_allclose(
-        np.diff(np.log1p(NumberCells.of("a", NumberRange(0, 1e5, "log1p"), 5).edges)), np.log1p(1e5) / 5
+        np.diff(np.log1p(NumberCells.of("a", NumberRange(0, 1e5, "log1p"), 5, False, 0.0).edges)), np.log1p(1e5) / 5
     )

@@ -29,7 +29,7 @@ Allocation
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, final
@@ -49,7 +49,6 @@ from dpconvex.algorithms.queries.base import (
 )
 from dpconvex.algorithms.queries.latent_classes import FitPlan, fit
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedTables, ReleasedTotal
-from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, Planned
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity, Unit
@@ -68,24 +67,22 @@ DISTANCES = {
 }
 SHARE = 0.1  # h, of the budget for the one-way tables (benchmarks/whole_tables.py)
 INDEPENDENT = 0.1  # Mean total variation of independent columns on benchmark tables: 0.08 to 0.22
-REFIT, FALLING = 0.15, 0.01  # R below which the fit uses all cells, and lets its rate fall
+REFIT, FALLING, AGAIN = 0.15, 0.01, 0.04  # R: below, a fit uses all cells, lets its rate fall; above, is repeated
 SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to which one weight a combination is fitted instead of classes
 CLASSES, FOLDS, MOST_STEPS = 200, 5, 3000
-RELATIONS = ("auto", "all", "center", "none")
+RELATIONS = ("auto", "all", "none")
 
 Tables = tuple[tuple[int, ...], ...]
 
 
 EXPECTED: dict[str, dict[str, tuple[float, float, float, float]]] = {
-    "laplace": {"all": (0, 1.26, 0.592, 0.171), "none": (0.056, 0.791, 0.747, 0), "tree": (0.011, 0.715, 0.589, 0)},
+    "laplace": {"all": (0, 1.11, 0.572, 0.176), "none": (0.054, 0.741, 0.717, 0), "tree": (0.012, 0.7, 0.583, 0)},
     "gaussian": {"all": (0, 1.11, 0.745, 0), "none": (0.056, 0.83, 0.777, 0), "tree": (0.022, 0.777, 0.682, 0)},
 }
 """Mean total variation of two-way tables to expect, a guess: the root of the sum of squares of what relations are worth
-and of ``scale r^power R^other``.
-
-r is what noise would add to tables of columns if the whole budget went to these: it predicts better than R, the noise
-of pairs, of which a fit removes the more the more pairs there are. Fitted to tables of the corpus's learning half; each
-was judged by the fit to the others (benchmarks/whole_tables.py --corpus learning).
+and of ``scale r^power R^other``. r is what noise would add to tables of columns if the whole budget went to these: it
+predicts better than R, the noise of pairs, of which a fit removes the more the more pairs there are. Fitted to tables
+of the corpus's learning half; each was judged by the fit to the others (benchmarks/whole_tables.py --corpus learning).
 """
 
 
@@ -105,7 +102,7 @@ class NoisyTablesPlan(QueryReleasePlan):
     """Constants of one release."""
 
     subsets: Tables  #: columns of the measured tables: each of one column, then pairs
-    relations: str  #: which pairs: "all", "center" or "none"
+    relations: str  #: which pairs: "all" or "none"
     law: str  #: of the noise: "laplace" or "gaussian"
     mu: float  #: Gaussian budget; 0 for Laplace noise
     algorithm = "noisy_tables"
@@ -142,22 +139,20 @@ class NoisyTablesPlan(QueryReleasePlan):
     def raw(self) -> float:
         """R: the mean total variation that noise alone adds to the measured pairs; to columns, if there are none."""
         shape, order = self.queries.shape, max(map(len, self.subsets))
-        ratio = math.sqrt(0.5 if self.law == "laplace" else 2 / math.pi) / 2
         rows = [(s, each[2]) for s, each in zip(self.subsets, self.noises, strict=True) if len(s) == order]
-        return ratio * math.fsum(math.prod(shape[axis] for axis in s) * noise for s, noise in rows) / len(rows)
+        return added(self.law, [math.prod(shape[axis] for axis in s) * noise for s, noise in rows])
 
     @property
     def expected_variation(self) -> float:
         """The mean total variation of two-way tables to expect: the order of magnitude on other tables, a guess."""
-        if self.relations == "center":
-            return 0.6 * INDEPENDENT + self.raw / 2
         return expected_variation(self.law, self.relations, self.alone, self.raw)
 
     @cached_property
     def alone(self) -> float:
         """The mean total variation that noise adds to tables of columns, if the whole budget goes to these."""
-        columns = [axis for axis, size in enumerate(self.queries.shape) if size > 1]
-        return raw_alone(self.law, self.privacy, self.mu, [self.queries.shape[axis] for axis in columns], self.n)
+        sizes = [size for size in self.queries.shape if size > 1]
+        total, facts = math.fsum(size ** (1 / 3) for size in sizes), (self.law, self.privacy, self.mu)
+        return added(self.law, [k * table_noise(*facts, k ** (1 / 3) / total, k, self.n)[1] for k in sizes])
 
     ranked = forwarded("expected_variation")  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -188,7 +183,8 @@ class NoisyTablesPlan(QueryReleasePlan):
         """Constants of the latent classes, from the number of cells and R."""
         cells = sum(math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets)
         low = self.relations != "none" and self.raw <= REFIT
-        return FitPlan(min(CLASSES, cells), FOLDS, MOST_STEPS, low, low and self.raw < FALLING)
+        again = int(self.law == "laplace" and self.raw > AGAIN)
+        return FitPlan(min(CLASSES, cells), FOLDS, MOST_STEPS, low, low and self.raw < FALLING, again)
 
     @cached_property
     def steps(self) -> int:
@@ -257,12 +253,9 @@ def table_noise(
     return gaussian, gaussian.sigma * INFLATION / n
 
 
-def raw_alone(law: str, privacy: PrivacyParams, mu: float, sizes: list[int], n: int) -> float:
-    """Return the mean total variation that noise adds to tables of columns of these sizes, on which all is spent."""
-    total = math.fsum(size ** (1 / 3) for size in sizes)
-    ratio = math.sqrt(0.5 if law == "laplace" else 2 / math.pi) / 2
-    noise = [size * table_noise(law, privacy, mu, size ** (1 / 3) / total, size, n)[1] for size in sizes]
-    return ratio * math.fsum(noise) / len(noise)
+def added(law: str, sums: Sequence[float]) -> float:
+    """Return the mean total variation that noise adds to tables, from sums of its deviations over each one's cells."""
+    return math.sqrt(0.5 if law == "laplace" else 2 / math.pi) / 2 * math.fsum(sums) / len(sums)
 
 
 def table_counts(codes: Array, shape: tuple[int, ...], subsets: Tables, weights: Floats | None = None) -> Parts:
@@ -277,23 +270,19 @@ def table_counts(codes: Array, shape: tuple[int, ...], subsets: Tables, weights:
 def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, relations: str = "auto") -> NoisyTablesPlan:
     """Plan noise on the tables of columns and of pairs of columns.
 
-    `relations` says which pairs: ``"all"`` that the queries list, those with the column ``queries.center``, or
-    ``"none"``; ``"auto"`` goes from the first to the last until the noise is small enough (`MOST_RAW`).
+    `relations` says which pairs: ``"all"`` that the queries list, or ``"none"``; ``"auto"``: as is expected to be best.
     """
     check_relation(privacy, users=True, neighbors=NoisyTablesPlan.neighbors)
     _validate.records("n", n)
     shape = queries.shape
     check_tables(queries)
     _validate.choice("relations", relations, RELATIONS)
-    if relations == "center" and queries.center is None:
-        raise InvalidParameterError("center", None, "must be a column for relations='center'", "Name one")
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0
     columns = [axis for axis, size in enumerate(shape) if size > 1]
     listed = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns)]
     found: list[NoisyTablesPlan] = []
     for kind in ("all", "none") if relations == "auto" else (relations,):
-        pairs = [pair for pair in listed if kind == "all" or (kind == "center" and queries.center in pair)]
-        subsets = (*((axis,) for axis in columns), *pairs)
+        subsets = (*((axis,) for axis in columns), *(listed if kind == "all" else ()))
         laws = (("laplace", 0.0), *((("gaussian", mu),) if mu else ()))
         plans = [NoisyTablesPlan(queries, n, privacy, subsets, kind, law, m) for law, m in laws]
         found.append(min(plans, key=lambda each: each.raw))

@@ -143,9 +143,8 @@ class NoisyTreePlan(QueryReleasePlan):
     @cached_property
     def raw(self) -> float:
         """The mean total variation that noise alone adds to a chosen pair's table."""
-        ratio = math.sqrt(0.5 if self.law == "laplace" else 2 / math.pi) / 2
-        noise = [self.measured(pair)[1] * cells_of(self.queries.shape, pair) for pair in self.candidates]
-        return ratio * math.fsum(noise) / len(noise)
+        sums = [self.measured(pair)[1] * cells_of(self.queries.shape, pair) for pair in self.candidates]
+        return noisy_tables.added(self.law, sums)
 
     @property
     def expected_variation(self) -> float:
