@@ -1,7 +1,7 @@
 """Looks at declared ranges: what they gain on the learning tables, by how carelessly ranges are declared.
 
-    python benchmarks/declared_ranges.py target|columns [--seeds 5] [--rows 20000] [--tables NAME ...] [--delta 0]
-                                         [--additive] [--today] [--json FILE]
+    python benchmarks/declared_ranges.py target|columns|residuals [--seeds 5] [--rows 20000] [--tables NAME ...]
+                                         [--delta 0] [--additive] [--today] [--json FILE]
 
 Training excess of ``algorithm="auto"`` with a look over that without one, on the learning half of `corpus` and
 `corpus.MORE_NUMBERS`. Of `target`: regressions, without a look at columns; the declared range as it is, three times as
@@ -10,7 +10,9 @@ the target on both sides; declared ranges as they are, five times as wide (upwar
 Geometric means, medians, the share of cells that are worse by 5 % and the worst; settings of
 `algorithms/erm/two_stage/ranges.py`; and what is left when each table is judged by the setting that is best on the
 *others*. An excess counts as at least .002 of a constant's: below that it is the solver's and the noise's last digits.
-Cells without enough records have no look, and count as 1. Fits are seeded, hence not private.
+Cells without enough records have no look, and count as 1. Of `residuals`: regressions as declared, by what plans expect
+of residuals after a look and by the caps on them that are tried, over the first of these. Fits are seeded, hence not
+private.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import Any
 import numpy as np
 
 import corpus
+import prior
 from dpconvex import (
     PrivateAdditiveClassifier,
     PrivateAdditiveRegressor,
@@ -34,6 +37,7 @@ from dpconvex import (
 )
 from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.errors import DpconvexWarning
+from dpconvex.estimators import regressors
 from dpconvex.estimators._features import FromSchema
 from excess_loss import log_loss, optimum
 
@@ -62,6 +66,11 @@ WIDENED: dict[str, dict[str, tuple[float, float, int]]] = {
     "columns": {"declared": (0, 0, 1), "5, upwards": (0, 4, 1), "every second 30, upwards": (0, 29, 2)},
 }
 """What is added below and above, in widths, to every so manieth range."""
+RESIDUALS = {
+    f"factors of {step:.2g}, {deviation:g}": (step, deviation)
+    for step, deviation in ((2.0, 0.1), (2.0, 0.13), (2.0, 0.17), (2**0.5, 0.13), (2**0.5, 0.15))
+}
+"""Factors between caps, from a half to a sixteenth of the range, and residuals that are expected after a look."""
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 FLOOR, WORSE = 2e-3, 1.05
 
@@ -150,6 +159,24 @@ def measured(name: str, given: argparse.Namespace) -> dict[str, list[float]]:
     return found
 
 
+def residuals(name: str, given: argparse.Namespace) -> dict[str, list[float]]:
+    """Return log-ratios of the excess to that of the first of `RESIDUALS`, by setting: a number an epsilon."""
+    table = corpus.load(name)
+    table = replace(table, X=table.X[: given.rows], y=table.y[: given.rows], frame=table.frame[: given.rows])
+    known, found, usual = facts(table), dict[str, list[float]](), regressors.CAPS
+    looks = [ranges.look_cost(epsilon, len(table.y)) > 0 for epsilon in EPSILONS]
+    for label, (step, deviation) in RESIDUALS.items():
+        steps = np.arange(round(3 / np.log2(step)) + 1)
+        regressors.CAPS = tuple((step**-steps / 2).tolist())
+        prior.use({"residual_in_part": deviation})
+        pairs = zip(EPSILONS, looks, strict=True)
+        found[label] = [np.log(excess(table, known, table.schema, e, given)) if look else 0.0 for e, look in pairs]
+    regressors.CAPS = usual
+    prior.use({})
+    first = next(iter(found.values()))
+    return {label: [a - b for a, b in zip(logs, first, strict=True)] for label, logs in found.items()}
+
+
 def settings(given: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Return what is compared."""
     return {"today": {}} if given.today else SETTINGS[given.of]
@@ -180,7 +207,7 @@ def law(name: str, rows: int) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("of", choices=("target", "columns"))
+    parser.add_argument("of", choices=("target", "columns", "residuals"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=20_000, help="records of a table, at most")
     parser.add_argument("--delta", type=float, default=0.0)
@@ -201,11 +228,11 @@ def main() -> None:
         return
     cells = {}
     for name in names:
-        cells[name] = measured(name, given)
+        cells[name] = residuals(name, given) if given.of == "residuals" else measured(name, given)
         print(name, "measured", flush=True)
         if given.json:
             given.json.write_text(json.dumps(cells, indent=1) + "\n")
-    report(cells, list(WIDENED[given.of]))
+    report(cells, list(WIDENED.get(given.of, ["declared"])))
 
 
 def report(cells: dict[str, dict[str, list[float]]], widths: list[str]) -> None:

@@ -28,7 +28,8 @@ from dpconvex.algorithms.erm.two_stage import constant
 from dpconvex.errors import DpconvexWarning
 from dpconvex.problems.linear import expected_risk
 
-TODAY, CAUTION, REMAINS = expected_risk.ORDINARY, registry.CAUTION, constant.REMAINS
+TODAY, REMAINS = expected_risk.ORDINARY, constant.REMAINS
+CAUTION = registry.CAUTION, registry.OF_NUMBERS
 SETTINGS = {
     "length 1, residuals .15, caution 1": {"squared_length": 1.0, "residual_deviation": 0.15, "caution": 1.0},
     "length 1": {"squared_length": 1.0},
@@ -38,6 +39,8 @@ SETTINGS = {
     "residuals .15": {"residual_deviation": 0.15},
     "caution 1": {"caution": 1.0},
     "caution 1.25": {"caution": 1.25},
+    "caution 2": {"caution": 2.0},
+    "residuals in a part .1": {"residual_in_part": 0.1},
     "variance .05": {"numeric_variance": 0.05},
     "variance .2": {"numeric_variance": 0.2},
     "means .05": {"numeric_squared_mean": 0.05},
@@ -62,7 +65,8 @@ FLOOR, TOLERATED = 1e-9, 1.1  # Of an excess; of a constant's
 def use(setting: dict[str, float]) -> None:
     """Let all plans expect that."""
     chosen = dict(setting)
-    registry.CAUTION = chosen.pop("caution", CAUTION)
+    own = (chosen.pop("caution"),) * 2 if "caution" in chosen else CAUTION
+    registry.CAUTION, registry.OF_NUMBERS = own
     constant.REMAINS = {**REMAINS, "regression": chosen.pop("remains", REMAINS["regression"])}
     guess = replace(TODAY, **chosen)
     for module in forget():

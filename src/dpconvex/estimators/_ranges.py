@@ -14,6 +14,7 @@ from dpconvex.data import Schema
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem, NumberRange
+from dpconvex.problems.linear.expected_risk import ORDINARY
 
 IN_UNITS = ("l2", "coefficient_norm", "tilt", "adversarial_radius")
 """Parameters in units of encoded columns, or of losses: where one is given, no declared range is looked at."""
@@ -94,8 +95,13 @@ class FindsRanges:
         each = ranges.looks_cost(epsilon, n, len(features.lookable))
         return target * ranges.look_cost(epsilon, n), each
 
+    def _expecting(self, problem: LinearModelProblem, share: float, look: bool) -> LinearModelProblem:
+        """Return what is expected of targets, at that share of the default norm, perhaps in a part of a range."""
+        residual = ORDINARY.residual_in_part if look else None
+        return replace(problem, explained=self._explained(share, look), residual=residual)
+
     def _explained(self, share: float, look: bool) -> float | None:
-        """Return the variance of predictions to expect, at that share of the default norm, and perhaps after a look."""
+        """Return the variance of predictions to expect there."""
         return None
 
     def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:

@@ -447,4 +447,4 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
         return super()._explained(share, look) if self._straight else None  # shapes have a law of their own
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
-        return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in CAPS) if self.loss == "squared" else ()
+        return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in CAPS[::2]) if self.loss == "squared" else ()

@@ -45,7 +45,7 @@ epsilon 1; at 0.1 smaller shares win where there is little to learn, and lose wh
 HEAVY_REACH = 1e6
 """Widths of the range at which targets without a bound are clipped: no noise depends on it, floats do."""
 
-CAPS = (0.5, 0.25, 0.125, 0.0625)
+CAPS = (0.5, 0.35, 0.25, 0.18, 0.125, 0.09, 0.0625)
 """Caps on residuals that are tried, in units of the target's range; without one slopes reach the whole range."""
 DEFAULT_WIDTH = 0.2  #: Of the pseudo-Huber loss, as a share of the target's range (ours).
 DEFAULT_SMOOTHING = 0.05  #: Length of the quadratic piece of the pinball loss as a share of the target's range (ours).

@@ -12,6 +12,7 @@ import pytest
 from dpconvex import (
     CategoricalColumn,
     NumericColumn,
+    PrivateAdditiveRegressor,
     PrivateLinearRegression,
     PrivateLogisticRegression,
     Schema,
@@ -23,6 +24,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._streams import PROBE, promise_of
 from dpconvex.estimators.base import LEAST_BIAS
 from dpconvex.estimators.classifiers import CAPS
+from dpconvex.losses import HuberLoss
 from dpconvex.privacy import Unit
 from dpconvex.privacy.profiles import limited
 from dpconvex.problems.linear.expected_risk import ORDINARY
@@ -116,6 +118,18 @@ def test_a_small_fit_is_planned_in_no_time() -> None:
         took.append(between - start)
         plain.append(time.process_time() - between)
     assert min(took) < 3 * min(plain)
+
+
+def test_residuals_are_wider_in_the_part_of_a_range_that_a_look_keeps() -> None:
+    for kind in (PrivateLinearRegression, PrivateAdditiveRegressor):
+        model = kind(schema=NUMBERS)
+        looked, few = (model.plan(n)[0].problem for n in (2000, 300))
+        assert looked.residual == ORDINARY.residual_in_part
+        assert few.residual is None  # there is no look at so few
+        capped = [replace(looked, loss=HuberLoss(0.125, 0.5, of_mean=True), residual=each) for each in (None, 0.15)]
+        narrow, wide = (each.typical.bias for each in capped)
+        assert 0 < narrow < wide / 2  # a cap cuts more of them
+    assert PrivateLinearRegression(schema=NUMBERS).plan(2000, unit=Unit.USER)[0].problem.residual is None
 
 
 @pytest.mark.gate

@@ -46,6 +46,7 @@ class Tuning:
     #: Mean second derivative of a classification loss in units of the one of undecided predictions.
     decided_curvature: float = 0.44
     residual_deviation: float = 0.1  #: deviation of residuals in units of the targets' range
+    residual_in_part: float = 0.13  #: the same of the part of the range that a look keeps, on the learning tables
     #: Mean squared length of the minimizer over R^2: lengths R/4, R/2 and R are equally likely, and forecasts are
     #: linear in the square.
     squared_length: float = 7 / 16
@@ -80,15 +81,15 @@ def typical_curvature(loss: LinearModelLoss) -> float:
     return min(loss.curvature_bound, 2 * slope)  # targets have a range of about 2
 
 
-def capped_curvature(loss: LinearModelLoss) -> float:
+def capped_curvature(loss: LinearModelLoss, deviation: float | None = None) -> float:
     """Return the same of a cap on residuals: the share of ordinary ones that are below it."""
-    residuals = ordinary_residuals(loss)
+    residuals = ordinary_residuals(loss, deviation)
     return float(cast(SmoothLoss, loss).hessian_weights(residuals, np.zeros(len(residuals))).mean())
 
 
-def ordinary_residuals(loss: LinearModelLoss) -> Floats:
+def ordinary_residuals(loss: LinearModelLoss, deviation: float | None = None) -> Floats:
     """Return skewed residuals of mean 0, (2000,); `value_at_zero` of the loss is half the squared target bound."""
-    spread = ORDINARY.residual_deviation * 2 * math.sqrt(2 * loss.usual.value_at_zero)
+    spread = (deviation or ORDINARY.residual_deviation) * 2 * math.sqrt(2 * loss.usual.value_at_zero)
     residuals = spread * (-np.log1p(-(np.arange(2000) + 0.5) / 2000) - 1)
     return residuals - residuals.mean()
 
@@ -117,10 +118,12 @@ class TypicalData:
         radius: float,
         factor: Factor | None = None,
         explained: float | None = None,
+        residual: float | None = None,
     ) -> TypicalData:
         """Return the guess for the average loss; `radius`: the comparator norm. A factor: in the new coordinates.
 
-        `explained`: the variance of the minimizer's predictions, where it does not follow from the radius.
+        `explained`: the variance of the minimizer's predictions, where it does not follow from the radius; `residual`:
+        the deviation of residuals in units of the targets' range, where it is not the ordinary one.
         """
         blocks, outputs = domain.all_blocks, loss.n_outputs
         levels = np.array([block.size for block in blocks])
@@ -168,7 +171,7 @@ class TypicalData:
         else:  # no constant: the mean adds to every direction's second moment
             curvature = curvature + off
         capped = explained is not None and loss.usual != loss
-        kappa = (capped_curvature if capped else typical_curvature)(loss)
+        kappa = capped_curvature(loss, residual) if capped else typical_curvature(loss)
         contrasts = max(1, outputs - 1)  # the same vector added to all outputs changes no prediction
         return cls(
             count * contrasts,
@@ -178,7 +181,7 @@ class TypicalData:
             np.cumsum(size) - size,
             size,
             mixing,
-            0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual),
+            0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual, residual),
             worth=typical_curvature(loss.usual) / kappa if capped else 1.0,
         )
 
@@ -295,17 +298,19 @@ def reach_share(domain: DataDomain, norm: BlockNorm) -> float:
 
 
 @cache
-def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
+def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: float | None = None) -> float:
     """Return the excess `target` loss of the minimizer of `loss`, which stands in for it; both of one prediction.
 
     Classes: logits are normal of deviation 2, labels follow them, only the scale is fitted; with public rates, which
     give the logits their mean, a shift too. Numbers: residuals are exponential, and only a shift is fitted.
     """
-    return max(0.0, (_logit_excess if loss.task == "classification" else _shift_excess)(loss, target))
+    return max(
+        0.0, _logit_excess(loss, target) if loss.task == "classification" else _shift_excess(loss, target, residual)
+    )
 
 
-def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
-    residuals = ordinary_residuals(target)
+def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: float | None) -> float:
+    residuals = ordinary_residuals(target, residual)
     spread, zeros = float(residuals.std()), np.zeros(len(residuals))
 
     def risk(which: LinearModelLoss, shift: float) -> float:

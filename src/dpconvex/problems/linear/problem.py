@@ -62,6 +62,8 @@ class LinearModelProblem(Problem):
     shapes: ExpectedShapes | None = None
     #: What plans expect predictions of numbers to vary, a variance; None: as `radius` has it, in proportion to columns.
     explained: float | None = None
+    #: What plans expect residuals of numbers to deviate, in units of targets' range; None: the ordinary share.
+    residual: float | None = None
     name = forwarded("loss", "name")  # pyright: ignore[reportIncompatibleMethodOverride]
     value_at_zero = forwarded("loss", "value_at_zero")  # pyright: ignore[reportIncompatibleMethodOverride]
     trivial = forwarded("loss", "trivial")  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -201,8 +203,9 @@ class LinearModelProblem(Problem):
         if self.tilt or self.attack_radius:
             return None
         if self.shapes is not None and self.factor is not None:
-            return self.shapes.typical(self.loss, self.factor, (self.radius / default_radius(self.domain)) ** 2)
-        return TypicalData.of(self.domain, self.loss, self.radius, self.factor, self.explained)
+            unit = (self.radius / default_radius(self.domain)) ** 2
+            return self.shapes.typical(self.loss, self.factor, unit, self.residual)
+        return TypicalData.of(self.domain, self.loss, self.radius, self.factor, self.explained, self.residual)
 
     def log_weight_ratio(self, radius: float) -> float:
         span = self.loss_range(radius) if self.tilt else 0.0

@@ -216,7 +216,9 @@ class ExpectedShapes:
         """Mean square of what shapes do between their knots, squared logits."""
         return sum(each.prior.misfit for each in self.vertices)
 
-    def typical(self, loss: LinearModelLoss, factor: Factor, unit: float) -> TypicalShapes:
+    def typical(
+        self, loss: LinearModelLoss, factor: Factor, unit: float, residual: float | None = None
+    ) -> TypicalShapes:
         """Return the quadratic model of the risk; `unit` is the square of what stands for a logit."""
         kappa, contrasts = typical_curvature(loss), max(1, loss.n_outputs - 1)
         count = ORDINARY.spectrum_quantiles
@@ -246,7 +248,7 @@ class ExpectedShapes:
             np.cumsum(numbers) - numbers,
             numbers,
             sparse.csr_array(sparse.block_diag(mixing)),
-            (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual)) + lost,
+            (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual, residual)) + lost,
             sparse.csr_array(sparse.block_diag(lengths)),
         )
 

@@ -183,13 +183,14 @@ def test_predictions_of_numbers_vary_as_is_said_however_many_columns_there_are()
 def test_a_cap_on_residuals_flattens_the_loss_and_errors_count_in_the_usual_one() -> None:
     domain = DataDomain.box(5, 0.5).with_intercept(1.0)
     plain, ridge, deviations = TypicalData.of(domain, SQUARED, 3.0, explained=0.006), 1e-3, np.full(6, 1e-3)
-    for cap in (0.25, 0.0625):
+    for cap, told in ((0.25, None), (0.0625, None), (0.25, ORDINARY.residual_in_part)):
         loss = HuberLoss(cap, 0.5, of_mean=True)
-        capped, share = TypicalData.of(domain, loss, 3.0, explained=0.006), capped_curvature(loss)
-        rng = np.random.default_rng(0)
-        residuals = rng.exponential(ORDINARY.residual_deviation, 100_000) - ORDINARY.residual_deviation
+        capped = TypicalData.of(domain, loss, 3.0, explained=0.006, residual=told)
+        share, deviation = capped_curvature(loss, told), told or ORDINARY.residual_deviation
+        residuals = np.random.default_rng(0).exponential(deviation, 100_000) - deviation
         assert share == pytest.approx((np.abs(residuals) <= cap).mean(), abs=0.01)
         assert capped.at_zero == pytest.approx(plain.at_zero)
+        assert capped.bias == pytest.approx(surrogate_excess(loss, loss.usual, told))
         # The minimizer of share * (S, ridge / share): as the squared loss has it with less ridge and more noise.
         assert capped.shrinkage(ridge * share) - capped.bias == pytest.approx(plain.shrinkage(ridge))
         assert capped.gradient_noise(ridge * share, deviations * share) == pytest.approx(

@@ -138,7 +138,7 @@ def _effects(
         biases = (np.square(missed)[..., place] * bias).sum(-1)
         spread = spread[..., place]
         noises = (spread * weight * typical.variances(noise)).sum(-1) * np.square(sizes)
-        variance = weight * typical.curvature * residual_square(problem.loss) / problem.n
+        variance = weight * typical.curvature * residual_square(problem) / problem.n
         drawn = (spread * variance).sum(-1) * np.square(sizes)
     return biases, noises, drawn, float(bias.sum())
 
@@ -151,11 +151,12 @@ def dearer(mu: float, steps: int, rate: float) -> float:
     return share / math.asinh(share)
 
 
-def residual_square(loss: LinearModelLoss) -> float:
+def residual_square(problem: LinearModelProblem) -> float:
     """Return a typical squared slope over the typical curvature: 1 for classes, as for a likelihood that fits."""
+    loss = problem.loss
     if loss.task == "classification":
         return 1.0
-    residual = ORDINARY.residual_deviation * 2 * math.sqrt(2 * loss.value_at_zero)
+    residual = (problem.residual or ORDINARY.residual_deviation) * 2 * math.sqrt(2 * loss.value_at_zero)
     return min(residual, loss.slope_bound) ** 2 / typical_curvature(loss)
 
 
