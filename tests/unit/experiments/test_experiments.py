@@ -22,10 +22,17 @@ QUICK = Setting(quick=True)
 
 
 QUICKEST = ("e2-gaussian", "e3-sensitivity", "e8-population", "e12-baselines")
+LONGEST = ("e6-strongly-convex",)  # a mutant of it is run in any case
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.gate] * (not name.endswith(QUICKEST)) + [pytest.mark.slow] * name.endswith(LONGEST)
+        )
+        for name in OURS
+    ],
 )
 @pytest.mark.thin
 def test_quick_runs_pass_and_are_well_formed(name) -> None:

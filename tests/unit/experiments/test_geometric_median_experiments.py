@@ -25,10 +25,17 @@ def test_every_figure_and_table_of_the_paper_is_there() -> None:
 
 
 QUICKEST = ("figure-1", "figure-2", "figure-3", "figure-4", "figure-5", "skew")
+LONGEST = ("/constant",)
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.gate] * (not name.endswith(QUICKEST)) + [pytest.mark.slow] * name.endswith(LONGEST)
+        )
+        for name in OURS
+    ],
 )
 @pytest.mark.thin
 def test_quick_runs_pass_and_are_well_formed(name: str) -> None:

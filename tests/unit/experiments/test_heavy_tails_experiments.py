@@ -25,11 +25,17 @@ QUICK = Setting(quick=True)
 
 
 QUICKEST = ("constants",)
+LONGEST = ("/mechanisms", "/methods")
 
 
-@pytest.mark.gate
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.gate] * (not name.endswith(QUICKEST)) + [pytest.mark.slow] * name.endswith(LONGEST)
+        )
+        for name in OURS
+    ],
 )
 def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     from matplotlib.figure import Figure

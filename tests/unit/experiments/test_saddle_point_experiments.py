@@ -10,10 +10,17 @@ OURS = [name for name in EXPERIMENTS if name.startswith("saddle-point/")]
 
 
 QUICKEST = ("sparsification", "queries")
+LONGEST = ("exponents", "/boosting")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.gate] * (not name.endswith(QUICKEST)) + [pytest.mark.slow] * name.endswith(LONGEST)
+        )
+        for name in OURS
+    ],
 )
 def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     outcome = EXPERIMENTS[name].measure(Setting(quick=True))

@@ -62,15 +62,19 @@ def names() -> dict[str, Any]:
 
 
 DEAR = (
-    "heavy-Algorithm 3",
     "heavy-Theorem D.4",
     "heavy-Algorithms 6 and 7",
     "users-Theorem 4.1",
 )  # many steps on three records; quick in test_surrogates.py
+DEAREST = "heavy-Algorithm 3"
 
 
 @pytest.mark.parametrize(
-    "call", [pytest.param(call, id=name, marks=[pytest.mark.gate] * (name in DEAR)) for call, name in CALLS.items()]
+    "call",
+    [
+        pytest.param(call, id=name, marks=[pytest.mark.gate] * (name in DEAR) + [pytest.mark.slow] * (name == DEAREST))
+        for call, name in CALLS.items()
+    ],
 )
 @pytest.mark.thin
 def test_every_call_runs(call: str, names: dict[str, Any]) -> None:

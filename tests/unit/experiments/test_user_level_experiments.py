@@ -16,10 +16,17 @@ QUICK = Setting(quick=True)
 
 
 QUICKEST = ("gradients",)
+LONGEST = ("strongly-convex", "one-pass")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name.endswith(QUICKEST) else pytest.mark.gate) for name in OURS]
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.gate] * (not name.endswith(QUICKEST)) + [pytest.mark.slow] * name.endswith(LONGEST)
+        )
+        for name in OURS
+    ],
 )
 def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     from matplotlib.figure import Figure

@@ -122,7 +122,9 @@ def test_noise_is_drawn_anew_for_every_part_and_run() -> None:
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize(("enough", "failure"), [(20_000, None), (10**6, 0.1)])  # repetitions need many records
+@pytest.mark.parametrize(
+    ("enough", "failure"), [(20_000, None), pytest.param(10**6, 0.1, marks=pytest.mark.slow)]
+)  # repetitions
 def test_the_bound_holds_and_public_mistakes_raise(enough, failure) -> None:
     loss, n = LogisticLoss(), 20_000
     useful = planned(loss, enough, epsilon=4.0, wide=1.0, side=0, failure=failure)

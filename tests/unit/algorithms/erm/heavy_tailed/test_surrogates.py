@@ -163,7 +163,7 @@ def test_t39_fixed_steps_meet_their_gap_with_the_worst_bias(bias) -> None:
     C, l2, tau, rng = 1.0, 0.7, 0.45, np.random.default_rng(0)
     alpha = l2 / 2 * tau**2
     B = alpha / 4
-    for _ in range(4):
+    for _ in range(2):
         a = rng.uniform(-1, 1)
 
         def value(x, a=a):
