@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,8 @@ GENRES = (
 class UserTable:
     name: str
     schema: Schema
+    frame: Any
+    """As read, a column for each of the schema's and its target."""
     X: np.ndarray
     y: np.ndarray
     users: np.ndarray
@@ -38,7 +41,7 @@ class UserTable:
 
 def _made(name: str, schema: Schema, frame, users: str, typical: int) -> UserTable:
     _, codes = np.unique(frame[users].astype(str).to_numpy(), return_inverse=True)
-    return UserTable(name, schema, schema.encode(frame), schema.encode_target(frame), codes, typical)
+    return UserTable(name, schema, frame, schema.encode(frame), schema.encode_target(frame), codes, typical)
 
 
 def batting() -> UserTable:

@@ -180,7 +180,7 @@ def looked() -> Any:
     before: Any = plans(linear(n=3_000, users=True), FOR_USERS, "informed_gradient")[0]
     count = len(before.look.columns)
     return before.resumed(
-        (0.2,) * count, (0.3,) * count, 0.3, (0.0,) * 6 + (0.5, 0.5) + (0.0,) * 4, (1e-3,) * 4, (-0.1, 0.0, 0.1)
+        (0.2,) * count, (0.3,) * count, 0.3, (0.0,) * 6 + (0.5, 0.5) + (0.0,) * 4, (1e-3,) * 3, (-0.1, 0.0, 0.1, 0.02)
     )
 
 
