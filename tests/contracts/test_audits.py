@@ -103,7 +103,8 @@ TRIED = ("queries/found_bins/pure",)
 @pytest.mark.parametrize("name", QUICK)
 def test_no_promise_is_refuted(name, full) -> None:
     """In quick runs two tries choose among the pairs."""
-    transcripts = 40 if full or (name in TIGHT and name not in DEAR) else 8
+    tight = name in TIGHT and (full or name not in DEAR)
+    transcripts = 40 if tight else 24 if full else 8
     report = found(name, 1.0, 0.05, 1.0, transcripts, tries=8 if full or name in TRIED else 2)
     assert report.passed, report
     assert report.proved_at_least >= TIGHT.get(name, 0.0)

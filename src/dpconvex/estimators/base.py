@@ -229,9 +229,10 @@ class PrivateLinearModel(FittedModel, Exported):
         given = {name: getattr(self, name) for name in ("schema", "domain", "feature_bounds", "feature_norm")}
         return feature_map(**given, n_features=n_features, finds=True)
 
-    def _constant(self, domain: DataDomain) -> float:
+    def _constant(self, domain: DataDomain, unit: Unit) -> float:
         """Return the constant feature: of the size of the largest, a fit stays the same when all units change."""
-        return 1.0 if self.domain is None and self.feature_norm is None else domain.linf
+        encoded = self.domain is None and self.feature_norm is None
+        return 1.0 if encoded and unit == Unit.RECORD else domain.linf
 
     @property
     def target_schema(self) -> Schema | None:
@@ -297,7 +298,7 @@ class PrivateLinearModel(FittedModel, Exported):
             raise InvalidParameterError("records_per_user", self.records_per_user, "is for users", f"{SAY_WHOSE}1")
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:
-            domain = domain.with_intercept(self._constant(domain))
+            domain = domain.with_intercept(self._constant(domain, unit))
         try:
             usual = self._default_radius(domain, loss)
             radius = usual if self.coefficient_norm is None else self.coefficient_norm

@@ -26,7 +26,7 @@ from dpconvex.estimators._streams import open_rows
 from dpconvex.estimators._targets import LARGEST, TargetRange, declared_range, number_array
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.losses import HuberLoss, LinearModelLoss, PinballLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
-from dpconvex.privacy import PrivacyParams
+from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.data.ranges import kept
 from dpconvex.problems.data.sources.cluster import predicted
@@ -229,9 +229,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         bounds, cells = self._declared(), getattr(ran, "target_cells", ())
         return (kept(NumberRange(bounds.lower, bounds.upper), *cells),) if cells else ()
 
-    def _constant(self, domain: DataDomain) -> float:
+    def _constant(self, domain: DataDomain, unit: Unit) -> float:
         """Return the constant feature: with heavy tails 1, for the largest feature may be far from typical."""
-        given = super()._constant(domain)
+        given = super()._constant(domain, unit)
         return given if self._tails() is None else min(1.0, given)
 
     @property

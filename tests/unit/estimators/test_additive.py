@@ -429,7 +429,8 @@ def test_numbers_of_few_records_have_the_plan_of_lines() -> None:
     kinds = PrivateAdditiveRegressor, PrivateLinearRegression
     ours, theirs = (kind(0.1, **given).plan(4460, 17)[0] for kind in kinds)
     assert (ours.algorithm, theirs.algorithm) == ("constant", "constant")
-    assert ours.predicted_error.expected == pytest.approx(theirs.predicted_error.expected)
+    # Linear models try twice as many caps on residuals.
+    assert ours.predicted_error.expected == pytest.approx(theirs.predicted_error.expected, rel=0.01)
     assert PrivateAdditiveRegressor(0.1, **given).plan(6000, 1)[0].problem.shapes is not None
 
 

@@ -287,3 +287,14 @@ def test_tilts_out_of_range_or_theory_are_refused() -> None:
     for parameters in ({"tilt": -1.0}, {"tilt": 1.0, "algorithm": "objective_perturbation"}):
         with pytest.raises(InvalidParameterError, match="tilt"):
             PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), classes=[0, 1], **parameters).fit(X_OK, Y_OK)
+
+
+def test_the_constant_of_users_is_as_large_as_the_largest_feature() -> None:
+    """Descent of users takes steps in units of columns: one twice as large as they are would take most noise."""
+    schema = Schema((NumericColumn("a", 0, 8), NumericColumn("b", -1, 1)), target=ClassTarget("y", ("0", "1")))
+    plans = {
+        unit: PrivateLogisticRegression(1.0, 1e-6, schema=schema).plan(1000, unit=unit)[0]
+        for unit in ("record", "user")
+    }
+    constants = {unit: plan.problem.domain.intercept for unit, plan in plans.items()}
+    assert constants == {"record": 1.0, "user": 0.5}

@@ -22,7 +22,7 @@ QUICK = Setting(quick=True)
 
 
 QUICKEST = ("e2-gaussian", "e3-sensitivity", "e8-population", "e12-baselines")
-LONGEST = ("e6-strongly-convex",)  # a mutant of it is run in any case
+LONGEST = ("e1-sampler", "e5-certificates", "e6-strongly-convex")  # mutants of two are run in any case
 
 
 @pytest.mark.parametrize(

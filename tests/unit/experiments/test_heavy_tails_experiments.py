@@ -25,7 +25,7 @@ QUICK = Setting(quick=True)
 
 
 QUICKEST = ("constants",)
-LONGEST = ("/mechanisms", "/methods")
+LONGEST = ("/mechanisms", "/methods", "/parameter-free", "/rates")
 
 
 @pytest.mark.parametrize(

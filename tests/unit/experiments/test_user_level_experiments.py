@@ -16,7 +16,7 @@ QUICK = Setting(quick=True)
 
 
 QUICKEST = ("gradients",)
-LONGEST = ("strongly-convex", "one-pass")
+LONGEST = ("strongly-convex", "one-pass", "/rates")
 
 
 @pytest.mark.parametrize(
