@@ -1722,8 +1722,8 @@ MUTANTS = (
     Mutant(
         "look: a quiet gradient makes the run timid",
         LOOK,
-        "max(risked, self._seen",
-        "min(risked, self._seen",
+        "max(self._risked(length), self._seen",
+        "min(self._risked(length), self._seen",
         "",
         (f"{LOOKS}::test_a_look_may_only_make_the_run_bolder",),
     ),

@@ -105,7 +105,7 @@ def test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that() -> None
             line = min(k, 5) if k < len(releases) - 2 else k - len(releases) + 8
             moved[line] = max(moved.get(line, 0.0), step)
     assert max(moved.values()) <= 1
-    for k, least in enumerate((0.99, 0.75, 0.99, 0.99, 0.9, 0.6, 0.8, 0.45)):
+    for k, least in enumerate((0.99, 0.75, 0.99, 0.99, 0.9, 0.6, 0.6, 0.45)):
         assert moved[k] > least
 
 
@@ -220,7 +220,7 @@ def test_a_start_predicts_the_share_of_labels() -> None:
 
 def test_what_cutting_keeps() -> None:
     lengths = np.exp(np.random.default_rng(0).standard_normal(10**6) / 2)
-    for level, _ in TUNING.levels:
+    for level in (0.35, TUNING.cut, 1.4):
         assert kept(level) == pytest.approx(np.minimum(1, level / lengths).mean(), abs=2e-3)
 
 
@@ -315,7 +315,7 @@ def test_a_way_of_noise_is_cut_short_and_one_that_ended_early_is_not() -> None:
 def test_an_intercept_that_is_off_is_no_signal() -> None:
     """The same gradient says less where the share of labels is known worse."""
     look = plan_informed(problem(2000), USERS).look
-    sure, unsure = (look._seen(0.2, unknown, 0.05, np.full(3, 0.05)) for unknown in (0.0, 0.2))
+    sure, unsure = (look._seen(0.2, unknown, np.full(3, 0.05)) for unknown in (0.0, 0.2))
     assert unsure < 0.7 * sure
 
 

@@ -50,7 +50,7 @@ from dpconvex.algorithms import (
     require_delta,
 )
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
-from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, TUNING, Course, Look, kept
+from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, KEPT, TUNING, Course, Look
 from dpconvex.algorithms.erm.gradient_descent.plan import FAR
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianBudget, GaussianMechanism, Planned
@@ -121,19 +121,19 @@ class InformedPlan(LinearModelPlan):
     @property
     def clip(self) -> float:
         """Length C to which the gradients of all steps are cut."""
-        return self.ahead.level * self.ahead.length * self.look.longest
+        return TUNING.cut * self.ahead.length * self.look.longest
 
     @cached_property
     def steps(self) -> typical_steps.Steps:
         """The steps, longer by what cutting takes from typical gradients."""
         planned = self.ahead.choice.steps
-        return replace(planned, size=planned.size / kept(self.ahead.level))
+        return replace(planned, size=planned.size / KEPT)
 
     @cached_property
     def spread(self) -> Floats:
         """Deviation of the noise in one gradient, (dim,), if it is cut as typical ones are."""
         sigma = self.budget.each(self.ahead.choice.steps.count).sigma
-        return sigma * self.clip / kept(self.ahead.level) * self.look.scales
+        return sigma * self.clip / KEPT * self.look.scales
 
     @property
     def share_of_way(self) -> float:
@@ -157,9 +157,8 @@ class InformedPlan(LinearModelPlan):
         source = "noisy gradient descent after a look; an estimate: for quadratic risks of at most half the largest "
         source += "curvature, clipping bias left out"
         bound = min(bound, 2 * problem.lipschitz * problem.radius)
-        caution = 1.0 if self.centers is None else TUNING.caution
         expected = self.ahead.choice.expected
-        return PredictedError(bound, trivial, source, expected=expected, proved=False, caution=caution)
+        return PredictedError(bound, trivial, source, expected=expected, proved=False, caution=TUNING.caution)
 
     @property
     def coefficient_deviation(self) -> Floats:
@@ -249,7 +248,7 @@ class InformedPlan(LinearModelPlan):
             share = float(noisy_share[0])
             w[-1] = look.start(share)[0]
         shares = self.lengths.release(mean(w, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
-        level = TUNING.first_cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
+        level = TUNING.cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
         found = self.gradient.release(mean(w, partial(seen._cut, level=level), 1.0), GRADIENT, source, ledger)  # line 3
         course = *columns, share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist())
         plan = self.resumed(*course, ())
@@ -267,7 +266,7 @@ class InformedPlan(LinearModelPlan):
         at = look.moved_back(w), look.moved_back(w + way)
         along = mean(at[1], partial(seen._slope, over=way / unit), 1.0)
         end = float(self.slope.release(along, SLOPE, source, ledger)[0])  # line 5: the slope at their end
-        first = level / kept(TUNING.first_cut) * look.scales * found @ way / unit
+        first = level / KEPT * look.scales * found @ way / unit
         ridge = [self.l2 * float(look.moved(each[None])[0] @ way) / unit for each in at]
         slopes = float(first) + ridge[0], end + ridge[1], look.bend(way) / unit
         plan = self.resumed(*course, slopes)

@@ -56,15 +56,12 @@ class Tuning:
     alike: float = 0.15  #: part of a record's squared gradient that a user's mean keeps, however many records
     usual: float = 0.5  #: what is expected of a record's gradient, in units of a typical record's length
     prior_spread: float = 0.7  #: log-deviation of a typical length around what is expected
-    first_cut: float = 0.7  #: level of the look's gradient in typical lengths
-    levels: tuple[tuple[float, float], ...] = (
-        *((0.35, 0.06), (0.5, 0.04), (0.7, 0.02), (1.0, 0.01)),
-        *((1.4, 0.004), (2.0, 0.001), (3.0, 0.0)),
-    )  #: levels of the run in typical lengths, and what cutting costs as a share of what a constant loses
+    cut: float = 0.7  #: level of all gradients in typical lengths
     signals: tuple[float, ...] = (1, 0.6, 0.35, 0.2, 0.1, 0.06, 0.035, 0.02, 0.01, 0.005, 0.002)
-    risked: float = 0.002  #: what noise may cost where nothing is seen, for two classes
+    risked: float = 0.005  #: what noise may cost where nothing is seen, for two classes
     seen: tuple[float, float, int] = (1e-3, 30.0, 45)  #: grid of signals that may be seen
-    prior_ratio: float = 5.0  #: one log-deviation of the signal around what may be risked
+    usual_signal: float = 0.35  #: around which it is expected, with a log-deviation of log `prior_ratio`
+    prior_ratio: float = 5.0
     slope_cut: float = 0.5  #: level of slopes along the way, in typical gradients times its length
     ways: tuple[float, int] = (3.0, 301)  #: grid of ways, from 0 on, in units of the one that was taken
     usual_way: float = 0.7  #: what is expected, with a log-deviation of `way_spread`
@@ -84,6 +81,9 @@ def kept(level: float) -> float:
     return float(ndtr(cut) + level * math.exp(1 / 8) * ndtr(-cut - 0.5))
 
 
+KEPT = kept(TUNING.cut)
+
+
 @final
 @dataclass(frozen=True)
 class Course:
@@ -93,7 +93,6 @@ class Course:
     start: float  #: Coefficient of the constant at the start
     unknown: float  #: Deviation of the share of positive labels that is left
     signal: float  #: Squared coefficients in units of typical ones
-    level: float  #: Clipping level in typical gradients, k
     choice: Choice  #: Steps before the correction for cutting
 
 
@@ -238,13 +237,12 @@ class Look:
     def planned(self, share: float, shares: Floats, squares: Floats) -> Course:
         """Return the course for what was released; `squares` are those of each block's part of the mean gradient.
 
-        That is the gradient cut to `TUNING.first_cut` typical lengths, as `block_squares` measures it.
+        That is the gradient cut to `TUNING.cut` typical lengths, as `block_squares` measures it.
         """
         share, shares = float(np.clip(share, -FARTHEST, FARTHEST)), np.clip(shares, -FARTHEST, FARTHEST)
         squares = np.clip(squares, 0.0, FARTHEST**2)
         (start, unknown), length = self.start(share) if self.labels else (0.0, 0.0), self.typical_length(shares)
-        risked = self._risked(length)
-        signal = max(risked, self._seen(length, unknown, risked, squares))
+        signal = max(self._risked(length), self._seen(length, unknown, squares))
         return self._course(length, start, unknown, signal)
 
     def slope_level(self, course: Course, way: Floats) -> float:
@@ -268,7 +266,7 @@ class Look:
         start, end = np.clip((start, end), -FARTHEST, FARTHEST)
         usual = float(np.clip(bend, 1 / FARTHEST, FARTHEST))
         shares, spread = np.linspace(0.0, *TUNING.ways), TUNING.bend_spread * usual
-        noise = TUNING.first_cut / kept(TUNING.first_cut) / TUNING.slope_cut * self.deviations[2]
+        noise = TUNING.cut / KEPT / TUNING.slope_cut * self.deviations[2]
         # Given the share, slopes are multiples of the bend, which is normal a priori and so afterwards.
         sure = spread**-2 + np.square(shares / noise) + np.square((1 - shares) / deviation)
         sums = usual / spread**2 - shares * start / noise**2 + (1 - shares) * end / deviation**2
@@ -290,13 +288,13 @@ class Look:
         moved = (part - part.mean() if block.categorical else part for block, part in pairs)
         return np.array([np.square(part).sum() for part in moved])
 
-    def _seen(self, length: float, unknown: float, risked: float, squares: Floats) -> float:
-        """Return the signal that the gradient shows, `risked` if it shows nothing."""
+    def _seen(self, length: float, unknown: float, squares: Floats) -> float:
+        """Return the signal that the gradient shows, the usual one if it tells nothing."""
         blocks, typical = self.problem.domain.blocks, self.problem.typical
         assert typical is not None
         tried = np.geomspace(*TUNING.seen)
-        weight = -np.square(np.log(tried / risked) / math.log(TUNING.prior_ratio))
-        scale = TUNING.first_cut * length * self.longest / kept(TUNING.first_cut)
+        weight = -np.square(np.log(tried / TUNING.usual_signal) / math.log(TUNING.prior_ratio))
+        scale = TUNING.cut * length * self.longest / KEPT
         energy = typical.curvature**2 * typical.signal
         for place, block in enumerate(blocks):
             own = typical.block == (SHARED if block.norm == "linf" else place)
@@ -318,18 +316,13 @@ class Look:
         return next(bold, TUNING.signals[-1])
 
     def _choice(self, length: float, signal: float) -> Choice:
-        problem, typical = self.problem, self.problem.typical
-        assert typical is not None
+        problem = self.problem
         noise = 2 * length * self.longest / (problem.n * self.mu) * self.scales
-        lost = signal * float(np.sum(typical.count * typical.curvature * typical.signal)) / 2
-        levels = [(k / kept(k), cost * lost) for k, cost in TUNING.levels]
         options: dict[str, Any] = {"steps": None, "l2": self.l2, "rates": (1.0,), "signal": signal, "bold": 1.0}
-        return typical_steps.choose(problem, noise, mu=self.mu, levels=levels, **options)
+        return typical_steps.choose(problem, noise, mu=self.mu, levels=[(TUNING.cut / KEPT, 0.0)], **options)
 
     def _course(self, length: float, start: float, unknown: float, signal: float) -> Course:
-        choice = self._choice(length, signal)
-        level = next(level for level, _ in TUNING.levels if level / kept(level) == choice.level)
-        return Course(length, start, unknown, signal, level, choice)
+        return Course(length, start, unknown, signal, self._choice(length, signal))
 
 
 def _log_mean(values: Floats, log_weights: Floats) -> float:
