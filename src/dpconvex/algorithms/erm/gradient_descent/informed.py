@@ -50,7 +50,7 @@ from dpconvex.algorithms import (
     require_delta,
 )
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
-from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, KEPT, TUNING, Course, Look
+from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, KEPT, TUNING, Course, Look, with_smaller_constant
 from dpconvex.algorithms.erm.gradient_descent.plan import FAR
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianBudget, GaussianMechanism, Planned
@@ -153,7 +153,7 @@ class InformedPlan(LinearModelPlan):
     def predicted_error(self) -> PredictedError:
         problem, trivial = self.problem, min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
         variance = float(np.square(self.spread).sum())
-        bound = typical_steps.quadratic_bound(self.ahead.choice.steps, problem, variance, self.l2)
+        bound = typical_steps.quadratic_bound(self.ahead.choice.steps, self.look.problem, variance, self.l2)
         source = "noisy gradient descent after a look; an estimate: for quadratic risks of at most half the largest "
         source += "curvature, clipping bias left out"
         bound = min(bound, 2 * problem.lipschitz * problem.radius)
@@ -163,11 +163,8 @@ class InformedPlan(LinearModelPlan):
     @property
     def coefficient_deviation(self) -> Floats:
         walked = self.share_of_way * math.sqrt(float(self.ahead.choice.steps.response(np.zeros(1))[1][0])) * self.spread
-        own, far = (
-            (self.constant_moved(-1.0) - self.constant_moved(1.0)) / 2,
-            [walked[-1], *self.look.moved_parts(walked)],
-        )
-        walked[-1] = np.linalg.norm([own, *far])
+        own, far = self.constant_moved(-1.0) - self.constant_moved(1.0), [walked[-1], *self.look.moved_parts(walked)]
+        walked[-1] = math.hypot(own / 2, self.look.unit * float(np.linalg.norm(far)))
         return np.minimum(walked, self.problem.radius)
 
     @property
@@ -242,16 +239,19 @@ class InformedPlan(LinearModelPlan):
         columns = self._columns(X, groups, source, ledger)  # line 0: where the columns lie
         seen = continued(self, look=self._narrowed(*columns))
         look = seen.look
-        w, share = np.zeros(problem.dim), 0.5
+        begin, share = np.zeros(problem.dim), 0.5
         if self.labels is not None:  # line 1: where to start
-            noisy_share = self.labels.release(mean(w, self._shares, 1.0), LABELS, source, ledger)
+            noisy_share = self.labels.release(mean(begin, self._shares, 1.0), LABELS, source, ledger)
             share = float(noisy_share[0])
-            w[-1] = look.start(share)[0]
-        shares = self.lengths.release(mean(w, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
+            begin[-1] = look.start(share)[0]
+        shares = self.lengths.release(mean(begin, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
-        found = self.gradient.release(mean(w, partial(seen._cut, level=level), 1.0), GRADIENT, source, ledger)  # line 3
+        found = self.gradient.release(
+            mean(begin, partial(seen._cut, level=level), 1.0), GRADIENT, source, ledger
+        )  # line 3
         course = *columns, share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist())
         plan = self.resumed(*course, ())
+        w = begin / np.append(np.ones(problem.dim - 1), look.unit)
         session = self.budget.start(STEPS, source, ledger)
         session.set_uses(plan.steps.count)
 
@@ -364,7 +364,7 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     end = _mechanism(problem, 2.0, "absolute", SLOPE_LEMMA, of_last[1], 1) if constant else None
     deviations = 0.0 if labels is None else labels.sigma, lengths.sigma, gradient.sigma
     own = (0.0, 0.0) if centers is None or widths is None else (centers.sigma, widths.sigma)
-    look = Look(problem, of_steps, l2, deviations, own)
+    look = Look(with_smaller_constant(problem), of_steps, l2, deviations, own)
     first = centers, widths, labels, lengths, gradient
     return InformedPlan(problem, privacy, *first, budget, slope, end, look, look.unread(), l2=l2)
 

@@ -22,7 +22,7 @@ from dpconvex._types import Floats
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import Choice
 from dpconvex.geometry import gaussian_block_weights
-from dpconvex.problems import Block, LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.problems.linear.expected_risk import ORDINARY, SHARED, squared_reach
 
 
@@ -56,6 +56,7 @@ class Tuning:
     alike: float = 0.15  #: part of a record's squared gradient that a user's mean keeps, however many records
     usual: float = 0.5  #: what is expected of a record's gradient, in units of a typical record's length
     prior_spread: float = 0.7  #: log-deviation of a typical length around what is expected
+    constant: float = 0.5  #: size of the constant in a run, in units of the problem's: it takes part of every level
     cut: float = 0.7  #: level of all gradients in typical lengths
     signals: tuple[float, ...] = (1, 0.6, 0.35, 0.2, 0.1, 0.06, 0.035, 0.02, 0.01, 0.005, 0.002)
     risked: float = 0.005  #: what noise may cost where nothing is seen, for two classes
@@ -140,18 +141,21 @@ class Look:
             for _ in range(block.size):
                 width = min(1.0, next(widths) / math.sqrt(ORDINARY.numeric_variance))
                 blocks.append(replace(block, size=1, bound=width * block.bound, values="centered"))
-        before = self.problem
-        domain = replace(before.domain, blocks=tuple(blocks))
-        needed, is_now = (sum(map(squared_reach, each.all_blocks)) for each in (before.domain, domain))
-        problem = replace(before, domain=domain, radius=before.radius * math.sqrt(is_now / needed))
+        problem = _in_other_units(self.problem, replace(self.problem.domain, blocks=tuple(blocks)))
         center = self.centers(noisy_center) * np.array(list(self.columns.values()))
         return replace(self, problem=problem, center=tuple(center.tolist()))
 
+    @property
+    def unit(self) -> float:
+        """The constant that runs have over that of records."""
+        return TUNING.constant if self.problem.domain.intercept else 1.0
+
     def moved(self, gradients: Floats) -> Floats:
-        """Return gradients (m, dim) in the coefficients of moved columns."""
+        """Return gradients (m, dim) in the coefficients of moved columns and of the smaller constant."""
         out = gradients.copy()
+        out[:, -1] *= self.unit
         if self.center:
-            constant = gradients[:, -1] / self.problem.domain.intercept
+            constant = out[:, -1] / self.problem.domain.intercept
             out[:, list(self.columns)] -= np.multiply.outer(constant, self.center)
         return out
 
@@ -162,8 +166,8 @@ class Look:
         return point[list(self.columns)] * np.array(self.center) / self.problem.domain.intercept
 
     def moved_back(self, point: Floats) -> Floats:
-        """Return coefficients (dim,) of the columns as they were from those of moved columns."""
-        return np.append(point[:-1], point[-1] - self.moved_parts(point).sum())
+        """Return coefficients (dim,) of columns and constant as they were; `moved` is the transpose of this map."""
+        return np.append(point[:-1], (point[-1] - self.moved_parts(point).sum()) * self.unit)
 
     @cached_property
     def scales(self) -> Floats:
@@ -200,7 +204,7 @@ class Look:
             return float(np.array([p, 1 - p]) @ loss.derivative(np.full(2, z), targets))
 
         z: Any = brentq(slope, -50.0, 50.0) if slope(-50.0) < 0 < slope(50.0) else 0.0
-        return float(z) / self.problem.domain.intercept, unknown
+        return float(z) * self.unit / self.problem.domain.intercept, unknown
 
     def _share(self, noisy: float) -> tuple[float, float]:
         """Return the share of positive labels, and its deviation that is left, from its noisy value."""
@@ -221,7 +225,7 @@ class Look:
         spread = TUNING.drift * alone**0.5 * math.hypot(1 - 2 * p, 2 * unknown)
         off = usual + spread**2 / (spread**2 + deviation**2) * (float(np.clip(slope, -1.0, 1.0)) - usual)
         loss: Any = self.problem.loss  # smooth, or there is no look
-        at = np.full(2, self.start(share)[0] * self.problem.domain.intercept)
+        at = np.full(2, self.start(share)[0] * self.problem.domain.intercept / self.unit)
         bend = float(np.array([p, 1 - p]) @ loss.hessian_weights(at, np.array([1.0, -1.0])))
         return -off * loss.slope_bound / max(bend, 0.1 * loss.curvature_bound)
 
@@ -323,6 +327,18 @@ class Look:
 
     def _course(self, length: float, start: float, unknown: float, signal: float) -> Course:
         return Course(length, start, unknown, signal, self._choice(length, signal))
+
+
+def with_smaller_constant(problem: LinearModelProblem) -> LinearModelProblem:
+    """Return the problem with a constant of `TUNING.constant` times its size: it starts where it should be."""
+    domain = problem.domain
+    return _in_other_units(problem, replace(domain, intercept=TUNING.constant * domain.intercept))
+
+
+def _in_other_units(problem: LinearModelProblem, domain: DataDomain) -> LinearModelProblem:
+    """Return the problem on such a domain, with a radius of as many logits."""
+    needed, is_now = (sum(map(squared_reach, each.all_blocks)) for each in (problem.domain, domain))
+    return replace(problem, domain=domain, radius=problem.radius * math.sqrt(is_now / needed))
 
 
 def _log_mean(values: Floats, log_weights: Floats) -> float:
