@@ -231,6 +231,15 @@ def test_a_typical_length_is_found() -> None:
     assert look.typical_length(shares) == pytest.approx(0.1, rel=0.15)
 
 
+def test_gradients_and_points_change_coordinates_together() -> None:
+    """The slope along a way is the same in both; the start is the constant of records."""
+    plan = plan_informed(problem(500), USERS)
+    look = plan.look.narrowed(np.full(2, 0.4), np.full(2, 0.2))
+    way, gradient = np.random.default_rng(0).standard_normal((2, plan.problem.dim))
+    assert look.moved_back(way) @ gradient == pytest.approx(look.moved(gradient[None])[0] @ way)
+    assert look.problem.domain.intercept == TUNING.constant * plan.problem.domain.intercept
+
+
 def test_a_look_may_only_make_the_run_bolder() -> None:
     plan = plan_informed(problem(500), USERS)
     shares = (0.0,) * 6 + (0.5, 0.5) + (0.0,) * 4

@@ -11,10 +11,10 @@ Lemma
     ``sqrt(2)/n`` in l2; (3) ``D^-1 g_u(w_0)`` cut to C_0, over C_0: ``2/n``; (4) T times ``D^-1 g_u(w_t)`` cut to C,
     over C: ``2/n`` each; (5) the slope ``<g_u(w_T), v>`` along the way v that the steps took, over its level and cut to
     [-1, 1]: ``2/n``; (6) the slope of the constant where what is kept of v ends, over the largest slope, in [-1, 1]:
-    ``2/n``. g_u is the user's mean gradient in the coefficients of moved columns. Theorem: how columns are moved, D,
-    the start w_0, C_0, C, T, step size, averages, v, its level, what is kept of it and by how much the constant is
-    moved may be any functions of earlier releases, for a vector is cut whatever it is, and what follows release 6 is
-    post-processing. For every output of those, release i is dominated by the
+    ``2/n``. g_u is the user's mean gradient in the coefficients of moved columns and of a smaller constant. Theorem:
+    how columns are moved, D, the start w_0, C_0, C, T, step size, averages, v, its level, what is kept of it and by how
+    much the constant is moved may be any functions of earlier releases, for a vector is cut whatever it is, and what
+    follows release 6 is post-processing. For every output of those, release i is dominated by the
     Gaussian pair of a constant mu_i, the T gradients together by that of mu_4 (`GaussianBudget`); constant pairs
     compose adaptively to the pair of ``mu^2 = sum mu_i^2`` (Zhu, Dong and Wang 2022, Theorem 10), which is what the
     promise allows.
