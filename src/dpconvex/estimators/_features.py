@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.data.domain import likely_values
 from dpconvex.problems.data.ranges import kept
-
-if TYPE_CHECKING:
-    pass
 
 PREDICTED = 2**16  #: Rows of a table that are encoded at a time for predictions.
 
