@@ -1,7 +1,5 @@
 """What a schema says about a column: how it becomes bounded features, or the target to predict."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
@@ -310,7 +308,7 @@ class NumericColumn(NumberColumn):
     def interval(self) -> tuple[float, float] | None:
         return None if self.indicator or self.transform != "none" else self.range.ends
 
-    def within(self, found: NumberRange) -> NumericColumn:
+    def within(self, found: NumberRange) -> "NumericColumn":
         """Return the column with another range."""
         return replace(self, lower=found.lower, upper=found.upper)
 

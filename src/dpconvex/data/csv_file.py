@@ -52,13 +52,9 @@ def csv_columns(path: str | PathLike[str], names: tuple[str, ...]) -> dict[str, 
         cells = np.empty(int(np.sum(np.abs(stops) - starts)), np.uint8)
         gather(text, starts, stops, ends, cells)
         for chunk, offsets in zip(chunks, ends, strict=True):
-            chunk.append(_texts(offsets, cells))
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cells)]
+            chunk.append(pa.Array.from_buffers(pa.large_string(), count, buffers))
     return {name: pa.chunked_array(chunk) for name, chunk in zip(names, chunks, strict=True)}
-
-
-def _texts(offsets: Array, cells: Array) -> pa.Array:
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cells)]
-    return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
 
 
 def packed(path: str | PathLike[str]) -> bool:

@@ -128,8 +128,9 @@ def _column(series: Series, ranges: bool) -> str:
     if not frames.is_float(values):
         found, values = distinct(values), None
         parsed = frames.parse_numbers(frames.object_texts(np.array(found, dtype=object)))
+        written = frames.texts_series(found)
         for form in DATE_FORMS:
-            if len(found) > 2 and np.mean(~np.isnan(dates := _as_dates(found, form))) >= MOSTLY:
+            if len(found) > 2 and np.mean(~np.isnan(dates := days(written, form))) >= MOSTLY:
                 return head + _dates(dates, form)
         if len(found) > 2 and len(parsed) - parsed.null_count >= MOSTLY * len(parsed):
             missing = [text for text, value in zip(found, parsed, strict=True) if not value.is_valid]
@@ -155,10 +156,6 @@ def _column(series: Series, ranges: bool) -> str:
     other = "" if len(found) == 2 else "other = true  # a level for missing and unlisted values\n"
     noted = _line("missing", missing) if missing and missing != found else ""
     return head + _line("categories", found) + other + noted
-
-
-def _as_dates(found: list[str], form: str) -> Floats:
-    return days(frames.text_series(found, np.arange(len(found))), form)
 
 
 def _dates(found: Floats, form: str) -> str:

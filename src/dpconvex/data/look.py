@@ -1,7 +1,5 @@
 """A local look at what a schema makes of a table, before a budget is spent. Everything here reveals private facts."""
 
-from __future__ import annotations
-
 import difflib
 from dataclasses import dataclass
 from typing import final

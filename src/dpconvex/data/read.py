@@ -66,10 +66,7 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
     _validate.installed("pyarrow", "numba")
     names = None if schema is None else schema.column_names(features_only)
     numeric = None if schema is None else schema.numeric_names
-    tables = []
-    for each in _files(path):
-        reader = _read_parquet if _parquet(each) else _read_csv
-        tables.append(reader(each, names, numeric))
+    tables = [(_read_parquet if _parquet(each) else _read_csv)(each, names, numeric) for each in _files(path)]
     try:
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default")
     except pa.ArrowException:

@@ -1,7 +1,5 @@
 """What a schema says of the column to predict."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -97,7 +95,7 @@ class NumericTarget(AbstractTarget):
         values = np.clip(numbers(self.clean(series), texts=True), self.lower, self.upper)
         return np.nan_to_num(values, copy=False, nan=self.lower / 2 + self.upper / 2)
 
-    def within(self, found: NumberRange) -> NumericTarget:
+    def within(self, found: NumberRange) -> "NumericTarget":
         """Return the target with another range."""
         return replace(self, lower=found.lower, upper=found.upper)
 

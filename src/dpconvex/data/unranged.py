@@ -1,7 +1,5 @@
 """Numbers without a public range: a private fit finds one, and pays for it (docs, Private ranges)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal, final

@@ -1,7 +1,5 @@
 """Where an estimator's domain comes from: a schema, bounds or a norm. Always declared, never read off the data."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -45,7 +43,7 @@ class FeatureMap(ABC):
     lookable: tuple[int, ...] = ()
     """Positions of the columns of whose declared ranges a fit may keep a part."""
 
-    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> FeatureMap:
+    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> "FeatureMap":
         """Return the map with released ranges, and parts of those that are `lookable`; (): itself."""
         return self
 

@@ -1,7 +1,5 @@
 """What users give as features, labels and groups, as arrays: read cell by cell, refused from public facts alone."""
 
-from __future__ import annotations
-
 import decimal
 import numbers
 from typing import Any

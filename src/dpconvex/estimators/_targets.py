@@ -4,8 +4,6 @@ Weights of records and classes are capped by public numbers, so that noise hides
 lemma: `dpconvex.losses.weighted`. What is not capped would not be hidden.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -133,7 +131,7 @@ class TargetRange:
     upper: float
 
     @classmethod
-    def checked(cls, bounds: Any) -> TargetRange:
+    def checked(cls, bounds: Any) -> "TargetRange":
         """Return the range ``(lower, upper)``, or raise `InvalidParameterError`."""
         try:
             lower, upper = bounds

@@ -3,8 +3,6 @@
 Docs, Objective perturbation, section 4, and Additive models, section 2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -49,7 +47,7 @@ class Shapes(NamedTuple):
     def cost(self) -> Floats:
         return self.spread * self.costs
 
-    def scaled(self, factor: float) -> Shapes:
+    def scaled(self, factor: float) -> "Shapes":
         return self._replace(widths=self.widths * factor)
 
 

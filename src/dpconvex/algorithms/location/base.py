@@ -1,7 +1,5 @@
 """Private locations of points in a ball: plans, their stages, and what a run hands out."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -56,11 +54,11 @@ class LocationPlan(Plan):
         """JSON-ready constants beyond sizes and domain."""
 
     @abstractmethod
-    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
+    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> "LocationResult":
         """Run the paper's listing on sanitized points of shape (n, dim); on arrays, unless it needs `only_sums`."""
 
     @final
-    def run(self, X: Points, source: BitSource) -> LocationResult:
+    def run(self, X: Points, source: BitSource) -> "LocationResult":
         """Run the planned method on exactly the planned number of points (n, dim), sanitized here (`clip_points`).
 
         `InvalidDataError` if shape or dtype are not those of the plan (public facts). Plans that need `only_sums` also

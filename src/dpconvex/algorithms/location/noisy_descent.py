@@ -17,8 +17,6 @@ Rounding
     squared distances underflow the summand is 0: a vector of length at most 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -58,7 +56,7 @@ class NoisyGradients:
     times: int
 
     @classmethod
-    def of_mu(cls, label: str, n: int, dim: int, mu: float, times: int, unit: Unit = Unit.RECORD) -> NoisyGradients:
+    def of_mu(cls, label: str, n: int, dim: int, mu: float, times: int, unit: Unit = Unit.RECORD) -> "NoisyGradients":
         """Calibrate `times` gradients that together spend `mu`."""
         each = mu / math.sqrt(times) * (1 - 1e-12)  # accountants round up
         return cls(label, GaussianMechanism.of_mu(gradient_sensitivity(n, dim, unit), each, dim), times)
