@@ -9,13 +9,12 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
-from dpconvex import _validate
 from dpconvex._types import Array, Floats
-from dpconvex.algorithms import Plan, PredictedError, check_relation, require_delta
+from dpconvex.algorithms import Plan, PredictedError
 from dpconvex.algorithms.base import Releasing
 from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms import AboveThreshold, Planned
-from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
+from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
 from dpconvex.problems.data.sources.rows import mapped, picked
@@ -109,14 +108,6 @@ class LocationResult:
     #: test (too few records, too small epsilon, or no crowd), and the location comes from descent over the whole
     #: domain (other refinements: it is the origin)
     status: MedianStatus = MedianStatus.OK
-
-
-def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
-    """Raise `InvalidParameterError` unless n is positive, delta > 0 (unless `pure`) and one unit is replaced."""
-    check_relation(privacy, users=True)
-    _validate.integer("n", n, at_least=1)
-    if not pure:
-        require_delta(privacy)
 
 
 class Stage(Releasing, ABC):
