@@ -43,6 +43,9 @@ source = ""  # say here where the public knowledge comes from
 """
 
 _RATES = "# rates = [...]  # if it is published how frequent the classes are: one share a class, adding up to 1\n"
+_FOREIGN = (
+    f"# Some texts are not UTF-8: convert the file first, as with iconv -f latin1 -t utf-8, and draft again.{MARK}\n"
+)
 _USER = '# user = "..."  # if people have several rows: the column that says whose row it is. Then remove it below.\n'
 
 
@@ -84,7 +87,8 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
     if target is not None:
         parts.append(_target(frame.get_column(target), ranges))
     parts += [_column(frame.get_column(name), ranges) for name in frame.columns if name not in named]
-    return "\n".join(parts)
+    text = "\n".join(parts)
+    return _FOREIGN + text if "\ufffd" in text else text
 
 
 def _user_hint(frame: nw.DataFrame[Any]) -> str:
