@@ -186,8 +186,8 @@ def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, numeric:
     values = _parsed({k: cells for k, cells in columns.items() if numeric is None or k in numeric}, comma == ";")
     if numeric is None:  # a column of numbers and nothing else holds numbers; true and false stay words
         values = {k: v for k, v in values.items() if columns[k].null_count == v.null_count < len(v)}
-        words = {k: compute().match_substring_regex(columns[k], r"(?i)^\s*(true|false)\s*$") for k in values}
-        values = {k: v for k, v in values.items() if not compute().any(words[k]).as_py()}
+        words = {k: pc.match_substring_regex(columns[k], r"(?i)^\s*(true|false)\s*$") for k in values}
+        values = {k: v for k, v in values.items() if not pc.any(words[k]).as_py()}
     return pa.table({name: values.get(name, cells) for name, cells in columns.items()})
 
 
