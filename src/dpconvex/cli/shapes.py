@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpconvex._arrow import pacsv
 from dpconvex.cli._options import Json
 from dpconvex.cli._output import METRICS, MODEL, number, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -19,8 +20,6 @@ def shapes(
     as_json: Json = False,
 ) -> None:
     """Print what each column adds to the score of a fitted additive model. It is released, so this costs no privacy."""
-    import pyarrow.csv as pacsv
-
     from dpconvex.estimators import AdditiveModel
     from dpconvex.estimators.persistence import load_model
 
