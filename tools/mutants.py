@@ -1728,6 +1728,14 @@ MUTANTS = (
         (f"{LOOKS}::test_a_look_may_only_make_the_run_bolder",),
     ),
     Mutant(
+        "look: points in other units of the constant than gradients",
+        LOOK,
+        "self.moved_parts(point).sum()) * self.unit",
+        "self.moved_parts(point).sum())",
+        "",
+        (f"{LOOKS}::test_gradients_and_points_change_coordinates_together",),
+    ),
+    Mutant(
         "a budget whose noise grows too slowly with its uses",
         COUNTED,
         'math.sqrt(_validate.integer("uses", uses, at_least=1))',
