@@ -50,7 +50,15 @@ from dpconvex.algorithms import (
     require_delta,
 )
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
-from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, KEPT, TUNING, Course, Look, with_smaller_constant
+from dpconvex.algorithms.erm.gradient_descent.look import (
+    FARTHEST,
+    KEPT,
+    TUNING,
+    Course,
+    Look,
+    kept,
+    with_smaller_constant,
+)
 from dpconvex.algorithms.erm.gradient_descent.plan import FAR
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianBudget, GaussianMechanism, Planned
@@ -121,19 +129,19 @@ class InformedPlan(LinearModelPlan):
     @property
     def clip(self) -> float:
         """Length C to which the gradients of all steps are cut."""
-        return TUNING.cut * self.ahead.length * self.look.longest
+        return self.ahead.level * self.ahead.length * self.look.longest
 
     @cached_property
     def steps(self) -> typical_steps.Steps:
         """The steps, longer by what cutting takes from typical gradients."""
         planned = self.ahead.choice.steps
-        return replace(planned, size=planned.size / KEPT)
+        return replace(planned, size=planned.size / kept(self.ahead.level))
 
     @cached_property
     def spread(self) -> Floats:
         """Deviation of the noise in one gradient, (dim,), if it is cut as typical ones are."""
         sigma = self.budget.each(self.ahead.choice.steps.count).sigma
-        return sigma * self.clip / KEPT * self.look.scales
+        return sigma * self.clip / kept(self.ahead.level) * self.look.scales
 
     @property
     def share_of_way(self) -> float:

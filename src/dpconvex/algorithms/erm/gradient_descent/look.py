@@ -57,7 +57,9 @@ class Tuning:
     usual: float = 0.5  #: what is expected of a record's gradient, in units of a typical record's length
     prior_spread: float = 0.7  #: log-deviation of a typical length around what is expected
     constant: float = 0.5  #: size of the constant in a run, in units of the problem's: it takes part of every level
-    cut: float = 0.7  #: level of all gradients in typical lengths
+    cut: float = 0.7  #: level of the look's gradient in typical lengths
+    #: Levels of the run in typical lengths, and what cutting costs as a share of what a constant loses.
+    levels: tuple[tuple[float, float], ...] = ((0.7, 0.002), (1.0, 0.001), (1.4, 0.0004), (2.0, 0.0001), (3.0, 0.0))
     signals: tuple[float, ...] = (1, 0.6, 0.35, 0.2, 0.1, 0.06, 0.035, 0.02, 0.01, 0.005, 0.002)
     risked: float = 0.005  #: what noise may cost where nothing is seen, for two classes
     seen: tuple[float, float, int] = (1e-3, 30.0, 45)  #: grid of signals that may be seen
@@ -94,6 +96,7 @@ class Course:
     start: float  #: Coefficient of the constant at the start
     unknown: float  #: Deviation of the share of positive labels that is left
     signal: float  #: Squared coefficients in units of typical ones
+    level: float  #: Clipping level in typical gradients, k
     choice: Choice  #: Steps before the correction for cutting
 
 
@@ -320,13 +323,17 @@ class Look:
         return next(bold, TUNING.signals[-1])
 
     def _choice(self, length: float, signal: float) -> Choice:
-        problem = self.problem
+        problem, typical = self.problem, self.problem.typical
+        assert typical is not None
         noise = 2 * length * self.longest / (problem.n * self.mu) * self.scales
+        levels = [(k / kept(k), cost * signal * typical.at_zero) for k, cost in TUNING.levels]
         options: dict[str, Any] = {"steps": None, "l2": self.l2, "rates": (1.0,), "signal": signal, "bold": 1.0}
-        return typical_steps.choose(problem, noise, mu=self.mu, levels=[(TUNING.cut / KEPT, 0.0)], **options)
+        return typical_steps.choose(problem, noise, mu=self.mu, levels=levels, **options)
 
     def _course(self, length: float, start: float, unknown: float, signal: float) -> Course:
-        return Course(length, start, unknown, signal, self._choice(length, signal))
+        choice = self._choice(length, signal)
+        level = next(level for level, _ in TUNING.levels if level / kept(level) == choice.level)
+        return Course(length, start, unknown, signal, level, choice)
 
 
 def with_smaller_constant(problem: LinearModelProblem) -> LinearModelProblem:
