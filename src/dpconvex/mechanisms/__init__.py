@@ -4,7 +4,7 @@ from dpconvex.mechanisms.base import FailureAllowance, Mechanism, Planned
 from dpconvex.mechanisms.cohorts import CohortMean, Cohorts, cohort_ramps, crowded, plan_cohorts
 from dpconvex.mechanisms.gaussian import GaussianMechanism, SampledGaussian, SampledSession
 from dpconvex.mechanisms.gaussian_budget import GaussianBudget, GaussianSession
-from dpconvex.mechanisms.k_norm import JointHistogram, NormNoiseMechanism
+from dpconvex.mechanisms.k_norm import JointHistogram, MatrixNoiseMechanism, NormNoiseMechanism
 from dpconvex.mechanisms.laplace import BoundedLaplaceMechanism, LaplaceMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
 from dpconvex.mechanisms.robust_mean import OutlierRemoval, RobustMean, plan_robust_mean
@@ -22,7 +22,7 @@ from dpconvex.mechanisms.vertex_sampling import VertexSampling, VertexSession
 __all__ = [
     "AboveThreshold", "BestOfRepeats", "BoundedLaplaceMechanism", "CohortMean", "Cohorts", "ExponentialMechanism",
     "FailureAllowance", "GaussianBudget", "GaussianMechanism", "GaussianObjectiveNoise", "GaussianSession",
-    "GuardedMean", "JointHistogram", "LaplaceMechanism", "Mechanism", "MedianMechanism", "NormNoiseMechanism",
+    "GuardedMean", "JointHistogram", "LaplaceMechanism", "MatrixNoiseMechanism", "Mechanism", "MedianMechanism", "NormNoiseMechanism",
     "NormObjectiveNoise", "ObjectiveNoise", "OneTest", "OutlierRemoval", "Planned", "ReportNoisyMax", "RobustMean",
     "SampledGaussian", "SampledSession", "ThresholdSession", "VertexSampling", "VertexSession", "cohort_ramps",
     "crowded", "plan_cohorts", "plan_robust_mean",

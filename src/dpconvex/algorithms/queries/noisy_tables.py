@@ -2,7 +2,7 @@ r"""Every table of one and two columns with exact noise, and one model of all of
 
 Listing
     Count the tables; add discrete Laplace noise (delta = 0) or discrete Gaussian noise to every cell, the scale of each
-    table fixed from public facts; fit latent classes (`latent_classes`), or a histogram where it is small and the noise
+    table fixed from public facts, or one noise to all tables at once (`matrix_tables`); fit latent classes (`latent_classes`), or a histogram where it is small and the noise
     too. Counting is the only step that reads records; nothing is chosen after them.
 Guarantee
     Pure epsilon, or (epsilon, delta), for neighbors that replace one record or all records of one user, or add or
@@ -48,7 +48,9 @@ from dpconvex.algorithms.queries.base import (
     planned_steps,
 )
 from dpconvex.algorithms.queries.latent_classes import FitPlan, fit
-from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedTables, ReleasedTotal
+from dpconvex.algorithms.queries.matrix_tables import LABEL, LARGEST, MatrixTables
+from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedTables, ReleasedTotal, beyond, of_coordinates
+from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, Planned
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity, Unit
@@ -69,14 +71,15 @@ SHARE = 0.1  # h, of the budget for the one-way tables (benchmarks/whole_tables.
 INDEPENDENT = 0.1  # Mean total variation of independent columns on benchmark tables: 0.08 to 0.22
 REFIT, FALLING, AGAIN = 0.15, 0.01, 0.04  # R: below, a fit uses all cells, lets its rate fall; above, is repeated
 SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to which one weight a combination is fitted instead of classes
-CLASSES, FOLDS, MOST_STEPS = 200, 5, 3000
-RELATIONS = ("auto", "all", "none")
+CLASSES, FOLDS, MOST_STEPS, FIXED_STEPS = 200, 5, 3000, 1000
+RELATIONS, NOISES = ("auto", "all", "none"), ("auto", "tables", "matrix")
 
 Tables = tuple[tuple[int, ...], ...]
 
 
 EXPECTED: dict[str, dict[str, tuple[float, float, float, float]]] = {
     "laplace": {"all": (0, 1.11, 0.572, 0.176), "none": (0.054, 0.741, 0.717, 0), "tree": (0.012, 0.7, 0.583, 0)},
+    "matrix": {"all": (0, 1.11, 0.572, 0.176)},
     "gaussian": {"all": (0, 1.11, 0.745, 0), "none": (0.056, 0.83, 0.777, 0), "tree": (0.022, 0.777, 0.682, 0)},
 }
 """Mean total variation of two-way tables to expect, a guess: the root of the sum of squares of what relations are worth
@@ -103,7 +106,7 @@ class NoisyTablesPlan(QueryReleasePlan):
 
     subsets: Tables  #: columns of the measured tables: each of one column, then pairs
     relations: str  #: which pairs: "all" or "none"
-    law: str  #: of the noise: "laplace" or "gaussian"
+    law: str  #: of the noise: "laplace", "gaussian", or "matrix": of all tables at once
     mu: float  #: Gaussian budget; 0 for Laplace noise
     algorithm = "noisy_tables"
     only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -116,6 +119,8 @@ class NoisyTablesPlan(QueryReleasePlan):
     @cached_property
     def noises(self) -> tuple[tuple[str, Mechanism[Floats], float], ...]:
         """For each table: label in the ledger, shared by tables of one scale; noise; its deviation in a share."""
+        if self.law == "matrix":
+            return tuple((LABEL, self._matrix.mechanism, each / self.n) for each in self._matrix.deviations)
         sizes, found = [math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets], []
         keys = [(len(subset), round(4 / 3 * math.log2(size))) for subset, size in zip(self.subsets, sizes, strict=True)]
         totals = {order: math.fsum(2 ** (k / 4) for o, k in keys if o == order) for order, _ in keys}
@@ -126,13 +131,17 @@ class NoisyTablesPlan(QueryReleasePlan):
             found.append((f"{order}-way tables, scale class {key}", *noise))
         return tuple(found)
 
+    @cached_property
+    def _matrix(self) -> MatrixTables:
+        return MatrixTables(tuple(size for size in self.queries.shape if size > 1), self.n, self.privacy)
+
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
         return {label: mechanism for label, mechanism, _ in self.noises}
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        times = Counter(label for label, _, _ in self.noises)
+        times = Counter(label for label, _, _ in self.noises) if self.law != "matrix" else {LABEL: 1}
         return tuple(replace(each, times=times[each.label]) for each in super().releases)
 
     @cached_property
@@ -141,6 +150,15 @@ class NoisyTablesPlan(QueryReleasePlan):
         shape, order = self.queries.shape, max(map(len, self.subsets))
         rows = [(s, each[2]) for s, each in zip(self.subsets, self.noises, strict=True) if len(s) == order]
         return added(self.law, [math.prod(shape[axis] for axis in s) * noise for s, noise in rows])
+
+    @property
+    def interactions(self) -> float:
+        """R of what pairs say beyond their columns: all that remains of independent noise, too, once a model is fitted."""
+        shape, cells = self.queries.shape, [each[2] for each in self.noises]
+        noises = of_coordinates(shape, self.subsets, cells) if self.law == "matrix" else cells
+        pairs = [(s, noise) for s, noise in zip(self.subsets, noises, strict=True) if len(s) == 2]
+        sizes = [math.prod(shape[axis] for axis in s) * math.sqrt(beyond(shape, s)) for s, _ in pairs]
+        return added(self.law, [size * noise for size, (_, noise) in zip(sizes, pairs, strict=True)])
 
     @property
     def expected_variation(self) -> float:
@@ -184,7 +202,9 @@ class NoisyTablesPlan(QueryReleasePlan):
         cells = sum(math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets)
         low = self.relations != "none" and self.raw <= REFIT
         again = int(self.law == "laplace" and self.raw > AGAIN)
-        return FitPlan(min(CLASSES, cells), FOLDS, MOST_STEPS, low, low and self.raw < FALLING, again)
+        falling, matrix = low and self.raw < FALLING, self.law == "matrix"
+        most = FIXED_STEPS if matrix and falling else MOST_STEPS
+        return FitPlan(min(CLASSES, cells), FOLDS, most, low, falling, matrix, again)
 
     @cached_property
     def steps(self) -> int:
@@ -214,7 +234,9 @@ class NoisyTablesPlan(QueryReleasePlan):
             return table_counts(self.queries.codes(codes), shape, self.subsets, own)
 
         counted = totals(codes, codes, work, weights)
-        for size, (label, mechanism, _), counts in zip(sides, self.noises, counted, strict=True):
+        if self.law == "matrix":
+            noisy = self._matrix.release(counted, source, ledger)
+        for size, (label, mechanism, _), counts in zip(sides, self.noises, counted, strict=True) if not noisy else ():
             noisy.append(mechanism.release(counts, label, source, ledger).reshape(size))
         deviations = [deviation * self.n for _, _, deviation in self.noises]
         total = None if self.privacy.neighboring.fixes_size else ReleasedTotal.of(noisy, deviations, self.law)
@@ -242,11 +264,11 @@ def table_noise(
     """Return the noise of a table of `size` cells that costs a part of the budget, and its deviation in a share."""
     # Both enlarge the sensitivity for their grids, so no scale is computed from the budget by hand.
     part *= 1 - 1e-12
-    norm = "l1" if law == "laplace" else "l2"
+    norm = "l2" if law == "gaussian" else "l1"
     moved, lemma = DISTANCES[privacy.neighboring][norm]
     lemma = USER_LEMMA if privacy.unit == Unit.USER else lemma
     sensitivity = Sensitivity(moved, norm, lemma, privacy.neighboring, privacy.unit)
-    if law == "laplace":
+    if law != "gaussian":
         laplace = LaplaceMechanism.calibrate(sensitivity, privacy.epsilon * part, size)
         return laplace, math.sqrt(2) * laplace.scale / n
     gaussian = GaussianMechanism.of_mu(sensitivity, mu * math.sqrt(part) * (1 - 1e-12), size)
@@ -267,23 +289,36 @@ def table_counts(codes: Array, shape: tuple[int, ...], subsets: Tables, weights:
 
 
 @recorded("noisy_tables")
-def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, relations: str = "auto") -> NoisyTablesPlan:
+def plan(
+    queries: LinearQueries, n: int, privacy: PrivacyParams, *, relations: str = "auto", noise: str = "auto"
+) -> NoisyTablesPlan:
     """Plan noise on the tables of columns and of pairs of columns.
 
     `relations` says which pairs: ``"all"`` that the queries list, or ``"none"``; ``"auto"``: as is expected to be best.
+    `noise` says whether every table has its own (``"tables"``) or all have one (``"matrix"``: where it can); ``"auto"``:
+    as leaves less of it.
     """
     check_relation(privacy, users=True, neighbors=NoisyTablesPlan.neighbors)
     _validate.records("n", n)
     shape = queries.shape
     check_tables(queries)
     _validate.choice("relations", relations, RELATIONS)
+    _validate.choice("noise", noise, NOISES)
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0
     columns = [axis for axis, size in enumerate(shape) if size > 1]
     listed = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns)]
+    rows, every = 1 + sum(shape) - len(shape), len(listed) == math.comb(len(columns), 2) > 0
+    fits = every and privacy.neighboring.fixes_size and not queries.impossible and rows <= LARGEST
+    if noise == "matrix" and not fits:
+        what = f"needs replaced units, all pairs, none impossible, and at most {LARGEST} values together"
+        raise InvalidParameterError("noise", noise, what, "Use noise='auto'")
     found: list[NoisyTablesPlan] = []
     for kind in ("all", "none") if relations == "auto" else (relations,):
         subsets = (*((axis,) for axis in columns), *(listed if kind == "all" else ()))
         laws = (("laplace", 0.0), *((("gaussian", mu),) if mu else ()))
         plans = [NoisyTablesPlan(queries, n, privacy, subsets, kind, law, m) for law, m in laws]
         found.append(min(plans, key=lambda each: each.raw))
+        if kind == "all" and noise != "tables" and fits:
+            matrix = NoisyTablesPlan(queries, n, privacy, subsets, kind, "matrix", 0.0)
+            found[-1] = matrix if noise == "matrix" else min(found[-1], matrix, key=lambda each: each.interactions)
     return min(found, key=lambda each: each.expected_variation)

@@ -64,7 +64,11 @@ def _with_ranges(
     for law in ("gaussian", "laplace") if privacy.delta else ("laplace",):
         left = found_bins.rest(privacy, n, len(open.columns), law)
         plans = plan_queries(queries, n, left, algorithm, **options)
-        kept = [each for each in plans if isinstance(each, NoisyTablesPlan | NoisyTreePlan) and each.law == law]
+        kept = [
+            each
+            for each in plans
+            if isinstance(each, NoisyTablesPlan | NoisyTreePlan) and (each.law == "gaussian") == (law == "gaussian")
+        ]
         found += [found_bins.plan(each, privacy, open) for each in kept]
     if not found:
         what = "must be 1 or 2 where ranges are found"
