@@ -105,8 +105,8 @@ class WishartDifference(NoiseLaw):
         B)(A - B)'/2``. With q + 1 degrees of freedom their densities are ``exp(-tr W / 2)``, up to a constant, on the
         cone of semidefinite matrices, and 0 elsewhere. So the density of their difference at X is the integral of
         ``exp(-tr W + tr X / 2)`` over all W for which W and W - X lie in the cone. Let ``2 D = P - N``, both in the
-        cone, ``tr P + tr N = 2 ||D||_*``. With W also W + P is admitted for X + 2 D, as ``W + P - X - 2 D = W - X + N``.
-        This changes the exponent by ``-tr P + (tr P - tr N) / 2``, which is ``-||D||_*``.
+        cone, ``tr P + tr N = 2 ||D||_*``. If W is admitted for X, W + P is for X + 2 D, as ``W + P - X - 2 D = W - X +
+        N``. This changes the exponent by ``-tr P + (tr P - tr N) / 2``, which is ``-||D||_*``.
     """
 
     size: int  #: q

@@ -22,8 +22,8 @@ from dpconvex.mechanisms.vertex_sampling import VertexSampling, VertexSession
 __all__ = [
     "AboveThreshold", "BestOfRepeats", "BoundedLaplaceMechanism", "CohortMean", "Cohorts", "ExponentialMechanism",
     "FailureAllowance", "GaussianBudget", "GaussianMechanism", "GaussianObjectiveNoise", "GaussianSession",
-    "GuardedMean", "JointHistogram", "LaplaceMechanism", "MatrixNoiseMechanism", "Mechanism", "MedianMechanism", "NormNoiseMechanism",
-    "NormObjectiveNoise", "ObjectiveNoise", "OneTest", "OutlierRemoval", "Planned", "ReportNoisyMax", "RobustMean",
-    "SampledGaussian", "SampledSession", "ThresholdSession", "VertexSampling", "VertexSession", "cohort_ramps",
-    "crowded", "plan_cohorts", "plan_robust_mean",
+    "GuardedMean", "JointHistogram", "LaplaceMechanism", "MatrixNoiseMechanism", "Mechanism", "MedianMechanism",
+    "NormNoiseMechanism", "NormObjectiveNoise", "ObjectiveNoise", "OneTest", "OutlierRemoval", "Planned",
+    "ReportNoisyMax", "RobustMean", "SampledGaussian", "SampledSession", "ThresholdSession", "VertexSampling",
+    "VertexSession", "cohort_ramps", "crowded", "plan_cohorts", "plan_robust_mean",
 ]  # fmt: skip

@@ -14,8 +14,8 @@ Listing
     Mending: stopping early shrinks the strongest relations most. With Gaussian noise, pairs whose noisy table is
     further from the average model than noise explains (a sum over cells of squares, of known mean and deviation) are
     fitted again from there, to what the model says of all other pairs in place of their noise.
-    Where all tables were released as one matrix, what is left out are coordinates of pairs, whose noise is uncorrelated,
-    and not cells; with very little noise a fixed number of steps is taken.
+    Of a matrix (`matrix_tables`) coordinates of pairs are left out, whose noise is uncorrelated, and not cells; with
+    little noise a fixed number of steps is taken.
     Laplace noise has a sharp peak and long tails, so means waste half of what it tells (Huber 1964): after the first
     fit, what a noisy cell has beyond the model counts by `LIKELY`, and all is fitted again.
 """
@@ -88,8 +88,8 @@ class FitPlan:
     most: int  #: steps of one fit
     refit: bool  #: whether left-out cells only say how many steps to take: for little noise
     falling: bool  #: whether the rate falls at the end: for very little
-    fixed: bool  #: whether then all of `most` steps are taken, whatever left-out cells say
     again: int  #: further fits, for Laplace noise
+    fixed: bool = False  #: whether all of `most` steps are taken, whatever left-out cells would say
 
 
 Floats = NDArray[np.floating[Any]]  # Single precision under way, double at the end
@@ -114,13 +114,14 @@ class _Target:
         self.shares, self.inverse = np.zeros((size, size), np.float32), np.zeros((size, size), np.float32)
         self.one, self.one_weight = np.zeros(size, np.float32), np.zeros(size, np.float32)
         start, self.basis, blocks = np.ones(size), None, None
-        if tables.law == "matrix":
+        noises = tables.coordinates or tables.deviations
+        if tables.coordinates:
             blocks = [np.column_stack([np.zeros(k), coordinates(k)]).astype(np.float32) for k in tables.shape]
             self.basis = block_diag(*blocks)
-        self.least = min(tables.spread)
+        self.least = min(noises)
         for table, subset in enumerate(tables.subsets):
             parts = [slice(starts[axis], starts[axis + 1]) for axis in subset]
-            noisy, weight = tables.noisy[table], (self.least / tables.spread[table]) ** 2
+            noisy, weight = tables.noisy[table], (self.least / noises[table]) ** 2
             if len(subset) == 1:
                 self.one[parts[0]], self.one_weight[parts[0]] = noisy, weight
                 start[parts[0]] = projected(noisy)
@@ -169,7 +170,7 @@ def fit(tables: ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()
 
 def _fits(target: _Target, plan: FitPlan, generator: np.random.Generator) -> _State:
     fold, most = target.folds(10 if plan.refit else plan.folds, generator), plan.most
-    if plan.refit and not (plan.falling and plan.fixed):
+    if plan.refit and not plan.fixed:
         most = sum(_descend(target, plan, generator, fold == e, most)[1] for e in range(2)) // 2
     parts = [None if plan.refit else fold == e for e in range(plan.folds)]
     found = [_descend(target, plan, generator, part, most)[0] for part in parts]

@@ -2,8 +2,9 @@ r"""Every table of one and two columns with exact noise, and one model of all of
 
 Listing
     Count the tables; add discrete Laplace noise (delta = 0) or discrete Gaussian noise to every cell, the scale of each
-    table fixed from public facts, or one noise to all tables at once (`matrix_tables`); fit latent classes (`latent_classes`), or a histogram where it is small and the noise
-    too. Counting is the only step that reads records; nothing is chosen after them.
+    table fixed from public facts, or one pure noise to all tables at once (`matrix_tables`), whichever is smaller; fit
+    latent classes (`latent_classes`), or a histogram where it is small and the noise too. Counting is the only step
+    that reads records; nothing is chosen after them.
 Guarantee
     Pure epsilon, or (epsilon, delta), for neighbors that replace one record or all records of one user, or add or
     remove one record (`DISTANCES`).
@@ -29,7 +30,7 @@ Allocation
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, final
@@ -49,7 +50,7 @@ from dpconvex.algorithms.queries.base import (
 )
 from dpconvex.algorithms.queries.latent_classes import FitPlan, fit
 from dpconvex.algorithms.queries.matrix_tables import LABEL, LARGEST, MatrixTables
-from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedTables, ReleasedTotal, beyond, of_coordinates
+from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedTables, ReleasedTotal
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, Planned
 from dpconvex.mechanisms.gaussian import INFLATION
@@ -120,7 +121,7 @@ class NoisyTablesPlan(QueryReleasePlan):
     def noises(self) -> tuple[tuple[str, Mechanism[Floats], float], ...]:
         """For each table: label in the ledger, shared by tables of one scale; noise; its deviation in a share."""
         if self.law == "matrix":
-            return tuple((LABEL, self._matrix.mechanism, each / self.n) for each in self._matrix.deviations)
+            return tuple((LABEL, self._matrix.mechanism, each / self.n) for each in self._matrix.noises[:, 1].tolist())
         sizes, found = [math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets], []
         keys = [(len(subset), round(4 / 3 * math.log2(size))) for subset, size in zip(self.subsets, sizes, strict=True)]
         totals = {order: math.fsum(2 ** (k / 4) for o, k in keys if o == order) for order, _ in keys}
@@ -147,18 +148,17 @@ class NoisyTablesPlan(QueryReleasePlan):
     @cached_property
     def raw(self) -> float:
         """R: the mean total variation that noise alone adds to the measured pairs; to columns, if there are none."""
-        shape, order = self.queries.shape, max(map(len, self.subsets))
-        rows = [(s, each[2]) for s, each in zip(self.subsets, self.noises, strict=True) if len(s) == order]
-        return added(self.law, [math.prod(shape[axis] for axis in s) * noise for s, noise in rows])
+        return self._added(float)
 
     @property
-    def interactions(self) -> float:
-        """R of what pairs say beyond their columns: all that remains of independent noise, too, once a model is fitted."""
-        shape, cells = self.queries.shape, [each[2] for each in self.noises]
-        noises = of_coordinates(shape, self.subsets, cells) if self.law == "matrix" else cells
-        pairs = [(s, noise) for s, noise in zip(self.subsets, noises, strict=True) if len(s) == 2]
-        sizes = [math.prod(shape[axis] for axis in s) * math.sqrt(beyond(shape, s)) for s, _ in pairs]
-        return added(self.law, [size * noise for size, (_, noise) in zip(sizes, pairs, strict=True)])
+    def net(self) -> float:
+        """R of what pairs say beyond their columns: of independent noise, what a model of all tables cannot remove."""
+        return self._added(lambda size: math.sqrt(size * (size - 1)))
+
+    def _added(self, of_size: Callable[[int], float]) -> float:
+        shape, order = self.queries.shape, max(map(len, self.subsets))
+        rows = [(s, each[2]) for s, each in zip(self.subsets, self.noises, strict=True) if len(s) == order]
+        return added(self.law, [math.prod(of_size(shape[axis]) for axis in s) * noise for s, noise in rows])
 
     @property
     def expected_variation(self) -> float:
@@ -202,9 +202,10 @@ class NoisyTablesPlan(QueryReleasePlan):
         cells = sum(math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets)
         low = self.relations != "none" and self.raw <= REFIT
         again = int(self.law == "laplace" and self.raw > AGAIN)
-        falling, matrix = low and self.raw < FALLING, self.law == "matrix"
-        most = FIXED_STEPS if matrix and falling else MOST_STEPS
-        return FitPlan(min(CLASSES, cells), FOLDS, most, low, falling, matrix, again)
+        falling = low and self.raw < FALLING
+        fixed = falling and self.law == "matrix"  # so few coordinates are left out that they say little
+        most = FIXED_STEPS if fixed else MOST_STEPS
+        return FitPlan(min(CLASSES, cells), FOLDS, most, low, falling, again, fixed)
 
     @cached_property
     def steps(self) -> int:
@@ -227,22 +228,24 @@ class NoisyTablesPlan(QueryReleasePlan):
 
     def release(self, codes: Any, source: BitSource, ledger: Ledger, weights: Floats | None = None) -> ReleasedTables:
         """Count every table of records (n, columns), and return the counts with noise, as shares."""
-        noisy, shape = [], self.queries.shape
+        shape = self.queries.shape
         sides = [[shape[axis] for axis in subset] for subset in self.subsets]
 
         def work(codes: Array, _: Array, own: Floats | None = None) -> Parts:
             return table_counts(self.queries.codes(codes), shape, self.subsets, own)
 
         counted = totals(codes, codes, work, weights)
+        each = zip(sides, self.noises, counted, strict=True)
         if self.law == "matrix":
             noisy = self._matrix.release(counted, source, ledger)
-        for size, (label, mechanism, _), counts in zip(sides, self.noises, counted, strict=True) if not noisy else ():
-            noisy.append(mechanism.release(counts, label, source, ledger).reshape(size))
+        else:
+            noisy = [noise.release(c, label, source, ledger).reshape(k) for k, (label, noise, _), c in each]
         deviations = [deviation * self.n for _, _, deviation in self.noises]
         total = None if self.privacy.neighboring.fixes_size else ReleasedTotal.of(noisy, deviations, self.law)
         n = self.n if total is None else total.value  # never the number of records that were read
         shares, spread = tuple(table / n for table in noisy), tuple(deviation / n for deviation in deviations)
-        return ReleasedTables(shape, self.subsets, shares, spread, self.law, total=total)
+        inner = () if self.law != "matrix" else tuple((self._matrix.noises[:, 0] / n).tolist())
+        return ReleasedTables(shape, self.subsets, shares, spread, self.law, coordinates=inner, total=total)
 
     def fitted(self, tables: ReleasedTables) -> Answered:
         """Return model and answers, functions of released numbers and public facts alone."""
@@ -295,8 +298,8 @@ def plan(
     """Plan noise on the tables of columns and of pairs of columns.
 
     `relations` says which pairs: ``"all"`` that the queries list, or ``"none"``; ``"auto"``: as is expected to be best.
-    `noise` says whether every table has its own (``"tables"``) or all have one (``"matrix"``: where it can); ``"auto"``:
-    as leaves less of it.
+    `noise`: of each table (``"tables"``), or one of all (``"matrix"``, for replaced units, all pairs and no impossible
+    values); ``"auto"``: the smaller one.
     """
     check_relation(privacy, users=True, neighbors=NoisyTablesPlan.neighbors)
     _validate.records("n", n)
@@ -320,5 +323,5 @@ def plan(
         found.append(min(plans, key=lambda each: each.raw))
         if kind == "all" and noise != "tables" and fits:
             matrix = NoisyTablesPlan(queries, n, privacy, subsets, kind, "matrix", 0.0)
-            found[-1] = matrix if noise == "matrix" else min(found[-1], matrix, key=lambda each: each.interactions)
+            found[-1] = matrix if noise == "matrix" or matrix.raw < found[-1].net else found[-1]
     return min(found, key=lambda each: each.expected_variation)

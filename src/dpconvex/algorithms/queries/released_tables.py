@@ -33,7 +33,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -107,12 +106,9 @@ class ReleasedTables:
     law: str  #: "laplace", "gaussian" or "matrix"
     #: How many of the last tables were chosen after the others were seen: what they say is not pooled with them.
     chosen: int = 0
+    #: Of a matrix, deviations of the coordinates of columns and pairs, whose noise is uncorrelated; else none.
+    coordinates: tuple[float, ...] = ()
     total: ReleasedTotal | None = None  #: what noisy counts were divided by; None: by the public number of records
-
-    @cached_property
-    def spread(self) -> tuple[float, ...]:
-        """Standard deviations of the numbers that have uncorrelated noise: cells, or coordinates of a matrix."""
-        return self.deviations if self.law != "matrix" else of_coordinates(self.shape, self.subsets, self.deviations)
 
     def _reach(self, tail: float) -> float:
         """Return the deviations that the noise of a cell exceeds with this probability."""
@@ -164,26 +160,6 @@ class ReleasedTables:
             fits, columns = self.interval(subset, shares, 0.95, True).fits, [names[axis] for axis in subset]
             rows.append({"columns": columns, "deviation": deviation, "misfit": misfit, "fits": fits})
         return rows
-
-
-def of_coordinates(
-    shape: Sequence[int], subsets: Sequence[tuple[int, ...]], cells: Sequence[float]
-) -> tuple[float, ...]:
-    """Return the deviations of coordinates of columns and pairs, from those of cells (`matrix_tables`)."""
-    own = {subset[0]: noise for subset, noise in zip(subsets, cells, strict=True) if len(subset) == 1}
-    found = []
-    for subset, noise in zip(subsets, cells, strict=True):
-        square = noise**2
-        if len(subset) == 2:
-            i, j = subset
-            square -= (own[i] / shape[j]) ** 2 + (own[j] / shape[i]) ** 2
-        found.append(math.sqrt(square / beyond(shape, subset)))
-    return tuple(found)
-
-
-def beyond(shape: Sequence[int], subset: Sequence[int]) -> float:
-    """Return the share of independent noise in a table that its margins do not tell."""
-    return math.prod(1 - 1 / shape[axis] for axis in subset)
 
 
 class ReleasedModel(ABC):
