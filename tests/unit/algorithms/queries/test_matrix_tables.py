@@ -1,4 +1,4 @@
-"""All tables in one matrix: sensitivity by enumeration, what is read off it, when it is taken, fits in its coordinates."""
+"""All tables in one matrix: sensitivity by enumeration, what is read off it, when it is taken, its coordinates."""
 
 from __future__ import annotations
 
