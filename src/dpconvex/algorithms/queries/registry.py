@@ -49,7 +49,10 @@ def plan_queries(
     if not found:
         remedy = "Use algorithm='saddle_point'"
         other = InvalidParameterError("constants", constants, "must be 'calibrated' for this algorithm", remedy)
-        raise next(reversed(refusals.values()), other)
+        if len(set(map(str, refusals.values()))) < 2:
+            raise next(iter(refusals.values()), other)
+        listed = "; ".join(f"{name}, {error.name} {error.requirement}" for name, error in refusals.items())
+        raise InvalidParameterError("algorithm", algorithm, f"finds no method that applies: {listed}")
     return found
 
 
