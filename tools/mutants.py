@@ -478,9 +478,9 @@ MUTANTS = (
     ),
     Mutant(
         "matrix noise: a degree of freedom less",
-        "geometry/laws.py",
-        "(arb_mat(self.size, self.size + 1, normals[k::2]) for k in range(2))",
-        "(arb_mat(self.size, self.size, normals[k::2][: self.size**2]) for k in range(2))",
+        "mechanisms/matrix_noise.py",
+        "rows = [normals[k : k + self.size + 1]",
+        "rows = [normals[k : k + self.size]",
         "",
         ("tests/unit/mechanisms/test_matrix_noise.py::test_entries_are_sums_of_laplace_numbers",),
     ),

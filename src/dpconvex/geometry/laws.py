@@ -95,47 +95,6 @@ class IndependentNormals(NoiseLaw):
 
 
 @final
-@dataclass(frozen=True)
-class WishartDifference(NoiseLaw):
-    r"""``(A B' + B A') / 2``, A and B of q rows and q + 1 columns of standard normal numbers; its upper triangle.
-
-    Lemma
-        Its density f on symmetric matrices has ``f(Z + D) >= exp(-||D||_*) f(Z)`` for every D, the nuclear norm: sum of
-        the absolute eigenvalues. Twice Z is the difference of the Wishart matrices ``(A + B)(A + B)'/2`` and ``(A -
-        B)(A - B)'/2``. With q + 1 degrees of freedom their densities are ``exp(-tr W / 2)``, up to a constant, on the
-        cone of semidefinite matrices, and 0 elsewhere. So the density of their difference at X is the integral of
-        ``exp(-tr W + tr X / 2)`` over all W for which W and W - X lie in the cone. Let ``2 D = P - N``, both in the
-        cone, ``tr P + tr N = 2 ||D||_*``. If W is admitted for X, W + P is for X + 2 D, as ``W + P - X - 2 D = W - X +
-        N``. This changes the exponent by ``-tr P + (tr P - tr N) / 2``, which is ``-||D||_*``.
-    """
-
-    size: int  #: q
-    name: ClassVar[str] = "nuclear"  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    @property
-    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.size * (self.size + 1) // 2
-
-    @property
-    def coordinate_variances(self) -> Floats:
-        """``(q + 1) / 2``, on the diagonal twice that."""
-        return (np.ones((self.size, self.size)) + np.eye(self.size))[np.triu_indices(self.size)] * (self.size + 1) / 2
-
-    @property
-    def uniforms(self) -> int:
-        return 2 * self.size * (self.size + 1)
-
-    def transform(self, uniforms: Sequence[Any]) -> list[Any]:
-        """Balls alone: a product of matrices of so many has to be one call."""
-        from flint import arb_mat
-
-        normals = StandardNormals(self.uniforms).transform(uniforms)
-        first, second = (arb_mat(self.size, self.size + 1, normals[k::2]) for k in range(2))
-        found = first * second.transpose()
-        return [(found[i, j] + found[j, i]) / 2 for i in range(self.size) for j in range(i, self.size)]
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class FactoredNoise(NoiseLaw):
     """The law of ``F^T b``, with b a sample of a law on the old coordinates, formed in ball arithmetic.

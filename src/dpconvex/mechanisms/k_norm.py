@@ -11,7 +11,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import Floats, forwarded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.geometry import GroupedNorm, NoiseLaw, NoiseNorm, WishartDifference
+from dpconvex.geometry import GroupedNorm, NoiseLaw, NoiseNorm
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape, exact_as_reals
 from dpconvex.privacy import NormExponentialNoise, Sensitivity, Unit
 from dpconvex.problems import Block, DataDomain
@@ -74,40 +74,6 @@ class NormNoiseMechanism(NormExponential):
             raise InvalidParameterError("norm", self.norm.name, "must be a norm of the magnitudes of the coordinates")
         _validate.real("epsilon", self.epsilon, above=0.0)
         _ = self.step
-
-
-@final
-@dataclass(frozen=True)
-class MatrixNoiseMechanism(NormExponential):
-    """Pure epsilon for a symmetric matrix, given by its upper triangle, row by row: half a difference of Wisharts.
-
-    For one number it is Laplace noise; an entry has the deviation ``scale sqrt((q + 1) / 2)`` for q rows. The logarithm
-    of the density changes by at most the nuclear norm of a shift over the scale (Lemma of `WishartDifference`), so the
-    price is that of norm-exponential noise. All of a matrix has to be given that the sensitivity is about: the noise of
-    entries is not independent, and an entry that is left at 0 hands out its part.
-    """
-
-    size: int  #: q, rows of the matrix; values have shape (q (q + 1) / 2,)
-    sensitivity: Sensitivity  #: "nuclear"
-    epsilon: float  #: positive
-    name: ClassVar[str] = "matrix noise"
-    dim = forwarded("norm", "dim")
-
-    def __post_init__(self) -> None:
-        check_norm(self.sensitivity, "nuclear")
-        _validate.integer("size", self.size, at_least=1)
-        _validate.real("epsilon", self.epsilon, above=0.0)
-        _ = self.step
-
-    @cached_property
-    def norm(self) -> WishartDifference:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return WishartDifference(self.size)
-
-    def simulate(self, size: int, generator: np.random.Generator) -> Floats:
-        first, second = generator.standard_normal((2, size, self.size, self.size + 1))
-        found = first @ second.transpose(0, 2, 1)
-        rows, columns = np.triu_indices(self.size)
-        return self.scale * (found + found.transpose(0, 2, 1))[:, rows, columns] / 2
 
 
 LEMMA = "a replaced unit moves a weight of 1, in all, between cells of each column (docs, Private ranges, Lemma F)"

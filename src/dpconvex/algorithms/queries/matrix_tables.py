@@ -24,7 +24,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -61,9 +61,9 @@ class MatrixTables:
         return np.sqrt(np.append(CONSTANT, (1 - CONSTANT) * found**2 / (found**2 @ lengths)))
 
     @cached_property
-    def _parts(self) -> list[Floats]:
+    def _parts(self) -> list[Any]:
         """Coordinates of the constant and of each column's values (values, coordinates), without weights."""
-        return [np.ones((1, 1)), *map(coordinates, self.sizes)]
+        return [np.ones((1, 1)), *(coordinates(size) for size in self.sizes)]
 
     @cached_property
     def mechanism(self) -> MatrixNoiseMechanism:

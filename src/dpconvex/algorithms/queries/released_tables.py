@@ -115,9 +115,8 @@ class ReleasedTables:
         if self.law == "laplace":
             return GRID * -math.log(tail) / math.sqrt(2)
         z = -float(ndtri(tail / 2))
-        if self.law == "gaussian":
-            return z
-        return z + (z**3 - 3 * z) / (4 * (2 + sum(self.shape) - len(self.shape)))  # Matrix noise (Intervals)
+        free = 2 + sum(self.shape) - len(self.shape)  # Matrix noise (Intervals)
+        return z if self.law == "gaussian" else z + max(0.0, z**3 - 3 * z) / (4 * free)
 
     def estimate(self, axes: tuple[int, ...]) -> tuple[Floats, float]:
         """Return the best unbiased shares of a measured table, in the order of `axes`, and its noise's deviation."""

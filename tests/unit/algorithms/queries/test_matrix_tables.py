@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.queries import latent_classes, matrix_tables, noisy_tables, noisy_tree
+from dpconvex.algorithms.queries.found_bins import FoundBinsPlan, Open
+from dpconvex.algorithms.queries.registry import plan_queries
 from dpconvex.algorithms.queries.released_tables import ReleasedTables
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Mechanism
@@ -55,7 +57,7 @@ def test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more(shape) ->
     rest = [[0] * len(shape), [size - 1 for size in shape]]
     sums = np.array([given(plan, np.array([one, *rest])) for one in product(*map(range, shape))])
     worst = max(float(nuclear(sums - one).max()) for one in sums)
-    assert 0.97 * 3 < worst / release.event.scale <= 3
+    assert 0.97 * 3 < worst / plan._matrix.mechanism.scale <= 3
 
 
 def test_a_replaced_user_costs_what_is_charged_and_no_more() -> None:
@@ -70,7 +72,7 @@ def test_a_replaced_user_costs_what_is_charged_and_no_more() -> None:
             weights = exact_weights(UserGroups.of(np.array([label for label, _ in labelled])))
             sums.append(given(plan, np.array([row for _, row in labelled]), weights))
     worst = max(float(nuclear(np.array(sums) - one).max()) for one in sums)
-    assert 0.9 * 3 < worst / plan.releases[0].event.scale <= 3
+    assert 0.9 * 3 < worst / plan._matrix.mechanism.scale <= 3
 
 
 def test_rounding_of_sums_is_charged() -> None:
@@ -152,6 +154,21 @@ def test_one_matrix_needs_all_pairs_replaced_units_and_no_impossible_values() ->
     assert noisy_tree.plan(queries, 10_000, promise).law == "laplace"
 
 
+def test_ranges_are_found_besides() -> None:
+    """What is left of epsilon goes to one matrix: all of it is spent, and a run is certified."""
+    shape, n = (4, *(2,) * 12), 3000
+    queries, open_ = Marginals.of_order(shape, 2), Open((0,))
+    plan = plan_queries(queries, n, PrivacyParams(1.0), "noisy_tables", open=open_)[0]
+    assert isinstance(plan, FoundBinsPlan)
+    assert plan.noise_name == "matrix"
+    assert 0.99 < total_epsilon(plan.releases, 0.0) <= 1
+    rng = np.random.default_rng(0)
+    records = np.column_stack([rng.uniform(0, 50, n), rng.integers(0, 2, (n, 12))])
+    result = plan.run(records, SeededSource(0))
+    assert "one noise" in result.certificate.theorem.lower()
+    assert result.answers[:4].min() > 0.1
+
+
 def test_slopes_are_those_of_the_objective_in_its_coordinates() -> None:
     shape, rng = (2, 3, 4), np.random.default_rng(0)
     plan = planned(shape, 50, PrivacyParams(1.0))
@@ -159,7 +176,7 @@ def test_slopes_are_those_of_the_objective_in_its_coordinates() -> None:
     target = latent_classes._Target(tables, ())
     for name in ("shares", "inverse", "one", "one_weight", "basis"):
         setattr(target, name, getattr(target, name).astype(np.float64))
-    raw = [rng.standard_normal((5, 9)), rng.standard_normal(5)]
+    raw: list[latent_classes.Floats] = [rng.standard_normal((5, 9)), rng.standard_normal(5)]
 
     def objective() -> float:
         """From the tables of cells: their coordinates, weighted by the noise."""
