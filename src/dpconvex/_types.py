@@ -11,6 +11,9 @@ Floats: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 Array: TypeAlias = NDArray[Any]
 
+quiet = np.errstate(over="ignore", invalid="ignore")
+"""Decorator of whatever touches data or vectors: their content never causes a numpy warning."""
+
 
 def finite(values: Any, most: float = np.finfo(np.float64).max) -> Floats:
     """Return a float64 copy clipped to ``[-most, most]``, NaN replaced by 0: as NumPy's functions do, in less time."""

@@ -1,7 +1,5 @@
 """Exceptions of dpconvex. All are raised from public facts only: parameters, schema, shapes, dtypes, files."""
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings
@@ -76,7 +74,7 @@ class CertificateError(DpconvexError):
     """A privacy certificate is malformed, inconsistent or tampered with."""
 
 
-def warn(category: type[DpconvexWarning], text: str) -> None:
+def warn(category: "type[DpconvexWarning]", text: str) -> None:
     """Give a warning in the name of the first caller outside this package."""
     frame, level, package = sys._getframe(1), 2, os.path.dirname(__file__)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):

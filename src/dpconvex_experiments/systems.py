@@ -5,8 +5,6 @@ page *The papers* of the documentation is made of both, in every build. A row is
 `shortcomings`; tests run every call.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json

@@ -20,6 +20,7 @@ from dpconvex.problems import PointDomain
 from dpconvex.randomness import SeededSource, exact
 from dpconvex_experiments.audit import prove
 from dpconvex_experiments.reference import location as baselines
+from dpconvex_experiments.reference.location import descend
 
 ERROR = 1e-3
 EPSILON, DELTA = 1.0, 0.05
@@ -54,7 +55,7 @@ def boosted(plan, ball=100.0):
 
 def descended(gradients):
     ledger = AnyLedger()
-    return lambda X, source: float(gradients.descend(X, np.zeros(1), 1e9, 1.0, source, ledger)[0])
+    return lambda X, source: float(descend(gradients, X, np.zeros(1), 1e9, 1.0, source, ledger)[0])
 
 
 def located(plan):

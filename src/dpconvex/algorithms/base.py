@@ -4,8 +4,6 @@ A planner fixes every constant from sizes, domain and privacy parameters. The pl
 Only ``PrivateResult.point`` and ``status`` depend on the data.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -92,7 +90,7 @@ class PrivateResult:
     #: The released parameters (dim,), all outputs flat; it and `status` are the only fields that depend on data.
     point: Floats
     certificate: PrivacyCertificate  #: What the release costs
-    plan: Plan  #: The public constants
+    plan: "Plan"  #: The public constants
     #: ``"ok"``, or which released test ended the run early; a function of what was released, so it costs nothing.
     status: str = "ok"
 
@@ -196,7 +194,7 @@ class Plan(Releasing, ABC):
         """What a run released and planned from: public facts for `resumed`; empty before, and where nothing is."""
         return ()
 
-    def resumed(self, *course: Any) -> Plan:
+    def resumed(self, *course: Any) -> "Plan":
         """Return the plan that a run goes on with once `course` is released."""
         raise InvalidParameterError("course", course, "must be empty: this plan does not go on from what it releases")
 

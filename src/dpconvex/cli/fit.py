@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex import _validate
+from dpconvex._arrow import pa, pacsv
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.evaluate import print_metrics, write_metrics
@@ -21,8 +22,6 @@ from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dpconvex.cli._metrics import Metrics, RegressionMetrics
     from dpconvex.cli.report import Measured, Origin
     from dpconvex.data import Schema
@@ -248,8 +247,6 @@ def predictions(
     estimator: Any, rows: Any, names: Sequence[str], proba: bool, keep: str | None = None
 ) -> Iterator[pa.Table]:
     """Yield predictions, one table for each portion that is read, with a column of the rows before them."""
-    import pyarrow as pa
-
     from dpconvex.estimators._features import PREDICTED
     from dpconvex.problems.data.sources.cluster import open_source
 
@@ -274,8 +271,6 @@ def predictions(
 
 def write_csv(parts: Iterator[pa.Table | None], file: Any) -> None:
     """Write tables of the same columns as one."""
-    import pyarrow.csv as pacsv
-
     first = next(parts)
     if first is None:
         raise InvalidDataError("the table holds no records; at least 1 is needed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +16,6 @@ from dpconvex.cli.plan import print_facts
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dpconvex.algorithms.location.base import LocationPlan
     from dpconvex.estimators.median import PrivateGeometricMedian
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpconvex._arrow import pacsv
 from dpconvex.cli._options import Json
 from dpconvex.cli._output import METRICS, MODEL, number, one_line_errors, print_json, print_table, print_text
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -16,10 +17,9 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 def shapes(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
     csv: Annotated[bool, typer.Option("--csv", help="Write the table as CSV.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print what each column adds to the score of a fitted additive model. It is released, so this costs no privacy."""
-    import pyarrow.csv as pacsv
-
     from dpconvex.estimators import AdditiveModel
     from dpconvex.estimators.persistence import load_model
 
@@ -28,6 +28,9 @@ def shapes(
         raise InvalidDataError(f"{model}: holds a {type(fitted).__name__}. Shapes are of --model additive")
     if csv:
         pacsv.write_csv(fitted.shape_table(), sys.stdout.buffer)
+        return
+    if as_json:
+        print_json({"effect": fitted.effect, "shapes": fitted.shape_table().to_pylist()})
         return
     rows = [
         (
@@ -67,6 +70,7 @@ def intervals(
         print_text(str(found))
 
 
+MOST = 40  #: Shapes in a picture
 FORMATS = ("card", "json", "onnx", "sklearn", "sql")
 
 
@@ -127,7 +131,7 @@ def print_planned(facts: list[dict[str, Any]]) -> None:
 
 
 def shapes_figure(estimator: Any, style: Any, colors: tuple[str, str, str, str]) -> Any:
-    """Return one figure of all shapes on one scale, the clearest first; None for other models."""
+    """Return one figure of shapes on one scale, the `MOST` clearest, the clearest first; None for other models."""
     # Bands are two planned deviations to either side, or intervals where they were paid for; what is shorter is gray.
     from dpconvex.estimators import AdditiveModel
 
@@ -137,7 +141,7 @@ def shapes_figure(estimator: Any, style: Any, colors: tuple[str, str, str, str])
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    found = sorted(estimator.shapes_, key=lambda shape: -np.nan_to_num(shape.reach, nan=-np.inf))
+    found = sorted(estimator.shapes_, key=lambda shape: -np.nan_to_num(shape.reach, nan=-np.inf))[:MOST]
     with rc_context(style):
         figure = Figure(figsize=(5.4, 1.9 * -(-len(found) // 2)), layout="constrained")
         grid: Any = figure.subplots(-(-len(found) // 2), 2, sharey=True, squeeze=False)

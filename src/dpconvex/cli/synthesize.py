@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpconvex import _validate
+from dpconvex._arrow import pacsv
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.fit import engine_for, opened_table
@@ -15,8 +17,6 @@ from dpconvex.cli.plan import plan_facts, show_plans
 from dpconvex.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dpconvex.algorithms.queries.base import QueryReleasePlan
 
 
@@ -61,8 +61,6 @@ def synthesize(
     With --rows, or --users where a column says whose row it is, instead of a file: show the plans; no data are read.
     Added or removed records need --rows always.
     """
-    import pyarrow.csv as pacsv
-
     from dpconvex.algorithms.base import warn_if_hopeless
     from dpconvex.data import Schema, TableCells, write_atomically
     from dpconvex.estimators.synthetic import PrivateSyntheticData

@@ -7,21 +7,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
 from dpconvex import _validate
+from dpconvex._arrow import pa
 from dpconvex._types import Array
-from dpconvex.data.frames import codes, numbers
+from dpconvex.data.frames import Series, codes, numbers
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.ranges import LOWEST, NumberRange
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from dpconvex.data.frames import Series
-
 
 MISSING = "(missing)"  #: Label of missing numbers, where they are a value of their own.
 
@@ -59,8 +54,6 @@ class CategoryCells(CellColumn):
         return np.where(positions < 0, len(self.categories) if self.other else 0, positions)
 
     def decode(self, positions: Array, rng: np.random.Generator) -> pa.Array:
-        import pyarrow as pa
-
         unlisted = positions >= len(self.categories)
         return pa.array(self.categories, pa.string()).take(pa.array(positions, mask=unlisted))
 
@@ -115,8 +108,6 @@ class NumberCells(CellColumn):
         return np.where(np.isnan(values), bins if self.missing else bins // 2, found)
 
     def decode(self, positions: Array, rng: np.random.Generator) -> pa.Array:
-        import pyarrow as pa
-
         edges = np.append(self.edges, self.edges[-1])
         places, below = np.array(self.law).T if self.law else (edges[:-1], np.arange(len(edges) - 1.0))
         starts = np.interp(edges, places, below)

@@ -1,12 +1,10 @@
 """What a schema says about a column: how it becomes bounded features, or the target to predict."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
@@ -14,14 +12,10 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats
 from dpconvex.data import formulas, frames
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
+from dpconvex.data.frames import Frame, Series
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import Block, BlockValues, likely_values
 from dpconvex.problems.data.ranges import NumberRange
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dpconvex.data.frames import Frame, Series
 
 BLANKS = " \t\n\v\f\r"  #: What is trimmed off the ends of a cell before it is compared.
 
@@ -316,7 +310,7 @@ class NumericColumn(NumberColumn):
     def interval(self) -> tuple[float, float] | None:
         return None if self.indicator or self.transform != "none" else self.range.ends
 
-    def within(self, found: NumberRange) -> NumericColumn:
+    def within(self, found: NumberRange) -> "NumericColumn":
         """Return the column with another range."""
         return replace(self, lower=found.lower, upper=found.upper)
 

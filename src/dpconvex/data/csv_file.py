@@ -19,15 +19,13 @@ import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from os import PathLike
-from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+from typing import BinaryIO, TextIO, cast
 
 import numpy as np
 
+from dpconvex._arrow import pa
 from dpconvex._types import Array
 from dpconvex.errors import InvalidDataError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _MARK = b"\xef\xbb\xbf"  # of byte order, before the header
 SEPARATORS = ",;\t|"
@@ -38,8 +36,6 @@ _CELLS, _ROWS = 2**16, 64  # located at a time: what a cache holds, but many row
 
 def csv_columns(path: str | PathLike[str], names: tuple[str, ...]) -> dict[str, pa.ChunkedArray]:
     """Return columns of a CSV file as text that may be no valid Unicode, ``large_string`` (n,) each."""
-    import pyarrow as pa
-
     from dpconvex.data._csv_loops import gather, locate
 
     header, place, comma = csv_header(path)
@@ -56,15 +52,9 @@ def csv_columns(path: str | PathLike[str], names: tuple[str, ...]) -> dict[str, 
         cells = np.empty(int(np.sum(np.abs(stops) - starts)), np.uint8)
         gather(text, starts, stops, ends, cells)
         for chunk, offsets in zip(chunks, ends, strict=True):
-            chunk.append(_texts(offsets, cells))
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cells)]
+            chunk.append(pa.Array.from_buffers(pa.large_string(), count, buffers))
     return {name: pa.chunked_array(chunk) for name, chunk in zip(names, chunks, strict=True)}
-
-
-def _texts(offsets: Array, cells: Array) -> pa.Array:
-    import pyarrow as pa
-
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cells)]
-    return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
 
 
 def packed(path: str | PathLike[str]) -> bool:

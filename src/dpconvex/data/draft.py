@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import narwhals as nw
 import numpy as np
+from narwhals.typing import IntoDataFrame
 
+from dpconvex._arrow import pa
+from dpconvex._types import Floats
 from dpconvex.data import frames
 from dpconvex.data.formulas import days
+from dpconvex.data.frames import Series
 from dpconvex.data.schema_toml import format_key, format_value
 from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import SchemaError
-
-if TYPE_CHECKING:
-    from narwhals.typing import IntoDataFrame
-
-    from dpconvex._types import Floats
-    from dpconvex.data.frames import Series
 
 MAX_CATEGORIES = 50  #: A text column with more distinct values is left out of a draft, as an identifier or free text.
 MAX_CODES = 10  #: A column of at most so many distinct whole numbers may hold codes; the draft says so.
@@ -45,6 +43,9 @@ source = ""  # say here where the public knowledge comes from
 """
 
 _RATES = "# rates = [...]  # if it is published how frequent the classes are: one share a class, adding up to 1\n"
+_FOREIGN = (
+    f"# Some texts are not UTF-8: convert the file first, as with iconv -f latin1 -t utf-8, and draft again.{MARK}\n"
+)
 _USER = '# user = "..."  # if people have several rows: the column that says whose row it is. Then remove it below.\n'
 
 
@@ -86,7 +87,8 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
     if target is not None:
         parts.append(_target(frame.get_column(target), ranges))
     parts += [_column(frame.get_column(name), ranges) for name in frame.columns if name not in named]
-    return "\n".join(parts)
+    text = "\n".join(parts)
+    return _FOREIGN + text if "\ufffd" in text else text
 
 
 def _user_hint(frame: nw.DataFrame[Any]) -> str:
@@ -130,8 +132,9 @@ def _column(series: Series, ranges: bool) -> str:
     if not frames.is_float(values):
         found, values = distinct(values), None
         parsed = frames.parse_numbers(frames.object_texts(np.array(found, dtype=object)))
+        written = frames.texts_series(found)
         for form in DATE_FORMS:
-            if len(found) > 2 and np.mean(~np.isnan(dates := _as_dates(found, form))) >= MOSTLY:
+            if len(found) > 2 and np.mean(~np.isnan(dates := days(written, form))) >= MOSTLY:
                 return head + _dates(dates, form)
         if len(found) > 2 and len(parsed) - parsed.null_count >= MOSTLY * len(parsed):
             missing = [text for text, value in zip(found, parsed, strict=True) if not value.is_valid]
@@ -157,10 +160,6 @@ def _column(series: Series, ranges: bool) -> str:
     other = "" if len(found) == 2 else "other = true  # a level for missing and unlisted values\n"
     noted = _line("missing", missing) if missing and missing != found else ""
     return head + _line("categories", found) + other + noted
-
-
-def _as_dates(found: list[str], form: str) -> Floats:
-    return days(frames.text_series(found, np.arange(len(found))), form)
 
 
 def _dates(found: Floats, form: str) -> str:
@@ -249,8 +248,6 @@ def _codes(numbers: Floats) -> list[str]:
 
 def distinct(values: Any) -> list[str]:
     """Return distinct texts of an arrow array, sorted; empty ones and missing cells left out."""
-    import pyarrow as pa
-
     # As bytes first: text that was not checked on reading may be no valid Unicode.
     found = values.drop_null().cast(pa.large_binary()).to_pylist()
     return sorted({raw.decode("utf-8", "replace") for raw in found} - {""})

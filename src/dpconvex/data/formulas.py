@@ -14,16 +14,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
+from dpconvex._arrow import pa, pc
 from dpconvex._types import Array, Floats
-from dpconvex.data.frames import compute, dates_or_texts, numbers, taken
+from dpconvex.data.frames import Series, dates_or_texts, numbers, taken
 from dpconvex.errors import InvalidParameterError
-
-if TYPE_CHECKING:
-    from dpconvex.data.frames import Series
 
 ISO = "%Y-%m-%d"
 _FIELDS = {"%Y": "(?P<Y>[0-9]{4})", "%m": "(?P<m>[0-9]{1,2})", "%d": "(?P<d>[0-9]{1,2})"}
@@ -39,9 +37,6 @@ def date_pattern(form: Any) -> str:
 
 def days(series: Series, form: str = ISO) -> Floats:
     """Return dates as days since 1970, (n,), NaN where a cell is no date; texts are read in the format `form`."""
-    import pyarrow as pa
-
-    pc = compute()
     values, positions = dates_or_texts(series)
     if not pa.types.is_large_string(values.type):
         return taken(np.asarray(values.cast(pa.float64()).fill_null(math.nan)), positions, math.nan)
@@ -65,11 +60,9 @@ def public_date(name: str, text: Any) -> int:
 
 def written_dates(ages: Any, at: str, form: str) -> Any:
     """Return the dates that lie whole numbers of days (n,) before the date `at`: as dates, or texts in a format."""
-    import pyarrow as pa
-
     found = np.clip(public_date("at", at) - ages.fill_null(0).to_numpy(), -719162, 2932896)  # years 1 to 9999
     dates = pa.array(found.astype("M8[D]"), mask=ages.is_null().to_numpy(zero_copy_only=False))
-    return dates if form == ISO else compute().strftime(dates, form)
+    return dates if form == ISO else pc.strftime(dates, form)
 
 
 def parts_of_dates(found: Floats, part: str) -> Array:

@@ -6,37 +6,25 @@ record is read by itself: how a cell is read never depends on another cell, or o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import narwhals as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
+from narwhals.typing import IntoDataFrame
+from numpy.typing import NDArray
 
-from dpconvex import _validate
+from dpconvex._arrow import pa, pc
 from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidDataError, SchemaError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import pyarrow as pa
-    from narwhals.typing import IntoDataFrame
-    from numpy.typing import NDArray
-
-    Frame = nw.DataFrame[Any]
-    Series = nw.Series[Any]
+Frame = nw.DataFrame[Any]
+Series = nw.Series[Any]
 
 MOST, LONGEST = 40, 100  #: Of names, and of characters of a name, in a message.
 
 _NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
-
-
-def compute() -> Any:
-    """``pyarrow.compute``, most of whose functions are made on import, unseen by type checkers."""
-    _validate.installed("pyarrow")
-    import pyarrow.compute
-
-    return pyarrow.compute
 
 
 def typed(values: Any) -> Any:
@@ -105,8 +93,6 @@ def numbers(series: Series, texts: bool = False) -> Floats:
 
 def number_table(table: IntoDataFrame, names: Sequence[str]) -> pa.Table:
     """The columns of these names as numbers, cell by cell: what is no number is missing, whatever a type says."""
-    import pyarrow as pa
-
     frame = open_table(table, names)
     return pa.table({name: numbers(frame.get_column(name), texts=True) for name in names})
 
@@ -121,8 +107,6 @@ def codes(series: Series, categories: Sequence[str], closed: bool = False) -> ND
     category that reads as the same number, ``true`` and ``false`` reading as 1 and 0: so 1, 1.0, "1" and "1.0" agree
     in every file format.
     """
-    import pyarrow as pa
-
     if closed:
         refuse_impossible(series, categories)
     values, positions = _levels(series)
@@ -130,7 +114,7 @@ def codes(series: Series, categories: Sequence[str], closed: bool = False) -> ND
     listed_numbers = with_nan(parse_numbers(listed))
     if is_float(values):
         return taken(_nearest_equal(with_nan(values), listed_numbers), positions, -1)
-    found = np.asarray(compute().index_in(values, value_set=listed).fill_null(-1), dtype=np.int64)
+    found = np.asarray(pc.index_in(values, value_set=listed).fill_null(-1), dtype=np.int64)
     if not np.isnan(listed_numbers).all():
         found = np.where(found >= 0, found, _nearest_equal(with_nan(parse_numbers(values)), listed_numbers))
     return taken(found, positions, -1)
@@ -163,8 +147,6 @@ def refuse_impossible(series: Series, categories: Sequence[str]) -> None:
 
 def texts_series(values: Array | Sequence[str]) -> Series:
     """The texts of an array of Python objects, (n,), as a column; no object raises."""
-    import pyarrow as pa
-
     return nw.from_native(pa.chunked_array([object_texts(np.asarray(values, dtype=object))]), series_only=True)
 
 
@@ -175,8 +157,6 @@ def number_series(values: Floats) -> Series:
 
 def text_series(levels: Sequence[str], positions: Array) -> Series:
     """The texts at positions (n,) of a list as a column; -1 is missing."""
-    import pyarrow as pa
-
     found = pa.array(levels, pa.large_string()).take(pa.array(positions, mask=positions < 0))
     return nw.from_native(pa.chunked_array([found]), series_only=True)
 
@@ -188,8 +168,6 @@ def label_codes(series: Series) -> NDArray[np.int64]:
 
 def distinct_labels(series: Series) -> tuple[list[Any], NDArray[np.int64]]:
     """The labels that occur, texts as bytes and times as integers, so any is one; positions as `label_codes`."""
-    import pyarrow as pa
-
     found, codes = _label_codes(series)
     if found is not None and (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
         found = found.cast(pa.large_binary())
@@ -201,9 +179,6 @@ def distinct_labels(series: Series) -> tuple[list[Any], NDArray[np.int64]]:
 def _label_codes(series: Series) -> tuple[Any, NDArray[np.int64]]:
     """The labels that occur as an arrow array, None if there are no cells, and the position of each cell's, (n,)."""
     # None becomes a number or a text of fixed width: one cell would then change how others are read.
-    import pyarrow as pa
-
-    pc = compute()
     values, positions = _split(_arrow(series))
     try:
         encoded = values.dictionary_encode()
@@ -220,28 +195,22 @@ def _label_codes(series: Series) -> tuple[Any, NDArray[np.int64]]:
 
 def distinct_values(series: Series) -> Any:
     """Distinct values of the column, and null if any is missing: of type ``double`` or trimmed ``large_string``."""
-    import pyarrow as pa
-
     values, positions = _levels(series)
-    return compute().unique(values if positions is None else values.take(pa.array(positions, mask=positions < 0)))
+    return pc.unique(values if positions is None else values.take(pa.array(positions, mask=positions < 0)))
 
 
 def _levels(series: Series) -> tuple[Any, Array | None]:
     """The column as arrow ``double`` or trimmed ``large_string``, and positions (n,), -1: none; None: one for one."""
     # Levels are never written out cell by cell: one long level in every cell would not fit in memory.
-    import pyarrow as pa
-
     kind = kind_of(series)
     values, positions = _split(_arrow(series))
     if kind == "text":
-        return compute().ascii_trim_whitespace(values.cast(pa.large_string())), positions
+        return pc.ascii_trim_whitespace(values.cast(pa.large_string())), positions
     return values.cast(pa.float64(), safe=False), positions
 
 
 def dates_or_texts(series: Series) -> tuple[Any, Array | None]:
     """The column as `_levels` has it: trimmed texts, or days since 1970 as integers where its type is one of dates."""
-    import pyarrow as pa
-
     kind, types = _split(_arrow(series.head(0)))[0].type, pa.types
     if types.is_date(kind) or types.is_timestamp(kind):
         values, positions = _split(_arrow(series))
@@ -255,8 +224,6 @@ def dates_or_texts(series: Series) -> tuple[Any, Array | None]:
 
 def kind_of(series: Series) -> Literal["text", "number", "boolean", "nothing"]:
     """What the column holds, by its type alone: it is found without a single cell. Objects count as text."""
-    import pyarrow as pa
-
     kind, types = _arrow(series if series.implementation.is_pyarrow() else series.head(0)).type, pa.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
@@ -272,8 +239,6 @@ def kind_of(series: Series) -> Literal["text", "number", "boolean", "nothing"]:
 
 def _split(values: Any) -> tuple[Any, Array | None]:
     """Levels of an arrow array and the level of each cell (n,), -1 for none; or all values, and None."""
-    import pyarrow as pa
-
     if not pa.types.is_dictionary(values.type):
         return values, None
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
@@ -293,9 +258,6 @@ def taken(found: Array, positions: Array | None, missing: float) -> Array:
 
 def parse_numbers(texts: Any) -> Any:
     """Read an arrow text array as ``double``, cell by cell, ``true`` and ``false`` as 1 and 0; no number: null."""
-    import pyarrow as pa
-
-    pc = compute()
     cells = pc.ascii_lower(pc.ascii_trim_whitespace(texts.cast(pa.large_string())))
     for word, digit in (("true", "1"), ("false", "0")):
         cells = pc.if_else(pc.equal(cells, word), digit, cells)
@@ -306,8 +268,6 @@ def parse_numbers(texts: Any) -> Any:
 
 def _arrow(series: Series) -> Any:
     """The column as an arrow array, Python objects and pandas levels as their text."""
-    import pyarrow as pa
-
     if series.implementation.is_pandas_like():
         native: Any = series.to_native()
         if native.dtype == "object":
@@ -333,8 +293,6 @@ def _arrow(series: Series) -> Any:
 
 def object_texts(values: Array) -> pa.Array:
     """Text of each Python object; null for missing values and for objects that have no text."""
-    import pyarrow as pa
-
     with np.errstate(all="ignore"):  # a NaN among the cells must not warn
         found = np.frompyfunc(_text, 1, 1)(np.asarray(values, dtype=object))
     return pa.array(found, pa.large_string())
@@ -365,8 +323,6 @@ def type_name(series: Series) -> str:
 
 def is_float(values: Any) -> bool:
     """Whether values of a column are numbers (else text)."""
-    import pyarrow as pa
-
     return pa.types.is_float64(values.type)
 
 

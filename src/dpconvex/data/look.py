@@ -1,24 +1,18 @@
 """A local look at what a schema makes of a table, before a budget is spent. Everything here reveals private facts."""
 
-from __future__ import annotations
-
 import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
+from narwhals.typing import IntoDataFrame
 
 from dpconvex._types import Floats
 from dpconvex.data.columns import OTHER, AbstractColumn, Described
 from dpconvex.data.draft import distinct, span
-from dpconvex.data.frames import codes, distinct_values, is_float, label_codes, numbers, open_table, with_nan
+from dpconvex.data.frames import Frame, codes, distinct_values, is_float, label_codes, numbers, open_table, with_nan
 from dpconvex.data.schema import Schema
 from dpconvex.problems import NumberRange
-
-if TYPE_CHECKING:
-    from narwhals.typing import IntoDataFrame
-
-    from dpconvex.data.frames import Frame
 
 MANY = 20  #: Rows of one person from which on a look speaks of them; spellings shown of a column, at most.
 

@@ -13,17 +13,14 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from dpconvex import _validate
+from dpconvex._arrow import pa, pc, pq
 from dpconvex.data.csv_file import MOST_BYTES, csv_columns, csv_header
-from dpconvex.data.frames import compute, duplicates, numbers, open_table, parse_numbers, require_columns
+from dpconvex.data.frames import duplicates, numbers, open_table, parse_numbers, require_columns
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidDataError, SchemaError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
 _CELLS = 2**20  # parsed at a time, at most, where columns are short
 
@@ -67,14 +64,9 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
         When the header lacks a column that the schema names.
     """
     _validate.installed("pyarrow", "numba")
-    import pyarrow as pa
-
     names = None if schema is None else schema.column_names(features_only)
     numeric = None if schema is None else schema.numeric_names
-    tables = []
-    for each in _files(path):
-        reader = _read_parquet if _parquet(each) else _read_csv
-        tables.append(reader(each, names, numeric))
+    tables = [(_read_parquet if _parquet(each) else _read_csv)(each, names, numeric) for each in _files(path)]
     try:
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default")
     except pa.ArrowException:
@@ -90,7 +82,6 @@ def open_files(path: str | PathLike[str], schema: Schema) -> Any:
     their columns are numbers. `InvalidDataError` where there is no such file, or one of another kind.
     """
     _validate.installed("pyarrow", "numba")
-    import pyarrow as pa
     from pyarrow import dataset
 
     where = os.fspath(path)
@@ -117,8 +108,6 @@ class CsvFiles:
     schema: Schema
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        import pyarrow as pa
-
         named, numeric = dict.fromkeys(self.schema.column_names()), self.schema.numeric_names
         kinds = pa.schema([(name, pa.float64() if name in numeric else pa.large_string()) for name in named])
         tables = (read_table(file, self.schema).select(kinds.names).cast(kinds) for file in self.files)
@@ -189,23 +178,21 @@ def _parquet(path: str | PathLike[str]) -> bool:
 
 
 def _read_csv(path: str | PathLike[str], names: tuple[str, ...] | None, numeric: frozenset[str] | None) -> pa.Table:
-    import pyarrow as pa
-
     header, _, comma = csv_header(path)
     columns: dict[str, Any] = dict(csv_columns(path, _checked_names(path, header, names)))
     if numeric is None:
-        none, pc = pa.scalar(None, pa.large_string()), compute()
+        none = pa.scalar(None, pa.large_string())
         columns = {k: pc.if_else(pc.equal(pc.binary_length(v), 0), none, v) for k, v in columns.items()}
     values = _parsed({k: cells for k, cells in columns.items() if numeric is None or k in numeric}, comma == ";")
-    if numeric is None:  # a column of numbers and nothing else holds numbers
+    if numeric is None:  # a column of numbers and nothing else holds numbers; true and false stay words
         values = {k: v for k, v in values.items() if columns[k].null_count == v.null_count < len(v)}
+        words = {k: pc.match_substring_regex(columns[k], r"(?i)^\s*(true|false)\s*$") for k in values}
+        values = {k: v for k, v in values.items() if not pc.any(words[k]).as_py()}
     return pa.table({name: values.get(name, cells) for name, cells in columns.items()})
 
 
 def _parsed(columns: Mapping[str, Any], decimal: bool) -> dict[str, Any]:
     """Return columns as numbers, with `decimal` commas allowed; many short ones at a time, for each call takes long."""
-    import pyarrow as pa
-
     names, found = list(columns), dict[str, Any]()
     n = len(columns[names[0]]) if names else 0
     count = max(1, _CELLS // max(1, n))
@@ -213,16 +200,13 @@ def _parsed(columns: Mapping[str, Any], decimal: bool) -> dict[str, Any]:
         chunks = [chunk for name in group for chunk in columns[name].chunks]
         cells = pa.chunked_array(chunks, pa.large_string())
         if decimal:
-            cells = compute().replace_substring_regex(cells, "^([^.,]*),([^.,]*)$", "\\1.\\2")
+            cells = pc.replace_substring_regex(cells, "^([^.,]*),([^.,]*)$", "\\1.\\2")
         values = parse_numbers(cells).combine_chunks()
         found |= {name: values.slice(k * n, n) for k, name in enumerate(group)}
     return found
 
 
 def _read_parquet(path: str | PathLike[str], names: tuple[str, ...] | None, numeric: frozenset[str] | None) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         with pq.ParquetFile(path) as file:
             names = _checked_names(path, file.schema_arrow.names, names)
@@ -244,8 +228,6 @@ def _read_parquet(path: str | PathLike[str], names: tuple[str, ...] | None, nume
 
 def _cell_width(kind: pa.DataType) -> int | None:
     """Return the bytes of a cell of this type, those of its text left out; None for types that are not read."""
-    import pyarrow as pa
-
     if pa.types.is_dictionary(kind):
         inner = _cell_width(kind.value_type)
         return None if inner is None else _POSITION + inner
@@ -256,10 +238,8 @@ def _cell_width(kind: pa.DataType) -> int | None:
 
 def _is_text(kind: pa.DataType) -> bool:
     """Return whether cells are texts or bytes, of any length."""
-    import pyarrow.types as types
-
-    tests = (types.is_string, types.is_large_string, types.is_string_view)
-    return any(test(kind) for test in (*tests, types.is_binary, types.is_large_binary, types.is_binary_view))
+    names = ("is_string", "is_large_string", "is_string_view", "is_binary", "is_large_binary", "is_binary_view")
+    return any(getattr(pa.types, name)(kind) for name in names)
 
 
 def _declared(metadata: pq.FileMetaData, kinds: Mapping[str, pa.DataType]) -> tuple[int, list[str]]:
@@ -281,9 +261,6 @@ def _declared(metadata: pq.FileMetaData, kinds: Mapping[str, pa.DataType]) -> tu
 
 
 def _parquet_schema(path: str | PathLike[str]) -> pa.Schema:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         return pq.read_schema(path)
     except (pa.ArrowException, OSError, UnicodeDecodeError):

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
+from narwhals.typing import IntoDataFrame
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
@@ -20,9 +21,6 @@ from dpconvex.data.unranged import UnrangedColumn, without_range
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import DataDomain, NumberRange
 from dpconvex.problems.data.domain import center
-
-if TYPE_CHECKING:
-    from narwhals.typing import IntoDataFrame
 
 _TILE, _LEAST_ROWS = 2**17, 256
 """Floats that are encoded at a time, column by column, and stay in the cache meanwhile; rows of wide tables."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
+from narwhals.typing import IntoDataFrame
 
 from dpconvex import _validate
+from dpconvex._arrow import pa
 from dpconvex._types import Array
 from dpconvex.data.cells import CategoryCells, CellColumn, OpenCells
 from dpconvex.data.columns import Described
@@ -16,10 +18,6 @@ from dpconvex.data.formulas import written_dates
 from dpconvex.data.frames import open_table
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidParameterError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from narwhals.typing import IntoDataFrame
 
 Bins = int | Mapping[str, int | Sequence[float]]
 """Number of bins of every numeric column, or for columns by name (the others: `DEFAULT_BINS`) a number or the edges."""
@@ -92,8 +90,6 @@ class TableCells:
 
     def decode(self, codes: Array, rng: np.random.Generator) -> pa.Table:
         """Return a row for each row of positions (n, columns); numbers are drawn uniformly inside their bins."""
-        import pyarrow as pa
-
         found = {}
         for column, part, place in zip(self.columns, self.described, codes.T, strict=True):
             cells, at = column.decode(place, rng), getattr(part, "at", "")

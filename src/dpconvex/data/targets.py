@@ -1,11 +1,9 @@
 """What a schema says of the column to predict."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -13,11 +11,8 @@ from dpconvex import _validate
 from dpconvex._types import Array, forwarded, set_fields
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
 from dpconvex.data.columns import Described, checked_aliases, texts
-from dpconvex.data.frames import codes, numbers, refuse_impossible, renamed
+from dpconvex.data.frames import Series, codes, numbers, refuse_impossible, renamed
 from dpconvex.problems import NumberRange
-
-if TYPE_CHECKING:
-    from dpconvex.data.frames import Series
 
 
 class AbstractTarget(Described):
@@ -100,7 +95,7 @@ class NumericTarget(AbstractTarget):
         values = np.clip(numbers(self.clean(series), texts=True), self.lower, self.upper)
         return np.nan_to_num(values, copy=False, nan=self.lower / 2 + self.upper / 2)
 
-    def within(self, found: NumberRange) -> NumericTarget:
+    def within(self, found: NumberRange) -> "NumericTarget":
         """Return the target with another range."""
         return replace(self, lower=found.lower, upper=found.upper)
 

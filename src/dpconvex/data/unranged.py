@@ -1,22 +1,17 @@
 """Numbers without a public range: a private fit finds one, and pays for it (docs, Private ranges)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
 from dpconvex.data.cells import CellColumn, NumberCells, OpenCells
 from dpconvex.data.columns import Described, NumberColumn, NumericColumn
-from dpconvex.data.frames import numbers
+from dpconvex.data.frames import Series, numbers
 from dpconvex.data.targets import AbstractTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import NumberRange
-
-if TYPE_CHECKING:
-    from dpconvex.data.frames import Series
 
 PRIVATE = "private"  #: What stands for a range that a fit is to find.
 

@@ -15,7 +15,8 @@ n_features_in_ : int
 """
 SEED = """
 random_state : None, int or BitSource
-    None, the default, draws noise from the operating system. A seed is for tests: the result is *not private*.
+    None, the default, draws noise from the operating system. A seed is for tests: the result is *not
+    private*, and the certificate says so.
 verbose : bool, default=False
     Show a bar of planned and done releases while a fit takes long, in a terminal or notebook.
 """

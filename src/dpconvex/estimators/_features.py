@@ -1,12 +1,10 @@
 """Where an estimator's domain comes from: a schema, bounds or a norm. Always declared, never read off the data."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
@@ -21,9 +19,6 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.data.domain import likely_values
 from dpconvex.problems.data.ranges import kept
-
-if TYPE_CHECKING:
-    pass
 
 PREDICTED = 2**16  #: Rows of a table that are encoded at a time for predictions.
 
@@ -48,7 +43,7 @@ class FeatureMap(ABC):
     lookable: tuple[int, ...] = ()
     """Positions of the columns of whose declared ranges a fit may keep a part."""
 
-    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> FeatureMap:
+    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> "FeatureMap":
         """Return the map with released ranges, and parts of those that are `lookable`; (): itself."""
         return self
 

@@ -1,10 +1,8 @@
 """What users give as features, labels and groups, as arrays: read cell by cell, refused from public facts alone."""
 
-from __future__ import annotations
-
 import decimal
 import numbers
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -12,12 +10,9 @@ import scipy.sparse
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from dpconvex._types import Array, Floats
-from dpconvex.data.frames import label_codes, numbers as read_numbers, open_table, type_name, typed
+from dpconvex.data.frames import Frame, Series, label_codes, numbers as read_numbers, open_table, type_name, typed
 from dpconvex.errors import InvalidDataError, SchemaError
 from dpconvex.problems.minimax.base import clamped
-
-if TYPE_CHECKING:
-    from dpconvex.data.frames import Frame, Series
 
 
 def learned_matrix(model: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:

@@ -4,12 +4,10 @@ Weights of records and classes are capped by public numbers, so that noise hides
 lemma: `dpconvex.losses.weighted`. What is not capped would not be hidden.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import Any, cast, final
 
 import narwhals as nw
 import numpy as np
@@ -18,14 +16,11 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import stored
 from dpconvex.data import NumericTarget, Schema
-from dpconvex.data.frames import codes, distinct_values, kind_of, numbers, texts_series, type_name
+from dpconvex.data.frames import Series, codes, distinct_values, kind_of, numbers, texts_series, type_name
 from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._matrices import column_of, dtype_name, elements, numbers_of, same_length
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
-
-if TYPE_CHECKING:
-    from dpconvex.data.frames import Series
 
 LARGEST = 1e100  #: Of a target bound: as the losses have it.
 
@@ -136,7 +131,7 @@ class TargetRange:
     upper: float
 
     @classmethod
-    def checked(cls, bounds: Any) -> TargetRange:
+    def checked(cls, bounds: Any) -> "TargetRange":
         """Return the range ``(lower, upper)``, or raise `InvalidParameterError`."""
         try:
             lower, upper = bounds

@@ -21,6 +21,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _validate
+from dpconvex._arrow import pa
 from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.curvature import MOST_COLUMNS
@@ -285,8 +286,6 @@ class AdditiveModel(WithIntervals):
         Columns: ``column``, ``output``, ``knot`` (of numeric columns), ``level`` (of others), ``value``, ``deviation``,
         and ``lower`` and ``upper``, the ends of `Shape.interval` where it was paid for.
         """
-        import pyarrow as pa
-
         rows = [
             (
                 shape.name,

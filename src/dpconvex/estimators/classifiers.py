@@ -15,7 +15,7 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _streams, _targets
-from dpconvex.estimators._descriptions import LINEAR, RELEASED, with_shared
+from dpconvex.estimators._descriptions import LINEAR, RELEASED, SEED, with_shared
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators.base import PrivateLinearModel
@@ -54,14 +54,10 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
         Parameters
         ----------
-        n : int
-            Number of records, or of users.
-        n_features : int, optional
-            Number of columns; not needed with a schema or a domain.
+        n, n_features, unit : optional
+            As in `PrivateLinearModel.plan`.
         n_classes : int, optional
             Number of classes; default: from ``classes`` or the schema, else 2.
-        unit : {"record", "user"}, optional
-            What is protected: a row, or all rows of a user. Default: users if the schema names their column.
         """
         features = self._feature_map(n_features)
         loss = self._declared_loss() if n_classes is None else self._loss(n_classes)
@@ -217,7 +213,7 @@ class LogisticModel(ProbabilisticClassifier):
 
 
 @final
-@with_shared(inference=INFERENCE)
+@with_shared(inference=INFERENCE, released=RELEASED, seed=SEED)
 @dataclass(eq=False, repr=False)
 class PrivateLogisticRegression(WithIntervals, LogisticModel):
     """Logistic regression under differential privacy, binary and multiclass.
@@ -318,11 +314,7 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         that gain from many records per user plan with it, and one-pass methods draw at most so many of a user. Privacy
         never rests on it. All users count the same, whatever they have. ``"private"``: it is found from the data for 1
         to 3 % of epsilon, and released.
-    random_state : None, int or BitSource, default=None
-        None: the operating system's generator. A seed makes the result *not private* (the certificate says so); it
-        is for tests and benchmarks.
-    verbose : bool, default=False
-        Show a bar of planned and done releases while a fit takes long, in a terminal or notebook.
+    {seed}
 
     Attributes
     ----------
@@ -332,16 +324,11 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         Released intercepts.
     classes_ : array of shape (n_classes,)
         Labels.
-    certificate_ : PrivacyCertificate
-        What the fit costs and why.
-    plan_ : Plan
-        The public constants that were used.
     slope_cap_ : float
         Largest slope of the fitted loss: what was asked for or planned; 1 without a cap.
     status_ : str
         ``"ok"``, or which released test ended the run early (methods made for users only).
-    n_features_in_ : int
-        Columns seen by `fit`.
+    {released}
 
     Notes
     -----
@@ -388,11 +375,8 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         As in `PrivateLogisticRegression`; weights need a positive `smoothing`.
     epsilon, delta, feature_norm, feature_bounds, domain, schema, fit_intercept : optional
         As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
-    algorithm, constants, noise, l2, coefficient_norm, random_state, verbose : optional
-        As in `PrivateLogisticRegression`.
-    tilt, adversarial_radius, adversarial_norm, risk, solver : optional
-        As in `PrivateLogisticRegression`.
-    user_test, user_smoothing, most_rows, records_per_user : optional
+    algorithm, constants, noise, l2, coefficient_norm, tilt, adversarial_radius, adversarial_norm, risk, solver,
+    user_test, user_smoothing, most_rows, records_per_user, random_state, verbose : optional
         As in `PrivateLogisticRegression`.
 
     Attributes

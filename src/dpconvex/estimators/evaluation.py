@@ -89,8 +89,8 @@ class PrivateMetrics(Mapping[str, Estimate]):
             "calibration": self.calibration.tolist(),
             "roc": self.roc.tolist(),
             "cells": self.cells_.tolist(),
-            "promise": self.promise_,
-            "scope": self.scope_,
+            "promise": self.promise_ or None,
+            "scope": self.scope_ or None,
         }
 
     def __repr__(self) -> str:

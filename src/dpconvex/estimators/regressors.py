@@ -230,11 +230,8 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return (kept(NumberRange(bounds.lower, bounds.upper), *cells),) if cells else ()
 
     def _constant(self, domain: DataDomain, unit: Unit) -> float:
-        """Return the constant feature: with heavy tails 1, for the largest feature may be far from typical.
-
-        Users' constants are those of records: smaller ones were measured for classes alone.
-        """
-        given = super()._constant(domain, Unit.RECORD)
+        """Return the constant feature: with heavy tails 1, for the largest feature may be far from typical."""
+        given = super()._constant(domain, unit)
         return given if self._tails() is None else min(1.0, given)
 
     @property

@@ -131,12 +131,8 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        n : int
-            Number of records, or of users; at least 2.
-        n_features : int, optional
-            Number of columns; not needed with a schema or a domain.
-        unit : {"record", "user"}, optional
-            What is protected. Default: users if the schema names their column.
+        n, n_features, unit : optional
+            As in `PrivateLinearModel.plan`; `n` is at least 2.
         """
         base = self._base()
         return self._plans(n, n_features, base._unit(unit))

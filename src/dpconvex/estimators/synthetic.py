@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, cast, final, overload
+from typing import Any, Self, cast, final, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
+from dpconvex._arrow import pa
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.queries.base import QueryReleasePlan
@@ -30,9 +31,6 @@ from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data.sources.cluster import open_source
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import BitSource, source_from
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @final

@@ -114,10 +114,8 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (n, n_features), or data frame
-            Features. With a schema: a data frame with the schema's columns.
-        y : array of shape (n,), optional
-            Labels. With a schema, None takes the schema's target column of `X`.
+        X, y : optional
+            As in `PrivateSparseModel.fit`.
         groups : array of shape (n,), optional
             Whose group each record belongs to; private. Default: the column `group_column` of `X`.
         """

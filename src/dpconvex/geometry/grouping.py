@@ -3,20 +3,15 @@
 Docs, Objective perturbation, section 4, and Additive models, section 2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex._types import Array, Floats, IntArray
-from dpconvex.problems.data.domain import is_centered
-
-if TYPE_CHECKING:
-    from dpconvex.problems import DataDomain
+from dpconvex.problems.data.domain import DataDomain, is_centered
 
 BoolArray = NDArray[np.bool_]
 UP = 1 + 1e-14
@@ -52,7 +47,7 @@ class Shapes(NamedTuple):
     def cost(self) -> Floats:
         return self.spread * self.costs
 
-    def scaled(self, factor: float) -> Shapes:
+    def scaled(self, factor: float) -> "Shapes":
         return self._replace(widths=self.widths * factor)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import grouping
 from dpconvex.geometry.laws import NoiseLaw, StandardNormals
-
-if TYPE_CHECKING:
-    from dpconvex.problems import DataDomain
+from dpconvex.problems.data.domain import DataDomain
 
 MAX_RUNS = 2000  #: Largest number of distinct kinds of blocks that the quadratic search for groups looks at one by one.
 

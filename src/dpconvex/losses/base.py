@@ -5,8 +5,6 @@ A loss is a function ``phi(z, y)`` of the prediction ``z = <w, x>`` (or ``z = W 
 need no assumption about the data beyond `LinearModelLoss.clip_targets` and the feature bounds.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,14 +15,11 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, quiet
 from dpconvex.errors import InvalidDataError
 
 Task = Literal["classification", "regression"]
 Geometry = Literal["l2", "l1"]
-
-quiet = np.errstate(over="ignore", invalid="ignore")
-"""Decorator of everything that touches data: the content of a record never causes a numpy warning."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,7 @@ class LinearModelLoss(ABC):
         return self.self_concordance
 
     @property
-    def usual(self) -> LinearModelLoss:
+    def usual(self) -> "LinearModelLoss":
         """The loss in which errors are judged: this one, or the one that it stands in for."""
         return self
 
@@ -154,7 +149,7 @@ class LinearModelLoss(ABC):
         `InvalidDataError` if `y` is not one-dimensional or not numeric (public facts); never because of a value.
         """
 
-    def cut(self, level: float) -> LinearModelLoss | None:
+    def cut(self, level: float) -> "LinearModelLoss | None":
         """Return the loss whose slope is this one's, clipped to [-level, level]; None where all slopes are smaller."""
         return None
 

@@ -1,7 +1,5 @@
 """Losses of classifiers: logistic, softmax and hinge, with their smoothings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, forwarded, quiet
 from dpconvex.losses import base
 
 
@@ -78,7 +76,7 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         return _rounding.widen_up(float(self.value(np.zeros(2), np.array([-1.0, 1.0])).max()))
 
     @property
-    def usual(self) -> LogisticLoss:
+    def usual(self) -> "LogisticLoss":
         return LogisticLoss(rate=self.rate)
 
     @property
@@ -95,7 +93,7 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         """The log-odds of the rate; with a cap, what capped slopes make of them."""
         return np.array([self._offset])
 
-    @base.quiet
+    @quiet
     def value(self, z: Floats, y: Floats) -> Floats:
         margin = self._shifted(z) * y
         curved = np.maximum(margin, self._kink)
@@ -103,12 +101,12 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         loss = np.maximum(-curved, 0.0) + np.log1p(np.exp(-np.abs(curved)))
         return loss if self.cap == 1 else loss + self.cap * (curved - margin)
 
-    @base.quiet
+    @quiet
     def derivative(self, z: Floats, y: Floats) -> Floats:
         """Return ``-y min(cap, 1 / (1 + exp(y z)))``, of shape (n,)."""
         return -y * np.minimum(self.cap, 1.0 / (1.0 + np.exp(self._shifted(z) * y)))
 
-    @base.quiet
+    @quiet
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         """Return ``p (1 - p)``, ``p = 1 / (1 + exp(-z))``, where the slope is below the cap, else 0, of shape (n,)."""
         z = self._shifted(z)
@@ -116,7 +114,7 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         curvature = small / np.square(1.0 + small)
         return curvature if self.cap == 1 else np.where(z * y >= self._kink, curvature, 0.0)
 
-    @base.quiet
+    @quiet
     def log_odds(self, z: Floats) -> Floats:
         """Return the log-odds of +1 for which `z` is the best prediction, of shape (n,); without a cap `z` itself.
 
@@ -206,14 +204,14 @@ class SoftmaxLoss(base.SmoothLoss):
         """The entropy of the rates, without a matrix of all classes."""
         return self.value_at_zero if self.rates is None else -math.fsum(rate * math.log(rate) for rate in self.rates)
 
-    @base.quiet
+    @quiet
     def value(self, z: Floats, y: Floats) -> Floats:
         z = self._shifted(z)
         shifted = z - z.max(axis=1, keepdims=True)
         own = np.take_along_axis(shifted, _column(y), axis=1)[:, 0]
         return np.log(np.exp(shifted).sum(axis=1)) - own
 
-    @base.quiet
+    @quiet
     def derivative(self, z: Floats, y: Floats) -> Floats:
         """Return ``p - e_y``, of shape (n, n_classes); rows sum to 0 up to rounding."""
         out = self.probabilities(z)
@@ -223,7 +221,7 @@ class SoftmaxLoss(base.SmoothLoss):
         np.put_along_axis(out, own, -out.sum(axis=1, keepdims=True), axis=1)
         return out
 
-    @base.quiet
+    @quiet
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         """Return ``diag(p) - p p^T``, of shape (n, n_classes, n_classes)."""
         p = self.probabilities(z)
@@ -232,7 +230,7 @@ class SoftmaxLoss(base.SmoothLoss):
         out[:, diagonal, diagonal] += p
         return out
 
-    @base.quiet
+    @quiet
     def probabilities(self, z: Floats) -> Floats:
         """Return the class probabilities, of shape (n, n_classes)."""
         z = self._shifted(z)
@@ -267,7 +265,7 @@ class HingeLoss(_TwoClasses, base.PiecewiseLinearLoss):
     def slope_interval(self, y: Floats) -> tuple[Floats, Floats]:
         return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
 
-    def smoothed(self, width: float) -> SmoothedHingeLoss:
+    def smoothed(self, width: float) -> "SmoothedHingeLoss":
         """Return the one that is quadratic for margins in ``[1 - width, 1]``, at most ``width / 2`` below."""
         base.check_width(width)
         return SmoothedHingeLoss(width, center=1.0 - 0.5 * width)
@@ -301,15 +299,15 @@ class SmoothedHingeLoss(_TwoClasses, base.SmoothLoss):
     def value_at_zero(self) -> float:
         return _rounding.widen_up(float(self._piece.value(np.array([-self._end]))[0]))
 
-    @base.quiet
+    @quiet
     def value(self, z: Floats, y: Floats) -> Floats:
         return self._piece.value(z * y - self._end)
 
-    @base.quiet
+    @quiet
     def derivative(self, z: Floats, y: Floats) -> Floats:
         return y * self._piece.slope(z * y - self._end)
 
-    @base.quiet
+    @quiet
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         return self._piece.curvature(z * y - self._end)
 

@@ -1,7 +1,5 @@
 """Losses of regression: squared, Huber's and its relatives, absolute and pinball, with their smoothings."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -11,7 +9,7 @@ from typing import final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, forwarded, quiet
 from dpconvex.losses import base
 
 
@@ -80,7 +78,7 @@ class SquaredLoss(_NumericLoss, base.SmoothLoss):
     def value_at_zero(self) -> float:
         return _rounding.product_up(0.5, self.target_bound, self.target_bound)
 
-    @base.quiet
+    @quiet
     def value(self, z: Floats, y: Floats) -> Floats:
         inside = self._inside(z)
         slope = inside - y
@@ -93,7 +91,7 @@ class SquaredLoss(_NumericLoss, base.SmoothLoss):
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         return np.where(np.abs(z) <= self.prediction_bound, 1.0, 0.0)
 
-    def cut(self, level: float) -> HuberLoss | None:
+    def cut(self, level: float) -> "HuberLoss | None":
         """Return Huber's loss: the same slopes over predictions within the bound, clipped to [-level, level]."""
         return HuberLoss(level, self.target_bound) if level < self.slope_bound else None
 
@@ -117,15 +115,15 @@ class ResidualSplineLoss(_WideLoss):
     def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return _rounding.ratio_up(1.0, self.spline.width)
 
-    @base.quiet
+    @quiet
     def value(self, z: Floats, y: Floats) -> Floats:
         return self.spline.value(z - y)
 
-    @base.quiet
+    @quiet
     def derivative(self, z: Floats, y: Floats) -> Floats:
         return self.spline.slope(z - y)
 
-    @base.quiet
+    @quiet
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         return self.spline.curvature(z - y)
 
@@ -141,8 +139,7 @@ class HuberLoss(ResidualSplineLoss):
     name = "huber"
 
     width: float = 1.0  #: residual at which the loss turns linear; between 1e-100 and 1e100, in the unit of the target
-    #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
-    target_bound: float = math.inf
+    target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
     #: Whether it stands in for the squared loss: errors are then judged by that one. Needs a target bound.
     of_mean: bool = False
 
@@ -213,8 +210,7 @@ class _SaturatingLoss(_WideLoss):
 
     #: Largest slope; about ``r^2 / 2`` for residuals well below it. Between 1e-100 and 1e100, in the target's unit.
     width: float = 1.0
-    #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
-    target_bound: float = math.inf
+    target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
     slope_bound = forwarded("width")
 
 
@@ -230,18 +226,18 @@ class PseudoHuberLoss(_SaturatingLoss):
     # 3 sqrt(3) / 4: with a = |phi'| / A, phi'' = (1 - a^2)^1.5; attained at a = 1/2.
     self_concordance = _rounding.widen_up(0.75 * math.sqrt(3.0))
 
-    @base.quiet
+    @quiet
     def value(self, z: Floats, y: Floats) -> Floats:
         r = np.abs(z - y)
         return self.width * r * (r / (np.hypot(self.width, r) + self.width))
 
-    @base.quiet
+    @quiet
     def derivative(self, z: Floats, y: Floats) -> Floats:
         """Return ``r / sqrt(1 + (r / width)^2)``, of shape (n,)."""
         r = z - y
         return self.width * (r / np.hypot(self.width, r))
 
-    @base.quiet
+    @quiet
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         """Return ``(1 + (r / width)^2)^(-3/2)``, of shape (n,)."""
         cosine = self.width / np.hypot(self.width, z - y)
@@ -259,7 +255,7 @@ class LogCoshLoss(_SaturatingLoss):
     name = "log_cosh"
     self_concordance = 2.0  # with a = |phi'| / A, phi'' = (1 - a) (1 + a)
 
-    @base.quiet
+    @quiet
     def value(self, z: Floats, y: Floats) -> Floats:
         r = np.abs(z - y)
         t = r / self.width
@@ -268,11 +264,11 @@ class LogCoshLoss(_SaturatingLoss):
         large = self.width * r + self.width**2 * (np.log1p(np.exp(-2.0 * t)) - math.log(2.0))
         return np.where(t < 1.0, self.width**2 * small, large)
 
-    @base.quiet
+    @quiet
     def derivative(self, z: Floats, y: Floats) -> Floats:
         return self.width * np.tanh((z - y) / self.width)
 
-    @base.quiet
+    @quiet
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         """Return ``1 / cosh(r / width)^2``, of shape (n,)."""
         small = np.exp(-np.abs(z - y) / self.width)
@@ -287,8 +283,7 @@ class AbsoluteLoss(_NumericLoss, base.PiecewiseLinearLoss):
     name = "absolute"
     slope_bound = 1.0
 
-    #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
-    target_bound: float = math.inf
+    target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
     value_at_zero = forwarded("target_bound")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def slope_interval(self, y: Floats) -> tuple[Floats, Floats]:
@@ -306,8 +301,7 @@ class PinballLoss(_NumericLoss, base.PiecewiseLinearLoss):
     name = "pinball"
 
     quantile: float = 0.5  #: between 0 and 1, exclusive; 1/2 gives half the absolute loss
-    #: Targets are clipped to it. The slope bound does not need it; `value_at_zero` is infinite without it.
-    target_bound: float = math.inf
+    target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
 
     def __post_init__(self) -> None:
         _validate.real("quantile", self.quantile, above=0.0, below=1.0)

@@ -12,8 +12,8 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import Floats
-from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss, quiet
+from dpconvex._types import Floats, quiet
+from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 
 _HALVINGS = 64  # of the range of predictions: its ends are found to the last bit
 _FLAT = 1e-300  # stands for 0 in denominators

@@ -12,8 +12,6 @@ weight, for neighbors that differ in features, target and weight. Not kept: that
 
 # pyright: reportIncompatibleMethodOverride=false, reportIncompatibleVariableOverride=false
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +19,8 @@ from typing import Any, final
 
 import numpy as np
 
-from dpconvex._types import Array, Floats, forwarded
-from dpconvex.losses.base import CurvatureLaw, SmoothLoss, quiet
+from dpconvex._types import Array, Floats, forwarded, quiet
+from dpconvex.losses.base import CurvatureLaw, SmoothLoss
 
 _LEVELS = 2.0**25  #: Numbers are rounded to this many steps on either side of 0, to leave digits for weights.
 
@@ -31,7 +29,7 @@ def _weighed(name: str) -> Any:
     """Return a method that is the unweighted loss's times the weights; infinite values of weight 0 are 0."""
 
     @quiet
-    def method(self: WeightedLoss, z: Floats, y: Floats) -> Floats:
+    def method(self: "WeightedLoss", z: Floats, y: Floats) -> Floats:
         targets, weights = self.unpacked(y)
         values = getattr(self.base, name)(z, targets)
         shaped = weights.reshape(-1, *(1,) * (values.ndim - 1))
@@ -75,7 +73,7 @@ class WeightedLoss(SmoothLoss):
         return law if law == CurvatureLaw.LOGISTIC else CurvatureLaw.BOUNDED  # Lemma (weights)
 
     @property
-    def usual(self) -> WeightedLoss:
+    def usual(self) -> "WeightedLoss":
         return WeightedLoss(self.base.usual)  # pyright: ignore[reportArgumentType]
 
     @property

@@ -1,7 +1,5 @@
 """What all mechanisms share: they carry their sensitivity, and they record before they sample."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, final

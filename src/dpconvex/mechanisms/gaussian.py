@@ -11,8 +11,6 @@ geometric, ``P(gap > k) = (1 - rate)^k``, drawn from the source's coins in float
 rounding.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,7 +57,7 @@ class GaussianMechanism(Mechanism[Floats]):
     @classmethod
     def calibrate(
         cls, sensitivity: Sensitivity, epsilon: float, delta: float, dim: int, method: str = "analytic"
-    ) -> GaussianMechanism:
+    ) -> "GaussianMechanism":
         """Return the mechanism with the least noise, by the stated method, for a promise.
 
         "analytic" is the smallest sigma by the exact profile; "zwb" the closed formula of Zhao et al. 2019, Theorem 5,
@@ -77,7 +75,7 @@ class GaussianMechanism(Mechanism[Floats]):
         return cls(sensitivity, sigma, dim)
 
     @classmethod
-    def of_mu(cls, sensitivity: Sensitivity, mu: float, dim: int) -> GaussianMechanism:
+    def of_mu(cls, sensitivity: Sensitivity, mu: float, dim: int) -> "GaussianMechanism":
         """Return the mechanism that spends `mu`: enlarged sensitivity over standard deviation.
 
         Independent or adaptive uses compose to the root of the sum of squares.
@@ -146,7 +144,7 @@ class SampledGaussian(Planned):
 
     def start(
         self, units: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None
-    ) -> SampledSession:
+    ) -> "SampledSession":
         """Record all steps, and return the session that takes them on a public number of units."""
         ledger.record(self.planned(label, block))
         return SampledSession(self, units, source)

@@ -13,8 +13,6 @@ Why no samples
     The profile of T steps on Poisson samples depends on rate and T, and no common pair dominates all choices.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -46,7 +44,7 @@ class GaussianBudget(Planned):
         root = _rounding.widen_up(math.sqrt(_validate.integer("uses", uses, at_least=1)))
         return GaussianMechanism(self.whole.sensitivity, _rounding.product_up(self.whole.sigma, root), self.whole.dim)
 
-    def start(self, label: str, source: BitSource, ledger: Ledger) -> GaussianSession:
+    def start(self, label: str, source: BitSource, ledger: Ledger) -> "GaussianSession":
         """Record the whole budget, and return the session that spends it."""
         ledger.record(self.planned(label))
         return GaussianSession(self, source)

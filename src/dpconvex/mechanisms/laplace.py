@@ -1,7 +1,5 @@
 """The Laplace mechanism, on a grid, with OpenDP's exact discrete sampler; and its form of bounded support."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,7 +36,7 @@ class LaplaceMechanism(Mechanism[Floats]):
         _ = self.step
 
     @classmethod
-    def calibrate(cls, sensitivity: Sensitivity, epsilon: float, dim: int) -> LaplaceMechanism:
+    def calibrate(cls, sensitivity: Sensitivity, epsilon: float, dim: int) -> "LaplaceMechanism":
         """Return the mechanism that costs `epsilon`."""
         _validate.real("epsilon", epsilon, above=0.0)
         return cls(sensitivity, _rounding.ratio_up(exact.enlarged(sensitivity.value), epsilon), dim)
@@ -88,7 +86,7 @@ class BoundedLaplaceMechanism(Mechanism[Floats]):
         _ = self.step
 
     @classmethod
-    def calibrate(cls, sensitivity: Sensitivity, epsilon: float, delta: float) -> BoundedLaplaceMechanism:
+    def calibrate(cls, sensitivity: Sensitivity, epsilon: float, delta: float) -> "BoundedLaplaceMechanism":
         """Return the mechanism that costs `epsilon` and at most `delta`, with the bound of Fact 3, ``log(4/delta)``.
 
         Epsilon is at most 2: beyond ``log 9`` this bound is too short.

@@ -1,7 +1,5 @@
 """Mechanisms that select: the largest score, the first query above a threshold, a median, the best of many runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -166,7 +164,7 @@ class AboveThreshold(Mechanism[int]):
     def event(self) -> PureMechanism:
         return PureMechanism(self.epsilon)  # for any number of queries up to the first positive
 
-    def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> ThresholdSession:
+    def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> "ThresholdSession":
         """Record the release, draw the noisy threshold, and return the session that answers queries."""
         ledger.record(self.planned(label, block))
         return ThresholdSession(self, source)

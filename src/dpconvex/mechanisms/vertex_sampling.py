@@ -11,8 +11,6 @@ A vertex j of a simplex is drawn with probability proportional to ``exp(s_j)``. 
 - *The sampler* is exact (`randomness.choice`): nothing has to be added to delta.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -96,7 +94,7 @@ class VertexSampling(Planned):
         largest = 2.0**51 * self.step
         return np.rint(finite(scores, largest) / self.step) * self.step
 
-    def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> VertexSession:
+    def start(self, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> "VertexSession":
         """Record the release of all draws, and return the session that makes them."""
         ledger.record(self.planned(label, block))
         return VertexSession(self, source.generator())

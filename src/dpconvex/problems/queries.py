@@ -5,8 +5,6 @@ answer on a data set is the mean over the records, hence linear in the histogram
 the records, and of those only their cells: no content raises.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -139,7 +137,7 @@ class DenseQueries(LinearQueries):
     def combine(self, values: Floats) -> Floats:
         return values @ self.matrix
 
-    def declared(self) -> DenseQueries:
+    def declared(self) -> "DenseQueries":
         """Return queries of the same sizes and range: plans read no more of the matrix."""
         return replace(self, matrix=np.broadcast_to(np.float64(self.low), self.matrix.shape))
 
@@ -190,7 +188,7 @@ class Marginals(LinearQueries):
         set_fields(self, impossible=_zeros(self.shape, self.impossible))
 
     @classmethod
-    def of_order(cls, shape: tuple[int, ...], order: int) -> Marginals:
+    def of_order(cls, shape: tuple[int, ...], order: int) -> "Marginals":
         """Return all marginal tables of `order` columns (at least 1; all columns together if there are fewer)."""
         _validate.integer("order", order, at_least=1)
         return cls(tuple(shape), tuple(combinations(range(len(shape)), min(order, len(shape)))))

@@ -19,8 +19,6 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.randomness.source import BitSource
 
 LIMIT = 2**62  # largest magnitude of an integer that noise is added to
-
-
 FINENESS = 2.0**-20  # what rounding costs, relative to the sensitivity
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, set_fields
+from dpconvex._types import Floats, quiet, set_fields
 from dpconvex.errors import InvalidParameterError
-from dpconvex.sets.base import ConvexSet, check_dim, quiet
+from dpconvex.sets.base import ConvexSet, check_dim
 from dpconvex.sets.box import project_onto_simplex
 
 

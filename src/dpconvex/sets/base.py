@@ -8,11 +8,8 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Floats, finite
+from dpconvex._types import Floats, finite, quiet
 from dpconvex.errors import InvalidParameterError
-
-quiet = np.errstate(over="ignore", invalid="ignore")
-"""Decorator of whatever touches a vector: its content never causes a numpy warning."""
 
 
 class ConvexSet(ABC):

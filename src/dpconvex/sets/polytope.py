@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding
-from dpconvex._types import Floats, set_fields
+from dpconvex._types import Floats, quiet, set_fields
 from dpconvex.errors import InvalidParameterError
-from dpconvex.sets.base import ConvexSet, quiet
+from dpconvex.sets.base import ConvexSet
 
 _MOST_CORNERS = 20_000  # choices of dim inequalities, at most: the vertices are among their solutions
 _INDEPENDENT = 1e-3  #: Smallest singular value of independent normals: rounding is magnified by at most its inverse.

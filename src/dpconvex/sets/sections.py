@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats, set_fields
+from dpconvex._types import Floats, quiet, set_fields
 from dpconvex.errors import InvalidParameterError
-from dpconvex.sets.base import ConvexSet, check_dim, quiet
+from dpconvex.sets.base import ConvexSet, check_dim
 
 _NORM_ROUNDING = 4e-15  # relative to the outer radius
 _LARGEST = sys.float_info.max / 2

@@ -1,7 +1,5 @@
 """What a solver is and returns: a point, and a proof of how far it can be from the minimizer."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, final
@@ -90,7 +88,7 @@ class Solver(ABC):
         return "needs an average of losses, not a tilted one" if tilted and not self.treats_tilt else None
 
     @property
-    def last(self) -> Solver:
+    def last(self) -> "Solver":
         """The solver that has the last word."""
         return self
 

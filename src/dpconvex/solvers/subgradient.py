@@ -116,11 +116,7 @@ class CuttingPlane(Solver):
     treats_tilt = True
 
     max_steps: int | None = None
-
-    def refusal(self, loss: Bounds, constraint: ConvexSet, dim: int) -> str | None:
-        if math.isfinite(loss.slope_bound) or math.isfinite(constraint.radius):
-            return None
-        return "needs a loss of bounded slope or a bounded constraint"
+    refusal = Subgradient.refusal
 
     @staticmethod
     def steps_for(lipschitz: float, strong_convexity: float, radius: float, oracle_error: float = 0.0) -> int:

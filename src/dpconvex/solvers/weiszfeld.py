@@ -10,8 +10,6 @@ Precision
     A position is ``anchor + offset``: ``(x - anchor) - offset`` is exact to the last place near the anchor.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import final
@@ -78,14 +76,14 @@ class _Position:
 
     anchor: Floats
     offset: Floats
-    sums: UnitVectorSums
+    sums: "UnitVectorSums"
     n: int
 
     @classmethod
-    def at(cls, X: Floats, anchor: Floats, offset: Floats) -> _Position:
+    def at(cls, X: Floats, anchor: Floats, offset: Floats) -> "_Position":
         return cls(anchor, offset, unit_vector_sums(X, anchor, offset), len(X))
 
-    def moved(self, X: Floats, change: Floats) -> _Position:
+    def moved(self, X: Floats, change: Floats) -> "_Position":
         """Return the position after a move; the anchor becomes the float nearest to it (an exact two-sum)."""
         offset = self.offset + change
         anchor = self.anchor + offset

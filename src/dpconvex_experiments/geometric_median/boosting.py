@@ -1,7 +1,5 @@
 """Figures 2 to 5: noisy gradient descent against stable stochastic gradients, from the same start at the same cost."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +10,7 @@ from scipy.stats import f as f_distribution
 
 from dpconvex._types import Floats
 from dpconvex.algorithms.location.base import Booster, WarmStart
-from dpconvex.algorithms.location.noisy_descent import plan_descent, plan_settling
+from dpconvex.algorithms.location.noisy_descent import plan_settling
 from dpconvex.algorithms.location.stable_sgd import Order, Phase, StableSgd, plan_stable_sgd
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.solvers import geometric_median
@@ -20,6 +18,7 @@ from dpconvex_experiments import checks
 from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate
 from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
+from dpconvex_experiments.reference.location import plan_constant_steps
 from dpconvex_experiments.reference.printed_median import plan_printed_descent
 from dpconvex_experiments.shared import gaussian_cluster, mean_distance, student_t
 
@@ -92,7 +91,7 @@ def _printed(n: int, passes: int, order: Order) -> StableSgd:
 
 
 def _descent(n: int, passes: int, tail: float) -> Booster:
-    return plan_descent(n, DIM, MU, steps=passes, step=1 / math.sqrt(passes), tail=tail)
+    return plan_constant_steps(n, DIM, MU, steps=passes, step=1 / math.sqrt(passes), tail=tail)
 
 
 METHODS: Mapping[str, Callable[[int, int], Booster]] = {

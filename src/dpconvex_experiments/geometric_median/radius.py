@@ -1,7 +1,5 @@
 """Figure 1 and table 1: the effective radius by subsampled scores against the earlier search over all pairs."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What settling steps gain over printed ones; how far the pipeline is from what privacy allows; slopes of one pass."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +8,7 @@ import numpy as np
 
 from dpconvex._types import Floats
 from dpconvex.algorithms.location.base import Booster, WarmStart
-from dpconvex.algorithms.location.noisy_descent import plan_descent, plan_settling
+from dpconvex.algorithms.location.noisy_descent import plan_settling
 from dpconvex.algorithms.location.registry import plan_location
 from dpconvex.algorithms.location.stable_sgd import Order
 from dpconvex.privacy import Ledger, PrivacyParams
@@ -22,6 +20,7 @@ from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
 from dpconvex_experiments.geometric_median._common import Summary, Trial, bars
 from dpconvex_experiments.geometric_median.boosting import DIM, LEDGER, MU, SIGMA
+from dpconvex_experiments.reference.location import plan_constant_steps
 from dpconvex_experiments.reference.printed_median import plan_printed_descent
 from dpconvex_experiments.shared import LINE_STYLES, gaussian_cluster, lines, mean_distance, skewed, student_t
 
@@ -29,8 +28,8 @@ STEPS, RECORDS = 60, 4_000
 TRUE = SIGMA * math.sqrt(DIM)
 SETTLING = "settling steps (ours)"
 METHODS: Mapping[str, Callable[[int], Booster]] = {
-    "DPGD, all iterates (printed)": lambda n: plan_descent(n, DIM, MU, steps=STEPS, step=STEPS**-0.5),
-    "DPGD, last half": lambda n: plan_descent(n, DIM, MU, steps=STEPS, step=STEPS**-0.5, tail=0.5),
+    "DPGD, all iterates (printed)": lambda n: plan_constant_steps(n, DIM, MU, steps=STEPS, step=STEPS**-0.5),
+    "DPGD, last half": lambda n: plan_constant_steps(n, DIM, MU, steps=STEPS, step=STEPS**-0.5, tail=0.5),
     SETTLING: lambda n: plan_settling(n, DIM, MU, steps=STEPS),
 }
 PRINTED = next(iter(METHODS))

@@ -1,7 +1,5 @@
 """X6: what attackers make of the releases: worst neighbors, counted events, decoded directions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

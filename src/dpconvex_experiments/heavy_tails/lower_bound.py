@@ -1,7 +1,5 @@
 """Bounds: what no private method can go below (X3), and from which n a proven one says anything."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping

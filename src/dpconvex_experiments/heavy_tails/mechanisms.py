@@ -1,7 +1,5 @@
 """The localized exponential mechanism, and losses of one's own, beside one output perturbation: rate, bound, price."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial

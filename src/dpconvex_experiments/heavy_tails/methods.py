@@ -1,7 +1,5 @@
 """X4 and X5: localization beside clipped gradient descent, printed constants and noise for the worst case."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -131,7 +129,7 @@ class Task:
         found["zero"] = Estimate(risk(np.zeros(self.design.dim))), None
         return found
 
-    def _excess(self, risk: _Fresh, plan: LinearModelPlan, method: int) -> Estimate:
+    def _excess(self, risk: "_Fresh", plan: LinearModelPlan, method: int) -> Estimate:
         """Mean over the runs; all methods see the same records."""
         found = []
         for run in range(self.runs):

@@ -1,7 +1,5 @@
 """What it costs to know neither the moment nor its order: a private level beside the level for known moments."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

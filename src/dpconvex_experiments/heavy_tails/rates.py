@@ -1,7 +1,5 @@
 """The linear loss; X1: exponents of the worst excess risk; X2: error of one regularized problem's private minimizer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Truncation, the Lipschitz extension by its ways, and what they cost at one accuracy."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the experiments share: noise through mechanisms, slopes of power laws, figures on logarithmic axes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias

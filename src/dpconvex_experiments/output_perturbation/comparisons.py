@@ -1,7 +1,5 @@
 """Experiments E11 to E13: adversarial training, published baselines, and noise for the whole ball."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import TypeAlias

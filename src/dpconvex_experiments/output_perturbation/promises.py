@@ -1,7 +1,5 @@
 """Experiments E1 to E5: noise, sensitivities, privacy losses and certified distances are what they are said to be."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

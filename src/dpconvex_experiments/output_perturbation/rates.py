@@ -1,7 +1,5 @@
 """Experiments E6 to E8: the risk falls with the number of records as the theorems say."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Experiments E9 and E10: less accurate solvers, and tilted risks."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -13,8 +13,6 @@ tau, by planned numbers of steps: Theorem D.4 with Lemma D.5, and Lemma 2.7 with
 number fits a public limit, noise follows, and too large plans are refused.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping

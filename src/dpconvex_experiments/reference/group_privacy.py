@@ -15,8 +15,6 @@ Bound
     The method's own, at its much smaller epsilon: it does not improve with the number of records of a user.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -24,9 +24,9 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import Floats
 from dpconvex.algorithms import recorded
-from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart, check
+from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
 from dpconvex.algorithms.location.geometric_median import GeometricMedianPlan, fallback
-from dpconvex.algorithms.location.noisy_descent import NoisyGradients, OfGradients, plan_descent
+from dpconvex.algorithms.location.noisy_descent import NoisyGradients, OfGradients
 from dpconvex.algorithms.select import Method
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import AboveThreshold
@@ -34,7 +34,7 @@ from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
-from dpconvex_experiments.reference.location import MOST_STEPS
+from dpconvex_experiments.reference.location import MOST_STEPS, check, descend, plan_constant_steps
 
 MAX_RECORDS = 50_000  # Most records: a few minutes for 50 coordinates
 SHIFT, PRINTED = 18.0, 3.0  # Of the threshold; the printed sensitivity
@@ -89,7 +89,7 @@ class HalvingCenter(OfGradients, CenterFinder):
         for _ in range(rounds):  # rho_j = mu^2 / (2 rounds)
             step = ball * 2 * math.sqrt(self.domain.dim * rounds / 3) / (self.mu * self.n)
             steps = self.gradients.times // rounds
-            z = self.gradients.descend(points, z, ball, step, source, ledger, steps=steps)
+            z = descend(self.gradients, points, z, ball, step, source, ledger, steps=steps)
             ball = ball / 2 + 12 * radius
         return WarmStart(z, 25 * radius, radius)
 
@@ -120,7 +120,7 @@ def plan(domain: PointDomain, n: int, privacy: PrivacyParams) -> GeometricMedian
     start_steps = max(START_STEPS, math.ceil(math.log2(domain.radius_bound / domain.min_radius)) + 1)
     warm = NoisyGradients.of_mu("gradient of a halving round", n, d, warm_mu, start_steps, unit)
     radius, center = plan_radius(domain, n, pure, unit=unit), HalvingCenter(domain, n, warm, warm_mu)
-    booster = plan_descent(n, d, fine_mu, steps=steps, step=50 * math.sqrt(d / 3) / (fine_mu * n), unit=unit)
+    booster = plan_constant_steps(n, d, fine_mu, steps=steps, step=50 * math.sqrt(d / 3) / (fine_mu * n), unit=unit)
     end = fallback(domain, False)
     return GeometricMedianPlan(domain, n, privacy, "calibrated", radius, center, booster, end, THEOREM, "halving")
 

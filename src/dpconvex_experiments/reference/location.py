@@ -13,7 +13,8 @@ Lemma, coordinate medians
     each coordinate about ``1.6 mu / sqrt(d)``. Strong on symmetric data, biased on skewed ones.
 Lemma, descent from the origin (DP-GD; Haghifam, Steinke and Ullman 2024, the plain baseline of their implementation)
     T gradients of sensitivity ``2 / n`` (`noisy_descent`). Their length is at most 1 and a minimizer lies in the ball,
-    so the expected excess of the average is at most ``R^2 / (2 T eta) + eta (1 + d sigma^2) / 2``.
+    so the expected excess of the average is at most ``R^2 / (2 T eta) + eta (1 + d sigma^2) / 2``. From a warm start
+    (`Descent`) such steps are mu-GDP given that start.
 """
 
 import math
@@ -24,15 +25,15 @@ from typing import Any, ClassVar, final
 import numpy as np
 from scipy.special import log_ndtr
 
-from dpconvex import _rounding
+from dpconvex import _rounding, _validate
 from dpconvex._types import Floats
-from dpconvex.algorithms import PredictedError, recorded
-from dpconvex.algorithms.location.base import LocationPlan, LocationResult, Points, check
-from dpconvex.algorithms.location.noisy_descent import NoisyGradients, OfGradients
+from dpconvex.algorithms import PredictedError, check_relation, recorded, require_delta
+from dpconvex.algorithms.location.base import Booster, LocationPlan, LocationResult, Points, Refined, WarmStart
+from dpconvex.algorithms.location.noisy_descent import LABEL, NoisyGradients, OfGradients, into_ball
 from dpconvex.algorithms.select import Method
 from dpconvex.mechanisms import GaussianMechanism, MedianMechanism, Planned
 from dpconvex.mechanisms.selection import RANK
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data import summation
@@ -42,6 +43,14 @@ from dpconvex.randomness import BitSource
 MEAN, COORDINATE = "mean", "median of a coordinate"
 LEMMA = "the mean of n points of a ball moves by at most 2 R / n, plus rounding"
 MOST_STEPS = 1000
+
+
+def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
+    """Raise `InvalidParameterError` unless n is positive, delta > 0 (unless `pure`) and one unit is replaced."""
+    check_relation(privacy, users=True)
+    _validate.integer("n", n, at_least=1)
+    if not pure:
+        require_delta(privacy)
 
 
 @dataclass(frozen=True)
@@ -168,7 +177,7 @@ class OriginDescentPlan(OfGradients, OneStagePlan):
 
     def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
         origin, ball = np.zeros(self.domain.dim), self.domain.radius_bound
-        location = self.gradients.descend(points, origin, ball, self.step, source, ledger)
+        location = descend(self.gradients, points, origin, ball, self.step, source, ledger)
         return LocationResult(location, self.certificate(source), self)
 
 
@@ -181,6 +190,67 @@ def plan_descent(domain: PointDomain, n: int, privacy: PrivacyParams) -> OriginD
     step = 2 * domain.radius_bound * math.sqrt(domain.dim / 6) / (mu * n)
     gradients = NoisyGradients.of_mu("gradient from the origin", n, domain.dim, mu, steps, privacy.unit)
     return OriginDescentPlan(domain, n, privacy, gradients, step)
+
+
+def descend(
+    gradients: NoisyGradients,
+    points: Points,
+    center: Floats,
+    ball: float,
+    step: float,
+    source: BitSource,
+    ledger: Ledger,
+    *,
+    steps: int | None = None,
+    tail: float = 1.0,
+) -> Floats:
+    """Take noisy steps from the center of a ball; return the average (dim,) of the last share `tail` of iterates.
+
+    The ledger must list ``gradients.release``; `steps` are at most ``gradients.times``, which they are by default.
+    """
+    steps = gradients.times if steps is None else steps
+    z, kept = np.zeros_like(center), np.zeros_like(center)  # both relative to the center
+    averaged = math.ceil(tail * steps)
+    for t in range(steps):
+        z = into_ball(z - step * gradients.ask(points, center, z, source, ledger), ball)
+        if t >= steps - averaged:
+            kept += z
+    return center + kept / averaged
+
+
+@final
+@dataclass(frozen=True)
+class Descent(OfGradients, Booster):
+    """Public constants of T noisy steps from a private warm start."""
+
+    gradients: NoisyGradients  #: T of them
+    step: float  #: as a multiple of the released effective radius
+    tail: float  #: share of the iterates, from the last backwards, that are averaged
+    name: ClassVar[str] = "constant_descent"
+
+    @property
+    def deviation(self) -> float:
+        # The noise seen through the curvature, with what a finite number of steps adds.
+        return 1.5 * self.gradients.mechanism.sigma / math.sqrt(self.gradients.times)
+
+    def describe(self) -> Mapping[str, Any]:
+        facts = {"boost": self.name, "steps": self.gradients.times, "step_in_radii": self.step}
+        return facts | {"averaged_share": self.tail}
+
+    def refine(self, points: Points, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:
+        step = self.step * start.radius
+        return Refined(descend(self.gradients, points, start.center, start.ball, step, source, ledger, tail=self.tail))
+
+
+def plan_constant_steps(
+    n: int, dim: int, mu: float, *, steps: int, step: float, tail: float = 1.0, unit: Unit = Unit.RECORD
+) -> Descent:
+    """Plan noisy descent whose steps together spend `mu`."""
+    _validate.integer("n", n, at_least=1)
+    _validate.integer("steps", steps, at_least=1)
+    _validate.real("step", step, above=0.0)
+    _validate.real("tail", tail, above=0.0, at_most=1.0)
+    return Descent(NoisyGradients.of_mu(LABEL, n, dim, mu, steps, unit), step, tail)
 
 
 CLIPPED_MEAN = Method("clipped_mean", plan_mean, kind="location")

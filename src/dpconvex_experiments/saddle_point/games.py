@@ -1,7 +1,5 @@
 """Duality gaps of private matrix games: over size, records and epsilon, and by accountant and choice of constants."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +35,7 @@ class Game:
     columns: Floats
 
     @classmethod
-    def random(cls, rng: np.random.Generator, d: int, informative: int) -> Game:
+    def random(cls, rng: np.random.Generator, d: int, informative: int) -> "Game":
         """Return a game of d rows and columns: most means near 1/2, the `informative` ones near -0.85."""
         means = rng.uniform(0.4, 0.6, (2, d))
         means[:, :informative] = -rng.uniform(0.75, 0.95, (2, informative))

@@ -1,7 +1,5 @@
 """Data that are hard at every n: is the slope -1/2 of Theorem 3.1 attained, and how do the other algorithms fare?"""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """All methods side by side: sparse regression against the number of features, synthetic data against n."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

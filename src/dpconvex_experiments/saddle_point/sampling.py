@@ -1,7 +1,5 @@
 """Averages of sampled vertices: function values and gradients converge, the points do not; how bias is reduced."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """X10: every method for users on the same data, against records per user; and where their bounds cross."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from functools import partial

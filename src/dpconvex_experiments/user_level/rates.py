@@ -1,7 +1,5 @@
 """X7 to X9: exponents of the worst excess of the accelerated method, and of the gradients that methods ask for."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

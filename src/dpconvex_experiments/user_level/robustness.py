@@ -1,7 +1,5 @@
 """X5 and X15: how often tests fail, and what is lost, with hostile users, unlike users and users of unequal size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

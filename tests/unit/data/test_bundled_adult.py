@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dpconvex._arrow import pc
 from dpconvex.data import adult_schema, load_adult
-from dpconvex.data.frames import compute
 
 
 def test_counts_are_those_of_the_source() -> None:
@@ -25,7 +25,7 @@ def test_schema_covers_every_record_and_has_the_measured_blocks() -> None:
     assert sizes == [1] * 5 + [7, 16, 7, 14, 6, 5, 1, 41]
     for column in schema.columns:
         if column.numeric:
-            ends = compute().min_max(adult[column.name]).as_py()
+            ends = pc.min_max(adult[column.name]).as_py()
             assert column.lower <= ends["min"] <= ends["max"] <= column.upper  # pyright: ignore[reportAttributeAccessIssue]
     X = schema.encode(adult)
     start = 0

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, draft_schema
+from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, draft_schema, read_table
 from dpconvex.data.draft import MARK, MAX_CATEGORIES
 from dpconvex.errors import SchemaError
 
@@ -128,3 +128,16 @@ def test_the_last_word_of_a_name_says_whether_whole_numbers_name_rows() -> None:
     assert read == ["number_of_visits", "patient weight", "student"]
     assert "# [columns.void]\n# Left out: every cell is empty." in draft
     assert '# user = "accountNumber"' in draft
+
+
+def test_words_of_files_stay_words_and_foreign_letters_are_told(tmp_path) -> None:
+    path = tmp_path / "towns.csv"
+    path.write_bytes("town,sold\nN\u00eemes,True\nParis,False\nParis,True\n".encode("latin-1"))
+    draft = draft_schema(read_table(path), "sold")
+    assert 'classes = ["False", "True"]' in draft
+    assert draft.startswith("# Some texts are not UTF-8")
+    assert draft.splitlines()[0].endswith(MARK.strip())
+    path.write_text("town,sold\nN\u00eemes,1\nParis,0\n", encoding="utf-8")
+    draft = draft_schema(read_table(path), "sold")
+    assert 'classes = ["0", "1"]' in draft
+    assert "UTF-8" not in draft

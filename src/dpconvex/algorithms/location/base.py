@@ -1,7 +1,5 @@
 """Private locations of points in a ball: plans, their stages, and what a run hands out."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,13 +9,12 @@ from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 
-from dpconvex import _validate
 from dpconvex._types import Array, Floats
-from dpconvex.algorithms import Plan, PredictedError, check_relation, require_delta
+from dpconvex.algorithms import Plan, PredictedError
 from dpconvex.algorithms.base import Releasing
 from dpconvex.errors import InvalidDataError
 from dpconvex.mechanisms import AboveThreshold, Planned
-from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams
+from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
 from dpconvex.problems.data.sources.rows import mapped, picked
@@ -56,11 +53,11 @@ class LocationPlan(Plan):
         """JSON-ready constants beyond sizes and domain."""
 
     @abstractmethod
-    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> LocationResult:
+    def _run(self, points: Points, source: BitSource, ledger: Ledger) -> "LocationResult":
         """Run the paper's listing on sanitized points of shape (n, dim); on arrays, unless it needs `only_sums`."""
 
     @final
-    def run(self, X: Points, source: BitSource) -> LocationResult:
+    def run(self, X: Points, source: BitSource) -> "LocationResult":
         """Run the planned method on exactly the planned number of points (n, dim), sanitized here (`clip_points`).
 
         `InvalidDataError` if shape or dtype are not those of the plan (public facts). Plans that need `only_sums` also
@@ -111,14 +108,6 @@ class LocationResult:
     #: test (too few records, too small epsilon, or no crowd), and the location comes from descent over the whole
     #: domain (other refinements: it is the origin)
     status: MedianStatus = MedianStatus.OK
-
-
-def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
-    """Raise `InvalidParameterError` unless n is positive, delta > 0 (unless `pure`) and one unit is replaced."""
-    check_relation(privacy, users=True)
-    _validate.integer("n", n, at_least=1)
-    if not pure:
-        require_delta(privacy)
 
 
 class Stage(Releasing, ABC):

@@ -1,8 +1,8 @@
-r"""Noisy gradient descent on the mean distance to points: constant steps, and steps that settle (the default).
+r"""Noisy gradient descent on the mean distance to points, by steps that settle.
 
-Constant steps are those of Haghifam, Steinke and Ullman 2024. Settling steps fall from a quarter of the ball to
-released radii, then by 3, and are halved, with the average begun anew, when a released gradient points against the one
-before by more than noise explains: Kesten's rule (1958) with a threshold (docs, Geometric median, Steps that settle).
+They fall from a quarter of the ball to released radii, then by 3, and are halved, with the average begun anew, when a
+released gradient points against the one before by more than noise explains: Kesten's rule (1958) with a threshold
+(docs, Geometric median, Steps that settle).
 
 Guarantee
     mu-GDP (hence (epsilon, delta)) for neighbors that replace one record, given the warm start.
@@ -16,8 +16,6 @@ Rounding
     errs by ``(d + 6) 2^-53``, their exact sum by less (`summation`, S L = 1). The sensitivity includes both. Where
     squared distances underflow the summand is 0: a vector of length at most 1.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Mapping
@@ -58,7 +56,7 @@ class NoisyGradients:
     times: int
 
     @classmethod
-    def of_mu(cls, label: str, n: int, dim: int, mu: float, times: int, unit: Unit = Unit.RECORD) -> NoisyGradients:
+    def of_mu(cls, label: str, n: int, dim: int, mu: float, times: int, unit: Unit = Unit.RECORD) -> "NoisyGradients":
         """Calibrate `times` gradients that together spend `mu`."""
         each = mu / math.sqrt(times) * (1 - 1e-12)  # accountants round up
         return cls(label, GaussianMechanism.of_mu(gradient_sensitivity(n, dim, unit), each, dim), times)
@@ -71,31 +69,6 @@ class NoisyGradients:
     def ask(self, points: Points, center: Floats, z: Floats, source: BitSource, ledger: Ledger) -> Floats:
         """Release one gradient at ``center + z``, shape (dim,)."""
         return self.mechanism.release(mean_gradient(points, center, z), self.label, source, ledger)
-
-    def descend(
-        self,
-        points: Points,
-        center: Floats,
-        ball: float,
-        step: float,
-        source: BitSource,
-        ledger: Ledger,
-        *,
-        steps: int | None = None,
-        tail: float = 1.0,
-    ) -> Floats:
-        """Take noisy steps from the center of a ball; return the average (dim,) of the last share `tail` of iterates.
-
-        The ledger must list `release`; `steps` are at most `times`, which they are by default.
-        """
-        steps = self.times if steps is None else steps
-        z, kept = np.zeros_like(center), np.zeros_like(center)  # both relative to the center
-        averaged = math.ceil(tail * steps)
-        for t in range(steps):
-            z = into_ball(z - step * self.ask(points, center, z, source, ledger), ball)
-            if t >= steps - averaged:
-                kept += z
-        return center + kept / averaged
 
 
 def into_ball(offset: Floats, radius: float) -> Floats:
@@ -128,41 +101,6 @@ class OfGradients(Releasing):
     @property
     def releases(self) -> tuple[Release, ...]:
         return (self.gradients.release,)
-
-
-@final
-@dataclass(frozen=True)
-class Descent(OfGradients, Booster):
-    """Public constants of T noisy steps from a private warm start."""
-
-    gradients: NoisyGradients  #: T of them
-    step: float  #: as a multiple of the released effective radius
-    tail: float  #: share of the iterates, from the last backwards, that are averaged
-    name: ClassVar[str] = "constant_descent"
-
-    @property
-    def deviation(self) -> float:
-        # The noise seen through the curvature, with what a finite number of steps adds.
-        return 1.5 * self.gradients.mechanism.sigma / math.sqrt(self.gradients.times)
-
-    def describe(self) -> Mapping[str, Any]:
-        facts = {"boost": self.name, "steps": self.gradients.times, "step_in_radii": self.step}
-        return facts | {"averaged_share": self.tail}
-
-    def refine(self, points: Points, start: WarmStart, source: BitSource, ledger: Ledger) -> Refined:
-        step = self.step * start.radius
-        return Refined(self.gradients.descend(points, start.center, start.ball, step, source, ledger, tail=self.tail))
-
-
-def plan_descent(
-    n: int, dim: int, mu: float, *, steps: int, step: float, tail: float = 1.0, unit: Unit = Unit.RECORD
-) -> Descent:
-    """Plan noisy descent whose steps together spend `mu`."""
-    _validate.integer("n", n, at_least=1)
-    _validate.integer("steps", steps, at_least=1)
-    _validate.real("step", step, above=0.0)
-    _validate.real("tail", tail, above=0.0, at_most=1.0)
-    return Descent(NoisyGradients.of_mu(LABEL, n, dim, mu, steps, unit), step, tail)
 
 
 @final

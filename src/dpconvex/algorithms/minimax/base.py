@@ -1,7 +1,5 @@
 """What all private saddle-point algorithms share: the plan, the result, disjoint batches."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -39,7 +37,7 @@ class SaddleResult:
     x: Floats  #: (dx,): probability vector, an average of drawn vertices
     y: Floats  #: (dy,): probability vector; ``[1.0]`` for problems of minimization
     certificate: PrivacyCertificate  #: what the release costs
-    plan: SaddlePlan  #: the public constants
+    plan: "SaddlePlan"  #: the public constants
 
 
 @dataclass(frozen=True, eq=False)

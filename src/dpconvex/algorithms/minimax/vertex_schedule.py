@@ -8,8 +8,6 @@ Privacy: a record of batch r enters all later scores once, so each of the ``m_r`
 most ``t_b spread_b/|B_r|`` in block b, and ``max_r (m_r/|B_r|^2) sum_b (t_b spread_b)^2/8`` is the zCDP cost.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -193,7 +191,7 @@ class Schedule:
     expected: float  #: gap by measurement: a share of the score, for comparisons only
 
     @classmethod
-    def of(cls, layout: Layout, sizes: NDArray[np.int64], steps: tuple[float, float], bound: Bound) -> Schedule:
+    def of(cls, layout: Layout, sizes: NDArray[np.int64], steps: tuple[float, float], bound: Bound) -> "Schedule":
         """Return the schedule with its errors."""
         T, K = layout.T, layout.K
         expected = TUNING.gap_share * Bound(bound.problem, bound.reuse).score(T, K, steps)

@@ -10,8 +10,6 @@ scored on the second, so that a record is in one of them only: costs are those o
     the best run is released: `privacy.events.private_selection`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -69,7 +67,7 @@ class Candidate:
     plan: LinearModelPlan  #: What fitting it does
     model: Searchable | None = None  #: Not fitted; None where a search is planned again from its certificate
 
-    def declared(self) -> Candidate:
+    def declared(self) -> "Candidate":
         """Return what a certificate holds: no model, and settings as JSON has them."""
         return Candidate({name: plain(value) for name, value in self.settings.items()}, self.plan)
 

@@ -1,7 +1,5 @@
 """How well a fitted candidate does on held-out records: a mean of losses that lie in a public range."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self, final
@@ -26,34 +24,17 @@ Errors of regressors are in units of the target's public range, so that 1 is the
 
 
 class Searchable(Protocol):
-    """What a search needs of the models that it compares: private linear models have it."""
+    """What a search needs of the models that it compares: private linear models have it, and say what it returns."""
 
     _own_score: ClassVar[str]  #: What ``"auto"`` means.
     _scores: ClassVar[tuple[str, ...]]  #: Names of the scores that apply.
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name."""
-        ...
-
-    def _target_range(self) -> Any:
-        """Return the public range of a numeric target, which scales it; None for classes."""
-        ...
-
-    def _truth(self, X: Any, y: Any) -> Floats:
-        """Return what is to be predicted, (n,): positions of classes, or numbers in units of the public range."""
-        ...
-
-    def _losses(self, score: Score, X: Any, truth: Floats) -> Floats:
-        """Return what the fitted model loses on every record, (n,)."""
-        ...
-
-    def _blind(self) -> Self:
-        """Return a copy that encodes and predicts, without a source of noise: workers may have it."""
-        ...
-
-    def _fitted_as(self, plan: LinearModelPlan, X: Any, y: Any, labels: Array | None, source: BitSource) -> Self:
-        """Return a copy that is fitted as planned; `labels` say whose record it is."""
-        ...
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+    def _target_range(self) -> Any: ...
+    def _truth(self, X: Any, y: Any) -> Floats: ...
+    def _losses(self, score: "Score", X: Any, truth: Floats) -> Floats: ...
+    def _blind(self) -> Self: ...
+    def _fitted_as(self, plan: LinearModelPlan, X: Any, y: Any, labels: Array | None, source: BitSource) -> Self: ...
 
 
 @final

@@ -1,7 +1,5 @@
 """The problem of minimizing a `ConvexFunction` over the data in a ball."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, final
@@ -88,7 +86,7 @@ class CustomProblem(Problem):
             raise InvalidDataError("groups are not known to custom functions. Average a user's records in the function")
         return self.function.objective(Records.clipped(X, self.function.domain), l2, self.radius)
 
-    def declared(self) -> CustomProblem:
+    def declared(self) -> "CustomProblem":
         """Return the problem of what is declared of the function, without the function: it has the same plans."""
         function, radius = self.function, self.radius
         common = attributes(function, "name", "domain", "dim", "value_at_zero")

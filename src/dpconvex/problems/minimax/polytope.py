@@ -4,8 +4,6 @@ The function gives gradients row by row, so that they can be clipped row by row.
 mean leaves a sensitivity of the clip level itself, not of the level over the batch size.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -102,7 +100,7 @@ class PolytopeSaddle(SimplexSaddle):
     def lipschitz(self) -> tuple[float, float]:
         return self.bounds[0], self.bounds[1] if self.dy > 1 else 0.0
 
-    def declared(self) -> PolytopeSaddle:
+    def declared(self) -> "PolytopeSaddle":
         """Return the problem without its functions and with as many vertices: plans read no more of it."""
         V, W = (np.zeros((1, each.shape[1])) for each in (self.V, self.W))
         return replace(self, gradients=no_function, values=no_function, V=V, W=W)

@@ -1,7 +1,5 @@
 """What is audited of the reference methods."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -14,13 +14,13 @@ from dpconvex.algorithms.location.noisy_descent import (
     NoisyGradients,
     gradient_sensitivity,
     mean_gradient,
-    plan_descent,
     plan_settling,
 )
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.solvers import geometric_median
+from dpconvex_experiments.reference.location import descend, plan_constant_steps
 
 PROMISE = PrivacyParams(5.0, 1e-2)
 
@@ -63,9 +63,9 @@ def test_all_gradients_together_spend_the_budget(steps) -> None:
 def test_steps_beyond_the_plan_are_refused() -> None:
     gradients = NoisyGradients.of_mu("gradients", 5, 1, 0.25, 3)
     ledger = Ledger(PROMISE, [gradients.release])
-    gradients.descend(np.zeros((5, 1)), np.zeros(1), 1.0, 0.1, SeededSource(0), ledger, steps=2)
+    descend(gradients, np.zeros((5, 1)), np.zeros(1), 1.0, 0.1, SeededSource(0), ledger, steps=2)
     with pytest.raises(BudgetExceededError):
-        gradients.descend(np.zeros((5, 1)), np.zeros(1), 1.0, 0.1, SeededSource(0), ledger, steps=2)
+        descend(gradients, np.zeros((5, 1)), np.zeros(1), 1.0, 0.1, SeededSource(0), ledger, steps=2)
 
 
 def test_the_listing_of_constant_steps(monkeypatch) -> None:
@@ -73,7 +73,7 @@ def test_the_listing_of_constant_steps(monkeypatch) -> None:
     monkeypatch.setattr("dpconvex.mechanisms.GaussianMechanism._sample", lambda self, value, source: value)
     rng = np.random.default_rng(0)
     X, center = rng.standard_normal((50, 3)), np.array([2.0, 0, 0])
-    plan = plan_descent(50, 3, 1.0, steps=7, step=0.3, tail=0.5)
+    plan = plan_constant_steps(50, 3, 1.0, steps=7, step=0.3, tail=0.5)
     got = plan.refine(X, WarmStart(center, 0.9, 0.8), SeededSource(0), Ledger(PROMISE, plan.releases))
     z, kept = center, []
     for _ in range(7):
@@ -161,7 +161,7 @@ def test_half_the_iterates_are_much_better_than_all() -> None:
     true = geometric_median(X)
     errors = []
     for tail in (1.0, 0.5):
-        plan = plan_descent(20_000, 10, 1.0, steps=20, step=0.5, tail=tail)
+        plan = plan_constant_steps(20_000, 10, 1.0, steps=20, step=0.5, tail=tail)
         start = WarmStart(true.point + 2.0, 8.0, 3.0)
         point = plan.refine(X, start, SeededSource(0), Ledger(PROMISE, plan.releases)).location
         errors.append(np.linalg.norm(X - point, axis=1).mean() / true.value - 1)
@@ -195,7 +195,7 @@ def test_few_steps_are_enough_for_an_answer(steps) -> None:
 @pytest.mark.parametrize("bad", [{"steps": 0}, {"step": 0.0}, {"tail": 0.0}, {"tail": 1.5}])
 def test_public_constants_are_checked(bad) -> None:
     with pytest.raises(InvalidParameterError):
-        plan_descent(10, 2, 1.0, **{"steps": 5, "step": 1.0, **bad})
+        plan_constant_steps(10, 2, 1.0, **{"steps": 5, "step": 1.0, **bad})
     with pytest.raises(InvalidParameterError):
         plan_settling(10, 2, 1.0, steps=0)
     assert plan_settling(10, 2, 1.0).describe()["boost"] == "descent"

@@ -11,8 +11,6 @@ Assumptions
     the range [-P, P], adds the bias ``2 P M^k / ((k - 1) T^(k-1))``, ``T = W - c P`` (docs, Clipped residuals).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
@@ -80,7 +78,7 @@ class ClippedResidualsPlan(TwoStagePlan):
             "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
         }
 
-    def at(self, privacy: PrivacyParams) -> ClippedResidualsPlan:
+    def at(self, privacy: PrivacyParams) -> "ClippedResidualsPlan":
         return plan(self.problem, privacy, self.moments, constants=self.constants, sums=self.sums)
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:

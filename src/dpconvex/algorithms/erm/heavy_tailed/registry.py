@@ -12,8 +12,6 @@ Choice
     ``"auto"`` compares sizes, not bounds, which are of two kinds (on the data, on new records): `chosen`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -230,7 +228,7 @@ class LeveledPlan(TwoStagePlan):
     def course(self) -> tuple[Any, ...]:
         return (*self.released, *self.then.course) if self.released else ()
 
-    def resumed(self, *course: Any) -> LeveledPlan:
+    def resumed(self, *course: Any) -> "LeveledPlan":
         """Return the plan for a released scale; what the method released since goes to it."""
         count = len(self.scale.releases)
         released, later = course[:count], course[count:]
@@ -256,7 +254,7 @@ class LeveledPlan(TwoStagePlan):
         more = {} if self.failure is None else {"failure_probability": self.failure}
         return {**facts, "method": self.then.algorithm, **more, "private_level": found}
 
-    def informed(self, *released: float) -> LeveledPlan:
+    def informed(self, *released: float) -> "LeveledPlan":
         """Return the plan for what the scale released, with the same budgets."""
         return algorithms.continued(self, then=self._then(released), released=released)
 
@@ -265,7 +263,7 @@ class LeveledPlan(TwoStagePlan):
         rest = replace(self.problem, n=self.then.problem.n)
         return _after(self.method, rest, self.then.privacy, self.constants, half, self.shape, self.sums)(*released)
 
-    def at(self, privacy: PrivacyParams) -> LeveledPlan:
+    def at(self, privacy: PrivacyParams) -> "LeveledPlan":
         facts = self.problem, privacy, self.method, self.constants, self.failure, self.shape
         found = leveled(*facts, sums=self.sums)
         return found.informed(*self.released) if self.released else found

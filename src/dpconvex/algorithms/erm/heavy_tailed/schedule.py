@@ -5,8 +5,6 @@ All of it is utility (docs, Heavy tails): whatever these numbers are, a stage th
 ``beta >= (2C/(lambda m) + 2 tau)/e``. `Phase.error` times lambda, ``Delta``, adds noise and bias in root mean square.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable
@@ -127,7 +125,7 @@ class Setting:
         surrogate: Surrogate,
         constraint: ConvexSet | None,
         one: float | None = None,
-    ) -> Setting:
+    ) -> "Setting":
         """Return the setting; without a constraint W is the ball of the problem's radius."""
         R = problem.radius
         if constraint is None:
@@ -169,7 +167,7 @@ class Setting:
 
 
 def calibrated(
-    setting: Setting, failure: float | None = None, scaling: Callable[[Setting, int], Scaled] | None = None
+    setting: Setting, failure: float | None = None, scaling: "Callable[[Setting, int], Scaled] | None" = None
 ) -> Schedule:
     """Return the schedule of the specification, 4.3; with `failure`, by repetitions, the bound holds but for that."""
     n, moments = setting.problem.n, setting.moments

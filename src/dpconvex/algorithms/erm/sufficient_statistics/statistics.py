@@ -4,8 +4,6 @@
 are post-processing.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import final
@@ -37,7 +35,7 @@ class Statistics:
     @classmethod
     def of(
         cls, problem: LinearModelProblem, X: Array, y: Array, groups: UserGroups | None, units: Floats
-    ) -> Statistics:
+    ) -> "Statistics":
         """Clip records and targets, and weigh them."""
         (records, targets), weights = problem.clipped(X, y), problem.weights(groups)
         return cls(problem, records if weights is None else records.weighted(weights), targets, units)
@@ -126,7 +124,7 @@ class Curvature:
     resolution: float  #: curvature that noise may hide
 
     @classmethod
-    def of(cls, matrix: Floats, deviation: float, share: float) -> Curvature:
+    def of(cls, matrix: Floats, deviation: float, share: float) -> "Curvature":
         """Decompose a noisy matrix, shape (dim, dim); the resolution is `share` times ``sqrt(dim)`` deviations."""
         values, basis = np.linalg.eigh(matrix)
         return cls(np.maximum(values, 0.0), basis, deviation, share * deviation * np.sqrt(len(values)))

@@ -88,7 +88,8 @@ class TypicalUserPlan(TwoStagePlan):
 
     def informed(self, typical: int) -> TypicalUserPlan:
         """Return the plan for a released number of records of a typical user."""
-        then = self.planner(replace(self.problem, records_per_user=typical), self.then.privacy)[0]
+        problem = replace(self.problem, records_per_user=typical, factor=None)  # every plan chooses its own coordinates
+        then = self.planner(problem, self.then.privacy)[0]
         return algorithms.continued(self, then=then, typical=typical)
 
     def read_off(self, noisy: Floats) -> int:

@@ -15,7 +15,7 @@ from dpconvex.algorithms.erm.two_stage.typical_user import GUESS, SHARES, TYPICA
 from dpconvex.algorithms.select import Options
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import PrivateAdditiveClassifier
-from dpconvex.losses import LogisticLoss
+from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.mechanisms import JointHistogram
 from dpconvex.privacy import Neighboring, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
@@ -125,6 +125,17 @@ def test_every_release_has_a_plan(algorithm, extreme) -> None:
         then = plan.resumed(typical)
         assert then.then.privacy == plan.then.privacy
         assert then.releases[0] == plan.releases[0]
+
+
+@pytest.mark.parametrize("typical", [1, 5, 22])
+def test_a_released_number_is_planned_for_as_if_there_had_been_no_guess(typical) -> None:
+    domain = DataDomain.box(2, 0.5).with_intercept(0.5)
+    problem = LinearModelProblem(SquaredLoss(0.5, 0.5), domain, 300, 0.8, records_per_user=1)
+    auto = Methods(Options(), ("objective_perturbation", "sufficient_statistics"))
+    plan = typical_user.plan(problem, replace(USERS, epsilon=1.56), auto)[0]
+    assert plan.problem.factor is not None  # objective perturbation chose coordinates for the guess, and for it alone
+    alone = auto(replace(problem, records_per_user=typical), plan.then.privacy)[0]
+    assert plan.informed(typical).then.public == alone.public
 
 
 def test_what_no_number_could_be_planned_for_is_refused_before_the_run() -> None:
