@@ -617,8 +617,8 @@ MUTANTS = (
     Mutant(
         "noisy tables: intervals without the tail on the other side",
         "algorithms/queries/released_tables.py",
-        "noise * (-float(ndtri(tail / 2))",
-        "noise * (-float(ndtri(tail))",
+        "z = -float(ndtri(tail / 2))",
+        "z = -float(ndtri(tail))",
         "",
         (f"{NOISY}::test_intervals_hold_as_often_as_they_say",),
     ),

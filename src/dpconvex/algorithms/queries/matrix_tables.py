@@ -67,6 +67,7 @@ class MatrixTables:
 
     @cached_property
     def mechanism(self) -> MatrixNoiseMechanism:
+        """The noise, of twice the largest ``|x|^2`` and rounding (Lemma)."""
         parts = [w * part for w, part in zip(self.weights, self._parts, strict=True)]
         length = _rounding.sum_up(float((part**2).sum(axis=1).max()) for part in parts) * (1 + 1e-12)
         largest, rows = sum(float((part**2).max(axis=0).sum()) for part in parts), 1 + sum(self.sizes) - len(self.sizes)

