@@ -49,9 +49,12 @@ def plan_queries(
     if not found:
         remedy = "Use algorithm='saddle_point'"
         other = InvalidParameterError("constants", constants, "must be 'calibrated' for this algorithm", remedy)
-        if len(set(map(str, refusals.values()))) < 2:
+        texts: dict[str, list[str]] = {}
+        for name, error in refusals.items():
+            texts.setdefault(str(error).rstrip("."), []).append(name)
+        if len(texts) < 2:
             raise next(iter(refusals.values()), other)
-        listed = "; ".join(f"{name}, {error.name} {error.requirement}" for name, error in refusals.items())
+        listed = "; ".join(f"{', '.join(names)}: {text}" for text, names in texts.items())
         raise InvalidParameterError("algorithm", algorithm, f"finds no method that applies: {listed}")
     return found
 
