@@ -40,7 +40,7 @@ LEMMA = "a record's matrix x x' has trace |x|^2, so replacing it moves their sum
 USER_LEMMA = "a user's records weigh at most 1 together, so their matrices move the sum as one record's does"
 LABEL = "all tables, as one matrix"
 CONSTANT = 0.1  #: Share of ``|x|^2`` of the constant, hence of tables of columns (benchmarks/whole_tables.py)
-LARGEST = 512  #: Rows of a matrix, at most: their noise takes half a minute
+LARGEST = 512  #: Rows of a matrix, at most: their noise takes five seconds and half a gigabyte
 
 
 @final
