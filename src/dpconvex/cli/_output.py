@@ -13,7 +13,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -32,8 +32,6 @@ MODEL, CERTIFICATE, REPORT, MEDIAN = "model.skops", "certificate.json", "report.
 FOUND = "schema.found.toml"  # the schema with the ranges that a fit found
 SYNTHETIC, GAME, SIGNATURE = "synthetic.csv", "game.json", "certificate.json.sig"
 METRICS, EVALUATED = "metrics.json", "evaluation.certificate.json"  #: Files of a folder of outputs.
-
-working = _progress.shown
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -150,6 +148,11 @@ def number(value: float | None, digits: int = 3) -> str:
 def budget_words(privacy: PrivacyParams) -> str:
     """Return epsilon, and delta where it is positive, for a table's title."""
     return f"epsilon {privacy.epsilon:g}" + (f", delta {privacy.delta:g}" if privacy.delta else "")
+
+
+def working(text: str) -> AbstractContextManager[object]:
+    """Show what runs while the context is open, and of its releases how many are done, on a terminal only."""
+    return _progress.shown(text)
 
 
 def finite(value: Any) -> Any:

@@ -132,7 +132,7 @@ def test_refusals_have_one_line_and_a_remedy(run: Any, words: tuple[Any, ...], m
     assert "Traceback" not in result.output
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_printed_constants_are_not_refused_for_the_check_before_the_data(run: Any, claims: tuple[Path, Path]) -> None:
     table, schema = claims
     words = ("--schema", schema, "--epsilon", 1, "--heavy-tailed", "2:0.3", "--algorithm", "heavy_tailed")

@@ -134,7 +134,7 @@ def test_clipping_makes_an_outlier_worth_one_record() -> None:
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize("columns", [10**5, pytest.param(10**6, marks=pytest.mark.gate)])
+@pytest.mark.parametrize("columns", [10**5, pytest.param(10**6, marks=pytest.mark.slow)])
 def test_a_million_columns(columns: int) -> None:
     X = np.zeros((4, columns), dtype=np.float32)
     model = PrivateLogisticRegression(1.0, feature_norm=1.0, algorithm="output_perturbation", classes=[0, 1])

@@ -117,7 +117,7 @@ def smaller_sensitivity(monkeypatch):
         ("e2-gaussian", printed_gaussian),
         ("e3-sensitivity", smaller_sensitivity),
         pytest.param("e4-audit", sample_half, marks=pytest.mark.slow),  # it tests a mutant of its own, too
-        pytest.param("e6-strongly-convex", sample_half, marks=pytest.mark.gate),
+        pytest.param("e6-strongly-convex", sample_half, marks=pytest.mark.slow),
         ("e8-population", sample_half),
         pytest.param("e15-worst-case", sample_half, marks=pytest.mark.gate),
     ],

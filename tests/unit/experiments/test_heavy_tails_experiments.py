@@ -87,7 +87,7 @@ def test_another_noise_fails_single_points(factor: float, passed: bool, monkeypa
     assert [check.passed for check in near] == [passed] * 2, near
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_exchanged_methods_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     exchanged = {name: methods.METHODS[name] for name in methods.PURE}
     exchanged["localized"], exchanged["descent"] = exchanged["descent"], exchanged["localized"]
@@ -130,7 +130,7 @@ def test_the_attacked_plan_makes_one_release_and_its_neighbors_are_the_worst() -
         assert high - low == pytest.approx(2 * phase.truncation.level / (phase.l2 * phase.m), rel=1e-6)
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_a_bound_thirty_times_that_of_descent_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     worse = {**lower_bound.BOUNDS, "localized": lambda *a: 30 * lower_bound.BOUNDS["descent"](*a)}
     monkeypatch.setattr(lower_bound, "BOUNDS", worse)

@@ -31,7 +31,7 @@ def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     assert sum(map(len, outcome.columns)) + 2 * len(outcome.columns) <= 110
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 @pytest.mark.parametrize("printed", [1.0, 0.5])
 def test_without_erratum_e2_bias_reduction_fails(printed: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The printed normalizer is at most 1; it must be ``2 - 2^-M``."""

@@ -77,7 +77,7 @@ def test_counts_with_another_power_fail(monkeypatch: pytest.MonkeyPatch) -> None
     assert not rates.gradients.measure(QUICK).passed
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_tests_that_always_fail_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards.TestedSteps, "start", lambda *_: lambda points: None)
     assert not robustness.robustness.measure(QUICK).passed

@@ -88,12 +88,12 @@ def test_weights_are_the_best_for_their_groups() -> None:
 
 
 def test_a_million_columns_are_fast(full: bool) -> None:
-    columns, start = 10**6 if full else 10**5, time.perf_counter()
+    columns, start = 10**6 if full else 10**5, time.process_time()
     domain = DataDomain.box(columns, 1.0).with_intercept()
     norm = GroupedNorm.for_domain(domain)
     assert norm.dim == columns + 1
     assert len(norm.weights) == 1  # one cube
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_many_distinct_blocks_never_lose_to_weighted_l1() -> None:

@@ -24,14 +24,14 @@ def audited(transcripts=40):
     return audit(search.plan, search.pairs, output=search.output, runs=0, transcripts=transcripts)
 
 
-@pytest.mark.gate  # tests/contracts/test_audits.py asks the same of this target
+@pytest.mark.slow  # tests/contracts/test_audits.py asks the same of this target
 def test_the_search_itself_spends_what_it_says() -> None:
     report = audited()
     assert report.passed
     assert report.proved_at_least > 0.99
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_half_the_sensitivity_of_scores_is_refuted(monkeypatch) -> None:
     full = Score.sensitivity
 

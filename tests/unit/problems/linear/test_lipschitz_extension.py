@@ -153,7 +153,7 @@ def test_the_joint_reformulation_has_the_same_minimizer(full: bool) -> None:
     assert least - 1e-5 <= objective.value(found.point[:2]) + shift <= joint.value(found.point) + 1e-9
 
 
-@pytest.mark.parametrize("points", [1, pytest.param(2, marks=pytest.mark.gate)])
+@pytest.mark.parametrize("points", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", list(RANGES))
 @pytest.mark.parametrize("domain", [L2Ball(1.0), Box(-1.0, 1.0, dim=3)], ids=repr)
 @pytest.mark.thin
