@@ -253,5 +253,7 @@ def test_public_parameters_are_checked(keywords, message) -> None:
 
 def test_where_no_method_applies_each_says_why() -> None:
     queries = Marginals((200,) * 4, ((0, 1, 2),), impossible=(((0, 0), (1, 0)),))
-    with pytest.raises(InvalidParameterError, match=r"noisy_tables, noisy_tree: queries=.*; query_noise.*: impossible=.*"):
+    with pytest.raises(
+        InvalidParameterError, match=r"noisy_tables, noisy_tree: queries=.*; query_noise.*: impossible=.*"
+    ):
         plan_queries(queries, 100, PRIVACY)
