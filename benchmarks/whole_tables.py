@@ -47,6 +47,7 @@ import json
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -73,6 +74,7 @@ TABLES = {
     "credit": tables.credit,
     "caravan": tables.caravan,
     "celeba": tables.celeba,
+    **{name: partial(corpus.load, name) for half in corpus.HALVES.values() for name in half},
 }
 
 
