@@ -10,7 +10,7 @@ units of the target's range. Reported: Spearman's rank correlation of expected a
 cell (table, epsilon, delta) and over everything; quantiles of measured / expected; what the chosen plan measures
 relative to the best one of its cell. Fits are seeded, hence not private: this measures accuracy on public data.
 
-With ``--probabilities``: what the two readings of scores under a slope cap give (`PrivateLogisticRegression`,
+With ``--probabilities``: what the readings of scores under a slope cap give (`PrivateLogisticRegression`,
 ``probabilities``), log-loss and mean probability over the rate, on Adult and on simulated tables with 14 % positives,
 each on the records of the fit and on others. With ``--bands``: how far the noise of fits to Adult moves coefficients
 from the fit without noise, in units of the report's two bands.
@@ -152,7 +152,7 @@ def simulated(normal: bool, n: int = 20_000, d: int = 30) -> tuple[np.ndarray, n
 
 
 def probabilities(seeds: int) -> None:
-    """Print log-loss and (mean probability) / rate of both readings: fitted records, then others."""
+    """Print log-loss and (mean probability) / rate of all readings: fitted records, then others."""
     adult = TABLES["adult"](45_222)
     tables = {
         "adult": (adult.X, adult.y, adult.schema.domain(), 36_186),
@@ -160,7 +160,8 @@ def probabilities(seeds: int) -> None:
         "simulated, uniform columns": (*simulated(False), 10_000),
     }
     out = RichTable(title="Log-loss (mean probability / rate), fitted records and others")
-    for name in ("table", "rate", "epsilon", "cap", "sigmoid", "calibrated", "sigmoid, others", "calibrated, others"):
+    readings = ("sigmoid", "tempered", "calibrated")
+    for name in ("table", "rate", "epsilon", "cap", *readings, *(f"{each}, others" for each in readings)):
         out.add_column(name, justify="left" if name == "table" else "right")
     for name, (X, y, domain, fitted) in tables.items():
         for epsilon in EPSILONS:
@@ -171,13 +172,13 @@ def probabilities(seeds: int) -> None:
                 model.fit(X[:fitted], y[:fitted])
             found = []
             for part in (slice(0, fitted), slice(fitted, None)):
-                for link in ("sigmoid", "calibrated"):
+                for link in readings:
                     logs = [model.set_params(probabilities=link).predict_log_proba(X[part]) for model in models]
                     loss = np.mean([-each[np.arange(len(each)), y[part]].mean() for each in logs])
                     mean = np.mean([np.exp(each[:, 1]).mean() for each in logs]) / y[part].mean()
                     found.append(f"{loss:.4f} ({mean:.2f})")
             out.add_row(name, f"{y.mean():.3f}", f"{epsilon:g}", f"{models[0].slope_cap_:g}", *found)
-    Console(width=150).print(out)
+    Console(width=180).print(out)
 
 
 def bands(seeds: int) -> None:

@@ -2,12 +2,15 @@
 
     python benchmarks/prior.py [--seeds 5] [--rows 20000] [--tables NAME ...] [--half learning] [--json FILE]
     python benchmarks/prior.py --numbers --seeds 2 --json FILE
+    python benchmarks/prior.py --links --rows 10000
 
 Training excess of ``algorithm="auto"`` by setting of `problems/linear/expected_risk.py` (`Tuning`) and of the caution
 toward delta (`algorithms/erm/registry.py`), relative to today's: geometric means over tables and budgets, the worst
 cell, how often a fit is worse than 1.1 times a constant, and what is left of the gain when each table is judged by the
 setting that is best on the *others*. With ``--numbers``: pure, regressions alone, those of the half and
-`corpus.MORE_NUMBERS`, by what their columns are expected to explain. Fits are seeded, hence not private.
+`corpus.MORE_NUMBERS`, by what their columns are expected to explain. With ``--links``: pure, two classes, fitted by
+schema, by the power of the slope cap in the link that reads scores, and in that by which plans price caps (0: scores
+are log-odds). Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -21,12 +24,16 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+from scipy.special import expit
 
 import corpus
+from dpconvex import PrivateLogisticRegression
 from dpconvex.algorithms.erm import registry
 from dpconvex.algorithms.erm.two_stage import constant
 from dpconvex.errors import DpconvexWarning
+from dpconvex.losses import LogisticLoss
 from dpconvex.problems.linear import expected_risk
+from excess_loss import log_loss, optimum
 
 TODAY, REMAINS = expected_risk.ORDINARY, constant.REMAINS
 CAUTION = registry.CAUTION, registry.OF_NUMBERS
@@ -60,6 +67,8 @@ NUMBERS = {
 }  # fmt: skip
 BUDGETS = tuple(product((0.1, 0.3, 1.0, 3.0), (0.0, 1e-6)))
 FLOOR, TOLERATED = 1e-9, 1.1  # Of an excess; of a constant's
+READ, PRICED = (1.0, 0.75, 0.5, 0.25, 0.0), (0.0, 0.5, 0.75, 1.0)
+LEAST = 0.002  #: Of a constant's excess, below which differences are the last digits of noise
 
 
 def use(setting: dict[str, float]) -> None:
@@ -98,6 +107,49 @@ def measured(
     return found
 
 
+def links(name: str, rows: int, seeds: int) -> dict[str, list[tuple[float, float]]]:
+    """Return mean excess over a constant's, and the probability of the rarer class over its rate, by powers."""
+    table = corpus.load(name)
+    X, y, frame = table.X[:rows], table.y[:rows].astype(int), table.frame[:rows]
+    best, share = optimum(X, y, table.schema.domain().with_intercept(1.0)), y.mean()
+    rare, constant = int(share < 0.5), log_loss(np.full(len(y), np.log(share / (1 - share))), y) - best
+    found: dict[str, list[tuple[float, float]]] = {}
+    for priced in PRICED:
+        use({"priced_link": priced})
+        for epsilon in (0.1, 0.3, 1.0, 3.0):
+            models = [PrivateLogisticRegression(epsilon, schema=table.schema, random_state=k) for k in range(seeds)]
+            for model in models:
+                model.fit(frame)
+            for power in READ:
+                cells = []
+                for model in models:
+                    odds = LogisticLoss(model.slope_cap_**power).log_odds(model.decision_function(frame))
+                    cells.append((log_loss(odds, y) - best, expit(odds if rare else -odds).mean()))
+                excess, mean = np.mean(cells, 0)
+                ratio = max(excess / constant, LEAST), mean / min(share, 1 - share)
+                found.setdefault(f"priced {priced:g}, read {power:g}", []).append(ratio)
+    return found
+
+
+def compare_links(names: list[str], rows: int, seeds: int) -> None:
+    """Print excess relative to the first pair of powers, by epsilon and in all."""
+    every = []
+    for name in names:
+        every.append(links(name, rows, seeds))
+        print(name, "measured", flush=True)
+    labels = list(every[0])
+    excess = {label: np.log([[cell[0] for cell in each[label]] for each in every]) for label in labels}
+    logs = {label: found - excess[labels[0]] for label, found in excess.items()}
+    for label, log in logs.items():
+        rates = np.exp(np.log([[cell[1] for cell in each[label]] for each in every]).mean(0))
+        parts, error = np.exp(log.mean(0)), log.mean(1).std(ddof=1) / len(names) ** 0.5
+        total = f"{np.exp(log.mean()):.3f} ({error:.3f}), worst {np.exp(log.max()):.2f}"
+        print(f"{label:22s} {total}, by epsilon {np.round(parts, 3)}, rarer class over its rate {np.round(rates, 2)}")
+    chosen = [min(logs, key=lambda label, k=k: np.delete(logs[label], k, 0).mean()) for k in range(len(names))]
+    left = np.array([logs[label][k].mean() for k, label in enumerate(chosen)])
+    print(f"left out: {np.exp(left.mean()):.3f} ({left.std(ddof=1) / len(names) ** 0.5:.3f})", sorted(set(chosen)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
@@ -105,12 +157,16 @@ def main() -> None:
     parser.add_argument("--half", choices=("learning", "held_out"), default="learning")
     parser.add_argument("--tables", nargs="+")
     parser.add_argument("--numbers", action="store_true", help="regressions, pure, by what columns explain")
+    parser.add_argument("--links", action="store_true", help="two classes, pure, by how scores are read")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     warnings.simplefilter("ignore", DpconvexWarning)
     half = corpus.LEARNING if given.half == "learning" else corpus.HELD_OUT
     names = given.tables or [name for name in half if name not in corpus.MANY_CLASSES]
     settings, budgets = SETTINGS, BUDGETS
+    if given.links:
+        classes = [name for name in names if len(corpus.RECIPES[name].target.split()) == 1]
+        return compare_links(classes, given.rows, given.seeds)
     if given.numbers:
         settings, budgets = NUMBERS, tuple(pair for pair in BUDGETS if pair[1] == 0)
         regressions = [name for name in half if len(corpus.RECIPES[name].target.split()) > 1]

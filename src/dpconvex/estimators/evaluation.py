@@ -333,7 +333,7 @@ def _cuts(model: Any, bins: int) -> tuple[Floats, Any]:
     cuts = metrics.thresholds(bins)
     if not isinstance(model, LogisticModel | PrivateSparseClassifier):
         return cuts, None
-    cap = model.slope_cap_ if isinstance(model, LogisticModel) and model.probabilities == "calibrated" else 1.0
+    cap = model._link.cap if isinstance(model, LogisticModel) else 1.0
     if cap < 0.5:
         return cuts, LogisticLoss(cap).log_odds
     if cap < 1:

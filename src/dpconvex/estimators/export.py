@@ -57,6 +57,7 @@ class Exported:
         check_is_fitted(self)
         model: Any = self
         bounds = None if "classes_" in vars(self) else model._range()
+        cap = model._link.cap if "slope_cap_" in vars(self) else None
         return {
             "format": "dpconvex-model",
             "version": VERSION,
@@ -64,8 +65,8 @@ class Exported:
             "intercept": np.atleast_1d(model.encoded_intercept_).tolist(),
             "classes": None if bounds else np.asarray(model.classes_).tolist(),
             "bounds": [bounds.lower, bounds.upper] if bounds else None,
-            "slope_cap": vars(self).get("slope_cap_"),
-            "probabilities": vars(self).get("probabilities"),
+            "slope_cap": cap,
+            "probabilities": None if cap is None else "sigmoid" if cap == 1 else "calibrated",
             "model": None if model.certificate_ is None else model.certificate_.model,
             "shapes": self._terms(),
         }
@@ -173,8 +174,8 @@ def _pipeline(model: Any) -> Any:
         pipeline = make_pipeline(columns, last).fit(table, facts["bounds"])
         last.regressor_.coef_, last.regressor_.intercept_ = coef[:1], shift[:1]  # pyright: ignore
         return pipeline
-    count, same = len(model.classes_), facts["probabilities"] == "sigmoid" or facts["slope_cap"] == 1
-    last = LogisticRegression() if count > 2 or same else LinearSVC()
+    count = len(model.classes_)
+    last = LogisticRegression() if count > 2 or facts["slope_cap"] == 1 else LinearSVC()
     labels = np.arange(max(2, count))
     pipeline = make_pipeline(columns, last)
     repeated = np.resize([0, 1], len(labels))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -98,9 +100,8 @@ def test_scores_are_functions_of_their_rows_to_the_last_bit(model, data) -> None
 
 def test_thresholds_go_back_through_the_link(data) -> None:
     for cap in (1.0, 0.9, 0.5, 0.3):
-        capped = PrivateLogisticRegression(epsilon=5.0, feature_bounds=(-1, 1), slope_cap=cap, random_state=0).fit(
-            *data
-        )
+        how: Any = {"feature_bounds": (-1, 1), "probabilities": "calibrated", "random_state": 0}
+        capped = PrivateLogisticRegression(epsilon=5.0, slope_cap=cap, **how).fit(*data)
         cuts, link = evaluation._cuts(capped, 12)
         middle = evaluation.metrics.thresholds(12)
         if cap >= 0.5:

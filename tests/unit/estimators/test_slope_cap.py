@@ -136,11 +136,11 @@ def test_a_capped_model_is_calibrated_where_few_are_positive(tmp_path: Path) -> 
     rng = np.random.default_rng(3)
     X = rng.uniform(-1, 1, (20_000, 4))
     y = (rng.random(20_000) < 1 / (1 + np.exp(-1.2 * X.sum(axis=1) + 2.2))).astype(int)
-    model = PrivateLogisticRegression(1e5, feature_bounds=(-1, 1), slope_cap=0.5, random_state=0, classes=[0, 1]).fit(
-        X, y
-    )
+    how: Any = {"feature_bounds": (-1, 1), "slope_cap": 0.5, "random_state": 0, "classes": [0, 1]}
+    model = PrivateLogisticRegression(1e5, probabilities="calibrated", **how).fit(X, y)
     linked, labels, scores = model.predict_proba(X), model.predict(X), model.decision_function(X)
     logs = model.predict_log_proba(X)
+    tempered = model.set_params(probabilities="tempered").predict_log_proba(X)
     model.set_params(probabilities="sigmoid")
     plain = model.predict_proba(X)
     assert plain[:, 1].mean() / y.mean() < 0.85
@@ -149,6 +149,10 @@ def test_a_capped_model_is_calibrated_where_few_are_positive(tmp_path: Path) -> 
     assert -logs[right].mean() < -model.predict_log_proba(X)[right].mean() - 0.008
     np.testing.assert_allclose(np.exp(logs), linked, rtol=1e-12)
     np.testing.assert_allclose(linked.sum(axis=1), 1, rtol=1e-12)
+    between = np.sort([logs[:, 1], model.predict_log_proba(X)[:, 1]], axis=0)
+    assert (between[0] <= tempered[:, 1] + 1e-12).all()
+    assert (tempered[:, 1] <= between[1] + 1e-12).all()
+    np.testing.assert_allclose(tempered[:, 1], -np.logaddexp(0, -LogisticLoss(0.5**0.75).log_odds(scores)))
     np.testing.assert_array_equal(model.predict(X), labels)
     np.testing.assert_array_equal(labels == 1, linked[:, 1] > 0.5)
     assert (np.diff(linked[np.argsort(scores), 1]) >= 0).all()
@@ -168,7 +172,7 @@ def test_the_planned_cap_is_kept_by_fits_searches_and_files(tmp_path: Path) -> N
     for model in (base.fit(X, y), search.best_estimator_):
         cap = model.plan_.problem.loss.slope_bound
         assert model.slope_cap_ == cap < 1
-        odds = LogisticLoss(cap).log_odds(model.decision_function(X))
+        odds = LogisticLoss(cap**0.75).log_odds(model.decision_function(X))
         np.testing.assert_allclose(model.predict_proba(X)[:, 1], 1 / (1 + np.exp(-odds)))
         save_model(model, tmp_path / "model.skops")
         again = load_model(tmp_path / "model.skops")

@@ -21,7 +21,7 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import expit
 
 from dpconvex._types import Floats
-from dpconvex.losses import LinearModelLoss, SmoothLoss
+from dpconvex.losses import LinearModelLoss, LogisticLoss, SmoothLoss
 from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain, is_centered
 from dpconvex.problems.data.factor import Factor
 
@@ -58,6 +58,9 @@ class Tuning:
     explained_in_part: float = 0.0165
     explained_power: float = 0.5  #: squared coefficients of numbers fall with this power of a direction's curvature
     kink_density: float = 0.2  #: density of margins where a margin loss changes its slope
+    #: Power of a slope cap in the link that makes log-odds of scores: in models, and where plans price a cap.
+    link: float = 0.75
+    priced_link: float = 0.5
 
     @property
     def moments(self) -> dict[str, tuple[float, float]]:
@@ -302,7 +305,8 @@ def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: f
     """Return the excess `target` loss of the minimizer of `loss`, which stands in for it; both of one prediction.
 
     Classes: logits are normal of deviation 2, labels follow them, only the scale is fitted; with public rates, which
-    give the logits their mean, a shift too. Numbers: residuals are exponential, and only a shift is fitted.
+    give the logits their mean, a shift too; scores are read through half of the link for the cap. Numbers: residuals
+    are exponential, and only a shift is fitted.
     """
     return max(
         0.0, _logit_excess(loss, target) if loss.task == "classification" else _shift_excess(loss, target, residual)
@@ -333,11 +337,17 @@ def _logit_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
     labels = np.repeat([1.0, -1.0], len(nodes))
     weights = np.concatenate([weights] * 2) / weights.sum() / (1 + np.exp(-labels * logits))
 
-    def risk(which: LinearModelLoss, scale: float, shift: float = 0.0) -> float:
-        return float(weights @ which.value(scale * logits + shift - which.offset[0], labels))
+    def risk(which: LinearModelLoss, z: Floats) -> float:
+        return float(weights @ which.value(z - which.offset[0], labels))
+
+    def scored(scale: float, shift: float = 0.0) -> Floats:
+        return scale * logits + shift
 
     if loss.rates is not None:
-        found: Any = minimize(lambda both: risk(loss, *both), np.array([1.0, 0.0]), method="Nelder-Mead")
-        return risk(target, *found.x) - risk(target, 1.0)
-    found = minimize_scalar(lambda scale: risk(loss, scale), bounds=(0.1, 10.0), method="bounded")
-    return risk(target, float(found.x)) - risk(target, 1.0)
+        both: Any = minimize(lambda both: risk(loss, scored(*both)), np.array([1.0, 0.0]), method="Nelder-Mead")
+        z = scored(*both.x)
+    else:
+        found: Any = minimize_scalar(lambda scale: risk(loss, scored(scale)), bounds=(0.1, 10.0), method="bounded")
+        z = scored(float(found.x))
+    read = LogisticLoss(loss.facts.get("slope_cap", 1.0) ** ORDINARY.priced_link).log_odds
+    return risk(target, read(z)) - risk(target, logits)
