@@ -4,6 +4,7 @@
         [--auc] [--json FILE] [--figure FILE] [--codes FILE]
     python benchmarks/whole_tables.py --corpus learning [--json FILE]
     python benchmarks/whole_tables.py --mending learning [--delta 1e-6] [--json FILE]
+    python benchmarks/whole_tables.py --one-noise learning --seeds 1
     python benchmarks/whole_tables.py --ranges --tables adult diamonds credit --epsilon 0.3 1 3 --seeds 3
     python benchmarks/whole_tables.py --coverage --tables adult diamonds --epsilon 0.1 1 --seeds 20
     python benchmarks/whole_tables.py --copies 5 --epsilon 0.1 1 --seeds 100
@@ -22,6 +23,8 @@ says what the choice loses as it is.
 thresholds of `latent_classes.MISSED`, and with Laplace noise for numbers of further fits (`noisy_tables.AGAIN`): the
 ratio to the same fit without. On the learning half it says what each table loses by the one that is best, in the mean
 of both logarithms, for all others.
+
+`--one-noise` measures, on half of the corpus, all pairs with pure noise of each table and of all tables at once.
 
 `--ranges` compares releases with declared ranges to releases that find all ranges themselves: as many drawn records as
 the table has, put into the 16 bins of the *declared* ranges, which favors these; "own": the model, in its own bins.
@@ -44,6 +47,7 @@ import json
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -70,6 +74,7 @@ TABLES = {
     "credit": tables.credit,
     "caravan": tables.caravan,
     "celeba": tables.celeba,
+    **{name: partial(corpus.load, name) for half in corpus.HALVES.values() for name in half},
 }
 
 
@@ -269,7 +274,8 @@ def of_corpus(half: str, epsilons: list[float], deltas: list[float], seeds: int)
             continue  # no forest to choose
         for delta, epsilon in product(deltas, epsilons):
             privacy = PrivacyParams(epsilon, delta)
-            plans = {kind: noisy_tables.plan(queries, n, privacy, relations=kind) for kind in ("all", "none")}
+            usual = {"all": "tables", "none": "auto"}
+            plans = {k: noisy_tables.plan(queries, n, privacy, relations=k, noise=each) for k, each in usual.items()}
             plans["tree"] = noisy_tree.plan(queries, n, privacy)
             row = {"table": name, "n": n, "epsilon": epsilon, "delta": delta, "law": plans["all"].law}
             row |= {"noise": plans["all"].alone, "raw": plans["all"].raw, "center": plans["tree"].center is not None}
@@ -280,6 +286,33 @@ def of_corpus(half: str, epsilons: list[float], deltas: list[float], seeds: int)
             if "tree" in row:
                 rows.append(row)
                 print(shown(row), flush=True)
+    return rows
+
+
+def one_noise(half: str, epsilons: list[float], seeds: int) -> list[dict]:
+    """Errors of all pairs with independent noise and with one of all tables, where that is smaller, pure."""
+    rows = []
+    for name in corpus.HALVES[half]:
+        table = corpus.load(name)
+        cells = TableCells.of_schema(table.schema)
+        codes, n = cells.encode(table.frame), len(table.frame)
+        queries = Marginals.of_order(cells.shape, 2)
+        truth = queries.record_sums(codes) / n
+        for epsilon, seed in product(epsilons, range(seeds)):
+            plans = {"auto": noisy_tables.plan(queries, n, PrivacyParams(epsilon, 0.0), relations="all")}
+            if len(cells.shape) < 4 or plans["auto"].law != "matrix" or not 0.003 < plans["auto"].raw < 4:
+                continue
+            plans["tables"] = noisy_tables.plan(queries, n, plans["auto"].privacy, relations="all", noise="tables")
+            row = {"table": name, "epsilon": epsilon, "seed": seed, "raw": plans["auto"].raw}
+            for noise, plan in plans.items():
+                row[noise], row[f"{noise} largest"] = variations(
+                    queries, truth, plan.run(codes, SeededSource(seed)).answers
+                )
+            rows.append(row)
+            print(shown(row), flush=True)
+    for what in ("", " largest"):
+        ratios = np.log([row[f"auto{what}"] / row[f"tables{what}"] for row in rows])
+        print(f"one noise over independent{what}: {np.exp(ratios.mean()):.3f}, at most {np.exp(ratios.max()):.2f}")
     return rows
 
 
@@ -445,6 +478,7 @@ def main() -> None:
     parser.add_argument("--copies", type=int)
     parser.add_argument("--corpus", choices=tuple(corpus.HALVES))
     parser.add_argument("--mending", choices=tuple(corpus.HALVES))
+    parser.add_argument("--one-noise", choices=tuple(corpus.HALVES))
     arguments = parser.parse_args()
     if arguments.corpus:
         rows = of_corpus(arguments.corpus, [0.03, 0.1, 0.3, 1, 3], arguments.delta, arguments.seeds)
@@ -454,6 +488,9 @@ def main() -> None:
         rows = mending(arguments.mending, [0.03, 0.1, 0.3, 1, 3], arguments.delta, arguments.seeds)
         for law in VARIANTS:
             judge_mending(rows, arguments.mending == "learning", law)
+        arguments.tables = []
+    elif arguments.one_noise:
+        rows = one_noise(arguments.one_noise, [0.1, 0.3, 1, 3, 10], arguments.seeds)
         arguments.tables = []
     elif arguments.copies:
         rows = copies(arguments.epsilon, arguments.delta, arguments.seeds, arguments.copies)

@@ -55,6 +55,7 @@ class Mutant:
 
 OUTPUT = "algorithms/erm/output_perturbation"
 BOOSTING, SYNTHETIC = "algorithms/minimax/boosted.py", "algorithms/queries/synthetic.py"
+MATRIX, OF_MATRIX = "algorithms/queries/matrix_tables.py", "tests/unit/algorithms/queries/test_matrix_tables.py"
 TABLES, NOISY = "algorithms/queries/noisy_tables.py", "tests/unit/algorithms/queries/test_noisy_tables.py"
 USERS_OF = "problems/data/users.py"
 CAPPED = "tests/statistical/test_user_gaussian_density.py"
@@ -436,6 +437,54 @@ MUTANTS = (
         (f"{NOISY}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
     ),
     Mutant(
+        "matrix of tables: half the sensitivity, of a record that is added",
+        MATRIX,
+        "_rounding.product_up(2.0, ",
+        "_rounding.product_up(1.0, ",
+        "",
+        (f"{OF_MATRIX}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "matrix of tables: blocks of a column with itself are left at 0",
+        MATRIX,
+        "tables[0, 1:] = tables.diagonal()[1:]",
+        "tables[0, 1:] = tables.diagonal()[1:]; tables[1:, 1:] = 0.0",
+        "",
+        (f"{OF_MATRIX}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "matrix of tables: records are longer than is charged",
+        MATRIX,
+        "(part**2).sum(axis=1).max()",
+        "(part**2).sum(axis=1).mean() * 0.9",
+        "",
+        (f"{OF_MATRIX}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "matrix of tables: rounding of sums is free",
+        MATRIX,
+        "_rounding.sum_up((length, off))",
+        "length",
+        "",
+        (f"{OF_MATRIX}::test_rounding_of_sums_is_charged",),
+    ),
+    Mutant(
+        "matrix of tables: the sensitivity says nothing of users",
+        MATRIX,
+        '"nuclear", lemma, unit=self.privacy.unit)',
+        '"nuclear", lemma)',
+        "",
+        (f"{OF_MATRIX}::test_a_replaced_user_costs_what_is_charged_and_no_more",),
+    ),
+    Mutant(
+        "matrix noise: a degree of freedom less",
+        "mechanisms/matrix_noise.py",
+        "rows = [normals[k : k + self.size + 1]",
+        "rows = [normals[k : k + self.size]",
+        "",
+        ("tests/unit/mechanisms/test_matrix_noise.py::test_entries_are_sums_of_laplace_numbers",),
+    ),
+    Mutant(
         "noisy tables: a scale class is charged once",
         TABLES,
         "replace(each, times=times[each.label])",
@@ -568,8 +617,8 @@ MUTANTS = (
     Mutant(
         "noisy tables: intervals without the tail on the other side",
         "algorithms/queries/released_tables.py",
-        "noise * (-float(ndtri(tail / 2))",
-        "noise * (-float(ndtri(tail))",
+        "z = -float(ndtri(tail / 2))",
+        "z = -float(ndtri(tail))",
         "",
         (f"{NOISY}::test_intervals_hold_as_often_as_they_say",),
     ),

@@ -197,6 +197,9 @@ def huber(dim: int = 3) -> LinearModelProblem:
 MIXED_DOMAIN = DataDomain((Block(3, "simplex", 1.0), Block(2, "linf", 0.5)), 1.0)
 PLANS: dict[str, Callable[[], Any]] = {
     "evaluation of classes": lambda: evaluation.plan(400, PURE),
+    "tables as a matrix": lambda: noisy_tables.plan(
+        Marginals.of_order((2,) * 12, 2), 400, PURE, relations="all", noise="matrix"
+    ),
     "evaluation of groups": lambda: evaluation.plan(400, PURE, classes=0, groups=3),
     "evaluation users": lambda: evaluation.plan(400, replace(FOR_USERS, delta=0.0), classes=3),
     "additive pair": lambda: PrivateAdditiveClassifier(

@@ -73,6 +73,8 @@ class Described(ABC):
         if isinstance(listed, list | tuple):
             listed = [str(cell) if type(cell) in (int, float) else cell for cell in listed]
         object.__setattr__(self, "missing", texts("missing", listed, 0))
+        if self.step != 0 and not self.numeric:
+            raise InvalidParameterError("step", self.step, "is for columns of numbers", "Leave it out")
         if self.step != 0:
             object.__setattr__(self, "step", _validate.real("step", self.step, at_least=1e-9, remedy="Leave it out"))
         for key in ("unit", "source"):

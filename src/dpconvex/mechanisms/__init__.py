@@ -6,6 +6,7 @@ from dpconvex.mechanisms.gaussian import GaussianMechanism, SampledGaussian, Sam
 from dpconvex.mechanisms.gaussian_budget import GaussianBudget, GaussianSession
 from dpconvex.mechanisms.k_norm import JointHistogram, NormNoiseMechanism
 from dpconvex.mechanisms.laplace import BoundedLaplaceMechanism, LaplaceMechanism
+from dpconvex.mechanisms.matrix_noise import MatrixNoiseMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
 from dpconvex.mechanisms.robust_mean import OutlierRemoval, RobustMean, plan_robust_mean
 from dpconvex.mechanisms.selection import (
@@ -22,8 +23,8 @@ from dpconvex.mechanisms.vertex_sampling import VertexSampling, VertexSession
 __all__ = [
     "AboveThreshold", "BestOfRepeats", "BoundedLaplaceMechanism", "CohortMean", "Cohorts", "ExponentialMechanism",
     "FailureAllowance", "GaussianBudget", "GaussianMechanism", "GaussianObjectiveNoise", "GaussianSession",
-    "GuardedMean", "JointHistogram", "LaplaceMechanism", "Mechanism", "MedianMechanism", "NormNoiseMechanism",
-    "NormObjectiveNoise", "ObjectiveNoise", "OneTest", "OutlierRemoval", "Planned", "ReportNoisyMax", "RobustMean",
-    "SampledGaussian", "SampledSession", "ThresholdSession", "VertexSampling", "VertexSession", "cohort_ramps",
-    "crowded", "plan_cohorts", "plan_robust_mean",
+    "GuardedMean", "JointHistogram", "LaplaceMechanism", "MatrixNoiseMechanism", "Mechanism", "MedianMechanism",
+    "NormNoiseMechanism", "NormObjectiveNoise", "ObjectiveNoise", "OneTest", "OutlierRemoval", "Planned",
+    "ReportNoisyMax", "RobustMean", "SampledGaussian", "SampledSession", "ThresholdSession", "VertexSampling",
+    "VertexSession", "cohort_ramps", "crowded", "plan_cohorts", "plan_robust_mean",
 ]  # fmt: skip

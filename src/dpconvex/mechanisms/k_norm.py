@@ -11,7 +11,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import Floats, forwarded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.geometry import GroupedNorm, NoiseNorm
+from dpconvex.geometry import GroupedNorm, NoiseLaw, NoiseNorm
 from dpconvex.mechanisms.base import Mechanism, check_norm, check_shape, exact_as_reals
 from dpconvex.privacy import NormExponentialNoise, Sensitivity, Unit
 from dpconvex.problems import Block, DataDomain
@@ -21,7 +21,7 @@ from dpconvex.randomness import BitSource, exact, real
 class NormExponential(Mechanism[Floats]):
     """Adds real noise of density proportional to ``exp(-||z|| / scale)``, and rounds the sum once to a public grid."""
 
-    norm: NoiseNorm  #: of dimension d; values have shape (d,)
+    norm: NoiseLaw  #: of dimension d; values have shape (d,)
     epsilon: float  #: positive
     exact_bits = exact_as_reals
 
@@ -63,7 +63,7 @@ class NormNoiseMechanism(NormExponential):
     Sarwate 2011, "Differentially private empirical risk minimization", and Lowy and Razaviyayn, Lemma B.3 (moments).
     """
 
-    norm: NoiseNorm  #: of dimension d; values have shape (d,)
+    norm: NoiseNorm  #: of dimension d; values have shape (d,)  # pyright: ignore[reportIncompatibleVariableOverride]
     sensitivity: Sensitivity  #: in that norm: its `norm` is `norm.name`
     epsilon: float  #: positive
     name: ClassVar[str] = "norm-exponential noise"

@@ -79,6 +79,15 @@ def simulate(law: Law, size: int, generator: np.random.Generator) -> Floats:
     return np.column_stack([noise.values for noise in law.transform(uniforms)])
 
 
+def gram(first: list[list[Any]], second: list[list[Any]]) -> list[list[Any]]:
+    """Return the product of a matrix and the transpose of another, both given by their rows: balls in one call."""
+    if isinstance(first[0][0], _Floats):
+        return [[sum(a * b for a, b in zip(x, y, strict=True)) for y in second] for x in first]
+    from flint import arb_mat
+
+    return (arb_mat(first) * arb_mat(second).transpose()).tolist()
+
+
 class _Floats:
     """Arrays of floats with the operations of balls that laws use; products of uniform numbers do not underflow."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import gamma, gammainc, log_ndtr
 
 from dpconvex import mechanisms
 from dpconvex._types import Floats
@@ -62,6 +62,25 @@ def _(mechanism: mechanisms.JointHistogram, value: Floats, outcome: Floats) -> f
     groups, weights = mechanism.norm.groups, mechanism.norm.weights
     longest = [lengths[groups == g].max() for g in range(len(weights))]
     return float(-mechanism.epsilon * (weights @ longest) / (2 * weights.sum()))
+
+
+@log_law.register
+def _(mechanism: mechanisms.MatrixNoiseMechanism, value: Floats, outcome: Floats) -> float:
+    """For one or two rows: by two integrals over s, as r^2, where the cone's boundary bends."""
+    if mechanism.size > 2:
+        raise UnsupportedEventError(f"no law is known for {mechanism.size} rows: audit by counting")
+    away = np.zeros((mechanism.size, mechanism.size))
+    away[np.triu_indices(mechanism.size)] = 2 * (outcome - _clean(value)) / mechanism.scale
+    ends = np.linalg.eigvalsh(away, "U")
+    found = float(-np.abs(ends).sum() / 2)
+    if ends[0] >= 0 or ends[-1] <= 0:
+        return found
+    r, sizes = 4 * (_NODES + 1), np.abs(ends)
+    inner = [
+        (4 * _WEIGHTS * 2 * r * np.exp(-(r**2)) * np.sqrt(a + r**2)) @ gammainc(1.5, r**2 * b / a)
+        for a, b in (sizes, sizes[::-1])
+    ]
+    return found + float(np.log(sum(inner) / gamma(1.5)))
 
 
 @singledispatch

@@ -123,6 +123,9 @@ INSTANCES: dict[type, tuple[Any, ...]] = {
     mechanisms.NormNoiseMechanism: tuple(
         mechanisms.NormNoiseMechanism(norm, _measured(norm.name, 0.3), 0.7) for norm in NORMS if norm.absolute
     ),
+    mechanisms.MatrixNoiseMechanism: tuple(
+        mechanisms.MatrixNoiseMechanism(q, Sensitivity(2.0, "nuclear", "test"), 0.7) for q in (1, 3)
+    ),
     mechanisms.JointHistogram: (mechanisms.JointHistogram((2, 4, 3), 0.7), mechanisms.JointHistogram((5,), 1.3)),
     mechanisms.LaplaceMechanism: (
         mechanisms.LaplaceMechanism.calibrate(_measured("absolute", 2.0), 0.5, 1),

@@ -111,6 +111,11 @@ def test_numbers_look_as_declared_and_stay_in_their_bins() -> None:
     assert table["came"][0].as_py().endswith((".2019", ".2020"))
 
 
+def test_labels_have_no_step() -> None:
+    with pytest.raises(InvalidParameterError, match="step"):
+        CategoricalColumn("color", ("red", "blue"), step=1)
+
+
 def test_a_step_that_suits_neither_range_nor_bins_draws_near_numbers() -> None:
     for step, edges in ((10.0, (1, 2, 3)), (1e-9, (0, 1)), (1.0, (-1e300, 1e300)), (3.0, (-7, -6.5, 0))):
         cells = NumberCells("x", edges, False, (), step)

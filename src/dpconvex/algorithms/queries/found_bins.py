@@ -264,20 +264,20 @@ def rest(privacy: PrivacyParams, n: int, columns: int, law: str) -> PrivacyParam
     """Return the promise that the histograms of so many columns leave for the tables, whose noise has this law."""
     parts = _parts(privacy, n, columns, law)
     left = _rounding.difference_down(1.0, _rounding.sum_up(parts))
-    if law == "laplace":
+    if law != "gaussian":
         return replace(privacy, epsilon=_rounding.product_down(privacy.epsilon, left), delta=0.0)
     mu = _mu(privacy, law) * math.sqrt(left)
     return replace(privacy, epsilon=epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), privacy.delta))
 
 
 def _mu(privacy: PrivacyParams, law: str) -> float:
-    return 0.0 if law == "laplace" else largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9)
+    return largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if law == "gaussian" else 0.0
 
 
 def _parts(privacy: PrivacyParams, n: int, columns: int, law: str) -> tuple[float, float]:
     mu = _mu(privacy, law)
     one = noisy_tables.table_noise(law, privacy, mu, 1 / columns, ranges.CELLS, n)[1] / NOISY  # with all of the budget
-    needed = one if law == "laplace" else one**2
+    needed = one**2 if law == "gaussian" else one
     first, second = (min(max(needed, least), most) for least, most in SHARES)
     return first, second
 

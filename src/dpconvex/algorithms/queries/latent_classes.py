@@ -14,6 +14,8 @@ Listing
     Mending: stopping early shrinks the strongest relations most. With Gaussian noise, pairs whose noisy table is
     further from the average model than noise explains (a sum over cells of squares, of known mean and deviation) are
     fitted again from there, to what the model says of all other pairs in place of their noise.
+    Of a matrix (`matrix_tables`) coordinates of pairs are left out, whose noise is uncorrelated, and not cells; with
+    little noise a fixed number of steps is taken.
     Laplace noise has a sharp peak and long tails, so means waste half of what it tells (Huber 1964): after the first
     fit, what a noisy cell has beyond the model counts by `LIKELY`, and all is fitted again.
 """
@@ -26,6 +28,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, systematic, within
@@ -86,6 +89,7 @@ class FitPlan:
     refit: bool  #: whether left-out cells only say how many steps to take: for little noise
     falling: bool  #: whether the rate falls at the end: for very little
     again: int  #: further fits, for Laplace noise
+    fixed: bool = False  #: whether all of `most` steps are taken, whatever left-out cells would say
 
 
 Floats = NDArray[np.floating[Any]]  # Single precision under way, double at the end
@@ -109,19 +113,25 @@ class _Target:
         self.of = np.repeat(np.arange(len(tables.shape)), tables.shape)
         self.shares, self.inverse = np.zeros((size, size), np.float32), np.zeros((size, size), np.float32)
         self.one, self.one_weight = np.zeros(size, np.float32), np.zeros(size, np.float32)
-        start = np.ones(size)
+        start, self.basis, blocks = np.ones(size), None, None
+        noises = tables.coordinates or tables.deviations
+        if tables.coordinates:
+            blocks = [np.column_stack([np.zeros(k), coordinates(k)]).astype(np.float32) for k in tables.shape]
+            self.basis = block_diag(*blocks)
+        self.least = min(noises)
         for table, subset in enumerate(tables.subsets):
             parts = [slice(starts[axis], starts[axis + 1]) for axis in subset]
-            weight = (min(tables.deviations) / tables.deviations[table]) ** 2
+            noisy, weight = tables.noisy[table], (self.least / noises[table]) ** 2
             if len(subset) == 1:
-                self.one[parts[0]], self.one_weight[parts[0]] = tables.noisy[table], weight
-                start[parts[0]] = projected(tables.noisy[table])
-            else:
-                i, j = parts
-                self.shares[i, j], self.shares[j, i] = tables.noisy[table], tables.noisy[table].T
-                self.inverse[i, j] = self.inverse[j, i] = weight
+                self.one[parts[0]], self.one_weight[parts[0]] = noisy, weight
+                start[parts[0]] = projected(noisy)
+                continue
+            (i, j), known = parts, 0
+            if blocks is not None:
+                noisy, known = blocks[subset[0]].T @ noisy @ blocks[subset[1]], 1  # the first coordinate is 0
+            self.shares[i, j], self.shares[j, i] = noisy, noisy.T
+            self.inverse[i, j][known:, known:] = self.inverse[j, i][known:, known:] = weight
         self.start, self.scored = start, self.inverse > 0
-        self.least = min(tables.deviations)
         for (i, a), (j, b) in impossible:
             for place in ((starts[i] + a, starts[j] + b), (starts[j] + b, starts[i] + a)):
                 self.shares[place], self.inverse[place], self.scored[place] = 0.0, ZERO_WEIGHT, False
@@ -160,7 +170,7 @@ def fit(tables: ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()
 
 def _fits(target: _Target, plan: FitPlan, generator: np.random.Generator) -> _State:
     fold, most = target.folds(10 if plan.refit else plan.folds, generator), plan.most
-    if plan.refit:
+    if plan.refit and not plan.fixed:
         most = sum(_descend(target, plan, generator, fold == e, most)[1] for e in range(2)) // 2
     parts = [None if plan.refit else fold == e for e in range(plan.folds)]
     found = [_descend(target, plan, generator, part, most)[0] for part in parts]
@@ -170,7 +180,7 @@ def _fits(target: _Target, plan: FitPlan, generator: np.random.Generator) -> _St
 
 def _tamed(target: _Target, state: _State) -> _Target:
     """Return a target that has, beyond the model, what Laplace noise leaves of each cell (`LIKELY`)."""
-    tables, scales = _tables(state), target.least / np.sqrt(2 * np.maximum(target.inverse, 1e-30))
+    tables, scales = _tables(target, state), target.least / np.sqrt(2 * np.maximum(target.inverse, 1e-30))
     beyond = (target.shares - tables) / scales
     likely = np.where(np.abs(beyond) > FAR, beyond, LIKELY * beyond / np.sqrt(1 + beyond**2))
     target = copy.copy(target)
@@ -180,7 +190,7 @@ def _tamed(target: _Target, state: _State) -> _Target:
 
 def _mended(target: _Target, state: _State) -> _State:
     """Fit the pairs again that the model misses, and to its own tables of all others (Listing)."""
-    weights, tables = state.weights, _tables(state)
+    weights, tables = state.weights, _tables(target, state)
     missed = target.missed(tables)
     if not missed.any():
         return state
@@ -239,15 +249,17 @@ def _state(target: _Target, raw: list[Floats]) -> _State:
     return _State(values / target.block_sums(values), weights / weights.sum())
 
 
-def _tables(state: _State) -> Floats:
-    """Shares of all pairs, in one matrix."""
-    return state.values.T @ (state.weights[:, None] * state.values)
+def _tables(target: _Target, state: _State) -> Floats:
+    """Shares of all pairs, in one matrix; in the target's coordinates."""
+    values = state.values if target.basis is None else state.values @ target.basis
+    return values.T @ (state.weights[:, None] * values)
 
 
 def _slopes(target: _Target, state: _State, weight: Floats) -> tuple[Floats, Floats]:
     """Gradient of ``1/4 sum W (M - Y)^2 + 1/2 sum w (m - y)^2`` in the logits of values and of classes."""
     P, w = state
-    pairs = P @ (weight * (_tables(state) - target.shares))
+    slopes = weight * (_tables(target, state) - target.shares)
+    pairs = P @ slopes if target.basis is None else P @ target.basis @ slopes @ target.basis.T
     one = target.one_weight * (w @ P - target.one)
     inner = (pairs + one) * P
     of_values = w[:, None] * (inner - P * target.block_sums(inner))
@@ -257,8 +269,14 @@ def _slopes(target: _Target, state: _State, weight: Floats) -> tuple[Floats, Flo
 
 def _score(target: _Target, state: _State, held: Array) -> float:
     """Weighted squared error on left-out cells: an unbiased estimate of the error, and a constant."""
-    gap = _tables(state).ravel()[held] - target.shares.ravel()[held]
+    gap = _tables(target, state).ravel()[held] - target.shares.ravel()[held]
     return float(np.dot(target.inverse.ravel()[held] * gap, gap))
+
+
+def coordinates(size: int) -> Floats:
+    """Return an orthonormal basis (size, size - 1) of the vectors of sum 0: each value against the later ones."""
+    found = np.diag(size - 1.0 - np.arange(size))[:, : size - 1] - np.tri(size, size - 1, -1)
+    return found / np.sqrt((found**2).sum(axis=0))
 
 
 def projected(shares: Floats) -> Floats:

@@ -2,8 +2,9 @@ r"""Every table of one and two columns with exact noise, and one model of all of
 
 Listing
     Count the tables; add discrete Laplace noise (delta = 0) or discrete Gaussian noise to every cell, the scale of each
-    table fixed from public facts; fit latent classes (`latent_classes`), or a histogram where it is small and the noise
-    too. Counting is the only step that reads records; nothing is chosen after them.
+    table fixed from public facts, or one pure noise to all tables at once (`matrix_tables`), whichever is smaller; fit
+    latent classes (`latent_classes`), or a histogram where it is small and the noise too. Counting is the only step
+    that reads records; nothing is chosen after them.
 Guarantee
     Pure epsilon, or (epsilon, delta), for neighbors that replace one record or all records of one user, or add or
     remove one record (`DISTANCES`).
@@ -29,7 +30,7 @@ Allocation
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, final
@@ -48,7 +49,9 @@ from dpconvex.algorithms.queries.base import (
     planned_steps,
 )
 from dpconvex.algorithms.queries.latent_classes import FitPlan, fit
+from dpconvex.algorithms.queries.matrix_tables import LABEL, LARGEST, MatrixTables
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedTables, ReleasedTotal
+from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, Planned
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity, Unit
@@ -67,16 +70,17 @@ DISTANCES = {
 }
 SHARE = 0.1  # h, of the budget for the one-way tables (benchmarks/whole_tables.py)
 INDEPENDENT = 0.1  # Mean total variation of independent columns on benchmark tables: 0.08 to 0.22
-REFIT, FALLING, AGAIN = 0.15, 0.01, 0.04  # R: below, a fit uses all cells, lets its rate fall; above, is repeated
+REFIT, FALLING, AGAIN = 0.15, 0.01, 0.04  # R: below, a fit uses all cells, lets its rate fall; above, looks again
 SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to which one weight a combination is fitted instead of classes
-CLASSES, FOLDS, MOST_STEPS = 200, 5, 3000
-RELATIONS = ("auto", "all", "none")
+CLASSES, FOLDS, MOST_STEPS, FIXED_STEPS = 200, 5, 3000, 1000
+RELATIONS, NOISES = ("auto", "all", "none"), ("auto", "tables", "matrix")
 
 Tables = tuple[tuple[int, ...], ...]
 
 
 EXPECTED: dict[str, dict[str, tuple[float, float, float, float]]] = {
     "laplace": {"all": (0, 1.11, 0.572, 0.176), "none": (0.054, 0.741, 0.717, 0), "tree": (0.012, 0.7, 0.583, 0)},
+    "matrix": {"all": (0, 0.81, 0.528, 0.176)},
     "gaussian": {"all": (0, 1.11, 0.745, 0), "none": (0.056, 0.83, 0.777, 0), "tree": (0.022, 0.777, 0.682, 0)},
 }
 """Mean total variation of two-way tables to expect, a guess: the root of the sum of squares of what relations are worth
@@ -103,19 +107,26 @@ class NoisyTablesPlan(QueryReleasePlan):
 
     subsets: Tables  #: columns of the measured tables: each of one column, then pairs
     relations: str  #: which pairs: "all" or "none"
-    law: str  #: of the noise: "laplace" or "gaussian"
+    law: str  #: of the noise: "laplace", "gaussian", or "matrix": of all tables at once
     mu: float  #: Gaussian budget; 0 for Laplace noise
     algorithm = "noisy_tables"
     only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
     preferred = True
     neighbors: ClassVar[tuple[Neighboring, ...]] = tuple(DISTANCES)  # pyright: ignore[reportIncompatibleVariableOverride]
-    theorem = "Independent noise on every table of counts: the sum of their costs, attained (Lemma)."
     noise_name = forwarded("law")
+
+    @property
+    def theorem(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        if self.law == "matrix":
+            return "One noise on the matrix of all tables: its nuclear norm moves by twice a record's (Lemma)."
+        return "Independent noise on every table of counts: the sum of their costs, attained (Lemma)."
 
     @cached_property
     def noises(self) -> tuple[tuple[str, Mechanism[Floats], float], ...]:
         """For each table: label in the ledger, shared by tables of one scale; noise; its deviation in a share."""
+        if self.law == "matrix":
+            return tuple((LABEL, self._matrix.mechanism, each / self.n) for each in self._matrix.noises[:, 1].tolist())
         sizes, found = [math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets], []
         keys = [(len(subset), round(4 / 3 * math.log2(size))) for subset, size in zip(self.subsets, sizes, strict=True)]
         totals = {order: math.fsum(2 ** (k / 4) for o, k in keys if o == order) for order, _ in keys}
@@ -126,21 +137,33 @@ class NoisyTablesPlan(QueryReleasePlan):
             found.append((f"{order}-way tables, scale class {key}", *noise))
         return tuple(found)
 
+    @cached_property
+    def _matrix(self) -> MatrixTables:
+        return MatrixTables(tuple(size for size in self.queries.shape if size > 1), self.n, self.privacy)
+
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
         return {label: mechanism for label, mechanism, _ in self.noises}
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        times = Counter(label for label, _, _ in self.noises)
+        times = Counter(label for label, _, _ in self.noises) if self.law != "matrix" else {LABEL: 1}
         return tuple(replace(each, times=times[each.label]) for each in super().releases)
 
     @cached_property
     def raw(self) -> float:
         """R: the mean total variation that noise alone adds to the measured pairs; to columns, if there are none."""
+        return self._added(float)
+
+    @property
+    def net(self) -> float:
+        """R of what pairs say beyond their columns: of independent noise, what a model of all tables cannot remove."""
+        return self._added(lambda size: math.sqrt(size * (size - 1)))
+
+    def _added(self, of_size: Callable[[int], float]) -> float:
         shape, order = self.queries.shape, max(map(len, self.subsets))
         rows = [(s, each[2]) for s, each in zip(self.subsets, self.noises, strict=True) if len(s) == order]
-        return added(self.law, [math.prod(shape[axis] for axis in s) * noise for s, noise in rows])
+        return added(self.law, [math.prod(of_size(shape[axis]) for axis in s) * noise for s, noise in rows])
 
     @property
     def expected_variation(self) -> float:
@@ -169,7 +192,8 @@ class NoisyTablesPlan(QueryReleasePlan):
         (noise, measured), count = self._asked, 2 * self.queries.count
         tail = math.log(count) / math.sqrt(2) if self.law == "laplace" else math.sqrt(2 * math.log(count))
         bound = noise * tail + (0 if measured else INDEPENDENT)
-        return PredictedError(bound, 1.0, "largest of the noise variables, before the fit", proved=measured)
+        proved = measured and self.law != "matrix"
+        return PredictedError(bound, 1.0, "largest of the noise variables, before the fit", proved=proved)
 
     @property
     def expectation(self) -> float:
@@ -184,7 +208,9 @@ class NoisyTablesPlan(QueryReleasePlan):
         cells = sum(math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets)
         low = self.relations != "none" and self.raw <= REFIT
         again = int(self.law == "laplace" and self.raw > AGAIN)
-        return FitPlan(min(CLASSES, cells), FOLDS, MOST_STEPS, low, low and self.raw < FALLING, again)
+        fixed = low and self.law == "matrix" and self.raw < AGAIN  # left-out coordinates are few, and say little
+        falling, most = fixed or (low and self.raw < FALLING), FIXED_STEPS if fixed else MOST_STEPS
+        return FitPlan(min(CLASSES, cells), FOLDS, most, low, falling, again, fixed)
 
     @cached_property
     def steps(self) -> int:
@@ -207,20 +233,24 @@ class NoisyTablesPlan(QueryReleasePlan):
 
     def release(self, codes: Any, source: BitSource, ledger: Ledger, weights: Floats | None = None) -> ReleasedTables:
         """Count every table of records (n, columns), and return the counts with noise, as shares."""
-        noisy, shape = [], self.queries.shape
+        shape = self.queries.shape
         sides = [[shape[axis] for axis in subset] for subset in self.subsets]
 
         def work(codes: Array, _: Array, own: Floats | None = None) -> Parts:
             return table_counts(self.queries.codes(codes), shape, self.subsets, own)
 
         counted = totals(codes, codes, work, weights)
-        for size, (label, mechanism, _), counts in zip(sides, self.noises, counted, strict=True):
-            noisy.append(mechanism.release(counts, label, source, ledger).reshape(size))
+        each = zip(sides, self.noises, counted, strict=True)
+        if self.law == "matrix":
+            noisy = self._matrix.release(counted, source, ledger)
+        else:
+            noisy = [noise.release(c, label, source, ledger).reshape(k) for k, (label, noise, _), c in each]
         deviations = [deviation * self.n for _, _, deviation in self.noises]
         total = None if self.privacy.neighboring.fixes_size else ReleasedTotal.of(noisy, deviations, self.law)
         n = self.n if total is None else total.value  # never the number of records that were read
         shares, spread = tuple(table / n for table in noisy), tuple(deviation / n for deviation in deviations)
-        return ReleasedTables(shape, self.subsets, shares, spread, self.law, total=total)
+        inner = () if self.law != "matrix" else tuple((self._matrix.noises[:, 0] / n).tolist())
+        return ReleasedTables(shape, self.subsets, shares, spread, self.law, coordinates=inner, total=total)
 
     def fitted(self, tables: ReleasedTables) -> Answered:
         """Return model and answers, functions of released numbers and public facts alone."""
@@ -242,11 +272,11 @@ def table_noise(
     """Return the noise of a table of `size` cells that costs a part of the budget, and its deviation in a share."""
     # Both enlarge the sensitivity for their grids, so no scale is computed from the budget by hand.
     part *= 1 - 1e-12
-    norm = "l1" if law == "laplace" else "l2"
+    norm = "l2" if law == "gaussian" else "l1"
     moved, lemma = DISTANCES[privacy.neighboring][norm]
     lemma = USER_LEMMA if privacy.unit == Unit.USER else lemma
     sensitivity = Sensitivity(moved, norm, lemma, privacy.neighboring, privacy.unit)
-    if law == "laplace":
+    if law != "gaussian":
         laplace = LaplaceMechanism.calibrate(sensitivity, privacy.epsilon * part, size)
         return laplace, math.sqrt(2) * laplace.scale / n
     gaussian = GaussianMechanism.of_mu(sensitivity, mu * math.sqrt(part) * (1 - 1e-12), size)
@@ -267,23 +297,36 @@ def table_counts(codes: Array, shape: tuple[int, ...], subsets: Tables, weights:
 
 
 @recorded("noisy_tables")
-def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, relations: str = "auto") -> NoisyTablesPlan:
+def plan(
+    queries: LinearQueries, n: int, privacy: PrivacyParams, *, relations: str = "auto", noise: str = "auto"
+) -> NoisyTablesPlan:
     """Plan noise on the tables of columns and of pairs of columns.
 
     `relations` says which pairs: ``"all"`` that the queries list, or ``"none"``; ``"auto"``: as is expected to be best.
+    `noise`: of each table (``"tables"``), or one of all (``"matrix"``, for replaced units, all pairs and no impossible
+    values); ``"auto"``: the smaller one.
     """
     check_relation(privacy, users=True, neighbors=NoisyTablesPlan.neighbors)
     _validate.records("n", n)
     shape = queries.shape
     check_tables(queries)
     _validate.choice("relations", relations, RELATIONS)
+    _validate.choice("noise", noise, NOISES)
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0
     columns = [axis for axis, size in enumerate(shape) if size > 1]
     listed = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns)]
+    rows, every = 1 + sum(shape) - len(shape), len(listed) == math.comb(len(columns), 2) > 0
+    fits = every and privacy.neighboring.fixes_size and not queries.impossible and rows <= LARGEST
+    if noise == "matrix" and not fits:
+        what = f"needs replaced units, all pairs, none impossible, and at most {LARGEST} values together"
+        raise InvalidParameterError("noise", noise, what, "Use noise='auto'")
     found: list[NoisyTablesPlan] = []
     for kind in ("all", "none") if relations == "auto" else (relations,):
         subsets = (*((axis,) for axis in columns), *(listed if kind == "all" else ()))
         laws = (("laplace", 0.0), *((("gaussian", mu),) if mu else ()))
         plans = [NoisyTablesPlan(queries, n, privacy, subsets, kind, law, m) for law, m in laws]
         found.append(min(plans, key=lambda each: each.raw))
+        if kind == "all" and noise != "tables" and fits:
+            matrix = NoisyTablesPlan(queries, n, privacy, subsets, kind, "matrix", 0.0)
+            found[-1] = matrix if noise == "matrix" or matrix.raw < found[-1].net else found[-1]
     return min(found, key=lambda each: each.expected_variation)

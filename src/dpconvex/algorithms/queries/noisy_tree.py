@@ -243,7 +243,7 @@ def plan(
     check_relation(privacy, users=True)
     _validate.records("n", n)
     check_tables(queries)
-    every = noisy_tables.plan(queries, n, privacy, relations="all")
+    every = noisy_tables.plan(queries, n, privacy, relations="all", noise="tables")
     if center is None:
         few = queries.center is not None and 1 < queries.shape[queries.center] <= TUNING.center
         center = few and every.alone <= TUNING.center_noise

@@ -49,7 +49,13 @@ def plan_queries(
     if not found:
         remedy = "Use algorithm='saddle_point'"
         other = InvalidParameterError("constants", constants, "must be 'calibrated' for this algorithm", remedy)
-        raise next(reversed(refusals.values()), other)
+        texts: dict[str, list[str]] = {}
+        for name, error in refusals.items():
+            texts.setdefault(str(error).rstrip("."), []).append(name)
+        if len(texts) < 2:
+            raise next(iter(refusals.values()), other)
+        listed = "; ".join(f"{', '.join(names)}: {text}" for text, names in texts.items())
+        raise InvalidParameterError("algorithm", algorithm, f"finds no method that applies: {listed}")
     return found
 
 
@@ -64,7 +70,11 @@ def _with_ranges(
     for law in ("gaussian", "laplace") if privacy.delta else ("laplace",):
         left = found_bins.rest(privacy, n, len(open.columns), law)
         plans = plan_queries(queries, n, left, algorithm, **options)
-        kept = [each for each in plans if isinstance(each, NoisyTablesPlan | NoisyTreePlan) and each.law == law]
+        kept = [
+            each
+            for each in plans
+            if isinstance(each, NoisyTablesPlan | NoisyTreePlan) and (each.law == "gaussian") == (law == "gaussian")
+        ]
         found += [found_bins.plan(each, privacy, open) for each in kept]
     if not found:
         what = "must be 1 or 2 where ranges are found"

@@ -6,6 +6,9 @@ Intervals
     The noise of a cell has a known law, so ``Y +- t/n`` holds the data's share with the stated probability, whatever
     was fitted: ``t = sigma z`` for Gaussian noise, ``t = b log(c/alpha)`` for Laplace noise (c cells together; on the
     grid of the mechanism the tail is below ``exp(-t/b)`` once t is a step longer).
+    Matrix noise: a cell's is ``sum_k e_k (A_k - B_k)`` with independent chi-squares of q + 1 degrees of freedom, whose
+    excess kurtosis is at most ``6 / (q + 1)``; the normal quantile is corrected for that (Cornish and Fisher 1938), so
+    intervals are a little long, and not proved. Its tables have the known total as they are.
 Known total (Gaussian)
     The cells of a table add up to n, or nearly (`users.exact_weights`), so the mean residual is pure noise; without it
     the variance is ``(1 - 1/cells) sigma^2``. A one-way table is pooled with the row sums of the pairs that hold its
@@ -100,10 +103,20 @@ class ReleasedTables:
     subsets: tuple[tuple[int, ...], ...]  #: the columns of each table, one or two
     noisy: tuple[Floats, ...]  #: shares, one axis a column; of any sign
     deviations: tuple[float, ...]  #: standard deviation of the noise of a share, for each table
-    law: str  #: "laplace" or "gaussian"
+    law: str  #: "laplace", "gaussian" or "matrix"
     #: How many of the last tables were chosen after the others were seen: what they say is not pooled with them.
     chosen: int = 0
+    #: Of a matrix, deviations of the coordinates of columns and pairs, whose noise is uncorrelated; else none.
+    coordinates: tuple[float, ...] = ()
     total: ReleasedTotal | None = None  #: what noisy counts were divided by; None: by the public number of records
+
+    def _reach(self, tail: float) -> float:
+        """Return the deviations that the noise of a cell exceeds with this probability."""
+        if self.law == "laplace":
+            return GRID * -math.log(tail) / math.sqrt(2)
+        z = -float(ndtri(tail / 2))
+        free = 2 + sum(self.shape) - len(self.shape)  # Matrix noise (Intervals)
+        return z if self.law == "gaussian" else z + max(0.0, z**3 - 3 * z) / (4 * free)
 
     def estimate(self, axes: tuple[int, ...]) -> tuple[Floats, float]:
         """Return the best unbiased shares of a measured table, in the order of `axes`, and its noise's deviation."""
@@ -132,7 +145,7 @@ class ReleasedTables:
         found, noise = self.estimate(axes)
         missed = (1 - level) if self.total is None else (1 - level) / 2
         tail = missed / (found.size if together else 1)
-        reach = noise * (-float(ndtri(tail / 2)) if self.law == "gaussian" else GRID * -math.log(tail) / math.sqrt(2))
+        reach = noise * self._reach(tail)
         off = 0.0 if self.total is None else self.total.reach(missed) / self.total.value
         low, high = (found - reach) / (1 + off), (found + reach) / (1 - off) if off < 1 else np.ones(found.shape)
         return Marginal(shares, np.clip(low, 0, 1), np.clip(high, 0, 1), level)

@@ -72,8 +72,9 @@ class BoundedRange(Event):
 class NormExponentialNoise(PureEvent):
     """Noise of density proportional to ``exp(-||z|| / scale)`` added to a value of the given sensitivity.
 
-    In the l1 norm these are independent Laplace variables, in the l2 norm the "l2 Laplace" mechanism. Pure epsilon is
-    the sensitivity over the scale, in the same norm.
+    Or of one whose logarithm moves by at most the norm of a shift over the scale. In the l1 norm these are independent
+    Laplace variables, in the l2 norm the "l2 Laplace" mechanism. Pure epsilon is the sensitivity over the scale, in the
+    same norm.
     """
 
     sensitivity: float

@@ -52,6 +52,13 @@ def _norm(privacy: PrivacyParams, bound: float) -> Subject:
     return _use(mechanism, privacy, {"ends": ([0.3 * bound], [-0.7 * bound])})
 
 
+def _matrix(privacy: PrivacyParams, bound: float) -> Subject:
+    """A record of a constant and one column of two values, which changes; or a length that grows."""
+    mechanism = mechanisms.MatrixNoiseMechanism(2, Sensitivity(bound, "nuclear", _LEMMA), privacy.epsilon)
+    ends = {"record": ([0.5, 0.25, 0.5], [0.5, -0.25, 0.5]), "length": ([0.0, 0.0, 0.0], [0.5, 0.0, 0.5])}
+    return _use(mechanism, privacy, {name: (bound * np.array(a), bound * np.array(b)) for name, (a, b) in ends.items()})
+
+
 def _bounded(privacy: PrivacyParams, bound: float) -> Subject:
     sensitivity = Sensitivity(bound, "absolute", _LEMMA)
     mechanism = mechanisms.BoundedLaplaceMechanism.calibrate(sensitivity, privacy.epsilon, privacy.delta)
@@ -153,6 +160,7 @@ TARGETS = (
             "mechanism/above_threshold": ("pure", _above),
             "mechanism/median": ("pure", _median),
             "mechanism/joint_histogram": ("pure", _histogram),
+            "mechanism/matrix_noise": ("pure", _matrix),
             "mechanism/vertex_sampling": ("pure", _vertices),
         },
     ),

@@ -139,13 +139,13 @@ def _queries(privacy: PrivacyParams, bound: float, name: str) -> Subject:
 
 
 @builder
-def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring) -> Subject:
+def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring, noise: str = "tables") -> Subject:
     """All tables of three columns; neighbors that differ in every column, users in the number of records as well.
 
     What follows the release is public.
     """
     privacy, queries = replace(privacy, neighboring=neighbors), Marginals.of_order((2, 3, 2), 2)
-    plan = noisy_tables.plan(queries, 8, privacy, relations="all")
+    plan = noisy_tables.plan(queries, 8, privacy, relations="all", noise=noise)
 
     def run(codes: Array, *given: Any) -> Array:
         weights = exact_weights(given[1]) if privacy.unit == Unit.USER else None
@@ -260,6 +260,7 @@ TARGETS = targets(
         **{f"queries/{name}": ("approximate", _queries(name)) for name in QUERY_METHODS if name not in _OF_TABLES},
         "queries/noisy_tables": ("approximate", _tables(Neighboring.REPLACE_ONE)),
         "queries/noisy_tables/pure": ("pure", _tables(Neighboring.REPLACE_ONE)),
+        "queries/noisy_tables/matrix": ("pure", _tables(Neighboring.REPLACE_ONE, "matrix")),
         "queries/noisy_tables/added": ("approximate", _tables(Neighboring.ADD_OR_REMOVE_ONE)),
         "queries/noisy_tables/added_pure": ("pure", _tables(Neighboring.ADD_OR_REMOVE_ONE)),
         "queries/noisy_tree": ("approximate", _tree),

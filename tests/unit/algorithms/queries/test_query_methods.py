@@ -249,3 +249,11 @@ def test_the_printed_constants() -> None:
 def test_public_parameters_are_checked(keywords, message) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         synthetic.plan(TABLES, 20, PRIVACY, **keywords)
+
+
+def test_where_no_method_applies_each_says_why() -> None:
+    queries = Marginals((200,) * 4, ((0, 1, 2),), impossible=(((0, 0), (1, 0)),))
+    with pytest.raises(
+        InvalidParameterError, match=r"noisy_tables, noisy_tree: queries=.*; query_noise.*: impossible=.*"
+    ):
+        plan_queries(queries, 100, PRIVACY)

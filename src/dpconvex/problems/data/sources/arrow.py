@@ -6,20 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 import narwhals as nw
 import numpy as np
 import scipy.sparse
 
 from dpconvex import _validate
+from dpconvex._arrow import pa
 from dpconvex._types import Array
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads
 from dpconvex.problems.data.sources.rows import TableSource, chosen_columns, inside
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MEMORY: ContextVar[int] = ContextVar("MEMORY", default=2**28)
 """Bytes that portions may take where nothing else is asked for."""
@@ -43,8 +41,6 @@ class Tables(TableSource):
     memory: int = field(default_factory=lambda: MEMORY.get())  #: bytes that portions may take
 
     def taken(self, index: Array) -> Tables:
-        import pyarrow as pa
-
         def some(rows: int) -> Iterator[pa.RecordBatch]:
             first = 0
             for batch in self.read(rows):
@@ -54,8 +50,6 @@ class Tables(TableSource):
         return replace(self, n=len(index), read=some)
 
     def portions(self, n_features: int) -> Iterator[pa.Table]:
-        import pyarrow as pa
-
         copies = 2 * _threads.threads() + 2  # cells and features of those in use, cells of the next two
         rows = max(1, self.memory // (8 * copies * (n_features + self.empty.num_columns)))  # or at least half of them
         batches, size = [], 0
@@ -93,7 +87,6 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
     if isinstance(X, np.ndarray | list | tuple) or scipy.sparse.issparse(X):
         return None
     _validate.installed("pyarrow")
-    import pyarrow as pa
     from pyarrow import dataset
 
     lazy = bool(nw.dependencies.is_polars_lazyframe(table))
@@ -135,6 +128,4 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
 
 
 def _count(X: ArrowStream) -> int:
-    import pyarrow as pa
-
     return sum(batch.num_rows for batch in pa.RecordBatchReader.from_stream(X))

@@ -1,0 +1,110 @@
+r"""All tables of one and two columns in one release: a matrix of second moments, with noise of its own.
+
+Listing
+    A record is the vector x of a constant and, for each column, of the coordinates of its value, ``w_i U_i[a]``, where
+    the columns of U_i are an orthonormal basis of the vectors of sum 0. The sum of ``x x'`` over records holds what
+    tables of two columns say beyond their columns, and in its first row what tables of columns do. It is released with
+    the noise of `MatrixNoiseMechanism`, and all tables are read off it.
+Guarantee
+    Pure epsilon, for neighbors that replace one record or all records of one user.
+Lemma
+    ``x x'`` is semidefinite, of trace ``|x|^2``: replacing a record moves the sum by at most ``2 max |x|^2`` in the
+    nuclear norm, attained by orthogonal x. A user's records weigh at most 1 together: semidefinite, of trace at most
+    ``max |x|^2``, too. Sums are computed in floats, each entry with at most ``2 d + 8`` roundings of numbers of at most
+    ``n m_k m_l``, m_k the largest coordinate k: a Frobenius norm of at most ``(2 d + 8) 2^-53 n sum m_k^2``, times
+    ``sqrt(q)`` in the nuclear norm, on either of two data sets.
+Mistake
+    A column's block with itself moves, too. Left at 0, it would hand out noise that hides the rest.
+When it pays
+    For many columns of few values: the noise of a pair grows with the number of columns and the root of that of all
+    values, and not with the number of pairs.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from scipy.linalg import block_diag
+
+from dpconvex import _rounding
+from dpconvex._types import Floats
+from dpconvex.algorithms.queries.latent_classes import coordinates
+from dpconvex.mechanisms import MatrixNoiseMechanism
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
+from dpconvex.randomness import BitSource
+
+LEMMA = "a record's matrix x x' has trace |x|^2, so replacing it moves their sum by at most twice that, plus rounding"
+USER_LEMMA = "a user's records weigh at most 1 together, so their matrices move the sum as one record's does"
+LABEL = "all tables, as one matrix"
+CONSTANT = 0.1  #: Share of ``|x|^2`` of the constant, hence of tables of columns (benchmarks/whole_tables.py)
+LARGEST = 512  #: Rows of a matrix, at most: their noise takes five seconds and half a gigabyte
+
+
+@final
+@dataclass(frozen=True)
+class MatrixTables:
+    """The release of all tables of some columns, each of two values or more."""
+
+    sizes: tuple[int, ...]  #: number of values of each column
+    n: int  #: units, a public number
+    privacy: PrivacyParams
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Of the constant and of each column, so that ``|x|^2`` is 1: least noise over the cells of all pairs."""
+        sizes = np.array(self.sizes, dtype=np.float64)
+        lengths = 1 - 1 / sizes
+        found = (sizes / np.sqrt(lengths)) ** (1 / 3)
+        return np.sqrt(np.append(CONSTANT, (1 - CONSTANT) * found**2 / (found**2 @ lengths)))
+
+    @cached_property
+    def _parts(self) -> list[Any]:
+        """Coordinates of the constant and of each column's values (values, coordinates), without weights."""
+        return [np.ones((1, 1)), *(coordinates(size) for size in self.sizes)]
+
+    @cached_property
+    def mechanism(self) -> MatrixNoiseMechanism:
+        """The noise, of twice the largest ``|x|^2`` and rounding (Lemma)."""
+        parts = [w * part for w, part in zip(self.weights, self._parts, strict=True)]
+        length = _rounding.sum_up(float((part**2).sum(axis=1).max()) for part in parts) * (1 + 1e-12)
+        largest, rows = sum(float((part**2).max(axis=0).sum()) for part in parts), 1 + sum(self.sizes) - len(self.sizes)
+        off = math.sqrt(rows) * largest * self.n * (2 * max(self.sizes) + 8) * 2.0**-53
+        value = _rounding.product_up(2.0, _rounding.sum_up((length, off)))
+        lemma = USER_LEMMA if self.privacy.unit == Unit.USER else LEMMA
+        sensitivity = Sensitivity(value, "nuclear", lemma, unit=self.privacy.unit)
+        return MatrixNoiseMechanism(rows, sensitivity, self.privacy.epsilon)
+
+    @cached_property
+    def noises(self) -> Floats:
+        """Deviations of a coordinate and of a cell, of each column, then of each pair: (tables, 2)."""
+        entry, sizes = self.mechanism.scale * math.sqrt((self.mechanism.size + 1) / 2), np.array(self.sizes)
+        (i, j), weights, left = np.triu_indices(len(sizes), 1), self.weights[1:], 1 - 1 / sizes
+        own, both = entry / (self.weights[0] * weights), entry / (weights[i] * weights[j])
+        cells = own * np.sqrt(left)
+        pairs = both**2 * left[i] * left[j] + (cells[i] / sizes[j]) ** 2 + (cells[j] / sizes[i]) ** 2
+        return np.column_stack([np.append(own, both), np.append(cells, np.sqrt(pairs))])
+
+    def release(self, counts: Sequence[Floats], source: BitSource, ledger: Ledger) -> list[Floats]:
+        """Return noisy counts of all columns, then of all pairs, in the order of `counts`."""
+        sizes, starts, p = self.sizes, np.cumsum((1, *self.sizes)), len(self.sizes)
+        at, pairs = list(map(slice, starts[:-1], starts[1:])), list(zip(*np.triu_indices(p, 1), strict=True))
+        tables = np.diag(np.concatenate([counts[0].sum(keepdims=True), *counts[:p]]).astype(np.float64))
+        tables[0, 1:] = tables.diagonal()[1:]
+        for (i, j), table in zip(pairs, counts[p:], strict=True):
+            tables[at[i], at[j]] = table.reshape(sizes[i], sizes[j])
+        weighted, back = (
+            block_diag(*(w * part for w, part in zip(weights, self._parts, strict=True)))
+            for weights in (self.weights, 1 / self.weights)
+        )
+        upper = np.triu_indices(self.mechanism.size)
+        noisy = np.zeros((self.mechanism.size, self.mechanism.size))
+        noisy[upper] = self.mechanism.release((weighted.T @ tables @ weighted)[upper], LABEL, source, ledger)
+        tables = back @ noisy @ back.T
+        found = [tables[0, part] + self.n / size for part, size in zip(at, sizes, strict=True)]
+        for i, j in pairs:
+            even = found[i][:, None] / sizes[j] + (found[j] - self.n / sizes[j]) / sizes[i]
+            found.append(even + tables[at[i], at[j]])
+        return found
