@@ -362,6 +362,10 @@ def _move(step: Step, other: Step) -> float:
     norm, value = mechanism.sensitivity.norm, mechanism.sensitivity.value
     if norm == "range":
         return float(np.ptp(moved)) / value
+    if norm == "nuclear":  # of a symmetric matrix, given by its upper triangle
+        moved, upper = np.zeros((mechanism.size, mechanism.size)), moved
+        moved[np.triu_indices(mechanism.size)] = upper
+        return float(np.abs(np.linalg.eigvalsh(moved, "U")).sum()) / value
     return float(mechanism.norm(moved) if norm not in LENGTHS else np.linalg.norm(moved, LENGTHS[norm])) / value
 
 
