@@ -339,7 +339,7 @@ def test_genuine_certificates_pass_and_every_number_is_confirmed() -> None:
         assert result.unknown == result.unconfirmed == (), name
 
 
-@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.gate), pytest.param(2, marks=pytest.mark.gate)])
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.gate), pytest.param(2, marks=pytest.mark.slow)])
 def test_any_changed_number_is_found(part: int) -> None:
     """In quick runs every ninth."""
     for name in PLANS:

@@ -155,8 +155,8 @@ def test_a_method_of_another_distribution_is_found_by_its_entry_point(tmp_path) 
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        (["losses"], "Arctan"),
-        (["mechanisms"], "Geometric"),
+        pytest.param(["losses"], "Arctan", marks=pytest.mark.slow),
+        pytest.param(["mechanisms"], "Geometric", marks=pytest.mark.slow),
         (["audits", "certificates"], "class_share or every_algorithm or genuine"),
         (["algorithms"], "LogisticLoss"),
     ],

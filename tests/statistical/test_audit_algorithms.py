@@ -103,8 +103,8 @@ QUICK = [  # kinds, bound, epsilon, and how many runs on each table are enough t
 ]  # of objective perturbation exact losses are quick (test_audits.py)
 FAST = [  # every configuration, every bound and both epsilons once or more
     (*CONFIGURATIONS[0], 0.1, 0.5),
-    (*CONFIGURATIONS[0], 100.0, 2.0),
-    (*CONFIGURATIONS[1], 1.0, 2.0),
+    pytest.param(*CONFIGURATIONS[0], 100.0, 2.0, marks=pytest.mark.slow),
+    pytest.param(*CONFIGURATIONS[1], 1.0, 2.0, marks=pytest.mark.slow),
     (*CONFIGURATIONS[1], 100.0, 0.5),
     pytest.param(*CONFIGURATIONS[2], 100.0, 0.5, marks=pytest.mark.slow),  # half a minute
     (*CONFIGURATIONS[3], 1.0, 2.0),
@@ -156,7 +156,7 @@ def test_more_runs_keep_their_promise(algorithm, noise, bound, epsilon, monkeypa
 
 
 @pytest.mark.parametrize(
-    "algorithm", ["output_perturbation", pytest.param("objective_perturbation", marks=pytest.mark.gate)]
+    "algorithm", ["output_perturbation", pytest.param("objective_perturbation", marks=pytest.mark.slow)]
 )
 def test_logistic_runs_in_one_dimension_keep_their_promise(algorithm, monkeypatch) -> None:
     """Not tight (at most about 0.53 epsilon), so no mutant; wrong with probability at most `ERROR`."""

@@ -243,7 +243,7 @@ def test_shapes_have_intervals_of_their_values(missing: str, tmp_path: Path) -> 
     assert model.plans_at(1.0)[0].privacy.epsilon == 1.0
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_knots_are_as_many_as_intervals_can_be_had_for() -> None:
     given = {"feature_bounds": (-1, 1), "inference": True}
     few, many = (PrivateAdditiveClassifier(1.0, **given).plan(n, 3)[0] for n in (2_000, 2_000_000))

@@ -89,7 +89,7 @@ def groups_data(n: int = 20_000) -> tuple[Any, Any, Any]:
     return X, (np.where(group, X[:, 1], X[:, 0]) > 0).astype(int), group
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_the_worst_group_gains_over_the_mean() -> None:
     X, y, group = groups_data()
     small = group == 1

@@ -96,7 +96,7 @@ def test_exchanged_methods_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not methods.comparison.measure(QUICK).passed
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_half_the_noise_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     transform = L2Norm.transform
     monkeypatch.setattr(L2Norm, "transform", lambda norm, u: [z / 2 for z in transform(norm, u)])

@@ -117,7 +117,7 @@ def test_the_noise_in_the_auc_is_as_small_as_promised(n, epsilon, limit, full) -
     assert abs(np.mean(errors)) <= limit / 4 + 4 * np.std(errors) / math.sqrt(runs)
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_intervals_cover_the_population() -> None:
     """At least 95 % less four standard errors; the truth is that of a million records."""
     rng, runs, n = np.random.default_rng(3), 600, 2000

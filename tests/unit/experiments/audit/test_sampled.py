@@ -74,7 +74,7 @@ def test_what_is_replayed_with_samples() -> None:
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize("factor", [pytest.param(1.0, marks=pytest.mark.gate), 1.25])
+@pytest.mark.parametrize("factor", [pytest.param(1.0, marks=pytest.mark.slow), 1.25])
 def test_whoever_draws_more_often_than_is_priced_is_caught(factor, monkeypatch) -> None:
     """480 coins of one record: a sound rate is refuted with probability at most 1e-3, the seed is fixed."""
     drawn = gaussian.poisson_sample

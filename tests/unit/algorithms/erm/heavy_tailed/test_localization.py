@@ -121,7 +121,7 @@ def test_the_printed_ledger() -> None:
         planned(n=100, constants="paper")
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_printed_constants_run_and_are_worse() -> None:
     X, y = heavy(1500, 3)
     found = planned(n=1500, constants="paper")

@@ -231,7 +231,7 @@ def test_the_bound_holds_on_average(loss, kind) -> None:
     assert np.mean(values) - lowest <= plan.predicted_error.bound
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_randomized_smoothing_and_several_outputs_run() -> None:
     X, y, groups = crowd()
     hinge = plan_accelerated(problem(HingeLoss()), USERS, smoothing="randomized", test="clipped")
