@@ -427,7 +427,8 @@ def test_laplace_noise_is_told_from_a_signal_by_its_likelihood() -> None:
         assert left.mean() == pytest.approx(signal, abs=0.01)
         assert left.var() < 1.35
     codes, queries = dependent(5000, (4, 4, 5, 6, 4, 5, 8, 8), 0), Marginals.of_order((4, 4, 5, 6, 4, 5, 8, 8), 2)
-    plan, errors = noisy_tables.plan(queries, 5000, PrivacyParams(3.0), relations="all"), {0: 0.0, 1: 0.0}
+    plan = noisy_tables.plan(queries, 5000, PrivacyParams(3.0), relations="all", noise="tables")
+    errors = {0: 0.0, 1: 0.0}
     for seed in range(3):
         tables = plan.release(codes, SeededSource(seed), Ledger(plan.privacy, plan.releases))
         for again in errors:
