@@ -134,7 +134,7 @@ def test_a_method_of_the_library_is_a_file_and_a_line(copy) -> None:
     python("-c", USE, path=[copy])
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_a_method_of_another_distribution_is_found_by_its_entry_point(tmp_path) -> None:
     package = tmp_path / "my_package"
     package.mkdir()

@@ -92,7 +92,7 @@ def test_goals_out_of_reach_are_called_so() -> None:
 
 @pytest.mark.gate
 @pytest.mark.parametrize(
-    "model", [PrivateLinearRegression, pytest.param(PrivateAdditiveClassifier, marks=pytest.mark.gate)]
+    "model", [PrivateLinearRegression, pytest.param(PrivateAdditiveClassifier, marks=pytest.mark.slow)]
 )
 def test_every_linear_model_can_be_asked(model) -> None:
     schema = adult_schema()

@@ -22,7 +22,7 @@ QUICK = Setting(quick=True)
 
 
 QUICKEST = ("e2-gaussian", "e3-sensitivity", "e8-population", "e12-baselines")
-LONGEST = ("e1-sampler", "e5-certificates", "e6-strongly-convex")  # mutants of two are run in any case
+LONGEST = ("e1-sampler", "e5-certificates", "e6-strongly-convex", "e14-exponential")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def smaller_sensitivity(monkeypatch):
     ("name", "broken"),
     [
         pytest.param("e1-sampler", sample_half, marks=pytest.mark.slow),
-        pytest.param("e1-sampler", sample_independent, marks=pytest.mark.gate),
+        pytest.param("e1-sampler", sample_independent, marks=pytest.mark.slow),
         ("e2-gaussian", printed_gaussian),
         ("e3-sensitivity", smaller_sensitivity),
         pytest.param("e4-audit", sample_half, marks=pytest.mark.slow),  # it tests a mutant of its own, too

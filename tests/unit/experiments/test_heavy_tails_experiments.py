@@ -25,7 +25,7 @@ QUICK = Setting(quick=True)
 
 
 QUICKEST = ("constants",)
-LONGEST = ("/mechanisms", "/methods", "/parameter-free", "/rates")
+LONGEST = ("/mechanisms", "/methods", "/parameter-free", "/rates", "lower-bound")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ OURS = [name for name in EXPERIMENTS if name.startswith("saddle-point/")]
 
 
 QUICKEST = ("sparsification", "queries")
-LONGEST = ("exponents", "/boosted-bound", "/boosting")
+LONGEST = ("exponents", "/boosted-bound", "/boosting", "/tightness")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ QUICK = Setting(quick=True)
 
 
 QUICKEST = ("gradients",)
-LONGEST = ("strongly-convex", "one-pass", "/rates")
+LONGEST = ("strongly-convex", "one-pass", "/rates", "robustness", "crossover")
 
 
 @pytest.mark.parametrize(

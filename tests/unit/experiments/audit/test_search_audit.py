@@ -43,7 +43,7 @@ def test_half_the_sensitivity_of_scores_is_refuted(monkeypatch) -> None:
     assert not audited().passed
 
 
-@pytest.mark.gate
+@pytest.mark.slow
 def test_scoring_on_training_records_is_refuted(monkeypatch) -> None:
     split = listing.split
 
