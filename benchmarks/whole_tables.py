@@ -46,6 +46,7 @@ import argparse
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -289,20 +290,26 @@ def of_corpus(half: str, epsilons: list[float], deltas: list[float], seeds: int)
     return rows
 
 
-def one_noise(half: str, epsilons: list[float], seeds: int) -> list[dict]:
-    """Errors of all pairs with independent noise and with one of all tables, where that is smaller, pure."""
-    rows = []
+def with_pairs(half: str) -> Iterator[tuple[str, np.ndarray, Marginals, np.ndarray]]:
+    """Each table of a half of the corpus: its name, codes of its records, all pairs of columns, and their shares."""
     for name in corpus.HALVES[half]:
         table = corpus.load(name)
         cells = TableCells.of_schema(table.schema)
-        codes, n = cells.encode(table.frame), len(table.frame)
-        queries = Marginals.of_order(cells.shape, 2)
-        truth = queries.record_sums(codes) / n
+        codes, queries = cells.encode(table.frame), Marginals.of_order(cells.shape, 2)
+        yield name, codes, queries, queries.record_sums(codes) / len(codes)
+
+
+def one_noise(half: str, epsilons: list[float], seeds: int) -> list[dict]:
+    """Errors of all pairs with independent noise and with one of all tables, where that is smaller, pure."""
+    rows = []
+    for name, codes, queries, truth in with_pairs(half):
         for epsilon, seed in product(epsilons, range(seeds)):
-            plans = {"auto": noisy_tables.plan(queries, n, PrivacyParams(epsilon, 0.0), relations="all")}
-            if len(cells.shape) < 4 or plans["auto"].law != "matrix" or not 0.003 < plans["auto"].raw < 4:
+            plans = {"auto": noisy_tables.plan(queries, len(codes), PrivacyParams(epsilon, 0.0), relations="all")}
+            if len(queries.shape) < 4 or plans["auto"].law != "matrix" or not 0.003 < plans["auto"].raw < 4:
                 continue
-            plans["tables"] = noisy_tables.plan(queries, n, plans["auto"].privacy, relations="all", noise="tables")
+            plans["tables"] = noisy_tables.plan(
+                queries, len(codes), plans["auto"].privacy, relations="all", noise="tables"
+            )
             row = {"table": name, "epsilon": epsilon, "seed": seed, "raw": plans["auto"].raw}
             for noise, plan in plans.items():
                 row[noise], row[f"{noise} largest"] = variations(
@@ -322,15 +329,11 @@ VARIANTS = {"gaussian": ("MISSED", (np.inf, 1.5, 2.0, 2.5, 3.0)), "laplace": ("a
 def mending(half: str, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict]:
     """Errors of fits to the same noisy tables of all pairs, a row a table, budget and seed."""
     rows, usual, fits = [], latent_classes.MISSED, latent_classes._fits
-    for name in corpus.HALVES[half]:
-        table = corpus.load(name)
-        cells = TableCells.of_schema(table.schema)
-        codes, n = cells.encode(table.frame), len(table.frame)
-        queries = Marginals.of_order(cells.shape, 2)
-        truth = queries.record_sums(codes) / n
+    for name, codes, queries, truth in with_pairs(half):
         for delta, epsilon, seed in product(deltas, epsilons, range(seeds)):
-            plan = noisy_tables.plan(queries, n, PrivacyParams(epsilon, delta), relations="all")
-            if len(cells.shape) < 3 or plan.steps or not 0.02 < plan.raw < (1.5 if plan.law == "gaussian" else 4):
+            privacy = PrivacyParams(epsilon, delta)
+            plan = noisy_tables.plan(queries, len(codes), privacy, relations="all", noise="tables")
+            if len(queries.shape) < 3 or plan.steps or not 0.02 < plan.raw < (1.5 if plan.law == "gaussian" else 4):
                 continue
             released = plan.release(codes, SeededSource(seed), Ledger(plan.privacy, plan.releases))
             row = {"table": name, "epsilon": epsilon, "delta": delta, "law": plan.law, "raw": plan.raw, "seed": seed}

@@ -254,9 +254,8 @@ class InformedPlan(LinearModelPlan):
             begin[-1] = look.start(share)[0]
         shares = self.lengths.release(mean(begin, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
-        found = self.gradient.release(
-            mean(begin, partial(seen._cut, level=level), 1.0), GRADIENT, source, ledger
-        )  # line 3
+        cut = mean(begin, partial(seen._cut, level=level), 1.0)
+        found = self.gradient.release(cut, GRADIENT, source, ledger)  # line 3: a gradient
         course = *columns, share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist())
         plan = self.resumed(*course, ())
         w = begin / np.append(np.ones(problem.dim - 1), look.unit)
