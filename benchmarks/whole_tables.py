@@ -4,7 +4,7 @@
         [--auc] [--json FILE] [--figure FILE] [--codes FILE]
     python benchmarks/whole_tables.py --corpus learning [--json FILE]
     python benchmarks/whole_tables.py --mending learning [--delta 1e-6] [--json FILE]
-    python benchmarks/whole_tables.py --one-noise learning --seeds 1
+    python benchmarks/whole_tables.py --one-noise learning --seeds 1 [--delta 1e-6] [--values 3]
     python benchmarks/whole_tables.py --ranges --tables adult diamonds credit --epsilon 0.3 1 3 --seeds 3
     python benchmarks/whole_tables.py --coverage --tables adult diamonds --epsilon 0.1 1 --seeds 20
     python benchmarks/whole_tables.py --copies 5 --epsilon 0.1 1 --seeds 100
@@ -24,7 +24,8 @@ thresholds of `latent_classes.MISSED`, and with Laplace noise for numbers of fur
 ratio to the same fit without. On the learning half it says what each table loses by the one that is best, in the mean
 of both logarithms, for all others.
 
-`--one-noise` measures, on half of the corpus, all pairs with pure noise of each table and of all tables at once.
+`--one-noise` measures, on half of the corpus, all pairs with noise of each table and of all tables at once,
+where that is taken; with `--values`, of columns of at most so many values.
 
 `--ranges` compares releases with declared ranges to releases that find all ranges themselves: as many drawn records as
 the table has, put into the 16 bins of the *declared* ranges, which favors these; "own": the model, in its own bins.
@@ -290,36 +291,45 @@ def of_corpus(half: str, epsilons: list[float], deltas: list[float], seeds: int)
     return rows
 
 
-def with_pairs(half: str) -> Iterator[tuple[str, np.ndarray, Marginals, np.ndarray]]:
-    """Each table of a half of the corpus: its name, codes of its records, all pairs of columns, and their shares."""
+def with_pairs(half: str, values: float = np.inf) -> Iterator[tuple[str, np.ndarray, Marginals, np.ndarray]]:
+    """Each table of a half of the corpus: its name, codes of its records, all pairs of columns, and their shares.
+
+    Of columns of at most so many values.
+    """
     for name in corpus.HALVES[half]:
         table = corpus.load(name)
         cells = TableCells.of_schema(table.schema)
-        codes, queries = cells.encode(table.frame), Marginals.of_order(cells.shape, 2)
+        kept = [k for k, size in enumerate(cells.shape) if size <= values]
+        if len(kept) < 2:
+            continue
+        codes = cells.encode(table.frame)[:, kept]
+        queries = Marginals.of_order(tuple(cells.shape[k] for k in kept), 2)
         yield name, codes, queries, queries.record_sums(codes) / len(codes)
 
 
-def one_noise(half: str, epsilons: list[float], seeds: int) -> list[dict]:
-    """Errors of all pairs with independent noise and with one of all tables, where that is smaller, pure."""
+def one_noise(half: str, epsilons: list[float], deltas: list[float], seeds: int, values: float) -> list[dict]:
+    """Errors of all pairs with independent noise and with one of all tables, where that is smaller."""
     rows = []
-    for name, codes, queries, truth in with_pairs(half):
-        for epsilon, seed in product(epsilons, range(seeds)):
-            plans = {"auto": noisy_tables.plan(queries, len(codes), PrivacyParams(epsilon, 0.0), relations="all")}
-            if len(queries.shape) < 4 or plans["auto"].law != "matrix" or not 0.003 < plans["auto"].raw < 4:
+    for name, codes, queries, truth in with_pairs(half, values):
+        for delta, epsilon, seed in product(deltas, epsilons, range(seeds)):
+            plans = {"auto": noisy_tables.plan(queries, len(codes), PrivacyParams(epsilon, delta), relations="all")}
+            if len(queries.shape) < 4 or not plans["auto"].joint or not 0.003 < plans["auto"].raw < 4:
                 continue
             plans["tables"] = noisy_tables.plan(
                 queries, len(codes), plans["auto"].privacy, relations="all", noise="tables"
             )
-            row = {"table": name, "epsilon": epsilon, "seed": seed, "raw": plans["auto"].raw}
+            row = {"table": name, "epsilon": epsilon, "delta": delta, "seed": seed, "raw": plans["auto"].raw}
             for noise, plan in plans.items():
                 row[noise], row[f"{noise} largest"] = variations(
                     queries, truth, plan.run(codes, SeededSource(seed)).answers
                 )
             rows.append(row)
             print(shown(row), flush=True)
-    for what in ("", " largest"):
-        ratios = np.log([row[f"auto{what}"] / row[f"tables{what}"] for row in rows])
-        print(f"one noise over independent{what}: {np.exp(ratios.mean()):.3f}, at most {np.exp(ratios.max()):.2f}")
+    for delta, what in product(deltas, ("", " largest")):
+        ratios = np.log([row[f"auto{what}"] / row[f"tables{what}"] for row in rows if row["delta"] == delta])
+        mean, error, most = ratios.mean(), ratios.std(ddof=1) / len(ratios) ** 0.5, np.exp(ratios.max())
+        mean, error = np.exp(mean), np.exp(mean) * error
+        print(f"delta {delta}, one noise over independent{what}: {mean:.3f} ({error:.3f}), at most {most:.2f}")
     return rows
 
 
@@ -482,6 +492,7 @@ def main() -> None:
     parser.add_argument("--corpus", choices=tuple(corpus.HALVES))
     parser.add_argument("--mending", choices=tuple(corpus.HALVES))
     parser.add_argument("--one-noise", choices=tuple(corpus.HALVES))
+    parser.add_argument("--values", type=float, default=np.inf)
     arguments = parser.parse_args()
     if arguments.corpus:
         rows = of_corpus(arguments.corpus, [0.03, 0.1, 0.3, 1, 3], arguments.delta, arguments.seeds)
@@ -493,7 +504,7 @@ def main() -> None:
             judge_mending(rows, arguments.mending == "learning", law)
         arguments.tables = []
     elif arguments.one_noise:
-        rows = one_noise(arguments.one_noise, [0.1, 0.3, 1, 3, 10], arguments.seeds)
+        rows = one_noise(arguments.one_noise, [0.1, 0.3, 1, 3, 10], arguments.delta, arguments.seeds, arguments.values)
         arguments.tables = []
     elif arguments.copies:
         rows = copies(arguments.epsilon, arguments.delta, arguments.seeds, arguments.copies)

@@ -200,6 +200,9 @@ PLANS: dict[str, Callable[[], Any]] = {
     "tables as a matrix": lambda: noisy_tables.plan(
         Marginals.of_order((2,) * 12, 2), 400, PURE, relations="all", noise="matrix"
     ),
+    "tables as a Gaussian matrix": lambda: noisy_tables.plan(
+        Marginals.of_order((2,) * 12, 2), 400, MIXED, relations="all", noise="matrix"
+    ),
     "evaluation of groups": lambda: evaluation.plan(400, PURE, classes=0, groups=3),
     "evaluation users": lambda: evaluation.plan(400, replace(FOR_USERS, delta=0.0), classes=3),
     "additive pair": lambda: PrivateAdditiveClassifier(

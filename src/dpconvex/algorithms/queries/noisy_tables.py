@@ -49,7 +49,7 @@ from dpconvex.algorithms.queries.base import (
     planned_steps,
 )
 from dpconvex.algorithms.queries.latent_classes import FitPlan, fit
-from dpconvex.algorithms.queries.matrix_tables import LABEL, LARGEST, MatrixTables
+from dpconvex.algorithms.queries.matrix_tables import LABEL, LARGEST, LARGEST_GAUSSIAN, MatrixTables
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedTables, ReleasedTotal
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, Planned
@@ -72,7 +72,8 @@ SHARE = 0.1  # h, of the budget for the one-way tables (benchmarks/whole_tables.
 INDEPENDENT = 0.1  # Mean total variation of independent columns on benchmark tables: 0.08 to 0.22
 REFIT, FALLING, AGAIN = 0.15, 0.01, 0.04  # R: below, a fit uses all cells, lets its rate fall; above, looks again
 SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to which one weight a combination is fitted instead of classes
-CLASSES, FOLDS, MOST_STEPS, FIXED_STEPS = 200, 5, 3000, 1000
+PAYS = 2 / 3  # Of R of noise on tables: below, Gaussian noise of a matrix is taken (--one-noise, as above)
+CLASSES, FOLDS, MOST_STEPS, FIXED = 200, 5, 3000, (3, 3000)
 RELATIONS, NOISES = ("auto", "all", "none"), ("auto", "tables", "matrix")
 
 Tables = tuple[tuple[int, ...], ...]
@@ -81,6 +82,7 @@ Tables = tuple[tuple[int, ...], ...]
 EXPECTED: dict[str, dict[str, tuple[float, float, float, float]]] = {
     "laplace": {"all": (0, 1.11, 0.572, 0.176), "none": (0.054, 0.741, 0.717, 0), "tree": (0.012, 0.7, 0.583, 0)},
     "matrix": {"all": (0, 0.81, 0.528, 0.176)},
+    "joint gaussian": {"all": (0, 1.11, 0.745, 0)},
     "gaussian": {"all": (0, 1.11, 0.745, 0), "none": (0.056, 0.83, 0.777, 0), "tree": (0.022, 0.777, 0.682, 0)},
 }
 """Mean total variation of two-way tables to expect, a guess: the root of the sum of squares of what relations are worth
@@ -107,8 +109,9 @@ class NoisyTablesPlan(QueryReleasePlan):
 
     subsets: Tables  #: columns of the measured tables: each of one column, then pairs
     relations: str  #: which pairs: "all" or "none"
-    law: str  #: of the noise: "laplace", "gaussian", or "matrix": of all tables at once
-    mu: float  #: Gaussian budget; 0 for Laplace noise
+    law: str  #: of the noise: "laplace", "gaussian", or "matrix": pure, of all tables at once
+    mu: float  #: Gaussian budget; 0 for pure noise
+    joint: bool = False  #: whether the noise is that of all tables as one matrix
     algorithm = "noisy_tables"
     only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = "calibrated"
@@ -118,14 +121,17 @@ class NoisyTablesPlan(QueryReleasePlan):
 
     @property
     def theorem(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        if self.law == "matrix":
-            return "One noise on the matrix of all tables: its nuclear norm moves by twice a record's (Lemma)."
+        if self.joint:
+            norm = (
+                "nuclear norm moves by twice a record's" if self.law == "matrix" else "entries move by an l2 distance"
+            )
+            return f"One noise on the matrix of all tables: its {norm} (Lemma)."
         return "Independent noise on every table of counts: the sum of their costs, attained (Lemma)."
 
     @cached_property
     def noises(self) -> tuple[tuple[str, Mechanism[Floats], float], ...]:
         """For each table: label in the ledger, shared by tables of one scale; noise; its deviation in a share."""
-        if self.law == "matrix":
+        if self.joint:
             return tuple((LABEL, self._matrix.mechanism, each / self.n) for each in self._matrix.noises[:, 1].tolist())
         sizes, found = [math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets], []
         keys = [(len(subset), round(4 / 3 * math.log2(size))) for subset, size in zip(self.subsets, sizes, strict=True)]
@@ -139,7 +145,7 @@ class NoisyTablesPlan(QueryReleasePlan):
 
     @cached_property
     def _matrix(self) -> MatrixTables:
-        return MatrixTables(tuple(size for size in self.queries.shape if size > 1), self.n, self.privacy)
+        return MatrixTables(tuple(size for size in self.queries.shape if size > 1), self.n, self.privacy, self.mu)
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
@@ -147,7 +153,7 @@ class NoisyTablesPlan(QueryReleasePlan):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        times = Counter(label for label, _, _ in self.noises) if self.law != "matrix" else {LABEL: 1}
+        times = Counter(label for label, _, _ in self.noises) if not self.joint else {LABEL: 1}
         return tuple(replace(each, times=times[each.label]) for each in super().releases)
 
     @cached_property
@@ -168,7 +174,8 @@ class NoisyTablesPlan(QueryReleasePlan):
     @property
     def expected_variation(self) -> float:
         """The mean total variation of two-way tables to expect: the order of magnitude on other tables, a guess."""
-        return expected_variation(self.law, self.relations, self.alone, self.raw)
+        law = f"joint {self.law}" if self.joint and self.mu else self.law
+        return expected_variation(law, self.relations, self.alone, self.raw)
 
     @cached_property
     def alone(self) -> float:
@@ -208,9 +215,13 @@ class NoisyTablesPlan(QueryReleasePlan):
         cells = sum(math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets)
         low = self.relations != "none" and self.raw <= REFIT
         again = int(self.law == "laplace" and self.raw > AGAIN)
-        fixed = low and self.law == "matrix" and self.raw < AGAIN  # left-out coordinates are few, and say little
-        falling, most = fixed or (low and self.raw < FALLING), FIXED_STEPS if fixed else MOST_STEPS
-        return FitPlan(min(CLASSES, cells), FOLDS, most, low, falling, again, fixed)
+        fixed = (
+            low and self.joint and self.raw < (FALLING if self.mu else AGAIN)
+        )  # left-out coordinates are few, and say little
+        falling, folds, most = fixed or (low and self.raw < FALLING), FOLDS, MOST_STEPS
+        if fixed:
+            folds, most = FIXED
+        return FitPlan(min(CLASSES, cells), folds, most, low, falling, again, fixed)
 
     @cached_property
     def steps(self) -> int:
@@ -241,7 +252,7 @@ class NoisyTablesPlan(QueryReleasePlan):
 
         counted = totals(codes, codes, work, weights)
         each = zip(sides, self.noises, counted, strict=True)
-        if self.law == "matrix":
+        if self.joint:
             noisy = self._matrix.release(counted, source, ledger)
         else:
             noisy = [noise.release(c, label, source, ledger).reshape(k) for k, (label, noise, _), c in each]
@@ -249,7 +260,7 @@ class NoisyTablesPlan(QueryReleasePlan):
         total = None if self.privacy.neighboring.fixes_size else ReleasedTotal.of(noisy, deviations, self.law)
         n = self.n if total is None else total.value  # never the number of records that were read
         shares, spread = tuple(table / n for table in noisy), tuple(deviation / n for deviation in deviations)
-        inner = () if self.law != "matrix" else tuple((self._matrix.noises[:, 0] / n).tolist())
+        inner = () if not self.joint else tuple((self._matrix.noises[:, 0] / n).tolist())
         return ReleasedTables(shape, self.subsets, shares, spread, self.law, coordinates=inner, total=total)
 
     def fitted(self, tables: ReleasedTables) -> Answered:
@@ -316,7 +327,12 @@ def plan(
     columns = [axis for axis, size in enumerate(shape) if size > 1]
     listed = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns)]
     rows, every = 1 + sum(shape) - len(shape), len(listed) == math.comb(len(columns), 2) > 0
-    fits = every and privacy.neighboring.fixes_size and not queries.impossible and rows <= LARGEST
+    fits = (
+        every
+        and privacy.neighboring.fixes_size
+        and not queries.impossible
+        and rows <= (LARGEST_GAUSSIAN if mu else LARGEST)
+    )
     if noise == "matrix" and not fits:
         what = f"needs replaced units, all pairs, none impossible, and at most {LARGEST} values together"
         raise InvalidParameterError("noise", noise, what, "Use noise='auto'")
@@ -327,6 +343,9 @@ def plan(
         plans = [NoisyTablesPlan(queries, n, privacy, subsets, kind, law, m) for law, m in laws]
         found.append(min(plans, key=lambda each: each.raw))
         if kind == "all" and noise != "tables" and fits:
-            matrix = NoisyTablesPlan(queries, n, privacy, subsets, kind, "matrix", 0.0)
-            found[-1] = matrix if noise == "matrix" or matrix.raw < found[-1].net else found[-1]
+            laws = (*((("matrix", 0.0),) if rows <= LARGEST else ()), *laws[1:])
+            plans = [NoisyTablesPlan(queries, n, privacy, subsets, kind, law, m, True) for law, m in laws]
+            joint, apart = min(plans, key=lambda each: each.raw), found[-1]
+            limit = apart.net if joint.law == "matrix" else PAYS * apart.raw
+            found[-1] = joint if noise == "matrix" or joint.raw < limit else apart
     return min(found, key=lambda each: each.expected_variation)

@@ -126,7 +126,7 @@ class ReleasedTables:
             raise InvalidParameterError("columns", axes, what, "Leave interval out: the model has every table")
         table = self.subsets.index(key)
         shares, noise = self.noisy[table], self.deviations[table]
-        if self.law == "gaussian":
+        if self.law == "gaussian" and not self.coordinates:
             total, weights = shares / noise**2, noise**-2
             fixed = len(self.subsets) - self.chosen
             for subset, pair, deviation in list(zip(self.subsets, self.noisy, self.deviations, strict=True))[:fixed]:

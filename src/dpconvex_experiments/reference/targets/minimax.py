@@ -261,6 +261,7 @@ TARGETS = targets(
         "queries/noisy_tables": ("approximate", _tables(Neighboring.REPLACE_ONE)),
         "queries/noisy_tables/pure": ("pure", _tables(Neighboring.REPLACE_ONE)),
         "queries/noisy_tables/matrix": ("pure", _tables(Neighboring.REPLACE_ONE, "matrix")),
+        "queries/noisy_tables/gaussian_matrix": ("approximate", _tables(Neighboring.REPLACE_ONE, "matrix")),
         "queries/noisy_tables/added": ("approximate", _tables(Neighboring.ADD_OR_REMOVE_ONE)),
         "queries/noisy_tables/added_pure": ("pure", _tables(Neighboring.ADD_OR_REMOVE_ONE)),
         "queries/noisy_tree": ("approximate", _tree),

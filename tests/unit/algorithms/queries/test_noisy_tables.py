@@ -227,7 +227,7 @@ def test_the_interval_of_a_large_share_allows_for_the_estimated_number(delta) ->
 def test_every_table_is_in_the_ledger_and_scales_are_few(epsilon) -> None:
     for shape, delta in ((ADULT, 0.0), (ADULT, 1e-6), ((8,) * 60, 1e-6), (tuple(range(2, 42)), 0.0)):
         queries, privacy = Marginals.of_order(shape, 2), PrivacyParams(epsilon, delta)
-        plan = noisy_tables.plan(queries, 45_222, privacy, relations="all")
+        plan = noisy_tables.plan(queries, 45_222, privacy, relations="all", noise="tables")
         assert sum(release.times for release in plan.releases) == len(shape) * (len(shape) + 1) // 2
         assert len(plan.releases) <= 40
         assert fits(plan.releases, privacy)
@@ -378,7 +378,7 @@ def test_noise_alone_is_seldom_taken_for_a_missed_pair() -> None:
     """Tables of a model with noise of scales of their own; 150 pairs, within 4 deviations of 5 %."""
     shape = (6, 2, 5, 7, 3, 4)
     codes, queries = dependent(3000, shape, 0), Marginals.of_order(shape, 2)
-    plan = noisy_tables.plan(queries, 3000, PrivacyParams(1.0, 1e-6), relations="all")
+    plan = noisy_tables.plan(queries, 3000, PrivacyParams(1.0, 1e-6), relations="all", noise="tables")
     assert plan.law == "gaussian"
     starts, truth, found = np.cumsum([0, *shape]), np.zeros((27, 27)), []
     for subset in queries.subsets:
