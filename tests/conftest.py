@@ -181,7 +181,8 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of the cases of a test that is marked `thin` every third is quick, the others are for the gate.
 
-    So are those whose names hold a word of the mark `dear`: cheaper cases of the same test are quick. Properties that are not slow are tried with fewer examples in quick runs, and the gate runs those again with all.
+    So are those whose names hold a word of the mark `dear`: cheaper cases of the same test are quick. Properties that
+    are not slow are tried with fewer examples in quick runs, and the gate runs those again with all.
     """
     fewer_tried = set[Callable[..., Any]]()
     for item in items if PROFILE != "explore" else ():
@@ -208,7 +209,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.gate)
             seen[name] += 1
         for mark in item.iter_markers("dear"):
-            if any(word in item.name for word in mark.args):
+            if any(word in item.name.partition("[")[2] for word in mark.args):
                 item.add_marker(pytest.mark.gate)
     for item in items:
         # The gate runs the full form of the same case.

@@ -102,6 +102,17 @@ TRIED = ("queries/found_bins/pure",)
 
 
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.dear(
+    "sufficient_statistics]",
+    "users_gaussian]",
+    "heavy_tailed/custom",
+    "localized_exponential",
+    "frank_wolfe/pure",
+    "frank_wolfe/smooth",
+    "user_samples",
+    "accelerated_user/cohorts",
+    "recentering/users",
+)
 def test_no_promise_is_refuted(name, full) -> None:
     """In quick runs two tries choose among the pairs."""
     tight = name in TIGHT and (full or name not in DEAR)
@@ -185,6 +196,7 @@ HALVED = [
         pytest.param("private_search", 0.1, marks=pytest.mark.gate),
     ],
 )
+@pytest.mark.dear("informed_gradient-0.1", "recentering/users-0.1")
 def test_half_the_noise_is_refuted(name, epsilon) -> None:
     """At every epsilon, and by few transcripts: exact losses need no frequent events."""
     subject = TARGETS[name].subject(2 * epsilon, 0.05, 1.0)

@@ -542,6 +542,7 @@ def test_hostile_inputs_are_a_failed_check(planner: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["noisy gradient", "saddle sgda", "output pure", "median geometric_median"])
+@pytest.mark.dear("saddle sgda", "noisy gradient")
 def test_large_sizes_are_planned_or_refused(name: str) -> None:
     """Each integer of a planner's inputs near the largest that is read, and beyond: no exception, and no long wait."""
     fields, _ = genuine(name)
@@ -743,6 +744,7 @@ DEAR = "moments, localized_exponential_mechanism"
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.gate] * (n == DEAR)) for n in FITTED])
 @pytest.mark.thin
+@pytest.mark.dear("synthetic")
 def test_what_was_spent_is_a_function_of_public_inputs(name: str) -> None:
     """Fits on unlike data of one shape state the same cost, and their certificates pass."""
     costs = set()

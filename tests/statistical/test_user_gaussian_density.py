@@ -92,6 +92,7 @@ def claim(loss: LinearModelLoss, m: int, tau: float, sigma: float) -> UserGaussi
     ],
     ids=repr,
 )
+@pytest.mark.dear("LogisticLoss(cap=1.0, rate=None)")
 def test_no_pair_of_users_exceeds_the_claim_and_less_noise_does(loss: LinearModelLoss, full: bool) -> None:
     """At most .6 of the claim; at half the noise (two sides, whose union is coarser: at a third) several times it."""
     worst, less = 0.0, 0.0

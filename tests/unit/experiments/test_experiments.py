@@ -122,6 +122,7 @@ def smaller_sensitivity(monkeypatch):
         pytest.param("e15-worst-case", sample_half, marks=pytest.mark.gate),
     ],
 )
+@pytest.mark.dear("e3-sensitivity-smaller_sensitivity")
 def test_mutants_fail(name, broken, monkeypatch) -> None:
     broken(monkeypatch)
     assert not EXPERIMENTS[f"output-perturbation/{name}"].measure(QUICK).passed

@@ -38,6 +38,7 @@ LONGEST = ("/constant", "/one-pass")
     ],
 )
 @pytest.mark.thin
+@pytest.mark.dear("geometric-median/skew", "geometric-median/figure-1")
 def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     from matplotlib.figure import Figure
 

@@ -525,6 +525,7 @@ def test_a_fit_ends_at_its_public_limit_and_starts_apart() -> None:
 @pytest.mark.thin
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("n", [10, 1_000])
+@pytest.mark.dear("1000-1e-06")
 def test_where_noise_hides_all_pairs_none_is_measured(delta, n) -> None:
     """Both expectations are then near 1, the largest there is, and still have an order."""
     queries = Marginals.of_order((8,) * 40, 2)

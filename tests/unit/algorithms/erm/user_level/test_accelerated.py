@@ -66,6 +66,7 @@ def planned(kind, loss=None, n=N):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.dear("clipped", "population")
 def test_runs_cost_what_was_promised_verify_and_stay_in_the_ball(kind) -> None:
     plan = planned(kind)
     result = plan.run(*crowd()[:2], SeededSource(1), crowd()[2])
@@ -85,6 +86,7 @@ def test_the_operating_system_gives_a_private_certificate() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tested", "threshold", "clipped", "sampled", "cohorts", "threshold cohorts"])
+@pytest.mark.dear("sampled")
 def test_less_noise_than_planned_is_over_budget(kind) -> None:
     """Mutants: half of the noise of the means, or a guard used once more than was paid for."""
     (phase,) = planned(kind).phases
