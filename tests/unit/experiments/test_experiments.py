@@ -22,7 +22,7 @@ QUICK = Setting(quick=True)
 
 
 QUICKEST = ("e2-gaussian", "e3-sensitivity", "e8-population", "e12-baselines")
-LONGEST = ("e1-sampler", "e5-certificates", "e6-strongly-convex", "e14-exponential")
+LONGEST = ("e1-sampler", "e4-audit", "e5-certificates", "e6-strongly-convex", "e14-exponential")
 
 
 @pytest.mark.parametrize(
