@@ -206,6 +206,7 @@ def test_two_camps_fail_and_the_status_says_where(kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("content", [np.nan, np.inf, 1e300, 0.0])
 @pytest.mark.thin
+@pytest.mark.dear("sampled", "strongly convex")
 def test_no_content_raises(kind, content) -> None:
     X, y, groups = np.full((N * M, DIM), content), np.full(N * M, content), crowd()[2]
     assert np.all(np.isfinite(planned(kind).run(X, y, SeededSource(0), groups).point))
