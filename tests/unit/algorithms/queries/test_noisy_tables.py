@@ -224,6 +224,7 @@ def test_the_interval_of_a_large_share_allows_for_the_estimated_number(delta) ->
 
 
 @pytest.mark.parametrize("epsilon", [0.1, pi, 10.0])
+@pytest.mark.dear("0.1", "10.0")
 def test_every_table_is_in_the_ledger_and_scales_are_few(epsilon) -> None:
     for shape, delta in ((ADULT, 0.0), (ADULT, 1e-6), ((8,) * 60, 1e-6), (tuple(range(2, 42)), 0.0)):
         queries, privacy = Marginals.of_order(shape, 2), PrivacyParams(epsilon, delta)
