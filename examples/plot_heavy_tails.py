@@ -101,5 +101,5 @@ plt.show()
 
 # %%
 # Noise for the largest record leaves coin flips at any epsilon. Localization needs no constants and knows the tails
-# from a tenth of its budget. Well-chosen constants take clipped gradient descent as far on benign data like these, where
+# from a tenth of its budget. Well-chosen constants take clipped gradient descent as far on benign data like these where
 # epsilon is not small; with the constants of its proof it is far worse.
