@@ -42,7 +42,7 @@ settings.load_profile(PROFILE)
 
 def quick_examples(examples: int) -> int:
     """Of the examples that a property asks for: all of few, a quarter of many."""
-    return min(examples, max(30, examples // 4))
+    return min(examples, max(20, examples // 4))
 
 
 # One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time. The gate does.

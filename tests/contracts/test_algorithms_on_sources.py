@@ -160,7 +160,7 @@ MANY_PASSES = (
     "additive",
     "search of users",
 )
-QUICK = ("objective", "users, gradient", "median", "mwem", "statistics")
+QUICK = ("users, gradient", "median", "mwem", "statistics")
 """On hostile cells, and these from Dask, in quick runs too."""
 
 
@@ -180,7 +180,7 @@ def test_the_same_bits_from_every_source(name: str, hostile: bool, full: bool, m
         # Quick runs read ordinary cells from a stream and hostile ones from Dask, the gate the other way round.
         from_dask = hostile != full and importlib.util.find_spec("dask") is not None
         places: dict[str, Any] = {"dask": dask_frame(whole.take(order))} if from_dask else {}
-        if not from_dask or (name in MANY_PASSES and name not in QUICK):
+        if not from_dask or name in MANY_PASSES:
             places["stream"] = Stream(whole.take(order))
         for place, X in places.items():
             found, other = fit(X)
