@@ -212,13 +212,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if any(word in item.name.partition("[")[2] for word in mark.args):
                 item.add_marker(pytest.mark.gate)
     for item in items:
-        # The gate runs the full form of the same case.
-        if item.get_closest_marker("gate") and getattr(item, "callspec", NO_PARAMETERS).params.get("full") is False:
+        given = getattr(getattr(item, "callspec", None), "params", {})
+        if item.get_closest_marker("gate") and given.get("full") is False:  # the gate runs the full form of that case
             item.add_marker(pytest.mark.slow)
     items[:] = put_together(items)
-
-
-NO_PARAMETERS = SimpleNamespace(params={})
 
 
 TOGETHER = pytest.StashKey[list[pytest.Function]]()
