@@ -73,7 +73,7 @@ docs/_static/report.png: demo  ## the picture of a report in README and docs: ch
 	chromium --headless --hide-scrollbars --window-size=800,1245 --screenshot=$@ $(DEMO_OUT)/report.html
 
 docs: $(VENV)/.dev  ## build the documentation into docs/_build/html; warnings are errors, and so are pages too wide
-	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	$(ONE_THREAD) $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	$(BIN)/python tools/overflow.py docs/_build/html $(PAGES)
 
 # Finished fits are kept and not run again: remove benchmarks/results/*.jsonl to measure anew.

@@ -46,7 +46,7 @@ print(attack_constants(loss, radius=1.0, trials=100))
 # more. ``G = 3.5`` is public knowledge: the root mean square order of such a trade.
 
 rng = np.random.default_rng(0)
-n = 6000
+n = 3000
 towns = np.where(rng.random((n, 1)) < 0.7, [[0.35, 0.25]], [[-0.35, -0.3]])
 X = np.c_[towns + 0.12 * rng.standard_normal((n, 2)), 1 + rng.pareto(2.2, n)]
 common = {"epsilon": 2.0, "radius": 1.0}

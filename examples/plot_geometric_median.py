@@ -76,12 +76,12 @@ left.legend(fontsize=9, loc="lower right")
 # %%
 # What privacy costs
 # ------------------
-# Distance between the medians with and without privacy: the median and 10 % to 90 % of 20 runs for every epsilon. The
+# Distance between the medians with and without privacy: the median and 10 % to 90 % of 10 runs for every epsilon. The
 # cities are public, so all these runs cost nobody anything; on private data their epsilons would add up, and a warning
 # would say so.
 
 epsilons = [0.5, 0.7, 1, 2, 4, 8]
-runs = range(20)
+runs = range(10)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", RepeatedFitWarning)
     off = [

@@ -42,7 +42,7 @@ X = np.column_stack(
 )
 y = np.where(np.array(table["income"].to_pylist()) == ">50K", 1.0, -1.0)
 rows = np.random.default_rng(0).permutation(len(X))
-train, test = rows[:36_000], rows[36_000:]
+train, test = rows[:24_000], rows[36_000:]
 gains = numbers["capital-gain"]
 print(f"capital gains: median {np.median(gains):.0f}, 99 % {np.quantile(gains, 0.99):.0f}, largest {gains.max():.0f}")
 
@@ -56,29 +56,25 @@ problem = LinearModelProblem(LogisticLoss(), domain, len(train), radius=4.0)
 # no private procedure, but what good public knowledge could achieve.
 
 
-def localized(epsilon, seed):
+def localized(epsilon):
     """Heavy-tailed output perturbation, the level included in epsilon."""
-    return heavy_plans(problem, PrivacyParams(epsilon), 2.0, None, "heavy_tailed")[0], SeededSource(seed)
+    return heavy_plans(problem, PrivacyParams(epsilon), 2.0, None, "heavy_tailed")[0]
 
 
-plan, source = localized(1.0, 0)
-level, second = plan.run(X[train], y[train], source).plan.released
+level, second = localized(1.0).run(X[train], y[train], SeededSource(0)).plan.released
 moments = heavy_tailed.Moments(2.0, second)
 print(f"level: {level:.2f}; second moment below it: {second:.2f}; longest gradient: {problem.lipschitz:.0f}")
 
 methods = {
     "localized, private level": localized,
-    "output perturbation, largest record": lambda epsilon, seed: (
-        output_perturbation.plan(problem, PrivacyParams(epsilon), target="population")[0],
-        SeededSource(seed),
+    "output perturbation, largest record": lambda epsilon: output_perturbation.plan(
+        problem, PrivacyParams(epsilon), target="population"
+    )[0],
+    "clipped gradient descent, from its bound": lambda epsilon: clipped_gradient.plan(
+        problem, PrivacyParams(epsilon), moments
     ),
-    "clipped gradient descent, from its bound": lambda epsilon, seed: (
-        clipped_gradient.plan(problem, PrivacyParams(epsilon), moments),
-        SeededSource(seed),
-    ),
-    "clipped gradient descent, tuned on test data": lambda epsilon, seed: (
-        clipped_gradient.plan(problem, PrivacyParams(epsilon), moments, level=1.0, steps=100, step_size=4.0),
-        SeededSource(seed),
+    "clipped gradient descent, tuned on test data": lambda epsilon: clipped_gradient.plan(
+        problem, PrivacyParams(epsilon), moments, level=1.0, steps=100, step_size=4.0
     ),
 }
 
@@ -88,13 +84,14 @@ def log_loss(point):
     return np.logaddexp(0, -y[test] * (X[test] @ point[:-1] + point[-1])).mean()
 
 
-epsilons = [0.1, 0.3, 1.0, 3.0, 10.0]
+epsilons = [0.1, 0.3, 1.0, 10.0]
 figure, axes = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for name, method in methods.items():
     losses = []
     for epsilon in epsilons:
-        pairs = [method(epsilon, seed) for seed in range(5)]
-        losses.append(np.mean([log_loss(plan.run(X[train], y[train], source).point) for plan, source in pairs]))
+        plan = method(epsilon)
+        runs = [plan.run(X[train], y[train], SeededSource(seed)) for seed in range(3)]
+        losses.append(np.mean([log_loss(run.point) for run in runs]))
     axes.plot(epsilons, losses, marker="o", label=name)
     print(f"{name:>45}: " + ", ".join(f"{loss:.3f} at {e:g}" for loss, e in zip(losses, epsilons, strict=True)))
 axes.axhline(np.log(2), color="#444444", linewidth=1, linestyle=":")
@@ -104,5 +101,5 @@ plt.show()
 
 # %%
 # Noise for the largest record leaves coin flips at any epsilon. Localization needs no constants and knows the tails
-# from a tenth of its budget. Well-chosen constants make clipped gradient descent better still on benign data like
-# these; with the constants of its proof it is far worse.
+# from a tenth of its budget. Well-chosen constants take clipped gradient descent as far on benign data like these where
+# epsilon is not small; with the constants of its proof it is far worse.

@@ -20,7 +20,7 @@ from dpconvex import PrivateSparseLogisticRegression
 rng = np.random.default_rng(0)
 documents, words, telling = 6_000, 20_000, 12
 topic = rng.integers(0, 2, documents)
-noise = sparse.random(documents, words, density=5e-4, format="lil", random_state=0)
+noise = sparse.random(documents, words, density=5e-4, format="lil", random_state=rng)
 noise[:, :telling] = rng.random((documents, telling)) < np.where(topic, 0.5, 0.1)[:, None]
 counts = (noise.tocsr() > 0).astype(float)
 seen, new = np.split(rng.permutation(documents), [5 * documents // 6])

@@ -78,10 +78,13 @@ for row in sorted(private.fit_report_, key=lambda row: -row["misfit"])[:4]:
 # Where the number of people is private too
 # -----------------------------------------
 # Neighbors then add or remove one record. Plans need a public guess of the number, here 50,000, and nothing that is
-# released tells it but noisy counts. This epsilon does not compare with the one above: it is a second release.
+# released tells it but noisy counts. This epsilon does not compare with the one above: it is a second release, of four
+# columns.
 
+columns = ["age", "hours-per-week", "sex", "income"]
+options = {"epsilon": 3.0, "delta": 0.0, "columns": columns}
 counted = PrivateSyntheticData(
-    epsilon=3.0, delta=0.0, schema=adult_schema(), bins=8, neighbors="add_or_remove_one", rows=50_000
+    **options, schema=adult_schema(), bins=8, neighbors="add_or_remove_one", rows=50_000
 ).fit(people)
 total = counted.tables_.total
 print(f"about {total.value:.0f} people, give or take {total.reach(0.05):.0f}; synthetic: {counted.sample().num_rows}")
@@ -91,10 +94,7 @@ print(f"about {total.value:.0f} people, give or take {total.reach(0.05):.0f}; sy
 # ------------------------
 # The release then finds ranges and bins itself, out of the same epsilon, and draws numbers inside these bins.
 
-columns = ["age", "hours-per-week", "sex", "income"]
-found = PrivateSyntheticData(epsilon=3.0, delta=0.0, schema=adult_schema().without_ranges(), columns=columns).fit(
-    people
-)
+found = PrivateSyntheticData(**options, schema=adult_schema().without_ranges()).fit(people)
 synthetic = found.sample(random_state=0)
 figure, axes = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
 for axis, (name, one) in zip(axes, found.ranges_.items(), strict=True):

@@ -42,7 +42,7 @@ settings.load_profile(PROFILE)
 
 def quick_examples(examples: int) -> int:
     """Of the examples that a property asks for: all of few, a quarter of many."""
-    return min(examples, max(30, examples // 4))
+    return min(examples, max(20, examples // 4))
 
 
 # One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time. The gate does.
@@ -181,7 +181,8 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of the cases of a test that is marked `thin` every third is quick, the others are for the gate.
 
-    Properties that are not slow are tried with fewer examples in quick runs, and the gate runs those again with all.
+    So are those whose names hold a word of the mark `dear`: cheaper cases of the same test are quick. Properties that
+    are not slow are tried with fewer examples in quick runs, and the gate runs those again with all.
     """
     fewer_tried = set[Callable[..., Any]]()
     for item in items if PROFILE != "explore" else ():
@@ -207,6 +208,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if seen[name] % 3:
                 item.add_marker(pytest.mark.gate)
             seen[name] += 1
+        for mark in item.iter_markers("dear"):
+            if any(word in item.name.partition("[")[2] for word in mark.args):
+                item.add_marker(pytest.mark.gate)
+    for item in items:
+        given = getattr(getattr(item, "callspec", None), "params", {})
+        if item.get_closest_marker("gate") and given.get("full") is False:  # the gate runs the full form of that case
+            item.add_marker(pytest.mark.slow)
     items[:] = put_together(items)
 
 

@@ -18,6 +18,7 @@ MODULES = [
 
 @pytest.mark.thin
 @pytest.mark.parametrize("name", MODULES)
+@pytest.mark.dear("dpconvex.estimators.search", "dpconvex.estimators.worst_group")
 def test_examples(name: str) -> None:
     """What differs is printed."""
     options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

@@ -96,6 +96,7 @@ def test_a_plan_costs_no_more_than_its_target(loss, delta, constants) -> None:
 
 @pytest.mark.together
 @pytest.mark.parametrize(("loss", "delta", "constants"), CASES, ids=title)
+@pytest.mark.thin
 def test_a_plan_is_a_pure_function_of_public_facts(loss, delta, constants) -> None:
     def facts(plan):
         text = json.dumps(
@@ -191,6 +192,7 @@ CONTENT_CASES = [
 
 
 @pytest.mark.parametrize(("loss", "constants"), CONTENT_CASES, ids=title)
+@pytest.mark.dear("AbsoluteLoss(target_bound=inf)-calibrated")
 def test_no_content_raises_warns_or_shows_in_the_certificate(loss, constants, full) -> None:
     """Warnings are errors in this suite. In quick runs a plan meets every third content, its sibling the next ones."""
     rng = np.random.default_rng(0)
@@ -228,6 +230,11 @@ def test_a_single_record_is_enough(loss) -> None:
 
 @pytest.mark.parametrize("loss", [LogisticLoss(), SoftmaxLoss(3), HuberLoss(), HingeLoss()], ids=title)
 @pytest.mark.parametrize("constants", CONSTANTS)
+@pytest.mark.dear(
+    "calibrated-LogisticLoss(cap=1.0,rate=None)",
+    "calibrated-SoftmaxLoss(n_classes=3,rates=None)",
+    "calibrated-HuberLoss(width=1.0,target_bound=inf,of_mean=False)",
+)
 def test_certificates_verify_unless_seeded(loss, constants) -> None:
     for plan in (*offered(loss, DELTA, constants), *offered(loss, DELTA, constants, domain=TINY)):
         X, y = table("plain", N, np.random.default_rng(0), plan.problem.domain.n_features)
@@ -322,6 +329,7 @@ def lowest_mean_loss(loss, X, y, domain, radius):
 @pytest.mark.parametrize("constants", CONSTANTS)
 @pytest.mark.parametrize("loss", [LogisticLoss(), SoftmaxLoss(3), HuberLoss(1.0, 2.0), HingeLoss()], ids=title)
 @pytest.mark.parametrize("n", [60, 1000])
+@pytest.mark.dear("HuberLoss(width=1.0,target_bound=2.0,of_mean=False)")
 def test_the_predicted_bound_holds_on_average(loss, constants, n) -> None:
     """Mean of 8 seeded runs against the certified optimum over the comparator ball; seeds are fixed."""
     rng = np.random.default_rng(3)
@@ -338,6 +346,9 @@ def test_the_predicted_bound_holds_on_average(loss, constants, n) -> None:
 
 @pytest.mark.parametrize("constants", CONSTANTS)
 @pytest.mark.parametrize("loss", [LogisticLoss(), HuberLoss(1.0, 2.0), HingeLoss()], ids=title)
+@pytest.mark.dear(
+    "LogisticLoss(cap=1.0,rate=None)-calibrated", "HuberLoss(width=1.0,target_bound=2.0,of_mean=False)-calibrated"
+)
 def test_the_predicted_bound_for_a_given_ridge_holds_on_average(loss, constants) -> None:
     """With `l2` given the regularized objective is the target."""
     rng, n, l2 = np.random.default_rng(4), 300, 0.3

@@ -160,8 +160,8 @@ MANY_PASSES = (
     "additive",
     "search of users",
 )
-QUICK = ("objective", "users, gradient", "median", "mwem", "statistics")
-"""On hostile cells and on Dask in quick runs too."""
+QUICK = ("users, gradient", "median", "mwem", "statistics")
+"""On hostile cells, and these from Dask, in quick runs too."""
 
 
 @pytest.mark.parametrize("hostile", [False, True], ids=["ordinary", "hostile"])
@@ -170,16 +170,18 @@ def test_the_same_bits_from_every_source(name: str, hostile: bool, full: bool, m
     if not full and (hostile or name in MANY_PASSES) and name not in QUICK:
         pytest.skip("with the gate")
     whole, fit = table(hostile), ALGORITHMS[name]
-    monkeypatch.setattr(gaussian, "MOST_STEPS", 64)  # of the worst group: passes that are all alike
+    monkeypatch.setattr(gaussian, "MOST_STEPS", 16)  # of the worst group: passes that are all alike
     order = np.arange(N) if name in ORDERED else np.random.default_rng(1).permutation(N)
     expected, certificate = fit(whole)
     monkeypatch.setattr(records, "_BLOCK", 1)  # blocks of 256 rows: portions have several
     monkeypatch.setattr(_threads, "threads", lambda: 2)
     token = MEMORY.set(150_000 if full else 2**20)
     try:
-        places: dict[str, Any] = {"stream": Stream(whole.take(order))}
-        if importlib.util.find_spec("dask") and (full or name in QUICK):
-            places["dask"] = dask_frame(whole.take(order))
+        # Quick runs read ordinary cells from a stream and hostile ones from Dask, the gate the other way round.
+        from_dask = hostile != full and importlib.util.find_spec("dask") is not None
+        places: dict[str, Any] = {"dask": dask_frame(whole.take(order))} if from_dask else {}
+        if not from_dask or name in MANY_PASSES:
+            places["stream"] = Stream(whole.take(order))
         for place, X in places.items():
             found, other = fit(X)
             np.testing.assert_array_equal(found, expected, err_msg=place)

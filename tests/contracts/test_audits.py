@@ -103,11 +103,22 @@ TRIED = ("queries/found_bins/pure",)
 
 
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.dear(
+    "sufficient_statistics]",
+    "users_gaussian]",
+    "heavy_tailed/custom",
+    "localized_exponential",
+    "frank_wolfe/pure",
+    "frank_wolfe/smooth",
+    "user_samples",
+    "accelerated_user/cohorts",
+    "recentering/users",
+)
 def test_no_promise_is_refuted(name, full) -> None:
-    """In quick runs two tries choose among the pairs."""
+    """Two tries choose among the pairs in quick runs, four in the gate."""
     tight = name in TIGHT and (full or name not in DEAR)
     transcripts = 40 if tight else 24 if full else 8
-    report = found(name, 1.0, 0.05, 1.0, transcripts, tries=8 if full or name in TRIED else 2)
+    report = found(name, 1.0, 0.05, 1.0, transcripts, tries=8 if name in TRIED else 4 if full else 2)
     assert report.passed, report
     assert report.proved_at_least >= TIGHT.get(name, 0.0)
 
@@ -187,6 +198,7 @@ HALVED = [
         pytest.param("private_search", 0.1, marks=pytest.mark.gate),
     ],
 )
+@pytest.mark.dear("informed_gradient-0.1", "recentering/users-0.1")
 def test_half_the_noise_is_refuted(name, epsilon) -> None:
     """At every epsilon, and by few transcripts: exact losses need no frequent events."""
     subject = TARGETS[name].subject(2 * epsilon, 0.05, 1.0)

@@ -344,12 +344,12 @@ def test_genuine_certificates_pass_and_every_number_is_confirmed() -> None:
 
 @pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.gate), pytest.param(2, marks=pytest.mark.slow)])
 def test_any_changed_number_is_found(part: int) -> None:
-    """In quick runs every ninth."""
+    """In quick runs every ninth, in the gate two of nine."""
     for name in PLANS:
         fields, _ = genuine(name)
         stated = {key: fields[key] for key in ("target", "spent", "releases", "public")}
         for path, value in [
-            each for k, each in enumerate(numbers(stated)) if (0, 1, 1, 1, 1, 2, 2, 2, 2)[k % 9] == part
+            each for k, each in enumerate(numbers(stated)) if (0, 1, 2, 2, 2, 1, 2, 2, 2)[k % 9] == part
         ]:
             for other in (value + 1 if isinstance(value, int) else value * (1 + 1e-8) + 1e-300, 2 * value + 5):
                 forged = _with(fields, path, other)
@@ -545,6 +545,7 @@ def test_hostile_inputs_are_a_failed_check(planner: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["noisy gradient", "saddle sgda", "output pure", "median geometric_median"])
+@pytest.mark.dear("saddle sgda", "noisy gradient")
 def test_large_sizes_are_planned_or_refused(name: str) -> None:
     """Each integer of a planner's inputs near the largest that is read, and beyond: no exception, and no long wait."""
     fields, _ = genuine(name)
@@ -744,8 +745,9 @@ FITTED: dict[str, Any] = {
 DEAR = "moments, localized_exponential_mechanism"
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.gate] * (n == DEAR)) for n in FITTED])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == DEAR)) for n in FITTED])
 @pytest.mark.thin
+@pytest.mark.dear("synthetic")
 def test_what_was_spent_is_a_function_of_public_inputs(name: str) -> None:
     """Fits on unlike data of one shape state the same cost, and their certificates pass."""
     costs = set()

@@ -62,6 +62,7 @@ AVERAGES = [pytest.param(lambda f=f: f, id=f"{f.name}-{f.dim}") for kind in RECO
 
 
 @pytest.mark.parametrize("made", [*AVERAGES, pytest.param(jax_example, id="jax")])
+@pytest.mark.dear("smoothed distance-3")
 def test_heavy_tails_keep_the_promises_of_every_loss_of_records(made) -> None:
     """Epsilon is spent, no content raises or shows in the certificate, and each record has its own point."""
     function, texts = made(), set()

@@ -744,11 +744,13 @@ PARTS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("face", FACES)
+@pytest.mark.dear("others", "sparse", "heavy tails", "PrivateLinearSVC", "PrivateQuantile", "PrivateHuber")
 def test_certificates_and_released_numbers_are_as_before(face: str) -> None:
     compare(released(face), "released", face)
 
 
 @pytest.mark.parametrize("part", PARTS)
+@pytest.mark.dear("command lines")
 def test_names_options_and_refusals_are_as_before(part: str) -> None:
     compare(PARTS[part](), "parts", part)
 

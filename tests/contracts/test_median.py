@@ -115,6 +115,7 @@ def test_the_median_of_a_crowd_is_found(boost: str) -> None:
 
 
 @pytest.mark.parametrize(("n", "limit"), [(1000, 1.004), (10_000, 1.00003)])
+@pytest.mark.gate
 def test_the_specified_accuracy_on_a_contaminated_gaussian(n: int, limit: float) -> None:
     # Specification, table 5.5: 1.0012 and 1.00001 at d = 50, epsilon 1, delta 1e-6, R = 1000, r = 1e-3 (medians).
     rng = np.random.default_rng(0)

@@ -127,6 +127,7 @@ def test_sparse_models_do_not_know_the_unit(model: Any) -> None:
 
 
 @pytest.mark.parametrize("algorithm", LOCATION_METHODS)
+@pytest.mark.dear("halving")
 def test_the_median_does_not_know_the_unit(algorithm: str) -> None:
     make = PrivateGeometricMedian(epsilon=2.0, algorithm=algorithm, random_state=5)
     first = clone(make).set_params(radius_bound=8.0).fit(X + 1)

@@ -108,7 +108,7 @@ def python(*words: str, path: list[Path], seconds: float = 500) -> None:
 def copy(tmp_path_factory) -> Path:
     """A copy of the library with the page's loss, mechanism and method."""
     source = tmp_path_factory.mktemp("copy") / "src"
-    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src", source)  # with its caches, whose files have the times of their sources
     for name, text in blocks().items():
         (source / name).write_text(text, encoding="utf-8")
     for name, lines in LINES.items():

@@ -163,6 +163,7 @@ def attack(problem, make, attained, seeds=40):
 
 @everywhere
 @pytest.mark.thin
+@pytest.mark.dear("squared, one group, sparse")
 def test_no_pair_of_records_beats_the_spread(name) -> None:
     case = CASES[name]
     attack(case.problem, case.make, case.attained)
@@ -170,6 +171,7 @@ def test_no_pair_of_records_beats_the_spread(name) -> None:
 
 @everywhere
 @pytest.mark.thin
+@pytest.mark.dear("plays", "squared, one group, sparse")
 def test_no_move_of_a_point_beats_the_drift(name) -> None:
     """Two records' gradients differ by a vector whose range changes by at most `drift` a unit of the move."""
     problem, make, found = CASES[name].problem, CASES[name].make, np.zeros(2)

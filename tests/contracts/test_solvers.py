@@ -156,6 +156,7 @@ def test_bound_is_at_least_the_true_error_on_every_set(loss, case):
 
 @pytest.mark.parametrize("loss", [loss for loss in EXAMPLES if isinstance(loss, PiecewiseLinearLoss)], ids=repr)
 @pytest.mark.thin
+@pytest.mark.dear("HingeLoss()")
 def test_two_solvers_of_constrained_piecewise_linear_problems_agree_within_their_bounds(loss):
     for seed in range(2):
         objective = make(loss, seed=seed)
@@ -199,6 +200,7 @@ def test_content_never_raises_or_warns(loss, case):
 
 @each([loss for loss in EXAMPLES if not isinstance(loss, PiecewiseLinearLoss)])
 @pytest.mark.thin
+@pytest.mark.dear("SquaredLoss(target_bound=1.0, prediction_bound=inf)")
 def test_an_impossible_radius_fails_with_a_true_bound(loss, case):
     """Rounding forbids 1e-18: the status must say so (with few steps: the full count would be long)."""
     objective = shared(loss, linear=1.0)

@@ -63,6 +63,7 @@ missing = ["unknown"]
     return text.replace("confirmed = false", "confirmed = true")
 
 
+@pytest.mark.gate
 def test_from_draft_to_verified_model(place: Path) -> None:
     table, schema = place / "stays.csv.gz", place / "stays.toml"
     run("schema", "draft", table, "--target", "readmitted", "--output", schema)

@@ -18,6 +18,7 @@ import hospital
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
 
 
+@pytest.mark.gate
 def test_every_command_of_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sex = r"(?ms)^\[columns.sex\].*?(?=^\[|\Z)"

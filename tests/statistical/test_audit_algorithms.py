@@ -108,7 +108,7 @@ FAST = [  # every configuration, every bound and both epsilons once or more
     (*CONFIGURATIONS[1], 100.0, 0.5),
     pytest.param(*CONFIGURATIONS[2], 100.0, 0.5, marks=pytest.mark.slow),  # half a minute
     (*CONFIGURATIONS[3], 1.0, 2.0),
-    (*CONFIGURATIONS[4], 0.1, 2.0),
+    pytest.param(*CONFIGURATIONS[4], 0.1, 2.0, marks=pytest.mark.slow),
 ]
 ALL = [(*kind, bound, epsilon) for kind in CONFIGURATIONS for bound in (0.1, 1.0, 100.0) for epsilon in (0.5, 2.0)]
 

@@ -117,6 +117,7 @@ def pair_delta(stage: GroupedCenter, epsilon: float, heavy: float, *, margin: fl
 )
 @pytest.mark.parametrize("share", [1.0, 0.6])
 @pytest.mark.thin
+@pytest.mark.dear("1.0-400-2.0-0.001")
 def test_test_and_center_cost_what_is_charged(n: int, epsilon: float, delta: float, share: float) -> None:
     stage = stages(n, epsilon, delta)[1]
     mu = math.hypot(stage.test.event.mu, stage.mechanism.event.mu)
@@ -168,6 +169,7 @@ def test_the_parts_add_up_to_the_promise() -> None:
 
 @pytest.mark.thin
 @pytest.mark.parametrize("mutant", [False, True], ids=["as planned", "hardly any noise"])
+@pytest.mark.gate
 def test_neighbors_cannot_be_told_apart_by_the_radius(mutant: bool) -> None:
     """Monte Carlo of the stage as it runs: 24 records in two heaps, one of them moved across the threshold.
 

@@ -82,6 +82,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.thin
+@pytest.mark.dear("coordinate median")
 def test_promises_are_not_refuted(name, full) -> None:
     run, (X, neighbor) = CASES[name]
     assert proved(run, X, neighbor, full) <= EPSILON

@@ -121,6 +121,7 @@ def test_the_law_of_all_draws_costs_no_more_than_is_claimed(name: str, seeds: tu
 
 
 @pytest.mark.parametrize("name", ["frank_wolfe", "variance_reduced", "anytime"])
+@pytest.mark.dear("anytime", "variance_reduced")
 def test_pure_promises_hold_exactly(name: str) -> None:
     privacy = PrivacyParams(1.0)
     for seed in (1, 3):
@@ -133,6 +134,7 @@ def test_pure_promises_hold_exactly(name: str) -> None:
     ("name", "factor"),
     [("frank_wolfe", 1.1), ("variance_reduced", 1.2), ("anytime", 1.2), ("bias_reduced", 1.5), ("antithetic", 1.5)],
 )
+@pytest.mark.dear("bias_reduced-1.5")
 def test_steps_too_large_are_caught(name: str, factor: float) -> None:
     plan = PLANNERS[name](table_problem(12, 1), PRIVACY)
     costs = (
@@ -145,6 +147,7 @@ def test_steps_too_large_are_caught(name: str, factor: float) -> None:
 
 @pytest.mark.thin
 @pytest.mark.parametrize("mode", synthetic.MODES)
+@pytest.mark.gate
 def test_the_law_of_the_drawn_queries(mode: str) -> None:
     # One query and its negation: 2 options a draw. The largest D_alpha/(alpha rho) is above 0.9.
     queries, privacy = DenseQueries(np.array([[0.0, 1.0, 0.5]])), PrivacyParams(0.3, 0.05)

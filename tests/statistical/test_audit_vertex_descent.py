@@ -110,6 +110,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.thin
+@pytest.mark.dear("1-re-used, two steps", "0-re-used", "1-two samples")
 def test_no_transcript_law_beats_the_charge(name, seed) -> None:
     T, K, reuse, steps = CASES[name]
     sizes = [2] + [1] * (T - 2)
@@ -142,6 +143,7 @@ MUTANTS = {
 
 @pytest.mark.thin
 @pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.dear("gradients are not clipped")
 def test_mutants_are_refuted(name, monkeypatch) -> None:
     mutant = MUTANTS[name]
     problem = Tables(1, random_tables(0), factor=mutant.get("factor", 1.0))

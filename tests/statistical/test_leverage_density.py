@@ -106,6 +106,7 @@ def worst(attack: Attack) -> float:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("epsilon", "tau", "cap"), [(1.0, 1.5, 1.0), (1.0, 0.8, 0.7)])
 @pytest.mark.thin
+@pytest.mark.dear("1.0-1.5-1.0-round")
 def test_the_claim_is_attained_and_not_exceeded(shape: str, epsilon: float, tau: float, cap: float) -> None:
     found = worst(Attack(problem_of(shape, 1, cap), epsilon, tau))
     assert epsilon - 1e-3 <= found <= epsilon + 1e-9
@@ -113,6 +114,7 @@ def test_the_claim_is_attained_and_not_exceeded(shape: str, epsilon: float, tau:
 
 @pytest.mark.thin
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.gate
 def test_other_records_mixtures_and_barycenters_change_nothing(shape: str) -> None:
     rng = np.random.default_rng(1)
     attack = Attack(problem_of(shape, 3, 0.7), 1.0, 1.0)

@@ -60,6 +60,7 @@ def test_the_attack_breaks_a_naive_sampler() -> None:
     ],
     ids=lambda mechanism: mechanism.name,
 )
+@pytest.mark.gate
 def test_it_learns_nothing_from_ours(mechanism) -> None:
     """Also not which of the two values a release came from by its last bits alone."""
     truths = np.random.default_rng(2).integers(2, size=TRIALS).tolist()

@@ -214,6 +214,7 @@ def largest_loss_2d(
 @pytest.mark.parametrize(("epsilon", "bound"), [(0.3, 1.0), (3.0, 0.1), (3.0, 100.0)])
 @pytest.mark.parametrize("multiple", [1.0001, 0.2])
 @pytest.mark.thin
+@pytest.mark.dear("0.2-0.3-1.0")
 def test_free_curvature_of_the_logistic_loss(epsilon: float, bound: float, multiple: float) -> None:
     # Features in the l1 ball of this bound: X_2 = X_1 = bound. At the floor curvature is free; below it the exact rule.
     copies = 200
@@ -250,6 +251,7 @@ SLOW = pytest.mark.slow
         ),
     ],
 )
+@pytest.mark.gate
 def test_capped_logistic_in_two_dimensions(cap: float, epsilon: float, bound: float, multiple: float) -> None:
     """Never above epsilon, and close to it: here opposite records have the largest slope at once, whatever the cap."""
     event, l2 = capped_2d(cap, epsilon, bound, multiple)
@@ -259,6 +261,7 @@ def test_capped_logistic_in_two_dimensions(cap: float, epsilon: float, bound: fl
 
 @pytest.mark.thin
 @pytest.mark.parametrize("mutant", ["curvature is free", "the loss has no cap"])
+@pytest.mark.gate
 def test_mutants_of_the_cap_are_caught_in_two_dimensions(mutant: str) -> None:
     event, l2 = capped_2d(0.7, 0.3, 1.0, 1.0)
     free = replace(event, scale=event.sensitivity / 0.3)

@@ -25,6 +25,7 @@ def users(n: int, strength: float, unlike: float, seed: int) -> tuple[np.ndarray
 @pytest.mark.parametrize("strength", [0.3, 3.0])
 @pytest.mark.parametrize("unlike", [0.0, 0.5])
 @pytest.mark.thin
+@pytest.mark.dear("0.5-3.0-600")
 def test_the_choice_is_at_most_twice_as_bad_as_the_best(n: int, strength: float, unlike: float) -> None:
     excess: dict[str, list[float]] = {}
     for seed in range(5):

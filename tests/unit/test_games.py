@@ -22,6 +22,7 @@ def test_dominant_strategies_gain_the_mass() -> None:
         assert result.x.sum() == pytest.approx(1)
 
 
+@pytest.mark.gate
 def test_rank_one_records_and_plays() -> None:
     rng = np.random.default_rng(1)
     a = np.where(rng.random((4000, 3)) < [0.9, 0.1, 0.9], 1, -1).astype(np.int8)

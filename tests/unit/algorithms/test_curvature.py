@@ -82,6 +82,7 @@ def test_products_of_vertices_fill_in_the_matrix_and_move_no_further_than_their_
 
 @pytest.mark.parametrize("domain", [NUMBERS, MIXED], ids=["numbers", "mixed"])
 @pytest.mark.parametrize("most", [0.25, 1.0, 0.07])
+@pytest.mark.dear("0.25")
 def test_no_pair_of_records_moves_a_block_further_than_its_bound_and_some_pair_as_far(
     domain: DataDomain, most: float
 ) -> None:

@@ -72,6 +72,7 @@ class Cells(HTMLParser):
 
 @pytest.mark.thin
 @pytest.mark.parametrize("name", LISTS)
+@pytest.mark.dear("additive")
 def test_plans_show_themselves_as_one_table(name: str) -> None:
     """In text and in a notebook: a row a plan in their order, then a row a refused method with its reason."""
     found = LISTS[name]()

@@ -99,6 +99,7 @@ def test_verify_passes_on_what_fit_wrote(run: Any, fitted_folder: Path, name: st
     ids=["spent", "target", "release dropped", "flag", "no releases"],
 )
 @pytest.mark.thin
+@pytest.mark.dear("spent")
 def test_verify_fails_on_a_tampered_certificate(run: Any, fitted_folder: Path, tmp_path: Path, change: Any) -> None:
     fields = json.loads((fitted_folder / "certificate.json").read_text())
     change(fields)

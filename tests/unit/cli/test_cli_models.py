@@ -69,6 +69,7 @@ def test_every_model_goes_all_the_way(run: Any, folder: Path, model: str) -> Non
 
 @pytest.mark.thin
 @pytest.mark.parametrize("model", [estimator.kind for estimator in ESTIMATORS])
+@pytest.mark.dear("logistic")
 def test_plan_agrees_with_fit(run: Any, folder: Path, model: str) -> None:
     options = ("--schema", schema_of(model), "--model", model, "--epsilon", 1, "--json")
     planned = json.loads(run("plan", "--rows", 400, *options).stdout)["plans"][0]
@@ -78,6 +79,7 @@ def test_plan_agrees_with_fit(run: Any, folder: Path, model: str) -> None:
     assert ("middle of the range" in shown.stdout) == (SCHEMAS[model] == NUMBER)
 
 
+@pytest.mark.gate
 def test_the_model_follows_the_target_where_none_is_named(run: Any, folder: Path) -> None:
     for schema, kind in (("number.toml", "linear"), ("class.toml", "logistic")):
         assert run("fit", "t.csv", "--schema", schema, "--epsilon", 1, "--out", kind).exit_code == 0

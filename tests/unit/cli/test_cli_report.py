@@ -182,6 +182,7 @@ def test_the_report_names_where_the_model_comes_from(fitted_folder: Path, tmp_pa
     )
 
 
+@pytest.mark.gate
 def test_coefficients_are_ordered_by_size_only_beyond_their_guaranteed_band(tmp_path: Path) -> None:
     for epsilon, algorithm in ((1.0, "objective_perturbation"), (8.0, "output_perturbation")):
         model = fitted(epsilon=epsilon, algorithm=algorithm, random_state=0, l2=0.01)

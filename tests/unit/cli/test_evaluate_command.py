@@ -25,6 +25,7 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(each) for each in arguments])
 
 
+@pytest.mark.gate
 def test_a_hold_out_and_a_later_evaluation_are_charged_and_verified(place) -> None:
     Budget.create(place / "budget", 1.2)
     options = ("--schema", place / "adult.toml", "--epsilon", 1, "--out", place / "model", "--budget", place / "budget")

@@ -24,6 +24,7 @@ def words(folder: Path, *more: Any) -> tuple[Any, ...]:
         (("--group-column", "sex", "--algorithm", "vertex_mirror_descent"), "PrivateWorstGroupClassifier"),
     ],
 )
+@pytest.mark.dear("more0-PrivateSparseLogisticRegression")
 def test_it_writes_a_model_that_predicts(run: Any, public_files: Path, more: tuple[Any, ...], name: str) -> None:
     result = run(*words(public_files, *more, "--radius", 2))
     assert result.exit_code == 0, result.output

@@ -45,6 +45,7 @@ def test_it_writes_what_the_function_releases(run: Any, plays: Path) -> None:
 @pytest.mark.parametrize("form", ["matrices", "rank_one"])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.thin
+@pytest.mark.dear("csv-matrices")
 def test_records_of_other_forms(run: Any, tmp_path: Path, form: str, kind: str) -> None:
     rng = np.random.default_rng(1)
     mean = RULES[:, :2].ravel() if form == "matrices" else np.array([0.9, -0.9, 0.9, 0.9, 0.9])
@@ -107,6 +108,7 @@ def test_a_file_without_the_columns_of_plays_is_refused(run: Any, tmp_path: Path
     assert run("game", "--shape", "2x2", "--epsilon", 1).exit_code == 2  # neither file nor --rows
 
 
+@pytest.mark.gate
 def test_what_cells_hold_is_clipped_or_mapped(run: Any, tmp_path: Path) -> None:
     """Texts, blanks, infinities and actions beyond the game: same certificate, same columns, no message."""
     said = set()

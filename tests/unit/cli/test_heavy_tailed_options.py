@@ -73,6 +73,7 @@ def test_failure_says_its_price(run: Any) -> None:
 
 @pytest.mark.thin
 @pytest.mark.parametrize("tails", ["2", "auto", "2:0.3"])
+@pytest.mark.gate
 def test_fit_writes_a_model_a_certificate_and_a_report(run: Any, claims: tuple[Path, Path], tails: str) -> None:
     table, schema = claims
     words = ("--schema", schema, "--epsilon", 1, "--model", "linear", "--heavy-tailed", tails, "--out", "model")
@@ -92,6 +93,7 @@ def test_fit_writes_a_model_a_certificate_and_a_report(run: Any, claims: tuple[P
     )
 
 
+@pytest.mark.gate
 def test_test_targets_are_clipped_no_more_than_training_targets(run: Any, claims: tuple[Path, Path]) -> None:
     """A file whose targets lie far above the range of predictions: errors show it with heavy tails only."""
     table, schema = claims

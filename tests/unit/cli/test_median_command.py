@@ -36,6 +36,7 @@ def files(table: pa.Table, tmp_path: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.dear("csv")
 def test_it_writes_what_the_estimator_releases(run: Any, files: dict[str, Path], table: pa.Table, kind: str) -> None:
     words = ("median", files[kind], *BUDGET, "--column", "east", "--column", "north", "--seed", 3)
     result = run(*words)

@@ -18,6 +18,7 @@ def words(folder: Path, *more: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("method", ["composition", "repeats"])
+@pytest.mark.dear("repeats")
 def test_it_writes_a_model_and_the_certificate_of_the_search(run: Any, public_files: Path, method: str) -> None:
     result = run(*words(public_files, "--method", method, "--test", public_files / "test.csv"))
     assert result.exit_code == 0, result.output
@@ -68,6 +69,7 @@ def test_a_budget_is_paid_once_for_the_whole_search(run: Any, public_files: Path
         ("no_such=1", "no_such"),
     ],
 )
+@pytest.mark.dear("algorithm=auto,none-algorithm")
 def test_what_is_refused(run: Any, public_files: Path, over: str, named: str) -> None:
     given = ("search", public_files / "train.csv", "--schema", public_files / "adult.toml", "--epsilon", 1)
     result = run(*given, "--over", over)

@@ -142,6 +142,7 @@ def _oracle(data: dict[str, list[Any]]) -> tuple[np.ndarray, list[int]]:
 @pytest.mark.thin
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 @given(data=TABLE_DATA)
+@pytest.mark.dear("pyarrow-dictionary")
 def test_encoding_equals_the_oracle_and_stays_inside_the_domain(table: Table, data: dict[str, list[Any]]) -> None:
     if table in (pd.DataFrame, _pandas_objects, _pandas_categories):
         # pandas would choose the dtype of an all-None or empty list by content; a column is declared what it is.

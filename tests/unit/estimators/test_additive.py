@@ -83,6 +83,12 @@ def failures(estimator: Any) -> dict[str, str]:
 @pytest.mark.thin  # the same checks as of the others, which meet all of them in quick runs (test_estimators.py)
 @parametrize_with_checks(INSTANCES[:1], expected_failed_checks=failures, xfail_strict=True)
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.dear(
+    "check_classifiers_train",
+    "check_estimators_dtypes",
+    "check_class_weight_classifiers",
+    "check_classifiers_regression_target",
+)
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     if "weight" in check.func.__name__:
         estimator.set_params(weight_cap=1.0)  # without a cap weights are refused
@@ -218,6 +224,7 @@ def test_monotone_shapes_are_projections_of_the_released_ones(fitted: Any) -> No
         {"gain": np.nan, "color": None},
     ],
 )
+@pytest.mark.dear("cells2", "cells0")
 def test_neighbors_have_the_same_blocks_plan_and_certificate(cells: dict[str, Any]) -> None:
     """All but which parts of declared ranges were chosen, which was released."""
     other = FRAME.copy()
@@ -358,6 +365,7 @@ def test_users_are_protected_together() -> None:
     assert model.score(FRAME, FRAME["good"].to_numpy()) > 0.6
 
 
+@pytest.mark.gate
 def test_plans_take_more_knots_for_more_records_and_bigger_budgets() -> None:
     def knots(epsilon: float, n: int) -> int:
         model = PrivateAdditiveClassifier(epsilon, schema=SCHEMA, algorithm="objective_perturbation")

@@ -54,6 +54,7 @@ TEXTS = {"algorithm", "constants", "noise", "risk", "adversarial_norm", "group_c
 
 @EVERY
 @pytest.mark.thin
+@pytest.mark.dear("PrivateHuberRegressor", "PrivateLogisticRegression")
 def test_parameters_out_of_range_are_refused(states: dict[str, dict[str, Any]], name: str, tmp_path: Path) -> None:
     state = states[name]
     assert type(loaded(state, tmp_path)).__name__ == name

@@ -91,6 +91,7 @@ def test_a_declared_type_that_does_not_fit_is_refused() -> None:
 
 @pytest.mark.thin
 @pytest.mark.parametrize("odd", [None, "x", Odd()], ids=["missing", "text", "object"])
+@pytest.mark.gate
 def test_fits_take_any_label(odd: Any) -> None:
     X, labels = np.linspace(-1, 1, 200)[:, None], [*([0, 1] * 99), 1, odd]
     options: dict[str, Any] = {"feature_bound": 1.0, "classes": [0, 1]}

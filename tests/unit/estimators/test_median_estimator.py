@@ -28,6 +28,7 @@ SEEDED = PrivateGeometricMedian(epsilon=1e4, delta=1e-6, radius_bound=100.0, ran
 
 @pytest.mark.thin  # the same checks as of the others, which meet all of them in quick runs (test_estimators.py)
 @parametrize_with_checks([SEEDED], expected_failed_checks=lambda estimator: EXEMPT, xfail_strict=True)
+@pytest.mark.dear("check_readonly_memmap_input")
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the checks themselves use deprecated names

@@ -95,6 +95,7 @@ def test_no_plan_expects_less_than_the_loss_it_stands_in_with(delta: float) -> N
 
 
 @pytest.mark.parametrize(("delta", "most"), [(0.0, 410_000), (1e-6, 750_000)])
+@pytest.mark.dear("1e-06-750000")
 def test_planning_takes_no_more_computing_than_it_did(delta: float, most: float) -> None:
     """Counted, not timed: the same on every machine."""
     plans.cache_clear()
@@ -120,6 +121,7 @@ def test_a_small_fit_is_planned_in_no_time() -> None:
     assert min(took) < 3 * min(plain)
 
 
+@pytest.mark.gate
 def test_residuals_are_wider_in_the_part_of_a_range_that_a_look_keeps() -> None:
     for kind in (PrivateLinearRegression, PrivateAdditiveRegressor):
         model = kind(schema=NUMBERS)

@@ -71,6 +71,7 @@ def models() -> Any:
 
 @pytest.mark.parametrize("model", list(models()), ids=lambda model: model.kind)
 @pytest.mark.parametrize("method", ["composition", "repeats", "none", "auto"])
+@pytest.mark.dear("logistic", "svc", "none")
 def test_every_model_can_be_searched(model, method) -> None:
     y = Y if model.kind in ("logistic", "svc") else NUMBERS
     found = PrivateSearchCV(model, NORMS, method=method).fit(X, y)
@@ -318,6 +319,7 @@ SCHEMA = Schema(
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 @pytest.mark.parametrize("method", ["composition", "repeats", "none"])
+@pytest.mark.dear("composition-pandas", "repeats-pandas")
 def test_tables_of_any_kind(library, method) -> None:
     columns = {
         "a": X[:400, 0].tolist(),
@@ -351,6 +353,7 @@ CONTENTS = [np.nan, np.inf, -np.inf, 1e300, 0.5]
 
 @pytest.mark.parametrize("method", ["composition", "repeats"])
 @pytest.mark.parametrize("n", [2, 100])
+@pytest.mark.dear("100-repeats")
 def test_content_never_speaks(method, n) -> None:
     base = PrivateHuberRegressor(feature_bounds=BOUNDS, target_bounds=(0, 20))
     for content in CONTENTS:

@@ -86,6 +86,7 @@ def test_units_of_target_and_features_do_not_matter(regressor: Any) -> None:
 
 
 @pytest.mark.parametrize("regressor", REGRESSORS)
+@pytest.mark.dear("PrivateQuantileRegressor")
 def test_coefficients_are_in_the_units_of_the_user_and_predictions_stay_in_range(regressor: Any) -> None:
     X, y = data(400)
     model = regressor(1e4, **BOUNDS).fit(X, y)

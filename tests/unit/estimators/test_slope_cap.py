@@ -59,6 +59,7 @@ def cap_of(n: int, epsilon: float, delta: float = 0.0, **more: Any) -> float:
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.dear("1e-06")
 def test_the_plan_caps_more_where_noise_is_larger(delta: float) -> None:
     caps = [cap_of(36_186, e, delta, algorithm="objective_perturbation") for e in (0.1, 1.0, 10.0, 1e4)]
     assert caps == sorted(caps)

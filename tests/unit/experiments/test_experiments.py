@@ -22,7 +22,7 @@ QUICK = Setting(quick=True)
 
 
 QUICKEST = ("e2-gaussian", "e3-sensitivity", "e8-population", "e12-baselines")
-LONGEST = ("e1-sampler", "e5-certificates", "e6-strongly-convex", "e14-exponential")
+LONGEST = ("e1-sampler", "e4-audit", "e5-certificates", "e6-strongly-convex", "e14-exponential")
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,7 @@ def smaller_sensitivity(monkeypatch):
         pytest.param("e15-worst-case", sample_half, marks=pytest.mark.gate),
     ],
 )
+@pytest.mark.dear("e3-sensitivity-smaller_sensitivity")
 def test_mutants_fail(name, broken, monkeypatch) -> None:
     broken(monkeypatch)
     assert not EXPERIMENTS[f"output-perturbation/{name}"].measure(QUICK).passed

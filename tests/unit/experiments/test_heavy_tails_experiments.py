@@ -24,18 +24,12 @@ OURS = [name for name in EXPERIMENTS if name.startswith("heavy-tails/")]
 QUICK = Setting(quick=True)
 
 
-QUICKEST = ("constants",)
 LONGEST = ("/mechanisms", "/methods", "/parameter-free", "/rates", "lower-bound")
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name, marks=[pytest.mark.gate] * (not name.endswith(QUICKEST)) + [pytest.mark.slow] * name.endswith(LONGEST)
-        )
-        for name in OURS
-    ],
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.endswith(LONGEST)) for name in OURS]
 )
 def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     from matplotlib.figure import Figure

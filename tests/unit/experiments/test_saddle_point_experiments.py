@@ -22,6 +22,7 @@ LONGEST = ("exponents", "/boosted-bound", "/boosting", "/tightness")
         for name in OURS
     ],
 )
+@pytest.mark.dear("saddle-point/queries")
 def test_quick_runs_pass_and_are_well_formed(name: str) -> None:
     outcome = EXPERIMENTS[name].measure(Setting(quick=True))
     assert outcome.passed, outcome.rows

@@ -61,6 +61,7 @@ def test_another_noise_fails(factor: float, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("factor", "passed"), [(1.0, True), (0.2, False), (3.0, False)])
+@pytest.mark.dear("1.0-True")
 def test_another_noise_fails_a_single_point(factor: float, passed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The quick sibling: one point, with the runs of the quick form, against its anchor."""
     with_noise(monkeypatch, factor)

@@ -25,6 +25,7 @@ def quotient(v: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("d", range(2, 9))
+@pytest.mark.dear("3]", "5]", "6]", "7]")
 def test_the_norm_and_its_record_bound(d) -> None:
     """``|g x - g' x'| <= 2 A`` (docs, Additive models, Lemma E), which mixtures and slopes nearly reach."""
     rng, norm = np.random.default_rng(d), block_of(d)
@@ -43,6 +44,7 @@ def test_the_norm_and_its_record_bound(d) -> None:
 
 
 @pytest.mark.parametrize("d", [2, 3, 4])
+@pytest.mark.dear("4]")
 def test_the_sampler_against_rejection(d) -> None:
     """Uniform in the ball times Gamma(D + 1): second and fourth moments, and mean norm ``(d-1)/d`` of the ball."""
     rng, norm = np.random.default_rng(0), block_of(d)

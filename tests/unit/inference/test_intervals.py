@@ -77,6 +77,7 @@ def test_the_noise_of_the_curvature_has_the_covariance_that_is_reckoned_with() -
 
 @pytest.mark.thin
 @pytest.mark.parametrize("missing", [0.0, pytest.param(0.1, marks=pytest.mark.slow)])
+@pytest.mark.gate
 def test_intervals_cover_as_often_as_they_say(missing: float, full: bool) -> None:
     """Seven coefficients; 4 standard errors below 95 %. Without the correction for the ridge, three in five cover."""
     runs, covered = 60 if full else 14, []

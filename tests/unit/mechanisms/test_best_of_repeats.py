@@ -36,6 +36,7 @@ def released(mechanism, scores, source):
 
 @pytest.mark.parametrize(("shape", "gamma"), [(0.0, 0.0), (0.0, 0.3), (1.0, 0.1), (-0.5, 0.1)])
 @pytest.mark.thin
+@pytest.mark.dear("0.0-0.0")
 def test_the_number_of_runs_has_the_stated_law(shape, gamma) -> None:
     """Scores that rise make the winner the last run that counts. A true law fails with probability 1e-4."""
     mechanism, source = best(6, shape, gamma), SeededSource(0)

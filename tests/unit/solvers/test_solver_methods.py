@@ -78,6 +78,7 @@ def test_subset_that_knows_nothing_of_the_rest():
 @pytest.mark.parametrize("linear", [0.0, 10.0])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.thin
+@pytest.mark.dear("float32-0.0-HingeLoss()", "float64-10.0-HingeLoss()", "float32-10.0-HingeLoss()")
 def test_dual_coordinate_ascent(loss, linear, dtype):
     objective = problem(loss, 2000, 10, 1e-2, linear=linear, dtype=dtype)
     result = DualCoordinateAscent().solve(objective, 1e-3)

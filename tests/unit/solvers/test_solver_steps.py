@@ -65,6 +65,7 @@ def test_accelerated_gradient_count_suffices_without_any_certificate(kind, loss,
 @pytest.mark.parametrize("output", ["best", "average"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.thin
+@pytest.mark.dear("one direction-best", "decaying-average")
 def test_subgradient_count_suffices_without_any_certificate(kind, output):
     objective = extreme(AbsoluteLoss(), 0.3, kind)
     radius, ball = 0.2, L2Ball((objective.lipschitz + objective.linear_norm) / 0.3)
@@ -154,6 +155,7 @@ def test_p7_the_printed_count_of_algorithm_4_needs_the_start_0(steps):
 
 @pytest.mark.parametrize("constraint", [WholeSpace(), L2Ball(0.3), Simplex(6)], ids=repr)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.dear("orthogonal", "cancelling")
 def test_certificates_of_subgradient_averages_are_true(kind, constraint):
     """From any start, after few and many steps; the average is a member, and no iterate."""
     objective, start = extreme(AbsoluteLoss(), 0.3, kind), np.full(6, 3.0)
@@ -172,6 +174,7 @@ def test_certificates_of_subgradient_averages_are_true(kind, constraint):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", [AbsoluteLoss(), HingeLoss()], ids=repr)
+@pytest.mark.dear("HingeLoss()-orthogonal")
 def test_smoothed_count_suffices_and_its_bound_holds(kind, loss):
     objective, radius = extreme(loss, 0.2, kind), 0.02
     count = SmoothedAcceleratedGradient.steps_for(loss.slope_bound, 1.0, 0.2, objective.initial_gap, radius)

@@ -80,6 +80,7 @@ def test_slope_curves_are_the_slopes_of_the_losses(loss, z, y):
 
 @pytest.mark.parametrize("domain", [DataDomain.l2_ball(4, 1.0), DataDomain.box(4, 0.5)], ids=["ball", "box"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.dear("float64-ball")
 def test_draws_are_the_clipped_records_and_uniform(monkeypatch, dtype, domain):
     monkeypatch.setattr("dpconvex.problems.data.records._BLOCK", 64)  # several row blocks
     monkeypatch.setattr("dpconvex.problems.data.records._LEAST_ROWS", 1)

@@ -39,6 +39,7 @@ def test_no_neighbor_moves_a_score_beyond_the_sensitivity(loss, bound: float) ->
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.thin
+@pytest.mark.dear("logistic")
 def test_runs_verify_and_beat_the_bound(loss) -> None:
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, (500, 1))
@@ -97,6 +98,7 @@ def test_where_it_does_not_apply() -> None:
     ids=["logistic", "hinge", "absolute"],
 )
 @pytest.mark.parametrize("planner", [exponential_mechanism.plan, exponential_mechanism.plan_localized])
+@pytest.mark.dear("plan-logistic")
 def test_the_stated_spread_is_about_that_of_releases_for_kinks_too(loss, planner, full) -> None:
     """Within a factor of 5 for 20 seeds (12 in quick runs); it used to be 0 for losses with kinks."""
     task, rng = problem(loss), np.random.default_rng(0)

@@ -121,6 +121,7 @@ def test_a_run_costs_what_was_promised_and_verifies(per_user, batches) -> None:
 @pytest.mark.parametrize("loss", [LogisticLoss(), HingeLoss()], ids=lambda x: x.name)
 @pytest.mark.parametrize("accelerated", [True, False])
 @pytest.mark.thin
+@pytest.mark.dear("False-hinge-1", "True-hinge-40")
 def test_the_proved_bound_holds_for_users(loss, batches, accelerated) -> None:
     """Clipping at L; mean of 8 seeded runs against the minimum over the ball (found with a small ridge)."""
     rng = np.random.default_rng(5)

@@ -145,6 +145,7 @@ def audit_plan(kind, epsilon=1.0):
 @pytest.mark.parametrize("kind", ["l2", "gaussian"])
 @pytest.mark.parametrize("mutant", ["none", "C dropped", "factor 2 dropped"])
 @pytest.mark.thin
+@pytest.mark.dear("none-l2")
 def test_runs_keep_their_promise_exactly_and_mutants_are_caught(kind, mutant, monkeypatch) -> None:
     """No sampling, so no error probability: the noise density is known, and the centers are what `run` computes."""
     true = schedules.minimizer_sensitivity

@@ -68,6 +68,7 @@ def largest_moves(plan, tries=60):
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("clip", [None, 0.1])
 @pytest.mark.parametrize("rate", [0.03, 0.6])
+@pytest.mark.dear("0.03-None-logistic")
 def test_no_record_moves_a_gradient_further_than_charged(loss, clip, rate) -> None:
     plan = gradient_descent.plan(problem(loss), PROMISE, steps=8, rate=rate, clip=clip)
     joins, turns = largest_moves(plan)
@@ -229,6 +230,7 @@ def test_a_plan_with_a_tiny_delta_is_not_refused_when_it_runs(epsilon, delta, st
         Ledger(plan.privacy, plan.releases)
 
 
+@pytest.mark.gate
 def test_what_the_plan_cannot_price_or_tabulate_is_refused() -> None:
     task = problem(LogisticLoss(), 400, DataDomain.box(2, 1.0))
     with pytest.raises(InvalidParameterError, match="delta="):

@@ -328,6 +328,7 @@ def worst_pair(n):
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (8.0, 0.05)])
+@pytest.mark.dear("8.0-0.05")
 def test_an_audit_comes_near_the_promise(epsilon, delta) -> None:
     """Exact losses of 40 seeded transcripts; the bound is wrong with probability at most 1e-3."""
     found = plan(problem(BALL, 1000), PrivacyParams(epsilon, delta))

@@ -37,6 +37,7 @@ def test_the_plan_spends_the_promise_and_not_more(name) -> None:
 
 @pytest.mark.thin
 @EACH
+@pytest.mark.dear("halving")
 def test_the_certificate_verifies(name) -> None:
     plan = plan_location(DOMAIN, 50, PRIVACY, name)
     result = plan.run(np.random.default_rng(0).standard_normal((50, 3)), SystemSource())
@@ -47,6 +48,7 @@ def test_the_certificate_verifies(name) -> None:
 
 @pytest.mark.thin
 @EACH
+@pytest.mark.dear("halving")
 def test_degenerate_content_passes_silently(name) -> None:
     plan = plan_location(DOMAIN, 20, PRIVACY, name)
     for content in (np.zeros((20, 3)), np.full((20, 3), np.nan), np.full((20, 3), np.inf), np.full((20, 3), 1e308)):
@@ -88,6 +90,7 @@ FAR = {"origin_descent": 2.8}
 
 
 @EACH
+@pytest.mark.dear("halving")
 def test_every_method_finds_a_crowd(name) -> None:
     X = np.random.default_rng(0).normal(3.0, 0.5, (3000, 3))
     result = plan_location(DOMAIN, 3000, PrivacyParams(4.0, 1e-5), name).run(X, SeededSource(1))

@@ -57,6 +57,7 @@ def planned(kind: str, name: str, n: int, privacy: PrivacyParams = PRIVACY):
 
 
 @EACH
+@pytest.mark.dear("sparse-gaussian_mirror_descent")
 def test_the_promise_is_kept_and_the_certificate_verifies(kind: str, name: str) -> None:
     plan, records = planned(kind, name, 400)
     assert plan.algorithm == name
@@ -73,6 +74,7 @@ def test_the_promise_is_kept_and_the_certificate_verifies(kind: str, name: str) 
 
 
 @EACH
+@pytest.mark.dear("game-gaussian_mirror_descent", "sparse-gaussian_mirror_descent")
 def test_content_is_silent(kind: str, name: str) -> None:
     plan, records = planned(kind, name, 400)
     for value in (np.nan, np.inf, -1e308):
@@ -94,6 +96,7 @@ def test_content_is_silent(kind: str, name: str) -> None:
         ("variance_reduced_frank_wolfe", 0.6),
     ],
 )
+@pytest.mark.dear("variance_reduced_frank_wolfe-0.6")
 def test_regression_is_learned(name: str, limit: float) -> None:
     problem, records, truth = regression(10_000)
     plan = plan_saddle(problem, PRIVACY, name)[0]

@@ -104,6 +104,7 @@ def test_without_noise_metrics_are_those_of_the_records() -> None:
 
 
 @pytest.mark.parametrize(("n", "epsilon", "limit"), [(10_000, 0.1, 0.0085), (10_000, 0.3, 0.004)])
+@pytest.mark.dear("10000-0.3-0.004")
 def test_the_noise_in_the_auc_is_as_small_as_promised(n, epsilon, limit, full) -> None:
     """Against the records' own value; the limit is 4 standard errors of the root mean square away at 60 runs."""
     scores, labels = population(n, np.random.default_rng(0), spread=2.2)

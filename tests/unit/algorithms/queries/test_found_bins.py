@@ -162,6 +162,7 @@ def table(n: int = 5000) -> pa.Table:
 
 @pytest.mark.thin
 @BOTH
+@pytest.mark.gate
 def test_ranges_and_zeros_are_found_and_numbers_are_drawn_inside(delta: float) -> None:
     private = PrivateSyntheticData(6.0, delta, schema=SCHEMA, random_state=0).fit(table())
     drawn, real = private.sample(4000, 0).to_pandas(), table().to_pandas()
@@ -186,6 +187,7 @@ def test_ranges_and_zeros_are_found_and_numbers_are_drawn_inside(delta: float) -
 
 @pytest.mark.thin
 @pytest.mark.parametrize("more", [{}, {"delta": 0.0}, {"neighbors": "add_or_remove_one", "rows": 5000}], ids=str)
+@pytest.mark.gate
 def test_a_certificate_is_planned_again_with_what_was_found(more: dict) -> None:
     private = PrivateSyntheticData(2.0, schema=SCHEMA, **more).fit(table())
     found = verify(private.certificate_)

@@ -127,6 +127,7 @@ def test_noise_has_the_stated_deviations_and_tables_the_known_total(promise) -> 
 
 @BOTH
 @pytest.mark.parametrize("together", [False, True])
+@pytest.mark.dear("False")
 def test_intervals_hold_as_often_as_they_say(together, promise) -> None:
     """200 releases of 10 tables: a standard error of at most 0.02 for whole tables, of 0.005 for cells."""
     shape, n = (2, 3, 2, 4), 5000

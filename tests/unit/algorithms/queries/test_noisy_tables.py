@@ -224,6 +224,7 @@ def test_the_interval_of_a_large_share_allows_for_the_estimated_number(delta) ->
 
 
 @pytest.mark.parametrize("epsilon", [0.1, pi, 10.0])
+@pytest.mark.dear("0.1", "10.0")
 def test_every_table_is_in_the_ledger_and_scales_are_few(epsilon) -> None:
     for shape, delta in ((ADULT, 0.0), (ADULT, 1e-6), ((8,) * 60, 1e-6), (tuple(range(2, 42)), 0.0)):
         queries, privacy = Marginals.of_order(shape, 2), PrivacyParams(epsilon, delta)
@@ -525,6 +526,7 @@ def test_a_fit_ends_at_its_public_limit_and_starts_apart() -> None:
 @pytest.mark.thin
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("n", [10, 1_000])
+@pytest.mark.dear("1000-1e-06")
 def test_where_noise_hides_all_pairs_none_is_measured(delta, n) -> None:
     """Both expectations are then near 1, the largest there is, and still have an order."""
     queries = Marginals.of_order((8,) * 40, 2)

@@ -118,6 +118,7 @@ def test_profile_covers_the_exact_law(pair, shape, gamma, most) -> None:
 
 
 @pytest.mark.parametrize("shape", [-0.5, 0.0, 1.0])
+@pytest.mark.dear("-0.5")
 def test_pure_price_is_attained(shape) -> None:
     """Rare outcomes with a little above them: whoever forgets a factor of the theorem is refuted."""
     event = RepeatedSelection((PureMechanism(1.0),), shape, 0.0, 4000)

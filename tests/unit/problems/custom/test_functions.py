@@ -75,6 +75,7 @@ def trials(full: bool) -> int:
     ],
 )
 @pytest.mark.thin
+@pytest.mark.dear("change0-lipschitz")
 def test_wrong_claims_are_refuted(change, beaten, trials) -> None:
     found = attack_constants(replace(Claimed(), **change), trials=trials)
     assert not found.holds

@@ -99,6 +99,7 @@ def test_the_typical_curvature_is_one_that_the_loss_can_have(loss) -> None:
 
 @pytest.mark.thin
 @pytest.mark.parametrize("cap", [0.5, 0.6, 0.7, 0.8, 0.9])
+@pytest.mark.dear("0.5")
 def test_the_price_of_a_capped_slope(cap: float) -> None:
     """Against a fit of simulated calibrated data with as many coefficients as a scale and a shift, read as planned."""
     priced = surrogate_excess(LogisticLoss(cap), LogisticLoss())

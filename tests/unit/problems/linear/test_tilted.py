@@ -183,6 +183,7 @@ def test_newton_needs_few_passes_over_many_records() -> None:
 @pytest.mark.thin
 @pytest.mark.parametrize("loss", EXAMPLES, ids=repr)
 @pytest.mark.parametrize("radius", [0.3, 3.0])
+@pytest.mark.gate
 def test_the_range_of_the_loss_is_never_beaten_and_not_loose(loss, radius) -> None:
     """Differences of two records' losses at the same parameters; the worst records are looked for along w."""
     problem = LinearModelProblem(loss, DOMAIN, 10, 1.0)

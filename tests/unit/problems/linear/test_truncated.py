@@ -97,6 +97,7 @@ def test_light_records_are_left_alone() -> None:
 @pytest.mark.parametrize("trials", [12, pytest.param(40, marks=pytest.mark.gate)])
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.thin
+@pytest.mark.dear("SquaredLoss(target_bound=50.0, prediction_bound=inf)")
 def test_the_minimizer_moves_by_at_most_its_sensitivity(loss, trials) -> None:
     """2 C / (l2 n), whatever the replaced record holds: a search over extreme records, in the ball and without it."""
     n, worst = 4, 0.0

@@ -75,6 +75,7 @@ def planned(n=60, dim=2, loss=None, **changes):
 @pytest.mark.parametrize("dim", [1, 2])
 @pytest.mark.parametrize("stage", ["first", "second"])
 @pytest.mark.thin
+@pytest.mark.dear("second-2")
 def test_neighbors_at_the_cap_stay_within_the_sensitivity_and_nearly_reach_it(dim, stage, full: bool) -> None:
     """T34 of the specification, in the ball and in the part of it that the paper's second stage minimizes over."""
     plan = planned(30, dim)

@@ -56,6 +56,7 @@ def records(n: int = 400, seed: int = 0, method: str = "auto") -> tuple[np.ndarr
 
 @pytest.mark.thin
 @pytest.mark.parametrize(("loss", "method", "privacy"), CASES)
+@pytest.mark.dear("loss2-", "loss3-", "loss4-")
 def test_one_certificate_covers_both_releases(loss: Any, method: str, privacy: PrivacyParams) -> None:
     (plan,) = heavy_plans(problem(loss, method=method), privacy, 2.0, None, method)
     result = plan.run(*records(method=method), SeededSource(1))

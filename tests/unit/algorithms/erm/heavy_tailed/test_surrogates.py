@@ -66,6 +66,7 @@ def test_t33_planes_never_exceed_the_extension_at_another_member(name, loss) -> 
 @pytest.mark.thin
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.dear("absolute-polytope", "logistic-ellipsoid", "squared-polytope")
 def test_t35_no_record_under_the_cap_leaves_a_bracket_above_what_was_planned(name, loss) -> None:
     """T35: tolerance plus the public rounding, whatever the record; members at the border, in the middle, anywhere."""
     domain, level = SETS[name], 0.7
@@ -114,6 +115,7 @@ def at_the_cap(found, rng, m: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.thin
 @pytest.mark.parametrize(("surrogate", "name"), QUICK)
+@pytest.mark.dear("fixed_steps-polytope")
 def test_t34_points_of_neighbors_are_within_the_planned_sensitivity(monkeypatch, surrogate, name) -> None:
     """T34: every surrogate over every set, one record of two opposite extremes."""
     for kind, most in ((FixedSteps, 1.2e3), (Joint, 1e6)):

@@ -274,6 +274,7 @@ def test_the_plan_of_another_promise_has_seen_no_data() -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.dear("1e-06")
 def test_the_certificate_states_the_promise_whatever_length_was_released(delta: float, full: bool) -> None:
     """One length is followed by pure noise, another by Gaussian noise: the former's cost is not that of the plan."""
     plan = PrivateLogisticRegression(1.0, delta, feature_bounds=(0, 100), algorithm="recentering").plan(30_000, 30)[0]

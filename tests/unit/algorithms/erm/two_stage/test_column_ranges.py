@@ -77,6 +77,7 @@ def columns_of(model: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize(("kind", "schema"), KINDS, ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.dear("PrivateAdditiveRegressor", "PrivateAdditiveClassifier--1e-06")
 def test_one_certificate_for_looks_and_model_that_verifies(kind, schema, delta, tmp_path) -> None:
     frame = table()
     model = kind(4.0, delta, schema=schema).fit(frame)
@@ -109,6 +110,9 @@ def test_one_certificate_for_looks_and_model_that_verifies(kind, schema, delta, 
 
 
 @pytest.mark.parametrize(("kind", "schema"), KINDS, ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.dear(
+    "PrivateLinearRegression", "PrivateAdditiveRegressor", "PrivateLogisticRegression", "PrivateAdditiveClassifier"
+)
 def test_careless_ranges_cost_little(kind, schema) -> None:
     frame, scores = table(4000), []
     for looks in (True, False):
@@ -171,6 +175,7 @@ def test_scores_move_by_no_more_than_counts(monkeypatch) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300, 5e-324, -400.0])
 @pytest.mark.parametrize(("kind", "schema"), [KINDS[0], KINDS[5]], ids=["linear", "additive"])
+@pytest.mark.dear("additive-5e", "additive-inf", "additive--400.0", "additive-1e+300")
 def test_neighbors_have_the_same_plan_arrays_and_warnings(kind, schema, value) -> None:
     frame, other = table(), table()
     other.loc[7, ["size", "age", "amount", "weight"]] = value
@@ -225,10 +230,10 @@ def test_fits_see_what_predictions_see(kind, schema, look, monkeypatch) -> None:
     np.testing.assert_allclose(np.nan_to_num(seen["X"]), expected, atol=1e-12)
 
 
-def test_without_a_look_bits_are_those_of_a_fit_that_could_not_take_one() -> None:
+def test_without_a_look_bits_are_those_of_a_fit_that_could_not_take_one(full) -> None:
     """Though missing numbers are encoded as NaN where one may be taken, and as 0 elsewhere."""
     frame = table(300)
-    for kind, schema in KINDS:
+    for kind, schema in KINDS if full else KINDS[::2]:
         found = []
         for looks in (True, False):
             model = kind(1.0, schema=schema, random_state=4)
@@ -263,6 +268,7 @@ def test_no_look_is_taken(given) -> None:
     assert LOOKS not in [each.label for each in plan.releases]
 
 
+@pytest.mark.gate
 def test_more_columns_need_more_records() -> None:
     for count in (1, 2, 5, 40):
         bounds = (np.zeros(count), np.full(count, 9.0))
@@ -290,6 +296,7 @@ def test_searches_take_no_look() -> None:
 
 
 @pytest.mark.parametrize(("kind", "schema"), KINDS, ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.dear("PrivateLinearRegression-", "PrivateAdditiveRegressor-", "PrivateAdditiveClassifier-")
 def test_beside_private_ranges_of_columns(kind, schema, tmp_path) -> None:
     """Each pays for itself, and every range finds its column."""
     opened = tuple(UnrangedColumn("size", "none") if each.name == "size" else each for each in COLUMNS)
@@ -306,6 +313,7 @@ def test_beside_private_ranges_of_columns(kind, schema, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "schema"), [KINDS[0], KINDS[5]], ids=["linear", "additive"])
+@pytest.mark.dear("additive")
 def test_portions_cells_and_users_take_the_same_looks(kind, schema, tmp_path, monkeypatch) -> None:
     frame = table(3000)
     frame["person"] = np.arange(len(frame)) % 1500

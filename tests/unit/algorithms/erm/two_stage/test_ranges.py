@@ -266,6 +266,7 @@ def test_targets_are_clipped_into_what_was_released() -> None:
 
 
 @pytest.mark.parametrize("estimator", [PrivateLinearRegression, PrivateAdditiveRegressor])
+@pytest.mark.dear("PrivateAdditiveRegressor")
 def test_declared_columns_are_encoded_once_beside_a_private_target(estimator) -> None:
     rng = np.random.default_rng(3)
     X = rng.uniform(0, 1, (6000, 2))
@@ -341,6 +342,7 @@ def test_knots_are_read_off_what_was_released(monkeypatch) -> None:
 
 @pytest.mark.thin
 @pytest.mark.parametrize("value", EXTREME.values(), ids=EXTREME)
+@pytest.mark.dear("missing")
 def test_neighbors_find_knots_by_the_same_plan(value) -> None:
     frame = table(6000)
     other = frame.copy()
@@ -370,6 +372,7 @@ def test_users_find_knots() -> None:
     ],
     ids=["no logarithm", "declared", "few floats", "few records", "their number is given"],
 )
+@pytest.mark.dear("few records")
 def test_knots_are_not_looked_for(amount, n, more) -> None:
     schema = replace(SKEWED, columns=(SKEWED.columns[0], amount, *SKEWED.columns[2:]))
     assert not getattr(PrivateAdditiveClassifier(6.0, schema=schema, **more).plan(n)[0], "placed", ())
@@ -377,6 +380,7 @@ def test_knots_are_not_looked_for(amount, n, more) -> None:
 
 @pytest.mark.thin
 @pytest.mark.parametrize("opened", ["share", "target"])
+@pytest.mark.gate
 def test_knots_are_found_beside_the_ranges_of_others(opened, tmp_path) -> None:
     """Ranges of other columns, or of the target, in the same certificate: both are found, and a saved model agrees."""
     frame = table(12_000)

@@ -61,6 +61,7 @@ def fitted(frame: pd.DataFrame, kind: Any = PrivateLinearRegression, **more: Any
 @pytest.mark.thin
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.dear("PrivateAdditiveRegressor-0.0")
 def test_one_certificate_for_look_and_model_that_verifies(kind, delta, tmp_path) -> None:
     frame = table()
     model = kind(1.0, delta, schema=SCHEMA).fit(frame)
@@ -89,6 +90,7 @@ def test_one_certificate_for_look_and_model_that_verifies(kind, delta, tmp_path)
 
 @pytest.mark.thin
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.dear("PrivateAdditiveRegressor")
 def test_a_careless_range_costs_little(kind) -> None:
     frame, scores = table(), []
     for looks in (True, False):

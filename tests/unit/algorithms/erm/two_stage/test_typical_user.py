@@ -99,6 +99,7 @@ def test_only_released_counts_are_read(monkeypatch) -> None:
 
 @pytest.mark.thin
 @pytest.mark.parametrize("size", [1, 5, 30, 700, 2048])
+@pytest.mark.dear("700")
 def test_the_median_is_found_where_noise_is_small(size) -> None:
     X, y, groups = table([size] * 150)
     ran: Any = planned(150, PrivacyParams(1e4, 1e-6, unit=Unit.USER)).run(X, y, SeededSource(3), groups).plan
@@ -115,6 +116,7 @@ def test_counts_that_noise_drowns_leave_the_guess() -> None:
 @pytest.mark.thin
 @pytest.mark.parametrize("extreme", [-1e300, 0.0, 1e300])
 @pytest.mark.parametrize("algorithm", ["noisy_gradient", "informed_gradient", "objective_perturbation", "phased_sgd"])
+@pytest.mark.dear("phased_sgd--1e+300")
 def test_every_release_has_a_plan(algorithm, extreme) -> None:
     plan = planned(3_000, planner=Methods(Options(), (algorithm,)))
     for k in range(len(TYPICAL)):

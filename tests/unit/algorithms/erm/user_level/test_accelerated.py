@@ -66,6 +66,7 @@ def planned(kind, loss=None, n=N):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.dear("clipped", "population")
 def test_runs_cost_what_was_promised_verify_and_stay_in_the_ball(kind) -> None:
     plan = planned(kind)
     result = plan.run(*crowd()[:2], SeededSource(1), crowd()[2])
@@ -85,6 +86,7 @@ def test_the_operating_system_gives_a_private_certificate() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tested", "threshold", "clipped", "sampled", "cohorts", "threshold cohorts"])
+@pytest.mark.dear("sampled")
 def test_less_noise_than_planned_is_over_budget(kind) -> None:
     """Mutants: half of the noise of the means, or a guard used once more than was paid for."""
     (phase,) = planned(kind).phases
@@ -204,6 +206,7 @@ def test_two_camps_fail_and_the_status_says_where(kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("content", [np.nan, np.inf, 1e300, 0.0])
 @pytest.mark.thin
+@pytest.mark.dear("sampled", "strongly convex")
 def test_no_content_raises(kind, content) -> None:
     X, y, groups = np.full((N * M, DIM), content), np.full(N * M, content), crowd()[2]
     assert np.all(np.isfinite(planned(kind).run(X, y, SeededSource(0), groups).point))

@@ -79,6 +79,7 @@ def test_printed_plan_needs_crowds_and_predicts_nothing() -> None:
 
 @pytest.mark.parametrize("kind", [{}, {"aggregate": "robust"}, {"radius": "private", "aggregate": "robust"},
                                   {"phases": 3}, {"phases": 2, "aggregate": "robust", "radius": 1.0}])  # fmt: skip
+@pytest.mark.dear("kind0")
 def test_runs_learn_and_verify(kind) -> None:
     """The predicted bound holds for the average of three runs, and the fit beats the zero vector by far."""
     n, m = 4000, 10

@@ -61,6 +61,7 @@ def run(kind: str, seed: int, read: list[np.ndarray]) -> list[np.ndarray]:
 
 @pytest.mark.thin
 @pytest.mark.parametrize("kind", PLANS)
+@pytest.mark.dear("sampled")
 def test_places_are_uniform(kind: str, read, full: bool) -> None:
     """The first place of 12 runs holds 11.7 different ones of 240 users on average; fewer than 8: below 1e-5.
 
@@ -78,6 +79,7 @@ def test_places_are_uniform(kind: str, read, full: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["phased", "noisy", "batches"])
+@pytest.mark.dear("batches")
 def test_parts_are_disjoint(kind: str, read) -> None:
     users = np.concatenate(run(kind, 0, read))
     assert len(set(users.tolist())) == len(users)

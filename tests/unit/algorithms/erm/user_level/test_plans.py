@@ -231,6 +231,7 @@ def largest_privacy_loss(
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
 @pytest.mark.parametrize("multiple", [2.0, 20.0])
+@pytest.mark.dear("2.0-0.3")
 def test_the_determinant_of_a_user_is_paid_in_full(epsilon: float, multiple: float) -> None:
     """Kinked curvature: a user of two unlike records pulls and bends in full. A record's rank would be too cheap."""
     problem = task(loss=HuberLoss(0.5, 1.0), domain=ONE_HOT, n=3)
@@ -264,6 +265,7 @@ def test_free_curvature_stays_free_for_users(loss) -> None:
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
 @pytest.mark.parametrize(("cap", "multiple"), [(1.0, 0.3), (0.9, 0.3), (0.5, 1.0), (0.3, 0.3)])
 @pytest.mark.thin
+@pytest.mark.dear("0.9-0.3-2.0", "0.3-0.3-0.3")
 def test_the_logistic_rule_holds_for_users(cap: float, multiple: float, epsilon: float) -> None:
     """Never above epsilon, and near it; `multiple` of the floor from which curvature is free without a cap."""
     loss = LogisticLoss(cap)
