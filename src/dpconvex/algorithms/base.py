@@ -113,6 +113,16 @@ class Releasing:
         return all(mechanism.exact_bits(source) for mechanism in self.mechanisms.values())
 
 
+def uses(names: Mapping[str, str]) -> Any:
+    """Return the `mechanisms` of a plan: its attributes of these names, by what they release. None is none."""
+
+    def found(plan: Any) -> Mapping[str, Planned]:
+        every = {label: getattr(plan, name) for label, name in names.items()}
+        return {label: one for label, one in every.items() if one is not None}
+
+    return property(found)
+
+
 class Plan(Releasing, ABC):
     """Public constants of one algorithm on one problem, and what they promise."""
 

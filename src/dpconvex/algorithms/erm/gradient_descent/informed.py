@@ -39,7 +39,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import (
     LinearModelPlan,
     PredictedError,
@@ -48,6 +48,7 @@ from dpconvex.algorithms import (
     continued,
     recorded,
     require_delta,
+    uses,
 )
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.look import (
@@ -61,7 +62,7 @@ from dpconvex.algorithms.erm.gradient_descent.look import (
 )
 from dpconvex.algorithms.erm.gradient_descent.plan import FAR
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import GaussianBudget, GaussianMechanism, Planned
+from dpconvex.mechanisms import GaussianBudget, GaussianMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, UserGroups
@@ -111,20 +112,13 @@ class InformedPlan(LinearModelPlan):
     noise_name = "gaussian"
     constants = "calibrated"
     algorithm: ClassVar[str] = "informed_gradient"
+    only_sums = forwarded("problem", "only_sums")  # pyright: ignore[reportIncompatibleMethodOverride]
+    course = forwarded("released")  # pyright: ignore[reportIncompatibleMethodOverride]
+    _first: ClassVar[Mapping[str, str]] = {CENTERS: "centers", WIDTHS: "widths", LABELS: "labels", LENGTHS: "lengths"}
+    mechanisms = uses({**_first, GRADIENT: "gradient", STEPS: "budget", SLOPE: "slope", CONSTANT: "constant"})  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
-
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        first = {CENTERS: self.centers, WIDTHS: self.widths, LABELS: self.labels}
-        own: dict[str, Planned] = {name: each for name, each in first.items() if each is not None}
-        own |= {LENGTHS: self.lengths, GRADIENT: self.gradient, STEPS: self.budget, SLOPE: self.slope}
-        return own if self.constant is None else {**own, CONSTANT: self.constant}
-
-    @property
-    def only_sums(self) -> bool:
-        return self.problem.only_sums
 
     @property
     def clip(self) -> float:
@@ -195,10 +189,6 @@ class InformedPlan(LinearModelPlan):
                 "they are planned from them; the session sets the number of steps once, before the first",
             ),
         )
-
-    @property
-    def course(self) -> tuple[Any, ...]:
-        return self.released
 
     def resumed(self, *course: Any) -> InformedPlan:
         """Return the plan that goes on from centers and widths, a share, shares by length, squares, slopes and bend."""
