@@ -36,11 +36,7 @@ class FindsRanges:
     then the parts of the columns' declared ranges."""
     _looks: bool = True  #: Whether a caller lets fits look at declared ranges: not a search
     _may_look: bool = False  #: Whether parameters let them look at ranges of columns, and at a target's
-
-    @property
-    def _finds_target(self) -> bool:
-        """Whether the target's range is to be found, too."""
-        return False
+    _finds_target: bool = False  #: Whether the target's range is to be found, too
 
     @property
     def _missing(self) -> float:

@@ -212,7 +212,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return TargetRange(found[0].lower, found[0].upper) if found else self._declared()
 
     @property
-    def _finds_target(self) -> bool:
+    def _finds_target(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return _targets.finds_range(self.target_bounds, self.schema)
 
     @property

@@ -267,6 +267,7 @@ class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSpars
 
     effect: ClassVar[str] = "log-odds"
     default_radius: ClassVar[float] = 3.0
+    output_scale: ClassVar[float] = 1.0  # pyright: ignore[reportIncompatibleMethodOverride]
 
     _: KW_ONLY
     classes: Any = None
@@ -285,10 +286,6 @@ class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSpars
 
     def _log_odds(self, X: Any) -> Floats:
         return self.decision_function(X)
-
-    @property
-    def output_scale(self) -> float:
-        return 1.0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

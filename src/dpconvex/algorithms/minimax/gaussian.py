@@ -83,7 +83,7 @@ class GaussianDescentPlan(SaddlePlan):
         return self.geometry == "euclidean"
 
     @property
-    def only_sums(self) -> bool:
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return not self.one_pass
 
     @property

@@ -41,7 +41,7 @@ class QueryNoisePlan(base.QueryReleasePlan):
 
     mu: float  #: Gaussian budget; 0: Laplace noise
     algorithm = "query_noise"
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums: ClassVar[bool] = True
     constants = "calibrated"
     theorem = "Gaussian or Laplace mechanism on the vector of all mean answers."
 

@@ -113,7 +113,7 @@ class NoisyTablesPlan(QueryReleasePlan):
     mu: float  #: Gaussian budget; 0 for pure noise
     joint: bool = False  #: whether the noise is that of all tables as one matrix
     algorithm = "noisy_tables"
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums: ClassVar[bool] = True
     constants = "calibrated"
     preferred = True
     neighbors: ClassVar[tuple[Neighboring, ...]] = tuple(DISTANCES)  # pyright: ignore[reportIncompatibleVariableOverride]

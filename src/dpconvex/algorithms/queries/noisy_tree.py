@@ -79,7 +79,7 @@ class NoisyTreePlan(QueryReleasePlan):
     mu: float  #: Gaussian budget; 0 for Laplace noise
     alone: float  #: mean total variation that noise would add to tables of columns, were all spent on these
     algorithm = "noisy_tree"
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums: ClassVar[bool] = True
     constants = "calibrated"
     preferred = True
     theorem = "Independent noise on tables, some of them chosen by bounded scores: the sum of their costs (Lemmas)."

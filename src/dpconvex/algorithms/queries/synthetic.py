@@ -63,7 +63,7 @@ class SyntheticPlan(QueryReleasePlan):
     )
 
     @property
-    def only_sums(self) -> bool:
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.mode == "full"
 
     @property

@@ -139,7 +139,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         return typical.shrinkage(self.l2) + typical.released_noise(self.coefficient_deviation)
 
     @property
-    def only_sums(self) -> bool:
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.solver.only_sums and self.problem.only_sums
 
     @property
@@ -185,7 +185,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         return np.full(self.problem.dim, self.deviation)
 
     @property
-    def exact_deviation(self) -> bool:
+    def exact_deviation(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         # A noisy point that is projected does not stay where it is.
         return self.schedule.needs_accuracy and self.output_set == WholeSpace()
 
