@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators import PrivateLinearModel
     from dpconvex.estimators.advice import Advice, Forecast
 
-    Planner = Callable[[PrivateLinearModel, int], tuple[LinearModelPlan, ...]]
+    Planner = Callable[[PrivateLinearModel, int], Found]
     from dpconvex.privacy import PrivacyParams
 
 
@@ -295,9 +295,7 @@ def _plans(estimator: PrivateLinearModel, n: int, features: int | None, classes:
     return estimator.plan(n, features, classes, unit=unit)
 
 
-def scaling(
-    estimator: PrivateLinearModel, users: int, plans: Callable[[PrivateLinearModel, int], Found]
-) -> list[list[dict[str, Any]]]:
+def scaling(estimator: PrivateLinearModel, users: int, plans: Planner) -> list[list[dict[str, Any]]]:
     """Return the best plan for other numbers of users (rows) and records per user (columns), JSON-ready."""
     from sklearn.base import clone
 
