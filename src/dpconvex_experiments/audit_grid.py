@@ -10,7 +10,7 @@ from dpconvex._files import read_text
 from dpconvex.data import write_atomically
 from dpconvex.errors import InvalidParameterError
 from dpconvex_experiments.audit import ERROR, Target, audit
-from dpconvex_experiments.audit.report import Track
+from dpconvex_experiments.base import Track
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 8.0)
 BOUNDS = (0.1, 1.0, 10.0, 100.0)

@@ -14,6 +14,7 @@ from dpconvex.algorithms.base import (
     require_average,
     require_delta,
     require_samplers,
+    uses,
     within_floats,
 )
 from dpconvex.algorithms.predicted_error import PredictedError
@@ -22,5 +23,5 @@ from dpconvex.algorithms.recipes import Recipe, continued, recorded, stored
 __all__ = [
     "ConvexPlan", "LinearModelPlan", "Plan", "PredictedError", "PrivateResult", "Recipe", "begin", "check_average",
     "check_relation", "check_unit", "continued", "in_units", "recorded", "require", "require_average",
-    "require_delta", "require_samplers", "stored", "within_floats",
+    "require_delta", "require_samplers", "stored", "uses", "within_floats",
 ]  # fmt: skip

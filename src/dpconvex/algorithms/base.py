@@ -113,6 +113,16 @@ class Releasing:
         return all(mechanism.exact_bits(source) for mechanism in self.mechanisms.values())
 
 
+def uses(names: Mapping[str, str]) -> Any:
+    """Return the `mechanisms` of a plan: its attributes of these names, by what they release. None is none."""
+
+    def found(plan: Any) -> Mapping[str, Planned]:
+        every = {label: getattr(plan, name) for label, name in names.items()}
+        return {label: one for label, one in every.items() if one is not None}
+
+    return property(found)
+
+
 class Plan(Releasing, ABC):
     """Public constants of one algorithm on one problem, and what they promise."""
 
@@ -122,6 +132,14 @@ class Plan(Releasing, ABC):
     privacy: PrivacyParams
     recipe: Recipe | None = None  #: How it was planned; set by the planner (`recipes.recorded`).
     neighbors: ClassVar[tuple[Neighboring, ...]] = (Neighboring.REPLACE_ONE,)  #: for which its lemmas are proved
+    #: Whether a run needs sums over the records alone, or few of them by position: it can read any source.
+    only_sums: ClassVar[bool] = False
+    #: What a run released and planned from: public facts for `resumed`; empty before, and where nothing is.
+    course: tuple[Any, ...] = ()
+    #: Whether releases are planned anew from earlier ones: what `releases` costs then need not be what a run costs.
+    #:
+    #: Only the promise covers all that a run may do, so a certificate states the promise itself as spent.
+    adaptive: bool = False
 
     def _repr_html_(self) -> str:
         error, privacy = self.predicted_error, self.privacy
@@ -176,24 +194,6 @@ class Plan(Releasing, ABC):
             return f"a constant answer is at most {worse}, and nothing is known of this fit but a bound of {bound:.3g}"
         return f"a constant answer is about {worse}, and this fit is expected to be {self.expectation:.3g} worse"
 
-    @property
-    def adaptive(self) -> bool:
-        """Whether releases are planned anew from earlier ones: what `releases` costs then need not be what a run costs.
-
-        Only the promise covers all that a run may do, so a certificate states the promise itself as spent.
-        """
-        return False
-
-    @property
-    def only_sums(self) -> bool:
-        """Whether a run needs sums over the records alone, or few of them by position: it can read any source."""
-        return False
-
-    @property
-    def course(self) -> tuple[Any, ...]:
-        """What a run released and planned from: public facts for `resumed`; empty before, and where nothing is."""
-        return ()
-
     def resumed(self, *course: Any) -> "Plan":
         """Return the plan that a run goes on with once `course` is released."""
         raise InvalidParameterError("course", course, "must be empty: this plan does not go on from what it releases")
@@ -242,6 +242,7 @@ class ConvexPlan(Plan, Generic[P]):
 
     problem: P
     l2: float  #: Weight of the ridge; 0 where there is none
+    exact_deviation: bool = False  #: Whether `coefficient_deviation` is that of the noise itself, and no guess
 
     @property
     def yardstick(self) -> float:
@@ -258,11 +259,6 @@ class ConvexPlan(Plan, Generic[P]):
         None: not known; reports then show no typical bands.
         """
         return None
-
-    @property
-    def exact_deviation(self) -> bool:
-        """Whether `coefficient_deviation` is that of the noise itself, and no guess."""
-        return False
 
     def noise_reach(self) -> Floats | None:
         """How far noise moves each parameter (dim,) from the noiseless fit, on *any* data: simulated 95 % quantiles.

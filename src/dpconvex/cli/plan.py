@@ -18,10 +18,11 @@ from dpconvex.errors import InvalidParameterError
 if TYPE_CHECKING:
     from dpconvex.algorithms import LinearModelPlan, Plan
     from dpconvex.algorithms.erm.heavy_tailed.registry import LeveledPlan
+    from dpconvex.algorithms.erm.registry import Found
     from dpconvex.estimators import PrivateLinearModel
     from dpconvex.estimators.advice import Advice, Forecast
 
-    Planner = Callable[[PrivateLinearModel, int], tuple[LinearModelPlan, ...]]
+    Planner = Callable[[PrivateLinearModel, int], Found]
     from dpconvex.privacy import PrivacyParams
 
 
@@ -283,9 +284,7 @@ def _counted(rows: int | None, users: int | None, estimator: PrivateLinearModel)
     return _validate.integer("rows", rows, at_least=1), "record"
 
 
-def _plans(
-    estimator: PrivateLinearModel, n: int, features: int | None, classes: int | None, unit: str
-) -> tuple[LinearModelPlan, ...]:
+def _plans(estimator: PrivateLinearModel, n: int, features: int | None, classes: int | None, unit: str) -> Found:
     from dpconvex.estimators import PrivateLinearClassifier
 
     if classes is None:
@@ -296,9 +295,7 @@ def _plans(
     return estimator.plan(n, features, classes, unit=unit)
 
 
-def scaling(
-    estimator: PrivateLinearModel, users: int, plans: Callable[[PrivateLinearModel, int], tuple[LinearModelPlan, ...]]
-) -> list[list[dict[str, Any]]]:
+def scaling(estimator: PrivateLinearModel, users: int, plans: Planner) -> list[list[dict[str, Any]]]:
     """Return the best plan for other numbers of users (rows) and records per user (columns), JSON-ready."""
     from sklearn.base import clone
 

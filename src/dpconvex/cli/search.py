@@ -88,10 +88,11 @@ def search(
         write_outputs(found.best_estimator_, folder, Origin(table.name, purpose, paid))
     names = (_output.MODEL, _output.CERTIFICATE, _output.REPORT)
     if as_json:
-        chosen = {"best": settings(found.best_params_), "plan": facts(found.plan_)}
-        return _output.print_files(found.certificate_, out, *names, **chosen, test=metrics and metrics.to_dict())
+        best = {"best": settings(found.best_params_), "plan": facts(found.plan_)}
+        return _output.print_files(found.certificate_, out, *names, **best, test=metrics and metrics.to_dict())
     _show((found.plan_,), False)
-    _output.print_text(f"\nChosen: {_words(found.best_params_)}")
+    chosen = ", ".join(f"{name}={value}" for name, value in found.best_params_.items())
+    _output.print_text(f"\nChosen: {chosen or 'the estimator as it is'}")
     print_labels(declared)
     measured = "" if metrics is None else f"\nTest file, NOT PRIVATE: {metrics.text()}."
     _output.print_released(found.certificate_, out, *names, measured=measured)
@@ -152,10 +153,6 @@ def facts(plan: SearchPlan) -> dict[str, Any]:
 def _errors(error: PredictedError) -> dict[str, Any]:
     proved = {"excess_loss_bound": error.bound, "bound_is_proved": error.proved}
     return {"expected_excess_loss": error.expected, **proved}
-
-
-def _words(values: Any) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items()) or "the estimator as it is"
 
 
 def _show(plans: Sequence[SearchPlan], as_json: bool) -> None:

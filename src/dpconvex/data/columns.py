@@ -115,6 +115,9 @@ class Described(ABC):
 class AbstractColumn(Described):
     """One column of a table as features: a block of consecutive columns inside a public bound."""
 
+    #: What numbers are clipped into where that, mapped to [-1/2, 1/2], is all of the encoding; else None
+    interval: tuple[float, float] | None = None
+
     @property
     @abstractmethod
     def block(self) -> Block:
@@ -131,11 +134,6 @@ class AbstractColumn(Described):
     def compact(self, series: Series) -> Array:
         """What was `read` in few bytes, (n,): numbers, NaN for none, or positions of categories, -1 for none."""
         return frames.numbers(series, texts=True)
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """What numbers are clipped into where that, mapped to [-1/2, 1/2], is all of the encoding; else None."""
-        return None
 
     @abstractmethod
     def encode_into(self, cells: Array, out: Floats, missing: float = 0.0) -> None:
@@ -168,6 +166,7 @@ class NumberColumn(AbstractColumn):
             formulas.parse(self.formula)
 
     numeric: ClassVar[bool] = True
+    values: ClassVar[BlockValues] = "any"  #: What the range lets plans guess
 
     @property
     def inputs(self) -> dict[str, bool]:
@@ -197,11 +196,6 @@ class NumberColumn(AbstractColumn):
         self._place(cells, out[:, 0])
         if self.ranged and missing != 0:
             out[np.isnan(cells), 0] = missing
-
-    @property
-    def values(self) -> BlockValues:
-        """What the range lets plans guess."""
-        return "any"
 
     @abstractmethod
     def _place(self, cells: Array, out: Floats) -> None:
@@ -283,7 +277,7 @@ class NumericColumn(NumberColumn):
         raise InvalidParameterError("knots", found, what, "No two may be equal after the transform")
 
     @property
-    def values(self) -> BlockValues:
+    def values(self) -> BlockValues:  # pyright: ignore[reportIncompatibleVariableOverride]
         return likely_values(self.lower, self.upper) if self.transform in ("none", "signed_log") else "any"
 
     def positions(self, values: Sequence[float]) -> list[float]:
@@ -307,7 +301,7 @@ class NumericColumn(NumberColumn):
         self.range.encode(cells, out)
 
     @property
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> tuple[float, float] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         return None if self.indicator or self.transform != "none" else self.range.ends
 
     def within(self, found: NumberRange) -> "NumericColumn":

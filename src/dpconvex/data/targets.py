@@ -86,10 +86,7 @@ class NumericTarget(AbstractTarget):
         set_fields(self, lower=float(within.lower), upper=float(within.upper))
 
     numeric: ClassVar[bool] = True
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ()
+    labels: ClassVar[tuple[str, ...]] = ()  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def encode(self, series: Series) -> Array:
         values = np.clip(numbers(self.clean(series), texts=True), self.lower, self.upper)

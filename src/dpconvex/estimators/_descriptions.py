@@ -29,7 +29,6 @@ classes_ : array of shape (2,)
     Labels.
 """
 REGRESSOR = {
-    "released": RELEASED,
     "guarantee": """
 Guarantee: as `PrivateLogisticRegression`: everything that `fit` learns from data is (epsilon, delta)-differentially
 private for neighbors that replace one record, pure with ``delta=0``, and nothing else depends on the data.
@@ -81,6 +80,7 @@ intercept_ : float
     Released intercept, in the target's unit.
 {released}
 """,
+    "released": RELEASED,  # after what holds its name
 }  #: Of all regressors
 
 

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.erm.two_stage.ranges import Cut, Place
 from dpconvex.algorithms.select import LARGEST
 from dpconvex.data import Schema
@@ -42,25 +42,19 @@ class FeatureMap(ABC):
     """What becomes of encoded records once ranges and knots are released; None: numbers are scaled, and no more."""
     lookable: tuple[int, ...] = ()
     """Positions of the columns of whose declared ranges a fit may keep a part."""
+    divisible: tuple[tuple[str, NumberRange], ...] = ()
+    """Names and declared ranges of these columns."""
+    n_columns: Any = forwarded("domain", "n_features")
+    """How many columns a user's features have."""
 
     def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> "FeatureMap":
         """Return the map with released ranges, and parts of those that are `lookable`; (): itself."""
         return self
 
-    @property
-    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:
-        """Names and declared ranges of the columns that are `lookable`."""
-        return ()
-
     @final
     def parts(self, cut: Cut) -> tuple[NumberRange, ...]:
         """Return what is kept of these ranges, by cells."""
         return tuple(kept(declared, *cells) for (_, declared), cells in zip(self.divisible, cut, strict=False))
-
-    @property
-    def n_columns(self) -> int:
-        """How many columns a user's features have."""
-        return self.domain.n_features
 
     @abstractmethod
     def encode(self, X: Any, missing: float = 0.0) -> Array:
@@ -128,7 +122,7 @@ class Scaled(FeatureMap):
         return () if self.open else tuple(k for k, ends in each if worth_a_look(*ends))
 
     @property
-    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:
+    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return tuple(("", NumberRange(float(self.lower[k]), float(self.upper[k]))) for k in self.lookable)
 
     def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> FeatureMap:
@@ -157,14 +151,11 @@ class FromSchema(FeatureMap):
     """Tables encoded by a schema, one block a column; coefficients stay those of encoded columns."""
 
     schema: Schema
+    cells_of = forwarded("schema")
 
     @property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
         return DataDomain(tuple(column.block for column in self.schema.columns))
-
-    @property
-    def cells_of(self) -> Schema:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.schema
 
     @property
     def n_columns(self) -> int:
@@ -183,7 +174,7 @@ class FromSchema(FeatureMap):
         return self._where(divisible)
 
     @property
-    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:
+    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         every: Any = self.schema.columns
         return tuple((each.name, each.range) for each in filter(divisible, every))
 

@@ -54,10 +54,6 @@ class WithIntervals(PrivateLinearModel):
     _: KW_ONLY
     inference: bool | str = False
 
-    @property
-    def _robust(self) -> bool:
-        return self.inference == "robust" or (self.inference is True and self._target_range() is not None)
-
     def _least_expected(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Any:
         if self._infers():
             return (self._for_inference(problem, privacy, options),)
@@ -103,7 +99,8 @@ class WithIntervals(PrivateLinearModel):
         for name, value in facts.items():
             if value is not None:
                 raise InvalidParameterError(name, value, UNPROVED, "Leave it out, or set inference=False")
-        return curvature.plan(problem, privacy, robust=self._robust, l2=options.l2, noise=options.noise)
+        robust = self.inference == "robust" or (self.inference is True and self._target_range() is not None)
+        return curvature.plan(problem, privacy, robust=robust, l2=options.l2, noise=options.noise)
 
     @property
     def bse_(self) -> Floats:

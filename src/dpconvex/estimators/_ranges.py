@@ -7,7 +7,7 @@ from typing import Any
 
 from dpconvex import _rounding
 from dpconvex.algorithms import LinearModelPlan
-from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.erm.registry import Found, plans
 from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
@@ -36,11 +36,7 @@ class FindsRanges:
     then the parts of the columns' declared ranges."""
     _looks: bool = True  #: Whether a caller lets fits look at declared ranges: not a search
     _may_look: bool = False  #: Whether parameters let them look at ranges of columns, and at a target's
-
-    @property
-    def _finds_target(self) -> bool:
-        """Whether the target's range is to be found, too."""
-        return False
+    _finds_target: bool = False  #: Whether the target's range is to be found, too
 
     @property
     def _missing(self) -> float:
@@ -114,9 +110,7 @@ class FindsRanges:
         """Return the public range of a numeric target; None for classes."""
         return None
 
-    def _with_ranges(
-        self, features: FeatureMap, found: tuple[LinearModelPlan, ...], privacy: PrivacyParams
-    ) -> tuple[LinearModelPlan, ...]:
+    def _with_ranges(self, features: FeatureMap, found: Found, privacy: PrivacyParams) -> Found:
         """Return plans that find the ranges first, where some are left open, and look at the target's, if so."""
         listed = found if isinstance(found, Plans) else Plans(found)
         look, looks = (cost > 0 for cost in self._look_costs(features, privacy, found[0].problem.n))
@@ -129,8 +123,6 @@ class FindsRanges:
         place = features.place if features.unranged or features.placed or looks else None  # else the method's already
         return listed.changed(ranges.plan(each, privacy, *asked).through(place) for each in found)
 
-    def _planned(
-        self, features: FeatureMap, problem: LinearModelProblem, privacy: PrivacyParams, *how: Any
-    ) -> tuple[LinearModelPlan, ...]:
+    def _planned(self, features: FeatureMap, problem: LinearModelProblem, privacy: PrivacyParams, *how: Any) -> Found:
         """Return the plans of a problem under a promise, of which ranges take a part."""
         return self._with_ranges(features, plans(problem, self._rest(features, privacy, problem.n), *how), privacy)

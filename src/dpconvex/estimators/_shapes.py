@@ -181,7 +181,7 @@ class ShapeMap(FeatureMap):
         return tuple(k for k in logs if min(np.diff(_grid(self.columns[k]))) > 0)
 
     @property
-    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:
+    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return tuple((self.columns[k].name, self.columns[k].range) for k in self.lookable)
 
     def found(

@@ -25,7 +25,7 @@ from dpconvex._arrow import pa
 from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.curvature import MOST_COLUMNS
-from dpconvex.algorithms.erm.registry import expected_of_first, plans
+from dpconvex.algorithms.erm.registry import Found, expected_of_first, plans
 from dpconvex.algorithms.erm.two_stage.ranges import look_cost, worth_knots
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericColumn, UnrangedColumn
@@ -133,9 +133,7 @@ class AdditiveModel(WithIntervals):
 
     # The plan.
 
-    def _plans(
-        self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
-    ) -> tuple[LinearModelPlan, ...]:
+    def _plans(self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD) -> Found:
         """Return the plans for the number of knots of the smallest expected error, or for straight lines."""
         shapes = cast(ShapeMap, features)
         if self.monotone and loss.n_outputs > 1:
@@ -162,7 +160,7 @@ class AdditiveModel(WithIntervals):
         lines._straight = True
         return super(AdditiveModel, lines)._plans(shapes.straight, n, loss, unit)
 
-    def _inferring(self, shapes: ShapeMap, n: int, loss: LinearModelLoss, unit: Unit) -> tuple[LinearModelPlan, ...]:
+    def _inferring(self, shapes: ShapeMap, n: int, loss: LinearModelLoss, unit: Unit) -> Found:
         """Return the plan of the smallest expected error among those whose standard errors are expected to be finite.
 
         The fewest knots where none are; more than intervals can be made of are not tried.
@@ -173,9 +171,7 @@ class AdditiveModel(WithIntervals):
         known = [each for each in found if math.isfinite(each[0].expected_deviation)]
         return min(known or found[:1], key=expected_of_first)
 
-    def _choices(
-        self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
-    ) -> tuple[LinearModelPlan, ...]:
+    def _choices(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Found:
         if self._asks_users:
             remedy = "Leave it out: noise of shapes does not depend on it"
             raise InvalidParameterError("records_per_user", self.records_per_user, "must be a number", remedy)
@@ -191,7 +187,7 @@ class AdditiveModel(WithIntervals):
         self.knots_ = found.knots
         return found.straight if straight else found
 
-    def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
+    def plans_at(self, epsilon: float) -> Found:
         if self._infers() or self.plan_.problem.shapes is None:  # lines' method need not apply there
             return super().plans_at(epsilon)
         features = replace(self._feature_map(self.n_features_in_), placed=_placed(self.plan_))

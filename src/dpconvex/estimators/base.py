@@ -16,7 +16,8 @@ from dpconvex import _progress, _validate
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, begin
 from dpconvex.algorithms.base import beyond_floats
-from dpconvex.algorithms.erm.registry import ERM_METHODS, Methods, cautious_of_first, check, expected_of_first, plans
+from dpconvex.algorithms.erm import registry
+from dpconvex.algorithms.erm.registry import ERM_METHODS, Found, Methods, check, expected_of_first, plans
 from dpconvex.algorithms.erm.two_stage import typical_user
 from dpconvex.algorithms.erm.two_stage.typical_user import GUESS, TYPICAL
 from dpconvex.algorithms.search.scores import Score
@@ -272,9 +273,7 @@ class PrivateLinearModel(FittedModel, Exported):
     def _weights(self, X: Any, sample_weight: Any) -> Floats | None:
         return shares_of_cap(self.schema, X, sample_weight, self._cap)
 
-    def _plans(
-        self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD
-    ) -> tuple[LinearModelPlan, ...]:
+    def _plans(self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD) -> Found:
         found = self._asked(self._least_expected, features, n, loss, unit)
         return self._with_ranges(features, found, PrivacyParams(self.epsilon, self.delta, unit=unit))
 
@@ -319,7 +318,7 @@ class PrivateLinearModel(FittedModel, Exported):
         except ArithmeticError as error:
             raise beyond_floats(loss.name) from error
 
-    def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
+    def plans_at(self, epsilon: float) -> Found:
         """Return all plans of the fitted problem at another epsilon, with every algorithm that applies."""
         problem = replace(self.plan_.problem, factor=None)  # every plan chooses its own coordinates
         whole, features = replace(self.plan_.privacy, epsilon=epsilon), self._feature_map(self.n_features_in_)
@@ -329,9 +328,7 @@ class PrivateLinearModel(FittedModel, Exported):
         """Return bands of predictions from those of linear predictions."""
         return ends
 
-    def _least_expected(
-        self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
-    ) -> tuple[LinearModelPlan, ...]:
+    def _least_expected(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Found:
         """Return the plans for the loss, or for the surrogate of it whose first plan expects the smallest error."""
         best = self._choices(problem, privacy, options)
         if self._weighs:
@@ -344,16 +341,14 @@ class PrivateLinearModel(FittedModel, Exported):
             if surrogate.typical is not None and LEAST_BIAS * surrogate.typical.bias > expected_of_first(best):
                 continue  # not even a perfect fit of it would do
             with suppress(InvalidParameterError):  # what was asked for suits the loss itself alone
-                best = min(best, self._choices(surrogate, privacy, options), key=cautious_of_first)
+                best = min(best, self._choices(surrogate, privacy, options), key=registry.cautious_of_first)
         return best
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         """Return losses that may stand in for the problem's, at less noise; none by default."""
         return ()
 
-    def _choices(
-        self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
-    ) -> tuple[LinearModelPlan, ...]:
+    def _choices(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Found:
         """Return the plans for a problem, the one to run first."""
         found = plans(problem, privacy, self.algorithm, options)
         if not self._asks_users:

@@ -44,6 +44,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     classes_: Array = field(init=False)
     _scores: ClassVar[tuple[str, ...]] = ("error_rate",)
     _own_score: ClassVar[str] = "error_rate"
+    output_scale: ClassVar[float] = 1.0  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @abstractmethod
     def _loss(self, n_classes: int) -> LinearModelLoss:
@@ -104,10 +105,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         if len(self.classes_) == 1:
             return np.repeat(self.classes_, len(scores))
         return self.classes_[np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)]
-
-    @property
-    def output_scale(self) -> float:
-        return 1.0
 
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
         return default_radius(domain, loss.n_outputs)

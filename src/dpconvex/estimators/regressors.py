@@ -12,6 +12,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, Shape, constraint_set, heavy_plans
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import surrogate_named
+from dpconvex.algorithms.erm.registry import Found
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import Options
@@ -134,7 +135,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         variance = ORDINARY.explained_in_part if look else ORDINARY.explained_variance
         return None if self.heavy_tailed is not None else variance * share**2 or None
 
-    def plans_at(self, epsilon: float) -> tuple[LinearModelPlan, ...]:
+    def plans_at(self, epsilon: float) -> Found:
         """Return all plans of the fitted problem at another epsilon; heavy tails: the method that ran, same moments."""
         tails, plan = self._tails(), self.plan_
         if tails is None:
@@ -145,9 +146,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         shape, options = self._shape(plan.problem), Options(self.constants)
         return heavy_plans(plan.problem, privacy, *tails, plan.algorithm, options, self.failure, shape)
 
-    def _choices(
-        self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options
-    ) -> tuple[LinearModelPlan, ...]:
+    def _choices(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Found:
         tails = self._tails()
         if tails is None:
             self._refuse_methods()
@@ -213,7 +212,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return TargetRange(found[0].lower, found[0].upper) if found else self._declared()
 
     @property
-    def _finds_target(self) -> bool:
+    def _finds_target(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return _targets.finds_range(self.target_bounds, self.schema)
 
     @property

@@ -17,7 +17,7 @@ from dpconvex.algorithms.minimax.registry import plan_saddle
 from dpconvex.data import Schema
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _features, _matrices, _targets
-from dpconvex.estimators._descriptions import LINEAR, RELEASED, SEED, with_shared
+from dpconvex.estimators._descriptions import LINEAR, REGRESSOR, SEED, with_shared
 from dpconvex.estimators._digest import name_model
 from dpconvex.estimators._streams import able, count, open_rows, shuffled
 from dpconvex.estimators.base import FittedModel
@@ -141,7 +141,7 @@ class PrivateSparseModel(FittedModel):
 
 
 @final
-@with_shared(released=RELEASED, seed=SEED)
+@with_shared(**REGRESSOR, seed=SEED)
 @dataclass(eq=False, repr=False)
 class PrivateLasso(RegressorMixin, PrivateSparseModel):
     """Least squares with coefficients in an l1 ball under differential privacy: many features, few that matter.
@@ -183,11 +183,7 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
 
     Attributes
     ----------
-    coef_ : array of shape (n_features,)
-        Released coefficients, in the target's unit per unit of the feature (per encoded column with a schema).
-    intercept_ : float
-        Released intercept, in the target's unit.
-    {released}
+    {attributes}
 
     References
     ----------
@@ -267,6 +263,7 @@ class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSpars
 
     effect: ClassVar[str] = "log-odds"
     default_radius: ClassVar[float] = 3.0
+    output_scale: ClassVar[float] = 1.0  # pyright: ignore[reportIncompatibleMethodOverride]
 
     _: KW_ONLY
     classes: Any = None
@@ -285,10 +282,6 @@ class PrivateSparseClassifier(_targets.FromLogits, ClassifierMixin, PrivateSpars
 
     def _log_odds(self, X: Any) -> Floats:
         return self.decision_function(X)
-
-    @property
-    def output_scale(self) -> float:
-        return 1.0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

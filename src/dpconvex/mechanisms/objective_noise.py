@@ -112,13 +112,7 @@ class GaussianObjectiveNoise(ObjectiveNoise):
         return self.event.sigma * real.draw(FactoredNoise(law, self.factor) if self.factor else law, outputs, source)
 
     def add_output_noise(
-        self,
-        minimizer: Floats,
-        standard_deviation: float,
-        label: str,
-        source: BitSource,
-        ledger: Ledger,
-        block: str | None = None,
+        self, minimizer: Floats, standard_deviation: float, label: str, source: BitSource, ledger: Ledger
     ) -> Floats:
         """Release the approximate minimizer with the output noise that the event of `draw` already contains.
 
@@ -128,7 +122,7 @@ class GaussianObjectiveNoise(ObjectiveNoise):
         integers), so ``rho`` stays true.
         """
         _validate.real("standard_deviation", standard_deviation, above=0.0)
-        self._check_recorded(label, ledger, block)
+        self._check_recorded(label, ledger)
         if self.event.rho <= 0:
             raise InvalidParameterError("rho", self.event.rho, "must be > 0 for output noise", "Plan a solver radius")
         radius = self.event.rho * standard_deviation / 2
@@ -141,11 +135,11 @@ class GaussianObjectiveNoise(ObjectiveNoise):
 
         A sum at the point where the solver stopped is not covered: given what was released, it depends on all records.
         """
-        self._check_recorded(label, ledger, None)
+        self._check_recorded(label, ledger)
         if self.curvature is None:
             raise InvalidParameterError("curvature", None, "must be planned for a release of it", "Plan its mechanism")
         return self.curvature._sample(value, source)
 
-    def _check_recorded(self, label: str, ledger: Ledger, block: str | None) -> None:
-        if self.planned(label, block) not in ledger.recorded:
+    def _check_recorded(self, label: str, ledger: Ledger) -> None:
+        if self.planned(label) not in ledger.recorded:
             raise BudgetExceededError(f"release {label!r}: draw() must record it before its output noise")

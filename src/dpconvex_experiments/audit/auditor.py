@@ -23,8 +23,9 @@ from dpconvex.randomness import BitSource, SystemSource
 from dpconvex_experiments.audit import bounds
 from dpconvex_experiments.audit.exact import SEARCH, exact_finding
 from dpconvex_experiments.audit.neighbors import record_pairs, user_pairs
-from dpconvex_experiments.audit.report import AuditReport, Finding, Pace, Track, untracked
+from dpconvex_experiments.audit.report import AuditReport, Finding, Pace
 from dpconvex_experiments.audit.target import Auditable, Pairs, Subject, released, run_of
+from dpconvex_experiments.base import Track, untracked
 
 ERROR = 1e-3  #: Probability with which an audit may call a true promise refuted.
 

@@ -30,8 +30,9 @@ from dpconvex_experiments.audit import replay
 from dpconvex_experiments.audit.bounds import Losses, epsilon_of_losses
 from dpconvex_experiments.audit.laws import finite_law
 from dpconvex_experiments.audit.replay import coins, participation, sampled_losses, sampled_steps, tapped
-from dpconvex_experiments.audit.report import FEWEST, Finding, Pace, Track
+from dpconvex_experiments.audit.report import FEWEST, Finding, Pace
 from dpconvex_experiments.audit.target import Pair, Pairs, run_of
+from dpconvex_experiments.base import Track
 
 SEARCH = "Searching neighbors"
 MOST = 300  #: Transcripts up to which all are enumerated.

@@ -47,7 +47,7 @@ from dpconvex.problems.data.points import clip_points, weighted_mean
 from dpconvex.randomness import BitSource, SeededSource
 from dpconvex_experiments.audit.bounds import Losses
 from dpconvex_experiments.audit.laws import log_law
-from dpconvex_experiments.audit.report import Track, untracked
+from dpconvex_experiments.base import Track, untracked
 
 Run = Callable[..., Any]  #: ``run(*data, source)``.
 

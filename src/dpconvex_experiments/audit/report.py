@@ -1,9 +1,9 @@
 """What an audit says, how it shows how far it is, and how many runs it makes."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TypeVar, final
+from typing import Any, TypeVar, final
 
 from dpconvex._types import attributes
 from dpconvex.privacy import PrivacyParams
@@ -56,19 +56,6 @@ class AuditReport:
             **attributes(self, "proved_at_least", "passed", "runs", "seconds"),
             "findings": [asdict(finding) for finding in self.findings],
         }
-
-
-class Track(Protocol):
-    """Passes the items on, and shows how far the loop is."""
-
-    def __call__(self, items: Iterable[T], text: str, /) -> Iterable[T]:
-        """Return `items` again; `text` says what is being done."""
-        ...
-
-
-def untracked(items: Iterable[T], text: str, /) -> Iterable[T]:
-    """Pass the items on and show nothing."""
-    return items
 
 
 @final

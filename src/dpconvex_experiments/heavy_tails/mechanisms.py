@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from dpconvex._types import Floats
+from dpconvex._types import Floats, forwarded
 from dpconvex.algorithms.erm import heavy_tailed
 from dpconvex.algorithms.erm.heavy_tailed import HeavyTailedPlan, Moments, custom
 from dpconvex.privacy import PrivacyParams
@@ -35,10 +35,7 @@ class OwnLinear(RecordLoss):
 
     domain: DataDomain
     name = "linear, written by hand"
-
-    @property
-    def dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.domain.n_features
+    dim = forwarded("domain", "n_features")
 
     def lipschitz(self, radius: float) -> float:
         return self.domain.l2 * (1 + 1e-12)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpconvex._types import forwarded
 from dpconvex.algorithms.erm import output_perturbation
 from dpconvex.algorithms.erm.output_perturbation.schedules import Schedule, privacy_ratio
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LinearModelLoss, LogisticLoss
@@ -40,6 +41,7 @@ class _Row:
     steps: int | None
     found: Estimate
     claim: float | None
+    excess = forwarded("found", "value")
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -48,10 +50,6 @@ class _Row:
     @property
     def short(self) -> str:
         return self.name.partition(", |z|")[0]
-
-    @property
-    def excess(self) -> float:
-        return self.found.value
 
 
 @experiment(

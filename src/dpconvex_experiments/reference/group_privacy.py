@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_relation, check_unit, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, GroupPrivacy, PrivacyParams, Release, Unit
@@ -46,18 +46,10 @@ class GroupPrivacyPlan(LinearModelPlan):
     cap: int  #: rows of every user
     inner: LinearModelPlan  #: for n times `cap` records
     algorithm: ClassVar[str] = "group_privacy"
-
-    @property
-    def l2(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.inner.l2
-
-    @property
-    def constants(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.inner.constants
-
-    @property
-    def noise_name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.inner.noise_name
+    l2 = forwarded("inner", "l2")
+    constants = forwarded("inner", "constants")
+    noise_name = forwarded("inner", "noise_name")
+    coefficient_deviation = forwarded("inner", "coefficient_deviation")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -84,10 +76,6 @@ class GroupPrivacyPlan(LinearModelPlan):
             "records repeated, or a window; windows and the order of users by coins of their own",
         )
         return (*self.inner.assumptions, rows)
-
-    @property
-    def coefficient_deviation(self) -> Floats | None:
-        return self.inner.coefficient_deviation
 
     def describe(self) -> Mapping[str, Any]:
         return {

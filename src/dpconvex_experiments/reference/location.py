@@ -72,7 +72,7 @@ class ClippedMeanPlan(OneStagePlan):
 
     mechanism: GaussianMechanism
     algorithm: ClassVar[str] = "clipped_mean"
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums: ClassVar[bool] = True
     theorem = "Gaussian mechanism on the mean of clipped points, exact profile (Balle and Wang 2018)"
 
     @property

@@ -11,9 +11,10 @@ import pytest
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex_experiments.audit import Pair, audit
-from dpconvex_experiments.audit.report import Pace, untracked
+from dpconvex_experiments.audit.report import Pace
 from dpconvex_experiments.audit.targets import TARGETS
 from dpconvex_experiments.audit_grid import REFUSED, Settings, audit_grid, summary
+from dpconvex_experiments.base import untracked
 
 SETTINGS = Settings("0", 0.05, 0, 8, 5.0, 0)
 

@@ -28,11 +28,11 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import Array, Floats
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded, require
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded, require, uses
 from dpconvex.algorithms.base import USER_LOSS
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import LinearModelLoss
-from dpconvex.mechanisms import NormNoiseMechanism, Planned, ReportNoisyMax
+from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.objective import ROUNDING
@@ -106,9 +106,7 @@ class ExponentialMechanismPlan(GridPlan):
         "exactly by permute-and-flip."
     )
 
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {LABEL: self.choice}
+    mechanisms = uses({LABEL: "choice"})  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -151,9 +149,7 @@ class LocalizedMechanismPlan(GridPlan):
         """Norm that no minimizer exceeds, whatever the data are."""
         return self.problem.minimizer_norm(self.l2)
 
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {CENTER: self.center, CHOICE: self.choice}
+    mechanisms = uses({CENTER: "center", CHOICE: "choice"})  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

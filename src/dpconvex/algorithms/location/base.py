@@ -30,6 +30,8 @@ class LocationPlan(Plan):
 
     domain: PointDomain  #: Of the points
     n: int  #: Number of records (users, if one point stands for a user)
+    #: Rough distance from the geometric median, in released radii, if status is ok; None: not known
+    expected_error: float | None = None
     assumptions = ()  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     @property
@@ -37,11 +39,6 @@ class LocationPlan(Plan):
         # No better bound on the objective holds for every data set.
         R = self.domain.radius_bound
         return PredictedError(2 * R, R, "every point of the domain; in units of the released radius see expected_error")
-
-    @property
-    def expected_error(self) -> float | None:
-        """Rough distance from the geometric median, in released radii, if status is ok; None: not known."""
-        return None
 
     @final
     @property
@@ -186,11 +183,7 @@ class Booster(Stage):
     """The stage that refines the center: a frozen dataclass that knows n, d and its share of the budget."""
 
     name: ClassVar[str]
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        """What its sensitivity rests on beyond the domain."""
-        return ()
+    assumptions: tuple[Assumption, ...] = ()  #: What its sensitivity rests on beyond the domain
 
     @property
     @abstractmethod

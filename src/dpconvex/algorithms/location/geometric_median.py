@@ -120,7 +120,7 @@ class GeometricMedianPlan(base.LocationPlan):
         return tuple(release for stage in self.stages for release in stage.releases)
 
     @property
-    def only_sums(self) -> bool:
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.booster is not None and all(stage.only_sums for stage in self.stages)
 
     def exact_bits(self, source: BitSource) -> bool:
@@ -139,7 +139,7 @@ class GeometricMedianPlan(base.LocationPlan):
         return {"boost": "none" if self.booster is None else self.booster.name, **dict(constants)}
 
     @property
-    def expected_error(self) -> float | None:
+    def expected_error(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         return None if self.booster is None else self.booster.deviation * math.sqrt(self.domain.dim)
 
     @property

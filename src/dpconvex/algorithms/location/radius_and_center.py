@@ -33,8 +33,9 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats
+from dpconvex.algorithms import uses
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, Points, RadiusFinder, WarmStart, sample_of
-from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, Planned
+from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, Sensitivity, Unit
 from dpconvex.problems import PointDomain
@@ -129,6 +130,7 @@ class GroupedCenter(CenterFinder):
     margin: float  #: probability delta_1
     misled: float  #: probability delta_2, 0 for exact counts
     only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
+    mechanisms = uses({FAILURE: "allowance", TEST: "test", COARSE: "coarse", CENTER: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def allowance(self) -> FailureAllowance:
@@ -136,11 +138,6 @@ class GroupedCenter(CenterFinder):
         lemma = "the margin of the test fails with probability delta_1, random groups mislead with delta_2 (Lemma 4)"
         total = _rounding.sum_up((self.margin, self.misled))
         return FailureAllowance(total, lemma, self.test.sensitivity.unit)
-
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        coarse = {} if self.coarse is None else {COARSE: self.coarse}
-        return {FAILURE: self.allowance, TEST: self.test, **coarse, CENTER: self.mechanism}
 
     def describe(self) -> Mapping[str, Any]:
         return {

@@ -92,7 +92,7 @@ class StableSgd(Booster):
         return tuple(mechanism.planned(label, blocks.get(label)) for label, mechanism in self.mechanisms.items())
 
     @property
-    def assumptions(self) -> tuple[Assumption, ...]:
+    def assumptions(self) -> tuple[Assumption, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         coins = "drawn from coins apart from data and noise"
         return (Assumption("the order of visits does not depend on data", coins),)
 

@@ -59,7 +59,7 @@ class FrankWolfePlan(base.VertexSamplingPlan):
     score_scale: float  #: c
     bound: float  #: on the expected excess
     algorithm = "frank_wolfe"
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums: ClassVar[bool] = True
     error_share = 0.12  # of the error with typical curvature
     constants = "calibrated"
     label = "vertices towards which steps are taken"

@@ -33,10 +33,10 @@ import numpy as np
 
 from dpconvex import _rounding
 from dpconvex._types import Floats, attributes
-from dpconvex.algorithms import PredictedError, check_relation, recorded, require_delta, within_floats
+from dpconvex.algorithms import PredictedError, check_relation, recorded, require_delta, uses, within_floats
 from dpconvex.algorithms.minimax.base import SIGNS, SaddlePlan, SaddleResult, require_records
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import GaussianMechanism, Planned, VertexSampling
+from dpconvex.mechanisms import GaussianMechanism, VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu, largest_rho
@@ -83,7 +83,7 @@ class GaussianDescentPlan(SaddlePlan):
         return self.geometry == "euclidean"
 
     @property
-    def only_sums(self) -> bool:
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return not self.one_pass
 
     @property
@@ -107,9 +107,7 @@ class GaussianDescentPlan(SaddlePlan):
     def expectation(self) -> float:
         return self.bound * ERROR_SHARES["smooth" if self.smooth else self.geometry]
 
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {LABEL: self.mechanism}
+    mechanisms = uses({LABEL: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -256,9 +254,7 @@ class MultiplicativeWeightsPlan(SaddlePlan):
         what = "regret of the learner and loss of the responder"
         return PredictedError(self.bound, self.problem.trivial_gap, what)
 
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {DRAWN: self.sampling, MOVED: self.mechanism}
+    mechanisms = uses({DRAWN: "sampling", MOVED: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -87,7 +87,7 @@ class FoundBinsPlan(QueryReleasePlan):
     edges: tuple[Cut, ...] = ()  #: Of the cells of these ranges: the bins' edges
     #: Noisy counts: octaves of each column, then of each the cells of its range, of what is missing, and of 0.
     counted: tuple[Floats, ...] = field(default=(), compare=False, repr=False)
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums: ClassVar[bool] = True
     preferred: ClassVar[bool] = True
     neighbors: ClassVar[tuple[Neighboring, ...]] = NoisyTablesPlan.neighbors  # pyright: ignore[reportIncompatibleVariableOverride]
     constants = "calibrated"
@@ -140,7 +140,7 @@ class FoundBinsPlan(QueryReleasePlan):
         return super().exact_bits(source) and self.then.exact_bits(source)
 
     @property
-    def course(self) -> tuple[Any, ...]:
+    def course(self) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return (tuple(map(astuple, self.outer)), self.edges) if self.outer else ()
 
     def resumed(self, *course: Any) -> FoundBinsPlan:

@@ -48,7 +48,7 @@ class MwemPlan(base.QueryReleasePlan):
     rounds: int  #: T
     rho: float  #: zCDP budget of everything
     algorithm = "mwem"
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums: ClassVar[bool] = True
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Exponential and Gaussian mechanisms in adaptive zCDP composition (MWEM, Hardt et al. 2012, with replay)."

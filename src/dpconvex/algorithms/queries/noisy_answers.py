@@ -23,9 +23,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex._types import Floats
-from dpconvex.algorithms import PredictedError, recorded
+from dpconvex.algorithms import PredictedError, recorded, uses
 from dpconvex.algorithms.queries import base
-from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Planned
+from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.queries import LinearQueries
@@ -41,7 +41,7 @@ class QueryNoisePlan(base.QueryReleasePlan):
 
     mu: float  #: Gaussian budget; 0: Laplace noise
     algorithm = "query_noise"
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums: ClassVar[bool] = True
     constants = "calibrated"
     theorem = "Gaussian or Laplace mechanism on the vector of all mean answers."
 
@@ -70,9 +70,7 @@ class QueryNoisePlan(base.QueryReleasePlan):
         """Standard deviation of the noise of an answer."""
         return self._noise[1]
 
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {LABEL: self.mechanism}
+    mechanisms = uses({LABEL: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def predicted_error(self) -> PredictedError:

@@ -40,14 +40,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import PredictedError, check_relation, recorded
-from dpconvex.algorithms.queries.base import (
-    Answered,
-    QueryReleasePlan,
-    check_tables,
-    fit_histogram,
-    noise_left,
-    planned_steps,
-)
+from dpconvex.algorithms.queries import base
 from dpconvex.algorithms.queries.latent_classes import FitPlan, fit
 from dpconvex.algorithms.queries.matrix_tables import LABEL, LARGEST, LARGEST_GAUSSIAN, MatrixTables
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedTables, ReleasedTotal
@@ -104,7 +97,7 @@ def expected_variation(law: str, kind: str, noise: float, raw: float = 1.0) -> f
 
 @final
 @dataclass(frozen=True)
-class NoisyTablesPlan(QueryReleasePlan):
+class NoisyTablesPlan(base.QueryReleasePlan):
     """Constants of one release."""
 
     subsets: Tables  #: columns of the measured tables: each of one column, then pairs
@@ -113,7 +106,7 @@ class NoisyTablesPlan(QueryReleasePlan):
     mu: float  #: Gaussian budget; 0 for pure noise
     joint: bool = False  #: whether the noise is that of all tables as one matrix
     algorithm = "noisy_tables"
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums: ClassVar[bool] = True
     constants = "calibrated"
     preferred = True
     neighbors: ClassVar[tuple[Neighboring, ...]] = tuple(DISTANCES)  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -206,7 +199,7 @@ class NoisyTablesPlan(QueryReleasePlan):
     def expectation(self) -> float:
         """As for noise on all answers: the fit removes most. What is not measured is off by a typical amount."""
         noise, measured = self._asked
-        error = min(noise_left(self.queries, noise), self.predicted_error.bound)
+        error = min(base.noise_left(self.queries, noise), self.predicted_error.bound)
         return error if measured else max(error, INDEPENDENT)
 
     @cached_property
@@ -228,7 +221,7 @@ class NoisyTablesPlan(QueryReleasePlan):
         """Steps of a histogram's fit, 0: latent classes. It has relations of three columns better, where it can be."""
         if self.queries.cells > SMALL_CELLS or self.raw > SMALL_RAW or self.queries.impossible:
             return 0
-        return planned_steps(Marginals(self.queries.shape, self.subsets), self._asked[0], len(self.subsets))
+        return base.planned_steps(Marginals(self.queries.shape, self.subsets), self._asked[0], len(self.subsets))
 
     def describe(self) -> Mapping[str, Any]:
         listed: dict[str, list[list[int]]] = {}
@@ -239,7 +232,7 @@ class NoisyTablesPlan(QueryReleasePlan):
         found |= {"raw_total_variation": self.raw, "expected_total_variation": self.expected_variation}
         return found | ({"histogram_steps": self.steps} if self.steps else {"latent_classes": vars(self.fitting)})
 
-    def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
+    def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> base.Answered:
         return self.fitted(self.release(records, source, ledger, weights))
 
     def release(self, codes: Any, source: BitSource, ledger: Ledger, weights: Floats | None = None) -> ReleasedTables:
@@ -263,14 +256,14 @@ class NoisyTablesPlan(QueryReleasePlan):
         inner = () if not self.joint else tuple((self._matrix.noises[:, 0] / n).tolist())
         return ReleasedTables(shape, self.subsets, shares, spread, self.law, coordinates=inner, total=total)
 
-    def fitted(self, tables: ReleasedTables) -> Answered:
+    def fitted(self, tables: ReleasedTables) -> base.Answered:
         """Return model and answers, functions of released numbers and public facts alone."""
         if self.steps:
             queries = Marginals(self.queries.shape, self.subsets)
             targets = {table: noisy.ravel() for table, noisy in enumerate(tables.noisy)}
             times = {table: (min(tables.deviations) / noise) ** 2 for table, noise in enumerate(tables.deviations)}
             uniform = np.full(queries.cells, 1 / queries.cells)
-            model = Histogram(queries.shape, fit_histogram(queries, targets, times, uniform, self.steps))
+            model = Histogram(queries.shape, base.fit_histogram(queries, targets, times, uniform, self.steps))
         else:
             model = fit(tables, self.fitting, self.queries.impossible)
         answers = [model.marginal(subset).ravel() for subset in self.queries.subsets]
@@ -320,7 +313,7 @@ def plan(
     check_relation(privacy, users=True, neighbors=NoisyTablesPlan.neighbors)
     _validate.records("n", n)
     shape = queries.shape
-    check_tables(queries)
+    base.check_tables(queries)
     _validate.choice("relations", relations, RELATIONS)
     _validate.choice("noise", noise, NOISES)
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0

@@ -29,6 +29,8 @@ from functools import cached_property
 from typing import Any, ClassVar, final
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.special import log_ndtr
 
 from dpconvex import _rounding, _validate
@@ -79,7 +81,7 @@ class NoisyTreePlan(QueryReleasePlan):
     mu: float  #: Gaussian budget; 0 for Laplace noise
     alone: float  #: mean total variation that noise would add to tables of columns, were all spent on these
     algorithm = "noisy_tree"
-    only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums: ClassVar[bool] = True
     constants = "calibrated"
     preferred = True
     theorem = "Independent noise on tables, some of them chosen by bounded scores: the sum of their costs (Lemmas)."
@@ -251,7 +253,9 @@ def plan(
         raise InvalidParameterError("center", center, "must be False: queries have no center of two values or more", "")
     axis = queries.center if center else None
     least = NoisyTreePlan(queries, n, privacy, axis, 0, (1.0, 0.0, 0.0), every.law, every.mu, every.alone)
-    most = _spanning(least.candidates)
+    edges, size = np.array(least.candidates, dtype=np.int64).reshape(-1, 2).T, len(queries.shape)
+    graph = coo_array((np.ones(edges.shape[1]), edges), shape=(size, size))
+    most = size - int(connected_components(graph, directed=False)[0])  # pairs of a spanning forest
     if most < 1:
         what = "must list two pairs of columns with two values or more, for a choice among them"
         raise InvalidParameterError("queries", queries.count, what, "Use algorithm='noisy_tables'")
@@ -261,14 +265,3 @@ def plan(
     if center:
         columns, star = TUNING.with_center
     return replace(least, pairs=count, shares=(columns, star, TUNING.selection))
-
-
-def _spanning(pairs: tuple[tuple[int, int], ...]) -> int:
-    """Return the number of edges of a spanning forest of the graph of pairs."""
-    parts = {axis: axis for pair in pairs for axis in pair}
-    size = 0
-    for i, j in pairs:
-        if parts[i] != parts[j]:
-            size, old, new = size + 1, parts[j], parts[i]
-            parts = {axis: new if part == old else part for axis, part in parts.items()}
-    return size

@@ -25,10 +25,10 @@ import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import Floats
-from dpconvex.algorithms import PredictedError, recorded, require_delta
+from dpconvex.algorithms import PredictedError, recorded, require_delta, uses
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, check, rounding
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import Planned, VertexSampling
+from dpconvex.mechanisms import VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.privacy.profiles import largest_rho
@@ -63,7 +63,7 @@ class SyntheticPlan(QueryReleasePlan):
     )
 
     @property
-    def only_sums(self) -> bool:
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.mode == "full"
 
     @property
@@ -92,9 +92,7 @@ class SyntheticPlan(QueryReleasePlan):
     def expectation(self) -> float:
         return self.predicted_error.bound / 3
 
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {LABEL: self.sampling}
+    mechanisms = uses({LABEL: "sampling"})  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def describe(self) -> Mapping[str, Any]:
         return {"mode": self.mode, "steps": self.steps, "batch": self.batch, "tau_x": self.tau_x, "tau_y": self.tau_y}

@@ -40,6 +40,9 @@ class Event(ABC):
 
     kind: ClassVar[str]
     finest: ClassVar[bool] = False
+    pure_epsilon: Fraction | None = None  #: exact; None if the event has none
+    #: What a search finds of a pure epsilon that is a maximum in closed form, to be compared; None for others
+    searched_epsilon: float | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Enter a class that states a kind; a kind stands for one class only."""
@@ -51,11 +54,6 @@ class Event(ABC):
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"event kind={kind!r}: {known.__module__}.{known.__qualname__} has it already")
         _KINDS[kind] = cls
-
-    @property
-    def pure_epsilon(self) -> Fraction | None:
-        """Pure epsilon, exact; None if the event has none."""
-        return None
 
     @abstractmethod
     def delta(self, epsilon: float) -> float:
@@ -73,11 +71,6 @@ class Event(ABC):
         Here a field of the name `sensitivity`.
         """
         return getattr(self, "sensitivity", None)
-
-    @property
-    def searched_epsilon(self) -> float | None:
-        """What a search finds of a pure epsilon that is a maximum in closed form, to be compared; None for others."""
-        return None
 
     def second_opinion(self, delta: float) -> tuple[str, float] | None:
         """Another accountant's name and its epsilon for this event alone at `delta`; None where its parts are asked."""
@@ -97,7 +90,7 @@ class PureEvent(Event):
 
     @property
     @abstractmethod
-    def pure_epsilon(self) -> Fraction:
+    def pure_epsilon(self) -> Fraction:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Pure epsilon, exact."""
 
     def delta(self, epsilon: float) -> float:

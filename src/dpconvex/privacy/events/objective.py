@@ -72,7 +72,7 @@ class PureObjectivePerturbation(PureEvent):
         return logistic_epsilon(noise, self.tau, self.curvature, self.rank)
 
     @property
-    def searched_epsilon(self) -> float | None:
+    def searched_epsilon(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The maximum of the logistic rule over a grid of slopes."""
         if self.rule != "logistic":
             return None

@@ -65,7 +65,7 @@ class WholeRun(Event):
             accounting.charge_list(len(events))
 
     @property
-    def pure_epsilon(self) -> Fraction | None:
+    def pure_epsilon(self) -> Fraction | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Of the dearest block with what touches every record; None if a use has none."""
         self._charge()
         totals = [[(event.pure_epsilon, times) for event, times in events] for events in self._lists]
@@ -113,7 +113,7 @@ class GroupPrivacy(Event):
         _validate.integer("size", self.size, at_least=1)
 
     @property
-    def pure_epsilon(self) -> Fraction | None:
+    def pure_epsilon(self) -> Fraction | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         pure = self.record.pure_epsilon
         return None if pure is None else self.size * pure
 
@@ -173,7 +173,7 @@ class RepeatedSelection(Event):
         return _rounding.widen_up(math.fsum(k * w for k, w in enumerate(self.weights, 1)) / total)
 
     @property
-    def pure_epsilon(self) -> Fraction | None:
+    def pure_epsilon(self) -> Fraction | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """``(2 + shape)`` times that of a run; None if a run has none. A single run costs itself."""
         each = [run.pure_epsilon for run in self.runs]
         if any(pure is None for pure in each):

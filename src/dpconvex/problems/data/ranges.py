@@ -18,20 +18,11 @@ from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import center
 
-
-def _signed_log(x: Any) -> Any:
-    return np.sign(x) * np.log1p(np.abs(x))
-
-
-def _signed_exp(x: Any) -> Any:
-    return np.sign(x) * np.expm1(np.abs(x))
-
-
 TRANSFORMS: dict[str, tuple[Any, Any, dict[str, float]]] = {
     "none": (np.positive, np.positive, {}),
     "log1p": (np.log1p, np.expm1, {"above": -1.0}),
     "sqrt": (np.sqrt, np.square, {"at_least": 0.0}),
-    "signed_log": (_signed_log, _signed_exp, {}),
+    "signed_log": (lambda x: np.sign(x) * np.log1p(np.abs(x)), lambda x: np.sign(x) * np.expm1(np.abs(x)), {}),
 }
 """Increasing maps by name: the map, its inverse, and what its domain asks of lower bounds."""
 

@@ -67,6 +67,7 @@ class LinearModelProblem(Problem):
     name = forwarded("loss", "name")  # pyright: ignore[reportIncompatibleMethodOverride]
     value_at_zero = forwarded("loss", "value_at_zero")  # pyright: ignore[reportIncompatibleMethodOverride]
     trivial = forwarded("loss", "trivial")  # pyright: ignore[reportIncompatibleMethodOverride]
+    only_sums = True
     bounds = forwarded("loss")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
@@ -145,10 +146,6 @@ class LinearModelProblem(Problem):
         if groups.n_users != self.n:
             raise InvalidDataError(f"groups has {groups.n_users} users, but the problem is for n={self.n}. Plan again")
         return record_weights(groups, _rounding.ratio_down(1.0, self.n))
-
-    @property
-    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return True
 
     @cached_property
     def attack(self) -> Attack | None:

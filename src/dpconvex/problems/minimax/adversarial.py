@@ -22,7 +22,7 @@ from dpconvex.problems.base import Aggregation
 from dpconvex.problems.custom.functions import ConvexFunction, CustomObjective, dense_blocks, of_shape
 from dpconvex.problems.data.domain import Block
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.objective import ROUNDING, UP, Bounds, StatedBounds
+from dpconvex.problems.objective import ROUNDING, UP, StatedBounds
 from dpconvex.sets import L2Ball
 
 _INNER = 200  # accelerated steps of the attack where no saddle solver is at work: reports and searches only
@@ -46,6 +46,7 @@ class SaddleLoss(ConvexFunction):
     #: Strong concavity of h in v; 0 if there is none. Positive: the attacks depend smoothly on w.
     attack_concavity: float = 0.0
     aggregation: ClassVar[Aggregation] = "average"
+    bounds: ClassVar[SaddleBounds] = SaddleBounds()  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @abstractmethod
     def attack_lipschitz(self, radius: float) -> float:
@@ -70,11 +71,6 @@ class SaddleLoss(ConvexFunction):
         if self.attack_concavity == 0:
             return math.inf
         return (self.parameter_smoothness + self.cross_smoothness**2 / self.attack_concavity) * UP
-
-    @final
-    @property
-    def bounds(self) -> Bounds:
-        return SaddleBounds()
 
     @final
     def objective(self, records: Records, l2: float, radius: float) -> SaddleObjective:

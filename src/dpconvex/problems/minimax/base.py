@@ -88,6 +88,13 @@ class SimplexSaddle(ABC):
     #: L2: the same for the derivatives of gradient coordinates; 0 for quadratics, infinite if unknown.
     second_smoothness: float = math.inf
     bilinear: bool = False  #: whether f is linear in x for fixed y and linear in y for fixed x
+    #: For x and y, most that ``max_j D_j - min_j D_j`` changes per unit (l1) that the player's own point moves.
+    #:
+    #: D is the difference of two records' gradients, the other player's point fixed. Privacy-critical where a method
+    #: releases differences of gradients: 0 or finite only where clipping enforces it.
+    drift: tuple[float, float] = (math.inf, math.inf)
+    #: What the x that predicts a constant exceeds the best one by; infinite where there is no such x.
+    constant_excess: float = math.inf
 
     @property
     @abstractmethod
@@ -112,24 +119,10 @@ class SimplexSaddle(ABC):
         """Least and largest value of f over the simplices and all records."""
 
     @property
-    def drift(self) -> tuple[float, float]:
-        """For x and y, most that ``max_j D_j - min_j D_j`` changes per unit (l1) that the player's own point moves.
-
-        D is the difference of two records' gradients, the other player's point fixed. Privacy-critical where a
-        method releases differences of gradients: 0 or finite only where clipping enforces it.
-        """
-        return math.inf, math.inf
-
-    @property
     def trivial_gap(self) -> float:
         """What no pair's duality gap, or with ``dy = 1`` its excess, exceeds: the range of values, or of gradients."""
         low, high = self.value_range
         return min(high - low, 2 * sum(self.lipschitz))
-
-    @property
-    def constant_excess(self) -> float:
-        """What the x that predicts a constant exceeds the best one by; infinite where there is no such x."""
-        return math.inf
 
     @abstractmethod
     def check(self, records: Any) -> None:

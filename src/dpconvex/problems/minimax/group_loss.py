@@ -118,7 +118,7 @@ class WorstGroupLoss(base.SimplexSaddle):
         return x, 2 * self.loss_bound * self._largest if self.dy > 1 else 0.0
 
     @property
-    def drift(self) -> tuple[float, float]:
+    def drift(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]
         # A prediction moves by P times the move, the (clipped) slope by the curvature times that; y's is linear.
         return 4 * self.reach**2 * self.loss.curvature_bound * self._largest, 0.0
 
@@ -145,7 +145,7 @@ class WorstGroupLoss(base.SimplexSaddle):
         return 0.0, self.loss_bound * self._largest
 
     @property
-    def constant_excess(self) -> float:
+    def constant_excess(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.loss.trivial * self._mean_factor  # of weights 0: every group's loss is at most the trivial one
 
     def record_size(self, records: Any) -> int:

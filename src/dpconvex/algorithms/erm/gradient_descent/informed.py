@@ -38,17 +38,8 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats
-from dpconvex.algorithms import (
-    LinearModelPlan,
-    PredictedError,
-    PrivateResult,
-    check_average,
-    continued,
-    recorded,
-    require_delta,
-)
+from dpconvex import _rounding, _validate, algorithms
+from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.look import (
     FARTHEST,
@@ -61,7 +52,7 @@ from dpconvex.algorithms.erm.gradient_descent.look import (
 )
 from dpconvex.algorithms.erm.gradient_descent.plan import FAR
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import GaussianBudget, GaussianMechanism, Planned
+from dpconvex.mechanisms import GaussianBudget, GaussianMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, UserGroups
@@ -88,7 +79,7 @@ VECTORS_LEMMA = "a mean over n users of vectors of length at most 1 changes by a
 
 @final
 @dataclass(frozen=True)
-class InformedPlan(LinearModelPlan):
+class InformedPlan(algorithms.LinearModelPlan):
     """A look at the data and the budget of a descent; `released` stands in results, and `ahead` follows from it."""
 
     problem: LinearModelProblem
@@ -111,20 +102,30 @@ class InformedPlan(LinearModelPlan):
     noise_name = "gaussian"
     constants = "calibrated"
     algorithm: ClassVar[str] = "informed_gradient"
+    only_sums = forwarded("problem", "only_sums")  # pyright: ignore[reportIncompatibleMethodOverride]
+    course = forwarded("released")  # pyright: ignore[reportIncompatibleMethodOverride]
+    theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        "A look at labels, gradient lengths and one gradient, then noisy gradient descent planned from it, then a look "
+        "at slopes where it ends: each release is dominated by a Gaussian pair that does not depend on earlier "
+        "releases, and these compose."
+    )
+    assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+        Assumption(
+            "every user's gradient, each block's part divided by its scale, is at most as long as the level",
+            "its vector is scaled down to it",
+        ),
+        Assumption(
+            "levels, start, number and size of steps, what is kept of them: all follow from earlier releases only",
+            "they are planned from them; the session sets the number of steps once, before the first",
+        ),
+    )
+    mechanisms = algorithms.uses(  # pyright: ignore[reportIncompatibleMethodOverride]
+        {CENTERS: "centers", WIDTHS: "widths", LABELS: "labels", LENGTHS: "lengths"}
+        | {GRADIENT: "gradient", STEPS: "budget", SLOPE: "slope", CONSTANT: "constant"}
+    )
 
     def __post_init__(self) -> None:
         Ledger(self.privacy, self.releases)  # refuses, from public facts, what the promise does not cover
-
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        first = {CENTERS: self.centers, WIDTHS: self.widths, LABELS: self.labels}
-        own: dict[str, Planned] = {name: each for name, each in first.items() if each is not None}
-        own |= {LENGTHS: self.lengths, GRADIENT: self.gradient, STEPS: self.budget, SLOPE: self.slope}
-        return own if self.constant is None else {**own, CONSTANT: self.constant}
-
-    @property
-    def only_sums(self) -> bool:
-        return self.problem.only_sums
 
     @property
     def clip(self) -> float:
@@ -158,7 +159,7 @@ class InformedPlan(LinearModelPlan):
         return self.look.constant_moved(share, slope + noise * sigma, sigma) / self.problem.domain.intercept
 
     @property
-    def predicted_error(self) -> PredictedError:
+    def predicted_error(self) -> algorithms.PredictedError:
         problem, trivial = self.problem, min(self.problem.trivial, self.problem.lipschitz * self.problem.radius)
         variance = float(np.square(self.spread).sum())
         bound = typical_steps.quadratic_bound(self.ahead.choice.steps, self.look.problem, variance, self.l2)
@@ -166,7 +167,9 @@ class InformedPlan(LinearModelPlan):
         source += "curvature, clipping bias left out"
         bound = min(bound, 2 * problem.lipschitz * problem.radius)
         expected = self.ahead.choice.expected
-        return PredictedError(bound, trivial, source, expected=expected, proved=False, caution=TUNING.caution)
+        return algorithms.PredictedError(
+            bound, trivial, source, expected=expected, proved=False, caution=TUNING.caution
+        )
 
     @property
     def coefficient_deviation(self) -> Floats:
@@ -174,31 +177,6 @@ class InformedPlan(LinearModelPlan):
         own, far = self.constant_moved(-1.0) - self.constant_moved(1.0), [walked[-1], *self.look.moved_parts(walked)]
         walked[-1] = math.hypot(own / 2, self.look.unit * float(np.linalg.norm(far)))
         return np.minimum(walked, self.problem.radius)
-
-    @property
-    def theorem(self) -> str:
-        return (
-            "A look at labels, gradient lengths and one gradient, then noisy gradient descent planned from it, then a "
-            "look at slopes where it ends: each release is dominated by a Gaussian pair that does not depend on "
-            "earlier releases, and these compose."
-        )
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return (
-            Assumption(
-                "every user's gradient, each block's part divided by its scale, is at most as long as the level",
-                "its vector is scaled down to it",
-            ),
-            Assumption(
-                "levels, start, number and size of steps, what is kept of them: all follow from earlier releases only",
-                "they are planned from them; the session sets the number of steps once, before the first",
-            ),
-        )
-
-    @property
-    def course(self) -> tuple[Any, ...]:
-        return self.released
 
     def resumed(self, *course: Any) -> InformedPlan:
         """Return the plan that goes on from centers and widths, a share, shares by length, squares, slopes and bend."""
@@ -213,7 +191,7 @@ class InformedPlan(LinearModelPlan):
             raise InvalidParameterError("look", course, what)
         found = look.planned(share, np.array(shares), np.array(squares))
         released = (tuple(center), tuple(width), share, tuple(shares), tuple(squares), tuple(way))
-        return continued(self, look=look, ahead=found, released=released)
+        return algorithms.continued(self, look=look, ahead=found, released=released)
 
     def _narrowed(self, center: Any, width: Any) -> Look:
         return self.look.narrowed(np.array(center), np.array(width)) if len(center) else self.look
@@ -239,13 +217,13 @@ class InformedPlan(LinearModelPlan):
             "block_scales": self.look.scales[np.cumsum([0, *sizes[:-1]])].tolist(),
         }
 
-    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
+    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         assert groups is not None
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
         facts = problem.loss, *problem.clipped(X, y), groups, record_weights(groups)
         mean = partial(mean_of_users, *facts)
         columns = self._columns(X, groups, source, ledger)  # line 0: where the columns lie
-        seen = continued(self, look=self._narrowed(*columns))
+        seen = algorithms.continued(self, look=self._narrowed(*columns))
         look = seen.look
         begin, share = np.zeros(problem.dim), 0.5
         if self.labels is not None:  # line 1: where to start
@@ -333,7 +311,7 @@ def _finite(rows: Floats) -> Floats:
     return np.where(np.isfinite(rows).all(1, keepdims=True), rows, 0.0)
 
 
-@recorded("informed_gradient")
+@algorithms.recorded("informed_gradient")
 def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0) -> InformedPlan:
     """Return the plan that looks first: for users, delta > 0, smooth losses of two classes and their averages.
 
@@ -341,8 +319,8 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     """
     if privacy.unit != Unit.USER:
         raise InvalidParameterError("unit", str(privacy.unit), "must be 'user' for a look", "Use 'noisy_gradient'")
-    check_average(problem, privacy)
-    require_delta(privacy)
+    algorithms.check_average(problem, privacy)
+    algorithms.require_delta(privacy)
     _validate.real("l2", l2, at_least=0.0)
     loss = problem.loss
     if loss.task != "classification" or loss.n_outputs > 1 or math.isinf(problem.smoothness):

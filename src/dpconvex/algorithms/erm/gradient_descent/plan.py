@@ -106,7 +106,7 @@ class NoisyGradientPlan(LinearModelPlan):
         return tuple(replace(self.mechanism.planned(LABEL, block), times=times) for block in self.blocks)
 
     @property
-    def only_sums(self) -> bool:
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         whole = self.batches == 1 and (self.rate == 1 or not self.problem.grouped)
         return whole and self.problem.only_sums  # batches are records by their position, samples users by theirs
 

@@ -204,7 +204,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         return np.tile(factor.deviations(each), k)
 
     @property
-    def only_sums(self) -> bool:
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.solver.only_sums and self.problem.only_sums and self.most_rows is None
 
     def noise_reach(self) -> Floats:

@@ -34,7 +34,7 @@ from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
-from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism, Planned
+from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import UserGroups
@@ -139,7 +139,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         return typical.shrinkage(self.l2) + typical.released_noise(self.coefficient_deviation)
 
     @property
-    def only_sums(self) -> bool:
+    def only_sums(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.solver.only_sums and self.problem.only_sums
 
     @property
@@ -160,9 +160,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         """Where the noisy point is projected to: the ball, where the bound needs that; free, as post-processing is."""
         return self.ball if self.schedule.projected else WholeSpace()
 
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:
-        return {LABEL: self.mechanism}
+    mechanisms = algorithms.uses({LABEL: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def theorem(self) -> str:
@@ -187,7 +185,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         return np.full(self.problem.dim, self.deviation)
 
     @property
-    def exact_deviation(self) -> bool:
+    def exact_deviation(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         # A noisy point that is projected does not stay where it is.
         return self.schedule.needs_accuracy and self.output_set == WholeSpace()
 

@@ -37,7 +37,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm
-from dpconvex.mechanisms import NormNoiseMechanism, Planned, ReportNoisyMax
+from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.sources.rows import mapped, totals
@@ -140,9 +140,7 @@ class CenteredPlan(TwoStagePlan):
         caution = TUNING.margin if self.problem.grouped else 1.0
         return replace(given, expected=expected, source=source, proved=False, caution=caution)
 
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return {CENTER: self.first, LENGTH: self.second}
+    mechanisms = algorithms.uses({CENTER: "first", LENGTH: "second"})
 
     @property
     def course(self) -> tuple[Any, ...]:

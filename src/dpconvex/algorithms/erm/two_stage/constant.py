@@ -49,6 +49,8 @@ class ConstantPlan(TwoStagePlan):
     then: algorithms.LinearModelPlan
     planner: Planner
     algorithm: ClassVar[str] = "constant"
+    hopeless = True  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    outlook = "no column is used, and the answer is the same for all"  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:
@@ -63,14 +65,6 @@ class ConstantPlan(TwoStagePlan):
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")
         return replace(given, bound=bound, trivial=trivial, expected=expected, source=source, proved=known)
-
-    @property
-    def hopeless(self) -> bool:
-        return True
-
-    @property
-    def outlook(self) -> str:
-        return "no column is used, and the answer is the same for all"
 
     @property
     def theorem(self) -> str:

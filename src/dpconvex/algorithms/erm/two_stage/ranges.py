@@ -37,12 +37,12 @@ from numpy.typing import NDArray
 
 from dpconvex import _rounding
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, uses
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import JointHistogram, Planned, ReportNoisyMax
+from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
@@ -123,10 +123,7 @@ class RangedPlan(TwoStagePlan):
         given = self.then.predicted_error
         return replace(given, source=f"{given.source}; on the ranges found", proved=False)
 
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        stages = {LOOK: self.look, LOOKS: self.looks, RANGES: self.first, CROWDS: self.second}
-        return {name: one for name, one in stages.items() if one is not None}
+    mechanisms = uses({LOOK: "look", LOOKS: "looks", RANGES: "first", CROWDS: "second"})
 
     @property
     def releases(self) -> tuple[Release, ...]:

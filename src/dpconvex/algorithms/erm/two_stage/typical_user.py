@@ -30,7 +30,7 @@ from dpconvex import _rounding, algorithms
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import JointHistogram, Planned
+from dpconvex.mechanisms import JointHistogram
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
@@ -59,9 +59,7 @@ class TypicalUserPlan(TwoStagePlan):
     predicted_error = forwarded("then", "predicted_error")  # pyright: ignore[reportIncompatibleMethodOverride]
     algorithm = forwarded("then", "algorithm")
 
-    @property
-    def mechanisms(self) -> Mapping[str, Planned]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return {SIZES: self.first}
+    mechanisms = algorithms.uses({SIZES: "first"})
 
     @property
     def course(self) -> tuple[Any, ...]:

@@ -53,16 +53,13 @@ class Guard(ABC):
     radius: float  #: Distance within which vectors count as close; infinite: nothing is tested
     clip: float  #: Largest length of a vector
     name: ClassVar[str]
+    #: Mean square of what users who are left out although all are alike make a mean differ by
+    scatter: ClassVar[float] = 0.0
 
     @property
     @abstractmethod
     def deviation(self) -> float:
         """Standard deviation of the noise in each coordinate of a mean."""
-
-    @property
-    def scatter(self) -> float:
-        """Mean square of what users who are left out although all are alike make a mean differ by."""
-        return 0.0
 
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready constants of the test."""
@@ -90,7 +87,7 @@ class TestedSteps(Guard):
         return self.mean.unit_length(self.radius, self.clip) * self.mean.sigma * self.mean.noise_factor
 
     @property
-    def scatter(self) -> float:
+    def scatter(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.mean.missed * self.radius**2 / (2 * self.count)  # vectors within the radius of one another
 
     def describe(self) -> Mapping[str, Any]:
