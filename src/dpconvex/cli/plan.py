@@ -237,10 +237,10 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
         found.append(("ranges", f"found privately, for epsilon {number(public['private_ranges']['epsilon'])}"))
     if "target_range" in public:
         look = number(public["target_range"]["epsilon"])
-        found.append(("target's range", f"a part of it, chosen privately for epsilon {look}"))
+        found.append(("target's range", f"narrowed privately, for epsilon {look}"))
     if "column_ranges" in public:
         looks, count = number(public["column_ranges"]["epsilon"]), len(public["column_ranges"]["columns"])
-        found.append(("columns' ranges", f"parts of {count}, chosen privately for epsilon {looks}"))
+        found.append((f"ranges of {count} columns", f"narrowed privately, for epsilon {looks}"))
     if "moment_order" in public:
         found.append(("moment", f"of order {public['moment_order']:g}, declared {number(public['moment_bounds'][0])}"))
     found += [(name, str(public[name])) for name in ("surrogate", "constraint") if name in public]
