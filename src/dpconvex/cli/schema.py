@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +26,7 @@ def draft(
     user_column: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
     output: Annotated[Path | None, typer.Option(help="File to write; never replaced. Default: stdout.")] = None,
     no_ranges: Annotated[
-        bool, typer.Option("--no-ranges", help="Read no range off the table: fits find ranges privately.")
+        bool, typer.Option("--no-ranges", help="Read no range off the table, but of 0 and 1: fits find ranges.")
     ] = False,
 ) -> None:
     """Write a schema template that marks every line to be confirmed by a person.
@@ -40,6 +41,9 @@ def draft(
         print(text)
         return
     write_atomically(output, text)
+    unused = [name.strip('"') for name in re.findall(r"^# \[columns\.(.+)\]$", text, re.MULTILINE)]
+    if unused:
+        print_text(f"Left out, for reasons that the file gives: {', '.join(unused)}.")
     print_text(f"Wrote {output}. Confirm every marked line from public knowledge, then set confirmed = true.")
 
 
@@ -89,6 +93,10 @@ def check(
     for one in look.columns:
         for text, value in one.spellings.items():
             print_text(f"{one.name}: {text!r} is not listed." + (f" Did you mean {value!r}?" if value else ""))
+    target = declared.target
+    if target is not None and (lost := look.columns[-1].missing + look.columns[-1].unlisted):
+        counts = "the middle of the range" if target.numeric else target.labels[0]
+        print_text(f"{target.name}: {lost:.2%} of the rows have no known one: they count as {counts}. Leave them out?")
     if look.users is not None:
         print_text(f"{look.users:,} users; at most {look.most_rows:,} rows each; {look.users_with_many:,} over 20.")
     print_text("Signal: share of the target's variance that a column explains by itself (R^2, in these records).")

@@ -1,5 +1,6 @@
 """What a schema says about a column: how it becomes bounded features, or the target to predict."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
@@ -284,7 +285,16 @@ class NumericColumn(NumberColumn):
 
     @property
     def values(self) -> BlockValues:
+        if self.levels == 2:
+            return "binary"
         return likely_values(self.lower, self.upper) if self.transform in ("none", "signed_log") else "any"
+
+    @property
+    def levels(self) -> float:
+        """How many values a declared step leaves in the range, at least 2; infinite where there is none, or many."""
+        if not self.step or self.date or (self.upper - self.lower) / self.step > MOST_KNOTS:
+            return math.inf
+        return max(2, math.floor(self.upper / self.step + 1e-9) - math.ceil(self.lower / self.step - 1e-9) + 1)
 
     def positions(self, values: Sequence[float]) -> list[float]:
         """Values of the range as places in [0, 1], after the transform."""

@@ -64,7 +64,7 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
     user : str, optional
         The column that says whose record it is. Without it the draft holds a commented line that asks for one.
     ranges : bool
-        False: no range is read off the table; ``range = "private"`` lets a fit find ranges privately.
+        False: only columns of 0 and 1 have ranges in the draft; ``range = "private"`` lets a fit find the others.
 
     Returns
     -------
@@ -147,6 +147,8 @@ def _column(series: Series, ranges: bool) -> str:
         numbers = numbers[~np.isin(numbers, sentinels)]
         missing += [format_value(float(number)) for number in sentinels]
         note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
+        if len(values) == 1 and not series.null_count():
+            head += f"# Every row holds the same number, so it says nothing: remove this column.{MARK}\n"
         lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
         if (share := series.null_count() / max(1, len(series))) or missing:
             lines += f"# Some numbers are missing. The next line keeps them apart, in synthetic data too.{MARK}\n"
@@ -198,14 +200,22 @@ def _target(series: Series, ranges: bool) -> str:
     values = frames.distinct_values(series)
     numeric, boolean = frames.is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
-        return head + _range(_finite(values), ranges)
+        return head + _unknown(series, "the middle of the range") + _range(_finite(values), ranges)
     found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
     if len(found) < 2:
         return _left_out(head, "fewer than two classes were found. List the public classes")
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"
+    note += _unknown(series, format_value(found[0]))
     if numeric and not boolean and len(found) > 2:
         note += f"# If they are numbers, not codes: lower = {found[0]} and upper = {found[-1]} in their place.{MARK}\n"
     return head + note + _line("classes", found, read=not boolean) + _RATES
+
+
+def _unknown(series: Series, counts: str) -> str:
+    """Return a remark where rows have no value to predict: left in the file, they are learned as what they count."""
+    share = series.null_count() / max(1, len(series))
+    remark = f"# {share:.2%} of the rows have none: they count as {counts}. Leave them out of the file?{MARK}\n"
+    return remark if share else ""
 
 
 def _left_out(head: str, reason: str) -> str:
@@ -219,7 +229,7 @@ def _line(key: str, value: Any, read: bool = True) -> str:
 
 
 def _range(numbers: Floats, ranges: bool) -> str:
-    if not ranges:
+    if not ranges and not (numbers.min(initial=0) == 0 and numbers.max(initial=0) == 1 and _may_be_codes(numbers)):
         return _line("range", PRIVATE, read=False)
     low, high = span(numbers)
     decimals = (k for k in range(5) if len(numbers) and np.array_equal(np.round(numbers, k), numbers))

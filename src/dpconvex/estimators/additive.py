@@ -207,7 +207,8 @@ class AdditiveModel(WithIntervals):
         deviation = planned_deviations(self.plan_)
         if self.plan_.problem.shapes is None:
             coefs = deviation.reshape(len(values), -1)[:, : shapes.straight.domain.n_features]
-            deviation = np.abs(shapes.straight.decode(coefs, np.zeros(len(values)))[0])
+            ones = np.eye(coefs.shape[1])  # levels less their mean: of equal coefficients the mean is not the deviation
+            deviation = np.sqrt(np.square(coefs) @ np.square(shapes.straight.decode(ones, np.zeros(len(ones)))[0]))
         else:
             deviation = np.tile(deviation[: values.shape[1]], (len(values), 1))
         self.shape_deviation_ = self.output_scale * deviation
