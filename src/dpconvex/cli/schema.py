@@ -26,7 +26,7 @@ def draft(
     user_column: Annotated[str | None, typer.Option(help="Column that says whose row it is.")] = None,
     output: Annotated[Path | None, typer.Option(help="File to write; never replaced. Default: stdout.")] = None,
     no_ranges: Annotated[
-        bool, typer.Option("--no-ranges", help="Read no range off the table, but of 0 and 1: fits find ranges.")
+        bool, typer.Option("--no-ranges", help="Read no range off the table: fits find ranges privately.")
     ] = False,
 ) -> None:
     """Write a schema template that marks every line to be confirmed by a person.

@@ -64,7 +64,7 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
     user : str, optional
         The column that says whose record it is. Without it the draft holds a commented line that asks for one.
     ranges : bool
-        False: only columns of 0 and 1 have ranges in the draft; ``range = "private"`` lets a fit find the others.
+        False: no range is read off the table; ``range = "private"`` lets a fit find ranges privately.
 
     Returns
     -------
@@ -229,7 +229,7 @@ def _line(key: str, value: Any, read: bool = True) -> str:
 
 
 def _range(numbers: Floats, ranges: bool) -> str:
-    if not ranges and not (numbers.min(initial=0) == 0 and numbers.max(initial=0) == 1 and _may_be_codes(numbers)):
+    if not ranges:
         return _line("range", PRIVATE, read=False)
     low, high = span(numbers)
     decimals = (k for k in range(5) if len(numbers) and np.array_equal(np.round(numbers, k), numbers))

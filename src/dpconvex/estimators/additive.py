@@ -156,6 +156,7 @@ class AdditiveModel(WithIntervals):
             return best
         typical, expected = best[0].problem.typical, best[0].predicted_error.expected
         bent = typical is None or expected is None or expected < LEARNED[loss.task] * typical.at_zero
+        bent = bent and not self._loses_target(shapes, n)
         if bent and (loss.task != "regression" or look_cost(self.epsilon, n) > 0):  # else targets may reach anywhere
             return best
         lines = copy(self)
@@ -187,7 +188,9 @@ class AdditiveModel(WithIntervals):
         straight = plan.problem.shapes is None
         found = shapes.at(2) if straight else next(m for m in self._maps(shapes) if m.domain.blocks == blocks)
         parts = found.parts(getattr(plan, "cells", ()))
-        found = found.found(getattr(plan, "found", ()), parts, getattr(plan, "found_knots", ()))
+        found = found.found(
+            self._released(found, plan), parts, getattr(plan, "found_knots", ()) if plan.algorithm != "constant" else ()
+        )
         self.knots_ = found.knots
         return found.straight if straight else found
 

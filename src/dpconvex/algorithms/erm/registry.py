@@ -85,7 +85,7 @@ def _projection(
 
 
 def _constant(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "l2", l2: float | None = None) -> Found:
-    return () if problem.grouped else constant.plan(problem, privacy, Methods(Options(noise=noise, l2=l2), PROJECTED))
+    return constant.plan(problem, privacy, Methods(Options(noise=noise, l2=l2), PROJECTED))
 
 
 ERM_METHODS = Registry(

@@ -112,9 +112,7 @@ def cells(values: Array) -> NDArray[np.int64]:
     """Return the cell of every number, (n,): whatever it is, each has exactly one."""
     with np.errstate(all="ignore"):
         values = np.asarray(values, dtype=np.float64)
-        mantissas, exponents = np.frexp(values)
-    # An octave holds its upper end: yes and no, written 1 and 0, lie in [0, 1], which is half as wide as [0, 2].
-    exponents = exponents.astype(np.int64) - 1 - (np.abs(mantissas) == 0.5)
+    exponents = np.frexp(values)[1].astype(np.int64) - 1
     levels = np.where(np.isinf(values), END, np.clip(exponents - LOWEST + 1, 0, END))
     levels[values == 0] = 0
     return np.where(np.isnan(values), MISSING, END + np.where(values < 0, -levels, levels))

@@ -54,6 +54,8 @@ CROWDS = "histogram of 32 cells of each range found"
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
+LOST = 0.08
+"""The same, from which on a target's range is taken for lost among those of columns (`benchmarks/lost_ranges.py`)."""
 LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
 LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
@@ -303,6 +305,11 @@ def _shares(epsilon: float, n: int, columns: int) -> list[float]:
     needed = math.sqrt(8) * columns / (NOISY * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
     first, second = (_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in SHARES)
     return [first, second] if columns else [second]
+
+
+def lost(epsilon: float, n: int, columns: int) -> bool:
+    """Return whether octaves of so many columns, the target's among them, are off by too many of the n units."""
+    return columns > 1 and math.sqrt(8) * columns > LOST * n * _shares(epsilon, n, columns)[0]
 
 
 def worth_knots(epsilon: float, n: int, placed: int) -> bool:
