@@ -93,10 +93,6 @@ def check(
     for one in look.columns:
         for text, value in one.spellings.items():
             print_text(f"{one.name}: {text!r} is not listed." + (f" Did you mean {value!r}?" if value else ""))
-    target = declared.target
-    if target is not None and (lost := look.columns[-1].missing + look.columns[-1].unlisted):
-        counts = "the middle of the range" if target.numeric else target.labels[0]
-        print_text(f"{target.name}: {lost:.2%} of the rows have no known one: they count as {counts}. Leave them out?")
     if look.users is not None:
         print_text(f"{look.users:,} users; at most {look.most_rows:,} rows each; {look.users_with_many:,} over 20.")
     print_text("Signal: share of the target's variance that a column explains by itself (R^2, in these records).")

@@ -285,16 +285,17 @@ class NumericColumn(NumberColumn):
 
     @property
     def values(self) -> BlockValues:
-        if self.levels == 2:
-            return "binary"
-        return likely_values(self.lower, self.upper) if self.transform in ("none", "signed_log") else "any"
+        likely = likely_values(self.lower, self.upper) if self.transform in ("none", "signed_log") else "any"
+        return "binary" if self.levels == 2 else likely
 
     @property
     def levels(self) -> float:
         """How many values a declared step leaves in the range, at least 2; infinite where there is none, or many."""
-        if not self.step or self.date or (self.upper - self.lower) / self.step > MOST_KNOTS:
-            return math.inf
-        return max(2, math.floor(self.upper / self.step + 1e-9) - math.ceil(self.lower / self.step - 1e-9) + 1)
+        width = (self.upper - self.lower) / self.step if self.step and not self.date else math.inf
+        first = self.lower / self.step if width <= MOST_KNOTS else 0.0
+        return (
+            max(2, math.floor(first + width + 1e-9) - math.ceil(first - 1e-9) + 1) if width <= MOST_KNOTS else math.inf
+        )
 
     def positions(self, values: Sequence[float]) -> list[float]:
         """Values of the range as places in [0, 1], after the transform."""

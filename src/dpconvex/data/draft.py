@@ -197,25 +197,20 @@ def _sentinels(numbers: Floats) -> Floats:
 
 def _target(series: Series, ranges: bool) -> str:
     head = "[target]\n" + _line("name", series.name, read=False)
+    if share := series.null_count() / max(1, len(series)):
+        counts = "the first class, or the middle of the range: leave them out of the file?"
+        head += f"# {share:.2%} of the rows have none here. They count as {counts}{MARK}\n"
     values = frames.distinct_values(series)
     numeric, boolean = frames.is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
-        return head + _unknown(series, "the middle of the range") + _range(_finite(values), ranges)
+        return head + _range(_finite(values), ranges)
     found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
     if len(found) < 2:
         return _left_out(head, "fewer than two classes were found. List the public classes")
     note = "# The first class takes missing and unlisted labels; of two classes, the second is the positive one.\n"
-    note += _unknown(series, format_value(found[0]))
     if numeric and not boolean and len(found) > 2:
         note += f"# If they are numbers, not codes: lower = {found[0]} and upper = {found[-1]} in their place.{MARK}\n"
     return head + note + _line("classes", found, read=not boolean) + _RATES
-
-
-def _unknown(series: Series, counts: str) -> str:
-    """Return a remark where rows have no value to predict: left in the file, they are learned as what they count."""
-    share = series.null_count() / max(1, len(series))
-    remark = f"# {share:.2%} of the rows have none: they count as {counts}. Leave them out of the file?{MARK}\n"
-    return remark if share else ""
 
 
 def _left_out(head: str, reason: str) -> str:

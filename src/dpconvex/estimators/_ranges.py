@@ -61,12 +61,9 @@ class FindsRanges:
         """The schema with the ranges that a fit found: all of them public from then on. None without a schema."""
         if self.schema is None:
             return None
-        (found, parts), features = self._told, self._feature_map(None)
-        if not self.coef_.any() and self.schema.target is not None:  # a constant looks at no column
-            own = found[len(features.unranged) :]
-            return self.schema.with_ranges({self.schema.target.name: own[0]} if own else {})
-        names = [name for name, _ in features.divisible]
-        return self.schema.with_ranges(found).with_ranges(dict(zip(names, parts, strict=False)))
+        (found, parts), names = self._told, [name for name, _ in self._feature_map(None).divisible]
+        made = self.schema.with_ranges(found).with_ranges(dict(zip(names, parts, strict=False)))
+        return made if self.coef_.any() else replace(made, columns=self.schema.columns)  # a constant looks at no column
 
     @abstractmethod
     def _feature_map(self, n_features: int | None) -> FeatureMap:
@@ -142,9 +139,8 @@ class FindsRanges:
         def ranged(each: LinearModelPlan) -> LinearModelPlan:
             if each.algorithm != "constant":
                 return ranges.plan(each, privacy, *asked).through(place)
-            # It uses no column: the target's range is all that it needs, found among nothing else.
-            needed = self._finds_target or look
-            return ranges.plan(each, privacy, (), (), self._finds_target, look=look) if needed else each
+            alone = self._finds_target or look  # of columns, which a constant does not use
+            return ranges.plan(each, privacy, (), target=self._finds_target, look=look) if alone else each
 
         if self._loses_target(features, found[0].problem.n):
             found = tuple(sorted(found, key=lambda each: each.algorithm != "constant"))

@@ -92,9 +92,9 @@ def test_drafts_say_which_rows_have_no_label_and_which_column_says_nothing() -> 
     """A third of the rows of one public table had no label: its model learned that they are all healthy."""
     frame = pd.DataFrame({"ill": ["no", "yes", None, "no"] * 9, "year": [2013] * 36, "yes": [0, 1, 1, 0] * 9})
     draft = draft_schema(frame, "ill")
-    assert '# 25.00% of the rows have none: they count as "no". Leave them out' in draft
-    assert "they count as the middle of the range" in draft_schema(frame.assign(y=[0.5, 1.5, None] * 12), "y")
-    assert "none: they count" not in draft_schema(frame, "yes")
+    assert "# 25.00% of the rows have none here. They count as the first class" in draft
+    assert "# 33.33% of the rows have none here" in draft_schema(frame.assign(y=[0.5, 1.5, None] * 12), "y")
+    assert "have none here" not in draft_schema(frame, "yes")
     assert draft.count("Every row holds the same number") == 1
 
 
