@@ -85,9 +85,7 @@ def synthesize(
         order=order,
         algorithm=algorithm,
         constants=constants,
-        impossible=[
-            {k: v for k, _, v in (part.partition("=") for part in text.split(","))} for text in impossible or ()
-        ],
+        impossible=[{k: v for k, _, v in (p.partition("=") for p in text.split(","))} for text in impossible or ()],
         neighbors=neighbors,
         rows=None if size_is_public else rows,
         random_state=seed,

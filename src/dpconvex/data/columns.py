@@ -291,11 +291,9 @@ class NumericColumn(NumberColumn):
     @property
     def levels(self) -> float:
         """How many values a declared step leaves in the range, at least 2; infinite where there is none, or many."""
-        width = (self.upper - self.lower) / self.step if self.step and not self.date else math.inf
-        first = self.lower / self.step if width <= MOST_KNOTS else 0.0
-        return (
-            max(2, math.floor(first + width + 1e-9) - math.ceil(first - 1e-9) + 1) if width <= MOST_KNOTS else math.inf
-        )
+        if not self.step or self.date or (self.upper - self.lower) / self.step > MOST_KNOTS:
+            return math.inf
+        return max(2, math.floor(self.upper / self.step + 1e-9) - math.ceil(self.lower / self.step - 1e-9) + 1)
 
     def positions(self, values: Sequence[float]) -> list[float]:
         """Values of the range as places in [0, 1], after the transform."""
@@ -421,9 +419,8 @@ class CategoricalColumn(AbstractColumn):
     def clean(self, series: Series) -> Series:
         if not self.date:
             return frames.renamed(series, self.categories, self.aliases)
-        return frames.number_series(
-            formulas.parts_of_dates(formulas.days(series, self.format), self.date).astype(np.float64)
-        )
+        parts = formulas.parts_of_dates(formulas.days(series, self.format), self.date)
+        return frames.number_series(parts.astype(np.float64))
 
     def compact(self, series: Series) -> Array:
         positions = frames.codes(series, self.categories)

@@ -230,13 +230,10 @@ class AdditiveModel(WithIntervals):
     def shapes_(self) -> list[Shape]:
         """The released shapes, one a column or pair, in the order of the columns."""
         check_is_fitted(self)
-        values, deviation = self.encoded_coef_, self.shape_deviation_
-        row, bands = 0 if len(values) == 1 else slice(None), self._bands() if self.inference else None
+        values, noise = self.encoded_coef_, self.shape_deviation_
+        k, bands = 0 if len(values) == 1 else slice(None), self._bands() if self.inference else None
         facts = (((each.name, each.kind, each.vertices), at) for each, at in self._fitted_map().slices)
-        return [
-            Shape(*own, values[row, at], deviation[row, at], None if bands is None else bands[:, at])
-            for own, at in facts
-        ]
+        return [Shape(*own, values[k, at], noise[k, at], None if bands is None else bands[:, at]) for own, at in facts]
 
     def _bands(self) -> Floats:
         """Return the intervals of the values, (2, d), each block's around the value of the vertex that is seen most."""
@@ -291,15 +288,9 @@ class AdditiveModel(WithIntervals):
         and ``lower`` and ``upper``, the ends of `Shape.interval` where it was paid for.
         """
         rows = [
-            (
-                shape.name,
-                output,
-                *((None, at) if isinstance(at, str) else (float(at), None)),
-                *map(float, numbers),
-                *ends,
-            )
+            (shape.name, k, *((None, at) if isinstance(at, str) else (float(at), None)), *map(float, numbers), *ends)
             for shape in self.shapes_
-            for output, each in enumerate(zip(np.atleast_2d(shape.values), np.atleast_2d(shape.deviation), strict=True))
+            for k, each in enumerate(zip(np.atleast_2d(shape.values), np.atleast_2d(shape.deviation), strict=True))
             for at, *numbers, ends in zip(shape.vertices, *each, shape.ends, strict=True)
         ]
         types = {"column": pa.string(), "output": pa.int64(), "knot": pa.float64(), "level": pa.string()}

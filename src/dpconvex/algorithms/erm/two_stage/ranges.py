@@ -165,9 +165,8 @@ class RangedPlan(TwoStagePlan):
         histograms = "private histograms, first of octaves, then of the ranges read off them, "
         look = "private choices of parts of declared ranges, "
         stages = look * (self.look is not None or self.looks is not None) + histograms * (self.second is not None)
-        return f"Basic composition of {stages}and of a method for records clipped into these, one by one. " + (
-            self.then.theorem
-        )
+        first = f"Basic composition of {stages}and of a method for records clipped into these, one by one."
+        return f"{first} {self.then.theorem}"
 
     def describe(self) -> Mapping[str, Any]:
         stages = [one for one in (self.first, self.second) if one is not None]
