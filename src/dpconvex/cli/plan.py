@@ -152,15 +152,10 @@ def show_advice(asked: Sequence[Forecast], found: Sequence[Advice], counted: str
         print_json({"counted": counted, "expected": [vars(each) for each in asked], "needed": needed})
         return
     if asked:
-        print_table(
-            f"To expect with {counted}: {found[0].limits if found else 'an excess loss'}",
-            ("epsilon", "typical", "range", "a constant", "algorithm"),
-            [
-                (f"{e.at:g}", number(e.typical), f"{number(e.low)}-{number(e.high)}", number(e.constant), e.algorithm)
-                for e in asked
-            ],
-            right=range(1, 4),
-        )
+        title = f"To expect with {counted}: {found[0].limits if found else 'an excess loss'}"
+        numbers = ((number(e.typical), f"{number(e.low)}-{number(e.high)}", number(e.constant)) for e in asked)
+        rows = [(f"{e.at:g}", *own, e.algorithm) for e, own in zip(asked, numbers, strict=True)]
+        print_table(title, ("epsilon", "typical", "range", "a constant", "algorithm"), rows, right=range(1, 4))
     for each in found:
         where = f"with {counted}" if each.wanted == "epsilon" else f"at epsilon {asked[0].at:g}"
         print_text(f"Needed {where}: {each}.")

@@ -22,12 +22,10 @@ BLANKS = " \t\n\v\f\r"  #: What is trimmed off the ends of a cell before it is c
 
 MOST_KNOTS = 64  #: Of a shape.
 
-OTHER, MISSING = "(other)", "(missing)"
-"""Names of the level that takes missing and unlisted values, and of the feature that says that a number is missing."""
+OTHER, MISSING = "(other)", "(missing)"  #: The level of missing and unlisted values; the feature of missing numbers.
 
 _LAST = ("step", "scale", "indicator", "formula", "date", "at", "format", "missing", "unit", "source")  #: Keys.
-DATE_PARTS = {"month": 12, "weekday": 7}
-"""Parts of a date that are categories, numbered from 1; weeks begin on Mondays."""
+DATE_PARTS = {"month": 12, "weekday": 7}  #: Parts of a date: categories, numbered from 1; weeks begin on Mondays.
 
 
 def nonempty(name: str, value: Any) -> str:

@@ -125,14 +125,8 @@ def pair_shape(first: ShapeColumn, second: ShapeColumn) -> ShapeColumn:
 
     vertices = tuple(f"{a}, {b}" for a in first.vertices for b in second.vertices)
     rule = {"kind": "pair", "first": first.rule, "second": second.rule}
-    return ShapeColumn(
-        f"{first.name}:{second.name}",
-        "pair",
-        vertices,
-        write,
-        Pair(cast(Any, first.expected), cast(Any, second.expected)),
-        rule,
-    )
+    both = Pair(cast(Any, first.expected), cast(Any, second.expected))
+    return ShapeColumn(f"{first.name}:{second.name}", "pair", vertices, write, both, rule)
 
 
 @final

@@ -302,10 +302,8 @@ class AdditiveModel(WithIntervals):
         return [f"{block.name}={each if isinstance(each, str) else format(each, '.6g')}" for block, each in at]
 
     def _terms(self) -> list[dict[str, Any]]:
-        return [
-            {"name": block.name, "values": self.encoded_coef_[:, where].tolist(), **block.rule}
-            for block, where in self._fitted_map().slices
-        ]
+        values, slices = self.encoded_coef_, self._fitted_map().slices
+        return [{"name": block.name, "values": values[:, where].tolist(), **block.rule} for block, where in slices]
 
 
 def _placed(plan: LinearModelPlan) -> tuple[int, ...]:
