@@ -315,13 +315,11 @@ def print_scaling(table: list[list[dict[str, Any]]]) -> None:
     """Print how the expected loss falls with users and with records per user."""
     names = sorted({cell["algorithm"] for row in table for cell in row})
     marks = dict(zip(names, "abcdefghij", strict=False))
+    shown = [[f"{number(cell['excess_loss_bound'])} {marks[cell['algorithm']]}" for cell in row] for row in table]
     print_table(
         "\nBound on the excess loss of the best plan, by users and records per user",
         ("users", *(f"{cell['records_per_user']:,}" for cell in table[0])),
-        (
-            (f"{row[0]['users']:,}", *(f"{number(c['excess_loss_bound'])} {marks[c['algorithm']]}" for c in row))
-            for row in table
-        ),
+        ((f"{row[0]['users']:,}", *cells) for row, cells in zip(table, shown, strict=True)),
         right=range(len(table[0]) + 1),
     )
     print_text(", ".join(f"{mark}: {name.replace('_', ' ')}" for name, mark in marks.items()) + ".")

@@ -21,9 +21,10 @@ from dpconvex.algorithms import PredictedError
 from dpconvex.cli import report as figures
 from dpconvex.cli._output import number
 from dpconvex.cli.budget import Paid
+from dpconvex.cli.fit import write_outputs
 from dpconvex.cli.report import Measured, Origin, _coefficients, _factor, promise, write_report
 from dpconvex.cli.shapes import _draw
-from dpconvex.errors import HopelessPlanWarning
+from dpconvex.errors import DpconvexWarning, HopelessPlanWarning
 from dpconvex.privacy import PrivacyParams
 from dpconvex_experiments.adult import MAJORITY, NOT_PRIVATE, accuracy_figure
 
@@ -118,6 +119,13 @@ def test_the_curves_of_several_classes_share_an_axis_that_is_logarithmic() -> No
     for values in (np.arange(4.0), -np.arange(4.0)):
         _draw(axes, shape, values, np.array([values - 1, values + 1]), colors)
     assert axes.get_xscale() == "symlog"
+
+
+def test_a_report_that_fails_does_not_cost_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "write_report", lambda *_: 1 / 0)
+    with pytest.warns(DpconvexWarning, match="ZeroDivisionError"):
+        write_outputs(fitted(), tmp_path, Origin())
+    assert {path.name for path in tmp_path.iterdir()} == {"model.skops", "certificate.json"}
 
 
 @pytest.mark.gate
