@@ -64,10 +64,8 @@ def create(
     """Write a new budget file. An existing file is never replaced."""
     from dpconvex.privacy import Budget
 
-    budget = Budget.create(
-        path, epsilon, delta, unit=unit, neighboring=neighbors, data=data, renews=renews, begins=begins
-    )
-    _show(path, budget.account())
+    own = Budget.create(path, epsilon, delta, unit=unit, neighboring=neighbors, data=data, renews=renews, begins=begins)
+    _show(path, own.account())
     print_text(f"\nAdd --budget {path} to every run on these data.")
 
 

@@ -19,7 +19,7 @@ from dpconvex.cli.budget import pay, write_certificate
 from dpconvex.cli.evaluate import print_metrics, write_metrics
 from dpconvex.cli.plan import plan_rows, print_plans
 from dpconvex.cli.schema import print_labels
-from dpconvex.errors import InvalidDataError, InvalidParameterError
+from dpconvex.errors import DpconvexWarning, InvalidDataError, InvalidParameterError, warn
 
 if TYPE_CHECKING:
     from dpconvex.cli._metrics import Metrics, RegressionMetrics
@@ -46,13 +46,11 @@ def engine_for(
 
 
 @contextmanager
-def opened_table(
-    path: Path, schema: Schema, engine: str | None, address: str | None, memory: str | None
-) -> Iterator[Any]:
+def opened_table(path: Path, schema: Schema, engine: str | None, at: str | None, memory: str | None) -> Iterator[Any]:
     """Open what `fit` takes: a table in memory, or one that the engine reads again at each pass."""
     from dpconvex.data import open_files, read_table
 
-    chosen = engine_for(path, engine, address, memory)
+    chosen = engine_for(path, engine, at, memory)
     if chosen == "memory":
         yield read_table(path, schema)
     elif chosen == "local":
@@ -66,7 +64,7 @@ def opened_table(
     else:
         from dpconvex.problems.data.sources.cluster import opened
 
-        with opened(str(path), chosen, address, schema.column_names()) as table:
+        with opened(str(path), chosen, at, schema.column_names()) as table:
             yield table
 
 
@@ -172,18 +170,19 @@ def fit(
     _output.print_text(f"Wrote {_output.MODEL}, {_output.CERTIFICATE} and {_output.REPORT} to {out}")
 
 
-def write_outputs(
-    estimator: PrivateLinearModel, folder: Path, origin: Origin, measured: Measured | None = None
-) -> None:
+def write_outputs(model: PrivateLinearModel, folder: Path, origin: Origin, measured: Measured | None = None) -> None:
     """Write the files of a fitted model into `folder`; `origin` and `measured` go into the report."""
     from dpconvex.cli.report import write_report
     from dpconvex.estimators.persistence import save_model
 
-    estimator.certificate_ = write_certificate(estimator.certificate_, folder, origin.paid)
-    save_model(estimator, folder / _output.MODEL)
-    write_report(estimator, folder / _output.REPORT, origin, measured)
-    if estimator.ranges_ and estimator.found_schema_ is not None:
-        (folder / _output.FOUND).write_text(estimator.found_schema_.to_toml(), encoding="utf-8")
+    model.certificate_ = write_certificate(model.certificate_, folder, origin.paid)
+    save_model(model, folder / _output.MODEL)
+    if model.ranges_ and model.found_schema_ is not None:
+        (folder / _output.FOUND).write_text(model.found_schema_.to_toml(), encoding="utf-8")
+    try:
+        write_report(model, folder / _output.REPORT, origin, measured)
+    except Exception as error:  # the model is released and paid for: it must not be lost with a picture
+        warn(DpconvexWarning, f"report.html could not be made ({type(error).__name__}: {error}). All else is written")
 
 
 def measure(estimator: Any, held_out: Any) -> Metrics | RegressionMetrics:

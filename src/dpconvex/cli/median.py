@@ -176,9 +176,7 @@ def coordinates(path: Path, columns: list[str] | None, user: str | None) -> list
     return names
 
 
-def _show_plan(
-    estimator: PrivateGeometricMedian, rows: int | None, features: int | None, unit: str, as_json: bool
-) -> None:
+def _show_plan(model: PrivateGeometricMedian, rows: int | None, features: int | None, unit: str, as_json: bool) -> None:
     from dpconvex.algorithms.base import warn_if_hopeless
 
     if rows is None or features is None:
@@ -186,7 +184,7 @@ def _show_plan(
         remedy = "Give a file of points for a release, or --rows and --features for a plan"
         raise InvalidParameterError(missing, None, "must be given where there is no file of points", remedy)
     _validate.integer("rows", rows, at_least=1)
-    plan = estimator.plan(rows, _validate.integer("features", features, at_least=1), unit)
+    plan = model.plan(rows, _validate.integer("features", features, at_least=1), unit)
     warn_if_hopeless(plan)
     facts = plan_facts(plan)
     if as_json:

@@ -153,15 +153,10 @@ def show_advice(asked: Sequence[Forecast], found: Sequence[Advice], counted: str
         print_json({"counted": counted, "expected": [vars(each) for each in asked], "needed": needed})
         return
     if asked:
-        print_table(
-            f"To expect with {counted}: {found[0].limits if found else 'an excess loss'}",
-            ("epsilon", "typical", "range", "a constant", "algorithm"),
-            [
-                (f"{e.at:g}", number(e.typical), f"{number(e.low)}-{number(e.high)}", number(e.constant), e.algorithm)
-                for e in asked
-            ],
-            right=range(1, 4),
-        )
+        title = f"To expect with {counted}: {found[0].limits if found else 'an excess loss'}"
+        numbers = ((number(e.typical), f"{number(e.low)}-{number(e.high)}", number(e.constant)) for e in asked)
+        rows = [(f"{e.at:g}", *own, e.algorithm) for e, own in zip(asked, numbers, strict=True)]
+        print_table(title, ("epsilon", "typical", "range", "a constant", "algorithm"), rows, right=range(1, 4))
     for each in found:
         where = f"with {counted}" if each.wanted == "epsilon" else f"at epsilon {asked[0].at:g}"
         print_text(f"Needed {where}: {each}.")
@@ -238,10 +233,10 @@ def variations(plan: LinearModelPlan) -> list[tuple[str, str]]:
         found.append(("ranges", f"found privately, for epsilon {number(public['private_ranges']['epsilon'])}"))
     if "target_range" in public:
         look = number(public["target_range"]["epsilon"])
-        found.append(("target's range", f"a part of it, chosen privately for epsilon {look}"))
+        found.append(("target's range", f"narrowed privately, for epsilon {look}"))
     if "column_ranges" in public:
         looks, count = number(public["column_ranges"]["epsilon"]), len(public["column_ranges"]["columns"])
-        found.append(("columns' ranges", f"parts of {count}, chosen privately for epsilon {looks}"))
+        found.append((f"ranges of {count} columns", f"narrowed privately, for epsilon {looks}"))
     if "moment_order" in public:
         found.append(("moment", f"of order {public['moment_order']:g}, declared {number(public['moment_bounds'][0])}"))
     found += [(name, str(public[name])) for name in ("surrogate", "constraint") if name in public]
@@ -317,13 +312,11 @@ def print_scaling(table: list[list[dict[str, Any]]]) -> None:
     """Print how the expected loss falls with users and with records per user."""
     names = sorted({cell["algorithm"] for row in table for cell in row})
     marks = dict(zip(names, "abcdefghij", strict=False))
+    shown = [[f"{number(cell['excess_loss_bound'])} {marks[cell['algorithm']]}" for cell in row] for row in table]
     print_table(
         "\nBound on the excess loss of the best plan, by users and records per user",
         ("users", *(f"{cell['records_per_user']:,}" for cell in table[0])),
-        (
-            (f"{row[0]['users']:,}", *(f"{number(c['excess_loss_bound'])} {marks[c['algorithm']]}" for c in row))
-            for row in table
-        ),
+        ((f"{row[0]['users']:,}", *cells) for row, cells in zip(table, shown, strict=True)),
         right=range(len(table[0]) + 1),
     )
     print_text(", ".join(f"{mark}: {name.replace('_', ' ')}" for name, mark in marks.items()) + ".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,6 +41,9 @@ def draft(
         print(text)
         return
     write_atomically(output, text)
+    unused = [name.strip('"') for name in re.findall(r"^# \[columns\.(.+)\]$", text, re.MULTILINE)]
+    if unused:
+        print_text(f"Left out, for reasons that the file gives: {', '.join(unused)}.")
     print_text(f"Wrote {output}. Confirm every marked line from public knowledge, then set confirmed = true.")
 
 

@@ -175,7 +175,8 @@ def _draw(axes: Any, shape: Any, values: Any, band: Any, colors: tuple[str, ...]
     axes.fill_between(at, *band, color=wash, linewidth=0)
     axes.plot(at, values, color=gray, linewidth=1)
     axes.plot(at, np.where(sure[:m], values, np.nan), color=ink, linewidth=2)
-    axes.ticklabel_format(axis="x", useOffset=False)
     near = max(at[1], 1e-9)
-    if at[0] >= 0 and at[-1] > 100 * near:
+    if at[0] >= 0 and at[-1] > 100 * near:  # for every class again: only a linear axis takes the other call
         axes.set_xscale("symlog", linthresh=near)
+    else:
+        axes.ticklabel_format(axis="x", useOffset=False)

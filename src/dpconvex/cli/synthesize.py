@@ -85,9 +85,7 @@ def synthesize(
         order=order,
         algorithm=algorithm,
         constants=constants,
-        impossible=[
-            {k: v for k, _, v in (part.partition("=") for part in text.split(","))} for text in impossible or ()
-        ],
+        impossible=[{k: v for k, _, v in (p.partition("=") for p in text.split(","))} for text in impossible or ()],
         neighbors=neighbors,
         rows=None if size_is_public else rows,
         random_state=seed,
@@ -154,9 +152,10 @@ def facts(plan: QueryReleasePlan) -> dict[str, Any]:
 
 def _show(plans: Sequence[QueryReleasePlan], as_json: bool, filled: dict[str, str]) -> None:
     first = plans[0]
-    privacy = first.privacy
+    privacy, cells = first.privacy, first.queries.cells
+    many = f"{cells:,}" if cells < 10**15 else f"10^{len(str(cells)) - 1}"
     show_plans(
-        f"Plans for {first.n:,} {privacy.unit}s, {first.queries.count:,} marginal cells over {first.queries.cells:,} "
+        f"Plans for {first.n:,} {privacy.unit}s, {first.queries.count:,} marginal cells over {many} "
         f"combinations, {_output.budget_words(privacy)}",
         plans,
         "* chosen. expected: the largest error of any share in any marginal table, on typical data, a guess. bound: on "

@@ -1,5 +1,6 @@
 """What a schema says about a column: how it becomes bounded features, or the target to predict."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
@@ -21,12 +22,10 @@ BLANKS = " \t\n\v\f\r"  #: What is trimmed off the ends of a cell before it is c
 
 MOST_KNOTS = 64  #: Of a shape.
 
-OTHER, MISSING = "(other)", "(missing)"
-"""Names of the level that takes missing and unlisted values, and of the feature that says that a number is missing."""
+OTHER, MISSING = "(other)", "(missing)"  #: The level of missing and unlisted values; the feature of missing numbers.
 
 _LAST = ("step", "scale", "indicator", "formula", "date", "at", "format", "missing", "unit", "source")  #: Keys.
-DATE_PARTS = {"month": 12, "weekday": 7}
-"""Parts of a date that are categories, numbered from 1; weeks begin on Mondays."""
+DATE_PARTS = {"month": 12, "weekday": 7}  #: Parts of a date: categories, numbered from 1; weeks begin on Mondays.
 
 
 def nonempty(name: str, value: Any) -> str:
@@ -278,7 +277,15 @@ class NumericColumn(NumberColumn):
 
     @property
     def values(self) -> BlockValues:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return likely_values(self.lower, self.upper) if self.transform in ("none", "signed_log") else "any"
+        likely = likely_values(self.lower, self.upper) if self.transform in ("none", "signed_log") else "any"
+        return "binary" if self.levels == 2 else likely
+
+    @property
+    def levels(self) -> float:
+        """How many values a declared step leaves in the range, at least 2; infinite where there is none, or many."""
+        if not self.step or self.date or (self.upper - self.lower) / self.step > MOST_KNOTS:
+            return math.inf
+        return max(2, math.floor(self.upper / self.step + 1e-9) - math.ceil(self.lower / self.step - 1e-9) + 1)
 
     def positions(self, values: Sequence[float]) -> list[float]:
         """Values of the range as places in [0, 1], after the transform."""
@@ -404,9 +411,8 @@ class CategoricalColumn(AbstractColumn):
     def clean(self, series: Series) -> Series:
         if not self.date:
             return frames.renamed(series, self.categories, self.aliases)
-        return frames.number_series(
-            formulas.parts_of_dates(formulas.days(series, self.format), self.date).astype(np.float64)
-        )
+        parts = formulas.parts_of_dates(formulas.days(series, self.format), self.date)
+        return frames.number_series(parts.astype(np.float64))
 
     def compact(self, series: Series) -> Array:
         positions = frames.codes(series, self.categories)

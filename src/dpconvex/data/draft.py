@@ -21,6 +21,7 @@ from dpconvex.errors import SchemaError
 MAX_CATEGORIES = 50  #: A text column with more distinct values is left out of a draft, as an identifier or free text.
 MAX_CODES = 10  #: A column of at most so many distinct whole numbers may hold codes; the draft says so.
 MANY_MISSING = 0.05  #: Share of empty cells from which a draft makes them a value of their own, not only a remark.
+SKEWED = 50  #: Times the median (or 1) above which the largest number of a column makes a draft suggest a logarithm.
 MOSTLY = 0.6  #: A text column holds numbers, or dates, if at least this share of its distinct texts are.
 
 DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d")
@@ -147,6 +148,11 @@ def _column(series: Series, ranges: bool) -> str:
         numbers = numbers[~np.isin(numbers, sentinels)]
         missing += [format_value(float(number)) for number in sentinels]
         note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
+        if len(values) == 1 and not series.null_count():
+            head += f"# Every row holds the same number, so it says nothing: remove this column.{MARK}\n"
+        low, high = numbers.min(initial=0), numbers.max(initial=0)
+        if ranges and low >= 0 and high > SKEWED and high > SKEWED * _middle(series):
+            head += f'# Most numbers are far below the largest: transform = "log1p" may suit them.{MARK}\n'
         lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
         if (share := series.null_count() / max(1, len(series))) or missing:
             lines += f"# Some numbers are missing. The next line keeps them apart, in synthetic data too.{MARK}\n"
@@ -195,6 +201,9 @@ def _sentinels(numbers: Floats) -> Floats:
 
 def _target(series: Series, ranges: bool) -> str:
     head = "[target]\n" + _line("name", series.name, read=False)
+    if share := series.null_count() / max(1, len(series)):
+        counts = "the first class, or the middle of the range: leave them out of the file?"
+        head += f"# {share:.2%} of the rows have none here. They count as {counts}{MARK}\n"
     values = frames.distinct_values(series)
     numeric, boolean = frames.is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
@@ -236,6 +245,11 @@ def span(numbers: Floats) -> tuple[float, float]:
 def _finite(values: Any) -> Floats:
     numbers = frames.with_nan(values)
     return numbers[np.isfinite(numbers)]
+
+
+def _middle(series: Series) -> float:
+    numbers = frames.numbers(series, texts=True)
+    return float(np.median(numbers[np.isfinite(numbers)]))
 
 
 def _may_be_codes(numbers: Floats) -> bool:

@@ -76,9 +76,7 @@ def _look(frame: Frame, part: Described, wanted: Floats | None) -> ColumnLook:
     else:
         raw = frame.get_column(part.name)
         listed = tuple(label for label in part.cells(1).labels if label != OTHER)
-        missing = label_codes(raw) < 0
-        if part.missing:
-            missing |= codes(raw, part.missing) >= 0
+        missing = (label_codes(raw) < 0) | (codes(raw, ("", *part.missing)) >= 0)
         unlisted = (codes(series, listed) < 0) & ~missing
         if unlisted.any():
             values = distinct_values(raw.filter(unlisted.tolist()))

@@ -44,10 +44,9 @@ def read_table(path: str | PathLike[str], schema: Schema | None = None, *, featu
         The file. CSV files may be compressed (``.csv.gz``); ``-`` is CSV from the standard input; a pattern such as
         ``visits/*.csv`` reads all files that fit it, in the order of their names, one below the other.
     schema : Schema, optional
-        Read only the columns that it names. In a CSV file its numeric columns become float64, cells that are no
-        number null, and every other column stays text. Without it all columns are read, and a CSV column all of
-        whose non-empty cells are numbers becomes float64: a choice read off the data, fit for drafts and public
-        tables.
+        Read only the columns that it names. In a CSV file its numeric columns become float64, cells that are no number
+        null, and every other column stays text. Without it all columns are read, and a CSV column all of whose
+        non-empty cells are numbers becomes float64: a choice read off the data, fit for drafts and public tables.
     features_only : bool
         With a schema: leave out target and user, as prediction does.
 

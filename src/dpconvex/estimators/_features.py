@@ -205,7 +205,8 @@ def worth_a_look(lower: float, upper: float) -> bool:
 
 def divisible(column: Any) -> bool:
     """Return whether a column of a schema is one whose declared range is worth a look."""
-    return column.numeric and column.ranged and column.transform == "none" and worth_a_look(column.lower, column.upper)
+    there = column.numeric and column.ranged and column.transform == "none"
+    return there and column.levels > 2 and worth_a_look(column.lower, column.upper)
 
 
 def pieces(schema: Schema | None, X: Any) -> list[Any]:

@@ -30,7 +30,9 @@ class FindsRanges:
     """A model whose fits find the ranges of columns, and of the target, that are left open."""
 
     schema: Schema | None
+    epsilon: float
     n_features_in_: int
+    coef_: Any
     ranges_: tuple[NumberRange, ...] = ()
     """Ranges that a fit found, of the columns in their order, then of the target, or the part of its declared range;
     then the parts of the columns' declared ranges."""
@@ -56,7 +58,8 @@ class FindsRanges:
         if self.schema is None:
             return None
         (found, parts), names = self._told, [name for name, _ in self._feature_map(None).divisible]
-        return self.schema.with_ranges(found).with_ranges(dict(zip(names, parts, strict=False)))
+        made = self.schema.with_ranges(found).with_ranges(dict(zip(names, parts, strict=False)))
+        return made if self.coef_.any() else replace(made, columns=self.schema.columns)  # a constant looks at no column
 
     @abstractmethod
     def _feature_map(self, n_features: int | None) -> FeatureMap:
@@ -72,7 +75,12 @@ class FindsRanges:
 
     def _found(self, features: FeatureMap, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
         """Return the ranges that a run released, in the unit of each."""
-        return *getattr(ran, "found", ()), *self._target_part(ran), *features.parts(getattr(ran, "cells", ()))
+        return *self._released(features, ran), *self._target_part(ran), *features.parts(getattr(ran, "cells", ()))
+
+    def _released(self, features: FeatureMap, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
+        """Return the ranges that a run found; any will do for columns that its answer, a constant, does not use."""
+        unused = len(features.unranged) * (ran.algorithm == "constant")
+        return (*(ranges.ranges.WHOLE,) * unused, *getattr(ran, "found", ()))
 
     def _target_part(self, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
         """Return the part of the target's declared range that a run released, if there is one."""
@@ -121,7 +129,20 @@ class FindsRanges:
         looked = features.lookable if looks else ()
         asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed, look, looked
         place = features.place if features.unranged or features.placed or looks else None  # else the method's already
-        return listed.changed(ranges.plan(each, privacy, *asked).through(place) for each in found)
+
+        def ranged(each: LinearModelPlan) -> LinearModelPlan:
+            if each.algorithm != "constant":
+                return ranges.plan(each, privacy, *asked).through(place)
+            alone = self._finds_target or look  # of columns, which a constant does not use
+            return ranges.plan(each, privacy, (), target=self._finds_target, look=look) if alone else each
+
+        if self._loses_target(features, found[0].problem.n):
+            found = tuple(sorted(found, key=lambda each: each.algorithm != "constant"))
+        return listed.changed(map(ranged, found))
+
+    def _loses_target(self, features: FeatureMap, n: int) -> bool:
+        """Return whether the target's range would be lost in noise beside those of columns, but not alone."""
+        return self._finds_target and ranges.lost(self.epsilon, n, self._open(features))
 
     def _planned(self, features: FeatureMap, problem: LinearModelProblem, privacy: PrivacyParams, *how: Any) -> Found:
         """Return the plans of a problem under a promise, of which ranges take a part."""

@@ -125,14 +125,8 @@ def pair_shape(first: ShapeColumn, second: ShapeColumn) -> ShapeColumn:
 
     vertices = tuple(f"{a}, {b}" for a in first.vertices for b in second.vertices)
     rule = {"kind": "pair", "first": first.rule, "second": second.rule}
-    return ShapeColumn(
-        f"{first.name}:{second.name}",
-        "pair",
-        vertices,
-        write,
-        Pair(cast(Any, first.expected), cast(Any, second.expected)),
-        rule,
-    )
+    both = Pair(cast(Any, first.expected), cast(Any, second.expected))
+    return ShapeColumn(f"{first.name}:{second.name}", "pair", vertices, write, both, rule)
 
 
 @final
@@ -155,6 +149,7 @@ class ShapeMap(FeatureMap):
     n_knots: int = 2
     lookable: tuple[int, ...] = ()  #: Columns of whose declared ranges a fit may keep a part
     looked: bool = False  #: Whether it does
+    most: tuple[float, ...] = ()  #: How many values each column has by its declared step: more knots tell nothing
 
     @classmethod
     def of(cls, columns: Sequence[Any], table: bool, own: bool, pairs: tuple[tuple[str, str], ...]) -> ShapeMap:
@@ -163,22 +158,26 @@ class ShapeMap(FeatureMap):
         ranged = [c if c.ranged else c.within(NumberRange(-0.5, 0.5)) for c in columns]
         linear = [k for k in places if columns[k].transform == "none"]
         looks = tuple(k for k, column in enumerate(columns) if divisible(column) and not column.knots)
-        return cls(tuple(ranged), table, own, pairs, (), tuple(places), tuple(linear), lookable=looks).at(2)
+        most = tuple(c.levels if c.numeric and c.ranged else math.inf for c in columns)
+        return cls(tuple(ranged), table, own, pairs, (), tuple(places), tuple(linear), lookable=looks, most=most).at(2)
 
     def at(self, count: int) -> ShapeMap:
         """Return the map with so many knots a column, unless it declares its own; `SOUGHT` where they are found."""
-        knots = [c.even_knots(count) if c.numeric else () for c in self.columns]
+        knots = [c.even_knots(self._few(k, count)) if c.numeric else () for k, c in enumerate(self.columns)]
         placed = self.placed if count > 2 else ()
         for k in placed:  # a plan takes them as even
             knots[k] = tuple(self.columns[k].range.even(SOUGHT))
         return replace(self, knots=tuple(knots), placed=placed, n_knots=count)
+
+    def _few(self, k: int, count: int) -> int:
+        return int(min(count, self.most[k]))
 
     @property
     def skewed(self) -> tuple[int, ...]:
         """Columns whose numbers are likely to crowd somewhere: on a declared logarithmic scale, without knots."""
         numbers = [k for k, c in enumerate(self.columns) if c.numeric and k not in self.unranged and not c.knots]
         logs = [k for k in numbers if self.columns[k].transform in ("log1p", "signed_log")]
-        return tuple(k for k in logs if min(np.diff(_grid(self.columns[k]))) > 0)
+        return tuple(k for k in logs if self.most[k] > SOUGHT and min(np.diff(_grid(self.columns[k]))) > 0)
 
     @property
     def divisible(self) -> tuple[tuple[str, NumberRange], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -193,7 +192,7 @@ class ShapeMap(FeatureMap):
         columns, own = list(self.columns), list(self.knots)
         for k, part in zip(self.lookable, parts, strict=False):
             columns[k] = columns[k].within(part)
-            own[k] = columns[k].even_knots(self.n_knots)
+            own[k] = columns[k].even_knots(len(own[k]))
         if parts:
             lasting = replace(self, columns=tuple(columns), knots=tuple(own), lookable=(), looked=False)
             return lasting.found(ranges, (), knots)
@@ -247,8 +246,8 @@ class ShapeMap(FeatureMap):
         return numeric_shape(column, k, knots, self.own if column.indicator is None else column.indicator)
 
     def _coarse(self, k: int) -> ShapeColumn:
-        column = self.columns[k]
-        return self._single(k, replace(column, knots=()).even_knots(PAIR_KNOTS) if column.numeric else ())
+        column, count = self.columns[k], self._few(k, PAIR_KNOTS)
+        return self._single(k, replace(column, knots=()).even_knots(count) if column.numeric else ())
 
     @cached_property
     def slices(self) -> tuple[tuple[ShapeColumn, slice], ...]:

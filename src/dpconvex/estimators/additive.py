@@ -154,6 +154,7 @@ class AdditiveModel(WithIntervals):
             return best
         typical, expected = best[0].problem.typical, best[0].predicted_error.expected
         bent = typical is None or expected is None or expected < LEARNED[loss.task] * typical.at_zero
+        bent = bent and not self._loses_target(shapes, n)
         if bent and (loss.task != "regression" or look_cost(self.epsilon, n) > 0):  # else targets may reach anywhere
             return best
         lines = copy(self)
@@ -183,7 +184,9 @@ class AdditiveModel(WithIntervals):
         straight = plan.problem.shapes is None
         found = shapes.at(2) if straight else next(m for m in self._maps(shapes) if m.domain.blocks == blocks)
         parts = found.parts(getattr(plan, "cells", ()))
-        found = found.found(getattr(plan, "found", ()), parts, getattr(plan, "found_knots", ()))
+        found = found.found(
+            self._released(found, plan), parts, getattr(plan, "found_knots", ()) if plan.algorithm != "constant" else ()
+        )
         self.knots_ = found.knots
         return found.straight if straight else found
 
@@ -203,7 +206,8 @@ class AdditiveModel(WithIntervals):
         deviation = planned_deviations(self.plan_)
         if self.plan_.problem.shapes is None:
             coefs = deviation.reshape(len(values), -1)[:, : shapes.straight.domain.n_features]
-            deviation = np.abs(shapes.straight.decode(coefs, np.zeros(len(values)))[0])
+            ones = np.eye(coefs.shape[1])  # levels less their mean: of equal coefficients the mean is not the deviation
+            deviation = np.sqrt(np.square(coefs) @ np.square(shapes.straight.decode(ones, np.zeros(len(ones)))[0]))
         else:
             deviation = np.tile(deviation[: values.shape[1]], (len(values), 1))
         self.shape_deviation_ = self.output_scale * deviation
@@ -222,13 +226,10 @@ class AdditiveModel(WithIntervals):
     def shapes_(self) -> list[Shape]:
         """The released shapes, one a column or pair, in the order of the columns."""
         check_is_fitted(self)
-        values, deviation = self.encoded_coef_, self.shape_deviation_
-        row, bands = 0 if len(values) == 1 else slice(None), self._bands() if self.inference else None
+        values, noise = self.encoded_coef_, self.shape_deviation_
+        k, bands = 0 if len(values) == 1 else slice(None), self._bands() if self.inference else None
         facts = (((each.name, each.kind, each.vertices), at) for each, at in self._fitted_map().slices)
-        return [
-            Shape(*own, values[row, at], deviation[row, at], None if bands is None else bands[:, at])
-            for own, at in facts
-        ]
+        return [Shape(*own, values[k, at], noise[k, at], None if bands is None else bands[:, at]) for own, at in facts]
 
     def _bands(self) -> Floats:
         """Return the intervals of the values, (2, d), each block's around the value of the vertex that is seen most."""
@@ -283,15 +284,9 @@ class AdditiveModel(WithIntervals):
         and ``lower`` and ``upper``, the ends of `Shape.interval` where it was paid for.
         """
         rows = [
-            (
-                shape.name,
-                output,
-                *((None, at) if isinstance(at, str) else (float(at), None)),
-                *map(float, numbers),
-                *ends,
-            )
+            (shape.name, k, *((None, at) if isinstance(at, str) else (float(at), None)), *map(float, numbers), *ends)
             for shape in self.shapes_
-            for output, each in enumerate(zip(np.atleast_2d(shape.values), np.atleast_2d(shape.deviation), strict=True))
+            for k, each in enumerate(zip(np.atleast_2d(shape.values), np.atleast_2d(shape.deviation), strict=True))
             for at, *numbers, ends in zip(shape.vertices, *each, shape.ends, strict=True)
         ]
         types = {"column": pa.string(), "output": pa.int64(), "knot": pa.float64(), "level": pa.string()}
@@ -303,10 +298,8 @@ class AdditiveModel(WithIntervals):
         return [f"{block.name}={each if isinstance(each, str) else format(each, '.6g')}" for block, each in at]
 
     def _terms(self) -> list[dict[str, Any]]:
-        return [
-            {"name": block.name, "values": self.encoded_coef_[:, where].tolist(), **block.rule}
-            for block, where in self._fitted_map().slices
-        ]
+        values, slices = self.encoded_coef_, self._fitted_map().slices
+        return [{"name": block.name, "values": values[:, where].tolist(), **block.rule} for block, where in slices]
 
 
 def _placed(plan: LinearModelPlan) -> tuple[int, ...]:

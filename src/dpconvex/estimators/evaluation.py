@@ -65,7 +65,9 @@ class PrivateMetrics(Mapping[str, Estimate]):
     plan_: EvaluationPlan  #: Its public constants
     cells_: Floats  #: What was released: all else follows from it
     promise_: str = ""  #: What model and evaluation promise together, after a hold-out
-    scope_: str = ""  #: Where targets are numbers: which range they are clipped to
+    scope_: str = (
+        ""  #: Of numbers: which range targets are clipped to; of three classes or more: which has which number
+    )
 
     def __getitem__(self, name: str) -> Estimate:
         return self.whole[name]
@@ -206,6 +208,8 @@ def _evaluate(
     each, less = (dict(zip(names, part, strict=False)) for part in (found.groups, found.differences))
     less = {name: less[name] for name in names[1:]}
     scope = "" if classes else "Targets count as clipped to {0.lower:g} to {0.upper:g}.".format(fitted._range())
+    if classes > 2:
+        scope = f"Classes: {', '.join(f'[{k}] {label}' for k, label in enumerate(fitted.classes_))}."
     released = found.calibration, found.roc, certificate, plan, result.cells
     return PrivateMetrics(found.whole, each, less, *released, scope_=scope)
 

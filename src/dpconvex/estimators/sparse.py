@@ -218,9 +218,8 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
         features = self._feature_map(n_features)
         radius, p, bound = self._radius(features), features.domain.n_features, features.domain.linf
         loss = SquaredLoss(0.5, prediction_bound=max(0.5, radius * bound))
-        problem = l1_ball_loss(
-            loss, n, p, radius, feature_bound=bound, intercept=self.fit_intercept, third_derivative=0.0
-        )
+        given = {"intercept": self.fit_intercept, "third_derivative": 0.0}
+        problem = l1_ball_loss(loss, n, p, radius, feature_bound=bound, **given)
         return plan_saddle(problem, self._privacy(), self.algorithm, constants=self.constants, sums=self._sums)
 
     def fit(self, X: Any, y: Any = None) -> Self:

@@ -84,21 +84,19 @@ def draw_interval(ends: Floats, rate: float, generator: np.random.Generator) -> 
     return _refined_interval(ends.tolist(), rate, away.tolist(), prefix, generator)
 
 
-def _refined_interval(
-    ends: list[float], rate: float, away: list[float], prefix: int, generator: np.random.Generator
-) -> int:
+def _refined_interval(ends: list[float], rate: float, away: list[float], prefix: int, bits: np.random.Generator) -> int:
     """Return the interval of a uniform number that begins with the given bits."""
     from flint import arb, ctx
 
-    bits = _BITS
+    known = _BITS
     while True:
-        prefix = (prefix << 8 * _WORD) | int.from_bytes(generator.bytes(_WORD), "little")
-        bits += 8 * _WORD
-        with ctx.workprec(bits + 64):
+        prefix = (prefix << 8 * _WORD) | int.from_bytes(bits.bytes(_WORD), "little")
+        known += 8 * _WORD
+        with ctx.workprec(known + 64):
             pairs = itertools.pairwise(map(arb, ends))
             masses = [(b - a) * (-arb(rate) * arb(j)).exp() for (a, b), j in zip(pairs, away, strict=True)]
             shares = list(itertools.accumulate(masses))
-            at = shares[-1] * arb((2 * prefix + 1, -bits - 1), (1, -bits - 1))
+            at = shares[-1] * arb((2 * prefix + 1, -known - 1), (1, -known - 1))
             k = bisect_left(shares, True, key=lambda share: bool(share > at))  # true only where no doubt is left
             if k < len(shares) and (k == 0 or bool(shares[k - 1] < at)):
                 return k

@@ -77,10 +77,8 @@ def _(loss: losses.LogCoshLoss, y: Floats) -> SlopeCurve:
     return _curve(TANH, loss.width, 0.0, loss.width, y)
 
 
-def _curve(
-    shape: int, scale: float, offset: Floats | float, amplitude: Floats | float, shift: Floats | float
-) -> SlopeCurve:
-    return SlopeCurve(shape, scale, np.stack(np.broadcast_arrays(offset, amplitude, shift), axis=-1))
+def _curve(shape: int, scale: float, *offset_amplitude_shift: Floats | float) -> SlopeCurve:
+    return SlopeCurve(shape, scale, np.stack(np.broadcast_arrays(*offset_amplitude_shift), axis=-1))
 
 
 def needs_slope_curve(loss: losses.LinearModelLoss) -> str | None:

@@ -47,11 +47,8 @@ class DualCoordinateAscent(Solver):
         scale = _scale(objective)
         lo, hi = (scale * end for end in objective.loss.slope_interval(objective.labels))
         # 0 lies in every interval; a start gives the slopes at its predictions.
-        slopes = (
-            np.zeros(len(lo))
-            if start is None
-            else scale * objective.loss.derivative(objective.table.predict(start), objective.labels)
-        )
+        loss, y = objective.loss, objective.labels
+        slopes = np.zeros(len(lo)) if start is None else scale * loss.derivative(objective.table.predict(start), y)
         order = np.random.default_rng(0)  # a fixed sequence: neither private nor secret
         curvature = objective.table.squared_norms() / (objective.l2 * objective.records.n)
         cones = constraint if isinstance(constraint, SecondOrderCones) else None

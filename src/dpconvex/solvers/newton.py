@@ -223,17 +223,14 @@ class BallNewton(Solver):
         status = Status.CERTIFIED if accuracy.bound <= radius else status
         return SolverResult(w, accuracy, status, steps, calls)
 
-    def _in_section(
-        self, objective: Objective, radius: float, section: BallSection, start: Floats | None
-    ) -> SolverResult:
+    def _in_section(self, risk: Objective, radius: float, section: BallSection, start: Floats | None) -> SolverResult:
         """Solve in the outer ball: where the inner ball holds all points that near, the minimizer is the same."""
-        found = self._solve(objective, radius, L2Ball(section.outer), start)
+        found = self._solve(risk, radius, L2Ball(section.outer), start)
         away = float(np.linalg.norm(found.point - np.asarray(section.center)))
         if (away + found.accuracy.bound) * (1 + 1e-12) <= section.inner:
             return found
         nothing = Accuracy("distance", math.inf, "a posteriori", "the minimizer may lie on the inner sphere")
-        status = Status.STALLED
-        return SolverResult(section.project(found.point), nothing, status, found.steps, found.gradient_calls)
+        return SolverResult(section.project(found.point), nothing, Status.STALLED, found.steps, found.gradient_calls)
 
 
 def normal_cone(objective: Objective, constraint: ConvexSet, w: Floats, g: Floats) -> Accuracy:

@@ -9,18 +9,22 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from dpconvex import PrivateLogisticRegression, load_model, verify
 from dpconvex.algorithms import PredictedError
 from dpconvex.cli import report as figures
 from dpconvex.cli._output import number
 from dpconvex.cli.budget import Paid
+from dpconvex.cli.fit import write_outputs
 from dpconvex.cli.report import Measured, Origin, _coefficients, _factor, promise, write_report
-from dpconvex.errors import HopelessPlanWarning
+from dpconvex.cli.shapes import _draw
+from dpconvex.errors import DpconvexWarning, HopelessPlanWarning
 from dpconvex.privacy import PrivacyParams
 from dpconvex_experiments.adult import MAJORITY, NOT_PRIVATE, accuracy_figure
 
@@ -106,6 +110,22 @@ def test_figures_use_the_colors_and_fonts_of_the_page(fitted_folder: Path) -> No
     assert set(re.findall(r"(?:fill|stroke): ?(#\w+)", drawing)) <= {"#ffffff"}
     assert "var(--ink)" in drawing
     assert "DejaVu" not in drawing
+
+
+def test_the_curves_of_several_classes_share_an_axis_that_is_logarithmic() -> None:
+    """The second class met an axis that the first had made logarithmic, and a paid fit ended without its model."""
+    axes, colors = Figure().subplots(), ("#000", "#888", "#ddd", "#ccc")
+    shape = SimpleNamespace(vertices=(0.0, 1.0, 10.0, 1000.0), interval=None)
+    for values in (np.arange(4.0), -np.arange(4.0)):
+        _draw(axes, shape, values, np.array([values - 1, values + 1]), colors)
+    assert axes.get_xscale() == "symlog"
+
+
+def test_a_report_that_fails_does_not_cost_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "write_report", lambda *_: 1 / 0)
+    with pytest.warns(DpconvexWarning, match="ZeroDivisionError"):
+        write_outputs(fitted(), tmp_path, Origin())
+    assert {path.name for path in tmp_path.iterdir()} == {"model.skops", "certificate.json"}
 
 
 @pytest.mark.gate

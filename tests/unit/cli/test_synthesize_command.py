@@ -36,6 +36,15 @@ def test_it_writes_what_the_estimator_draws(run: Any, public_files: Path) -> Non
     assert run(*words(public_files, "--seed", 3, "--force")).exit_code == 0
 
 
+def test_many_combinations_are_a_power_of_ten(run: Any) -> None:
+    """74 columns of a public table had a number of 97 digits in the title."""
+    columns = "".join(f'[columns.c{k}]\ncategories = ["a", "b"]\n' for k in range(60))
+    Path("wide.toml").write_text(f"confirmed = true\n{columns}")
+    result = run("synthesize", "--schema", "wide.toml", "--rows", 1000, "--epsilon", 1)
+    assert result.exit_code == 0, result.output
+    assert "over 10^18" in result.stdout.replace("\n", " ")
+
+
 def test_a_private_run_verifies(run: Any, public_files: Path) -> None:
     result = run(*words(public_files, "--json", "--out", "elsewhere"))
     assert result.exit_code == 0, result.output

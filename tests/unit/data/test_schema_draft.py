@@ -88,6 +88,21 @@ def test_numeric_targets_and_codes() -> None:
     assert "\nstep = 0.01  # read from the data" in few
 
 
+def test_drafts_say_which_rows_have_no_label_and_which_column_says_nothing() -> None:
+    """A third of the rows of one public table had no label: its model learned that they are all healthy."""
+    frame = pd.DataFrame({"ill": ["no", "yes", None, "no"] * 9, "year": [2013] * 36, "yes": [0, 1, 1, 0] * 9})
+    draft = draft_schema(frame, "ill")
+    assert "# 25.00% of the rows have none here. They count as the first class" in draft
+    assert "# 33.33% of the rows have none here" in draft_schema(frame.assign(y=[0.5, 1.5, None] * 12), "y")
+    assert "have none here" not in draft_schema(frame, "yes")
+    assert draft.count("Every row holds the same number") == 1
+    heights = frame.assign(height=[0, 10, 40, 9000] * 9, grade=[1, 2, 3, 60] * 9)
+    remarks = [line for line in draft_schema(heights, "ill").splitlines() if "log1p" in line]
+    assert len(remarks) == 1
+    assert MARK in remarks[0]
+    assert "log1p" not in draft_schema(heights, "ill", ranges=False)  # a fit that finds the range finds the scale
+
+
 @pytest.mark.parametrize(
     "column",
     [

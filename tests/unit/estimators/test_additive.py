@@ -32,8 +32,9 @@ from dpconvex.data import ClassTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.estimators import ADDITIVE_ESTIMATORS
 from dpconvex.estimators._digest import model_digest
-from dpconvex.estimators._shapes import ShapeMap
+from dpconvex.estimators._shapes import ShapeMap, planned_deviations
 from dpconvex.estimators.persistence import load_model, save_model
+from dpconvex.problems import NumberRange
 
 CLASSIFIER = {"epsilon": 1e6, "feature_bounds": (-20.0, 20.0), "classes": "infer", "random_state": 0, "knots": 8}
 REGRESSOR = {"epsilon": 1e6, "feature_bounds": (-20.0, 20.0), "target_bounds": (-5.0, 5.0), "random_state": 0}
@@ -178,6 +179,39 @@ def test_deviations_are_those_of_the_noise() -> None:
     assert 0.5 < np.sqrt(np.mean(ratio**2)) < 2
 
 
+def test_a_declared_step_bounds_the_knots_and_what_is_looked_at() -> None:
+    """A column of 0 and 1 had up to 16 knots, and noise at each; one of 1 and 2 was looked at, too."""
+    steps = {"sex": (1, 2, 1), "stage": (1, 4, 1), "cents": (0, 9, 0.01), "age": (18, 90, 0)}
+    columns = [NumericColumn(name, low, high, step=step) for name, (low, high, step) in steps.items()]
+    features = ShapeMap.of(columns, True, False, (("sex", "age"),))
+    assert [[len(own) for own in features.at(count).knots] for count in (2, 3, 8)] == [
+        [2] * 4,
+        [2, 3, 3, 3],
+        [2, 4, 8, 8],
+    ]
+    assert [name for name, _ in features.divisible] == ["stage", "cents", "age"]
+    assert [column.values for column in columns] == ["binary", "any", "any", "any"]
+    kept = features.at(8).found((), tuple(NumberRange(4.0, 4.25) for _ in range(3)))  # planned blocks stay
+    assert kept.domain == features.at(8).domain
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: rng.integers(1, 3, 4000) for name in steps} | {"y": rng.integers(0, 2, 4000)})
+    schema = Schema(tuple(columns), ClassTarget("y", ("0", "1")))
+    model = PrivateAdditiveClassifier(3.0, schema=schema, interactions=[("stage", "sex")], random_state=0).fit(frame)
+    assert np.isfinite(model.predict_proba(frame)).all()
+    assert NumericColumn("x", -1e308, 1e307, step=1e-9).levels == math.inf
+
+
+@pytest.mark.parametrize("levels", [3, 12])
+def test_levels_of_straight_lines_have_the_deviation_of_their_noise(levels: int) -> None:
+    """It was that of a level's coefficient less their mean as if both were the same: 1e-14, and every band was sure."""
+    schema = Schema((CategoricalColumn("a", tuple(map(str, range(levels)))),), ClassTarget("y", ("0", "1", "2")))
+    frame = pd.DataFrame({"a": [str(k % levels) for k in range(600)], "y": [str(k % 3) for k in range(600)]})
+    model = PrivateAdditiveClassifier(0.1, schema=schema, random_state=0).fit(frame)
+    assert model.plan_.problem.shapes is None
+    planned = planned_deviations(model.plan_).reshape(3, -1)[:, :levels]
+    np.testing.assert_allclose(model.shape_deviation_, planned * np.sqrt(1 - 1 / levels), rtol=1e-9)
+
+
 def test_portions_of_a_file_give_the_same_shapes(fitted: Any, tmp_path: Any) -> None:
     FRAME.to_parquet(tmp_path / "t.parquet")
     model = PrivateAdditiveClassifier(**fitted.get_params()).fit(pyarrow.dataset.dataset(tmp_path / "t.parquet"))
@@ -259,7 +293,7 @@ def test_weights_of_any_double_are_a_point_of_the_simplex(transform: Any) -> Non
     column = NumericColumn("x", 0, 1000, transform)
     cells = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, 1e-300, 0.03, 1000, 1e308, *np.linspace(0, 1000, 99)])
     for own in (True, False):
-        features = ShapeMap((column,), False, own).at(8)
+        features = ShapeMap.of((column,), False, own, ()).at(8)
         weights = features.expand(features.encode(cells[:, None]))
         assert (weights >= 0).all()
         np.testing.assert_allclose(weights.sum(1), 1, rtol=0, atol=1e-15)
@@ -270,7 +304,7 @@ def test_weights_of_any_double_are_a_point_of_the_simplex(transform: Any) -> Non
 
 
 def test_pairs_are_products_and_their_kernel_leaves_columns_alone() -> None:
-    features = ShapeMap(SCHEMA.columns, True, True, (("age", "color"),)).at(3)
+    features = ShapeMap.of(SCHEMA.columns, True, True, (("age", "color"),)).at(3)
     weights = features.expand(features.encode(FRAME))
     pair = features.blocks[-1]
     assert (pair.name, pair.size) == ("age:color", 5 * 4)

@@ -81,6 +81,13 @@ def test_shares_are_of_what_a_constant_loses() -> None:
 
 
 @pytest.mark.gate
+def test_a_goal_that_a_constant_meets_is_called_so() -> None:
+    """Ten percent of the trivial loss are more than all columns of a skewed target explain."""
+    model = PrivateLinearRegression(feature_bounds=(-1, 1), target_bounds=(0, 1))
+    assert "(there a constant meets it" in str(required_epsilon(model, 1000, 20, goal=0.005))
+    assert "constant" not in str(required_epsilon(model, 1000, 20, goal=1e-4))
+
+
 def test_goals_out_of_reach_are_called_so() -> None:
     never = required_epsilon(MODEL, 100, 10, goal=1e-9)
     assert never.low == never.high == math.inf

@@ -86,6 +86,14 @@ def test_metrics_of_all_kinds_of_models_are_near_the_measured_ones(data) -> None
     assert private_metrics(lasso, X, 3 * X[:, 0], epsilon=50.0)["mae"].known
 
 
+def test_metrics_of_three_classes_say_which_is_which(data) -> None:
+    X, _ = data
+    labels = np.array(["ill", "dead", "well"])[np.arange(len(X)) % 3]
+    kinds = PrivateLogisticRegression(5.0, feature_bounds=(-1, 1), classes=["ill", "dead", "well"], random_state=0)
+    found = private_metrics(kinds.fit(X, labels), X, labels, epsilon=5.0, random_state=0)
+    assert found.scope_ == "Classes: [0] ill, [1] dead, [2] well."  # in the order of `classes_`, as `rate[0]` is
+
+
 def test_scores_are_functions_of_their_rows_to_the_last_bit(model, data) -> None:
     X = np.random.default_rng(1).uniform(-1, 1, (997, 3))
     whole = evaluation._scores(model, X)

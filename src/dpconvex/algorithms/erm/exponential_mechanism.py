@@ -165,12 +165,8 @@ class LocalizedMechanismPlan(GridPlan):
         )
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "noise": self.noise_name,
-            "solver_radius": self.solver_radius,
-            "ball_radius": self.radius,
-            "grid_side": self.side,
-        }
+        radii = {"solver_radius": self.solver_radius, "ball_radius": self.radius}
+        return {"noise": self.noise_name, **radii, "grid_side": self.side}
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger, problem = Ledger(self.privacy, self.releases), self.problem

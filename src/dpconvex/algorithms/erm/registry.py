@@ -85,7 +85,7 @@ def _projection(
 
 
 def _constant(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "l2", l2: float | None = None) -> Found:
-    return () if problem.grouped else constant.plan(problem, privacy, Methods(Options(noise=noise, l2=l2), PROJECTED))
+    return constant.plan(problem, privacy, Methods(Options(noise=noise, l2=l2), PROJECTED))
 
 
 ERM_METHODS = Registry(
@@ -177,12 +177,8 @@ def _names(problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str) 
 def _applies(problem: LinearModelProblem, privacy: PrivacyParams, options: Options, names: tuple[str, ...]) -> bool:
     """Return whether there is a plan of some method and noise; the first one is enough to know."""
     noises = NOISES[1:] if options.noise == "auto" else (options.noise,)
-    facts = problem, privacy
-    return any(
-        ERM_METHODS.choose((name,), replace(options, noise=noise), facts, _rank, problem.name)[0]
-        for name in names
-        for noise in noises
-    )
+    facts, tried = (problem, privacy), ((name, replace(options, noise=noise)) for name in names for noise in noises)
+    return any(ERM_METHODS.choose((name,), own, facts, _rank, problem.name)[0] for name, own in tried)
 
 
 def expected_of_first(found: Found) -> float:

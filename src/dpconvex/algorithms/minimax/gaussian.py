@@ -5,10 +5,9 @@ Guarantee
 Lemma, descent
     Gradients are centered (their mean over coordinates is subtracted, which changes nothing on a simplex). The
     difference of two records' gradients in block b has range at most ``spread_b``, so after centering its l2 norm is at
-    most ``sqrt(d_b) spread_b/2`` (Popoviciu), and a mean of m records moves by at most
-    ``sqrt(d_x spread_x^2 + d_y spread_y^2)/(2 m)``. T full gradients compose to ``mu``, each with ``mu/sqrt(T)``;
-    gradients of disjoint batches spend ``mu`` each, on different records. All pairs are functions of released
-    gradients.
+    most ``sqrt(d_b) spread_b/2`` (Popoviciu), and a mean of m records moves by at most ``sqrt(d_x spread_x^2 + d_y
+    spread_y^2)/(2 m)``. T full gradients compose to ``mu``, each with ``mu/sqrt(T)``; gradients of disjoint batches
+    spend ``mu`` each, on different records. All pairs are functions of released gradients.
 Bound, descent
     ``sum_b [A_b/(tau_b T) + tau_b/2 (L_b^2 + v_b)]`` on the expected gap on the data (full gradients), with
     ``A = log d``, ``v = E max_j b_j^2 <= 2 sigma^2 log(2 e d)`` (entropic) or ``A = 1/2``, L, v in the l2 norm

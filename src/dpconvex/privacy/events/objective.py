@@ -1,9 +1,8 @@
 r"""Cost of releasing the minimizer of a randomly perturbed objective (objective perturbation) of a linear model.
 
-Objective ``J(w) = (1/n) sum phi(<w,x_i>, y_i) + (l2/2)||w||^2 + <b,w>/n``; neighbors replace one record.
-Notation: ``tau = X_2^2/(n l2)`` with ``X_2`` the largest l2 norm of a feature vector (intercept included),
-``A`` the slope bound, ``c`` the curvature bound, ``q`` the constant of condition SC, formula (1.2):
-``phi'' <= (q/A)(A - |phi'|)``.
+Objective ``J(w) = (1/n) sum phi(<w,x_i>, y_i) + (l2/2)||w||^2 + <b,w>/n``; neighbors replace one record. Notation:
+``tau = X_2^2/(n l2)`` with ``X_2`` the largest l2 norm of a feature vector (intercept included), ``A`` the slope bound,
+``c`` the curvature bound, ``q`` the constant of condition SC, formula (1.2): ``phi'' <= (q/A)(A - |phi'|)``.
 
 Rules (theorems, formula numbers and proofs: docs, "Objective perturbation"). The noise part of the privacy loss is at
 most ``sensitivity / scale``; the Jacobian part at most ``r log(1 + t tau / r)`` for a loss whose Hessian in the

@@ -2,10 +2,9 @@
 
 What is computed for a record is a function of that record alone, and the same on all processors (no fused operations,
 no vector-length dependent order): a product with BLAS would depend, in its last bit, on how many records stand before
-it, and where a loss has a kink a last bit can decide a gradient. A squared
-distance is a function of its two points alone, and no loop over points stops early, so no running time depends on where
-points lie. Groups of points are held transposed, one row a coordinate: then the sums over coordinates of many pairs
-vectorize.
+it, and where a loss has a kink a last bit can decide a gradient. A squared distance is a function of its two points
+alone, and no loop over points stops early, so no running time depends on where points lie. Groups of points are held
+transposed, one row a coordinate: then the sums over coordinates of many pairs vectorize.
 """
 
 import math

@@ -79,10 +79,8 @@ class Factor:
     @classmethod
     def contrasts(cls, domain: DataDomain) -> Factor:
         """Return the factor of the plain ridge: orthonormal contrasts of centered blocks, all else as it is."""
-        parts = (
-            Contrasts(block.size, (block.size - 1) / block.size) if is_centered(domain, block) else 1.0
-            for block in domain.all_blocks
-        )
+        blocks = domain.all_blocks
+        parts = (Contrasts(b.size, (b.size - 1) / b.size) if is_centered(domain, b) else 1.0 for b in blocks)
         return cls(domain, tuple(parts))
 
     @cached_property

@@ -68,9 +68,7 @@ class RowBlock:
     def weighted_adjoint(self, g: Floats, weights: Floats, largest: float, size: float) -> Floats:
         """Return the parts of ``(weights g)^T X`` (`summation.by_weight`); `size` bounds every ``|weight g x|``."""
         g = weights.reshape(-1, *[1] * (g.ndim - 1)) * g
-        return summation.by_weight(
-            weights, largest, size, lambda rows, size: self.part(rows).ready().adjoint(g[rows], size)
-        )
+        return summation.by_weight(weights, largest, size, lambda at, size: self.part(at).ready().adjoint(g[at], size))
 
     def adjoint(self, g: Floats, size: float) -> Floats:
         """Return the parts of ``g^T X`` for `g` (m,) or (m, k), with `size` as `summation.vector_parts` has it."""

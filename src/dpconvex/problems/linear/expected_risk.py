@@ -308,9 +308,8 @@ def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: f
     give the logits their mean, a shift too; scores are read through half of the link for the cap. Numbers: residuals
     are exponential, and only a shift is fitted.
     """
-    return max(
-        0.0, _logit_excess(loss, target) if loss.task == "classification" else _shift_excess(loss, target, residual)
-    )
+    shift = loss.task != "classification"
+    return max(0.0, _shift_excess(loss, target, residual) if shift else _logit_excess(loss, target))
 
 
 def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: float | None) -> float:

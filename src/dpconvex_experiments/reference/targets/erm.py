@@ -173,7 +173,8 @@ def _then_released(first: Any, problem: LinearModelProblem, privacy: PrivacyPara
 
 def _constant(privacy: PrivacyParams, bound: float) -> Subject:
     """A column that nobody reads, then a method whose release has a known law."""
-    problem = LinearModelProblem(HingeLoss(), DataDomain((Block(1, "linf", bound),), bound), N, 1.0 / bound)
+    records, domain = 2 if privacy.unit == Unit.USER else None, DataDomain((Block(1, "linf", bound),), bound)
+    problem = LinearModelProblem(HingeLoss(), domain, N, 1.0 / bound, records_per_user=records)
     return _then_released(constant.plan, problem, privacy, Options(l2=RIDGE * bound**2, noise="l2"))
 
 
@@ -347,6 +348,7 @@ TARGETS = (
             "phased_sgd": ("approximate", _phased("plain")),
             "typical_user": ("pure", _typical),
             "recentering/users": ("pure", _recentered),
+            "constant/users": ("pure", _constant),
             "accelerated_user": ("approximate", _accelerated("clipped")),
             "accelerated_user/tested": ("approximate", _accelerated("tested")),
             "accelerated_user/sampled": ("approximate", _accelerated("tested", sample=60)),

@@ -14,10 +14,9 @@ Lemma
     ``2/n``. g_u is the user's mean gradient in the coefficients of moved columns and of a smaller constant. Theorem:
     how columns are moved, D, the start w_0, C_0, C, T, step size, averages, v, its level, what is kept of it and by how
     much the constant is moved may be any functions of earlier releases, for a vector is cut whatever it is, and what
-    follows release 6 is post-processing. For every output of those, release i is dominated by the
-    Gaussian pair of a constant mu_i, the T gradients together by that of mu_4 (`GaussianBudget`); constant pairs
-    compose adaptively to the pair of ``mu^2 = sum mu_i^2`` (Zhu, Dong and Wang 2022, Theorem 10), which is what the
-    promise allows.
+    follows release 6 is post-processing. For every output of those, release i is dominated by the Gaussian pair of a
+    constant mu_i, the T gradients together by that of mu_4 (`GaussianBudget`); constant pairs compose adaptively to the
+    pair of ``mu^2 = sum mu_i^2`` (Zhu, Dong and Wang 2022, Theorem 10), which is what the promise allows.
 Sensitivity
     As above, plus the rounding of sums (`mean_of_users`): at most `ROUNDING` times the longest vector, on either side.
     Centers and widths are sums of integers, multiples of 2^-31, into which each user's number is rounded by itself.
@@ -354,9 +353,7 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     return InformedPlan(problem, privacy, *first, budget, slope, end, look, look.unread(), l2=l2)
 
 
-def _mechanism(
-    problem: LinearModelProblem, moved: float, norm: str, lemma: str, mu: float, dim: int
-) -> GaussianMechanism:
+def _mechanism(task: LinearModelProblem, moved: float, norm: str, lemma: str, mu: float, dim: int) -> GaussianMechanism:
     """Return the noise of a mean over users, of which one moves the sum by at most `moved`."""
-    value = _rounding.sum_up((_rounding.ratio_up(_rounding.widen_up(moved), problem.n), 2 * ROUNDING))
+    value = _rounding.sum_up((_rounding.ratio_up(_rounding.widen_up(moved), task.n), 2 * ROUNDING))
     return GaussianMechanism.of_mu(Sensitivity(value, norm, lemma, unit=Unit.USER), mu, dim)

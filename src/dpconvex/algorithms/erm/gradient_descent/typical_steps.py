@@ -255,8 +255,7 @@ def choose(
 
     `noise` (dim,) are deviations of one gradient of all records with the whole budget `mu` and level 1. `levels` are a
     level and its cost for who learns all; `steps` is T, if given; `rates` are chances to join a step (1: all do). Data
-    have `signal` times the squared coefficients of typical ones, and the choice counts on `bold`
-    times as much.
+    have `signal` times the squared coefficients of typical ones, and the choice counts on `bold` times as much.
     """
     counts = {rate: (steps,) if steps else _counts(problem, rate) for rate in rates}
     effects = _effects(problem, noise, max(counts.values(), key=len), l2, signal)

@@ -1,11 +1,11 @@
 """A constant answer: a method on the constant feature alone, where columns would cost more than they tell.
 
 Guarantee
-    That of the method, for neighbors that replace one record.
+    That of the method, for neighbors that replace one record, or one user.
 Lemma
     Every record's features are replaced by one public number, whatever they are: a map of single records. So neighbors
     become neighbors in the domain of that one column (which differ by the target at most), and the method protects
-    them. Coefficients of columns are 0, a public number.
+    them; of users, whose records they are stays as it is. Coefficients of columns are 0, a public number.
 Sensitivity
     The method's, for records of the length of the constant.
 Assumptions
@@ -80,7 +80,7 @@ class ConstantPlan(TwoStagePlan):
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         same = partial(constants, value=self.problem.domain.intercept)
-        result = self.then.run(*mapped(X, y, same), source)
+        result = self.then.run(*mapped(X, y, same), source, groups)
         return self.restored(result, self._placed(result.point), source)
 
     def _placed(self, intercepts: Floats) -> Floats:
@@ -98,7 +98,7 @@ def constants(X: Array, value: float) -> Floats:
 @algorithms.recorded("constant")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[ConstantPlan, ...]:
     """Return the plan; refuse where there is no constant feature."""
-    algorithms.check_relation(privacy)
+    algorithms.check_relation(privacy, users=True)
     algorithms.require_average(problem)
     if not problem.domain.intercept or problem.factor is not None:
         what, remedy = "must have a constant feature, of weight 1, for algorithm='constant'", "Use fit_intercept=True"

@@ -54,6 +54,8 @@ CROWDS = "histogram of 32 cells of each range found"
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
+LOST = 0.08
+"""The same, from which on a target's range is taken for lost among those of columns (`benchmarks/lost_ranges.py`)."""
 LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
 LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
@@ -160,9 +162,8 @@ class RangedPlan(TwoStagePlan):
         histograms = "private histograms, first of octaves, then of the ranges read off them, "
         look = "private choices of parts of declared ranges, "
         stages = look * (self.look is not None or self.looks is not None) + histograms * (self.second is not None)
-        return f"Basic composition of {stages}and of a method for records clipped into these, one by one. " + (
-            self.then.theorem
-        )
+        first = f"Basic composition of {stages}and of a method for records clipped into these, one by one."
+        return f"{first} {self.then.theorem}"
 
     def describe(self) -> Mapping[str, Any]:
         stages = [one for one in (self.first, self.second) if one is not None]
@@ -300,6 +301,11 @@ def _shares(epsilon: float, n: int, columns: int) -> list[float]:
     needed = math.sqrt(8) * columns / (NOISY * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
     first, second = (_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in SHARES)
     return [first, second] if columns else [second]
+
+
+def lost(epsilon: float, n: int, columns: int) -> bool:
+    """Return whether octaves of so many columns, the target's among them, are off by too many of the n units."""
+    return columns > 1 and math.sqrt(8) * columns > LOST * n * _shares(epsilon, n, columns)[0]
 
 
 def worth_knots(epsilon: float, n: int, placed: int) -> bool:

@@ -97,13 +97,9 @@ class PhasedPlan(algorithms.LinearModelPlan):
             "gradient_evaluations": self.gradient_evaluations,
             "fallback": "the point released by the phase before, at first the origin",
             "phases": [
-                {
-                    "groups": phase.parts,
-                    "users_per_group": phase.users,
-                    **attributes(phase, "steps", "step_size"),
-                    **phase.aggregate.describe(),
-                }
-                for phase in self.phases
+                {"groups": each.parts, "users_per_group": each.users}
+                | {**attributes(each, "steps", "step_size"), **each.aggregate.describe()}
+                for each in self.phases
             ],
         }
 

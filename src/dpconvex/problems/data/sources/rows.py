@@ -246,9 +246,7 @@ def picked(X: Array | EncodedRows, index: Array) -> Floats:
     """Return the features of the rows of the given numbers (m,), ascending, in memory."""
     if not isinstance(X, EncodedRows):
         return X if len(index) == len(X) else X[index]
-    found = list(
-        X.run(lambda portion, first, rows: (first, portion[0][rows]), lambda first, stop: inside(index, first, stop))
-    )
+    found = list(X.run(lambda part, first, own: (first, part[0][own]), lambda first, stop: inside(index, first, stop)))
     return np.concatenate([rows for _, rows in sorted(found, key=lambda each: each[0])])
 
 

@@ -15,7 +15,7 @@ from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.two_stage.constant import REMAINS, ConstantPlan
 from dpconvex.errors import HopelessPlanWarning, InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
-from dpconvex.privacy import PrivacyParams
+from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import Block, DataDomain, LinearModelProblem
 from dpconvex.randomness import SeededSource, SystemSource
 
@@ -95,6 +95,28 @@ def test_auto_takes_it_where_columns_are_hopeless_and_says_so() -> None:
     many = PrivateLogisticRegression(1.0, feature_bounds=(-3, 3), classes=[0, 1]).plan(100_000, 40)
     assert many[0].algorithm != "constant"
     assert "constant" in {plan.algorithm for plan in many}
+
+
+def test_users_have_it_too_where_no_bound_says_anything() -> None:
+    """Without it 260 users and 108 parameters got a plan that expected fourteen times the trivial loss."""
+    rng = np.random.default_rng(0)
+    y, groups = rng.integers(0, 2, 900), rng.integers(0, 100, 900)
+    groups[:100] = np.arange(100)
+    given: dict[str, Any] = {"feature_bounds": (-3, 3), "classes": [0, 1], "random_state": 0}
+    seen = []
+    for X in (rng.normal(size=(900, 40)), np.full((900, 40), 2.0)):
+        model = PrivateLogisticRegression(0.1, **given)
+        with pytest.warns(HopelessPlanWarning):
+            model.fit(X, y, groups=groups)
+        seen.append((model.plan_.algorithm, model.intercept_.tolist(), model.coef_.any()))
+    assert seen[0] == seen[1]
+    assert (seen[0][0], seen[0][2]) == ("constant", False)
+    assert PrivateLogisticRegression(1.0, **given).plan(100_000, 40, unit=Unit.USER)[0].algorithm != "constant"
+    exact = PrivateLogisticRegression(1e6, algorithm="constant", **given)
+    with pytest.warns(HopelessPlanWarning):
+        exact.fit(X, y, groups=groups)
+    share = np.mean([y[groups == user].mean() for user in range(100)])  # of users, whatever number of records each has
+    assert exact.intercept_[0] == pytest.approx(np.log(share / (1 - share)), abs=0.02)
 
 
 @pytest.mark.parametrize("content", [np.nan, np.inf, -1e300, 0.0])

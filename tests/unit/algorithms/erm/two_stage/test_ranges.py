@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,9 +24,9 @@ from dpconvex import (
     verify,
 )
 from dpconvex.algorithms.erm.two_stage import ranges
-from dpconvex.algorithms.erm.two_stage.ranges import UNITS, RangedPlan, histogram
+from dpconvex.algorithms.erm.two_stage.ranges import UNITS, RangedPlan, histogram, lost
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, UnrangedColumn, UnrangedTarget
-from dpconvex.errors import InvalidParameterError
+from dpconvex.errors import HopelessPlanWarning, InvalidParameterError
 from dpconvex.estimators._digest import model_digest
 from dpconvex.mechanisms import JointHistogram
 from dpconvex.problems import UserGroups
@@ -394,3 +395,24 @@ def test_knots_are_found_beside_the_ranges_of_others(opened, tmp_path) -> None:
     assert model.score(frame, frame.z) > 0.9
     save_model(model, tmp_path / "m")
     np.testing.assert_array_equal(load_model(tmp_path / "m").predict(frame), model.predict(frame))
+
+
+def test_a_constant_finds_the_range_of_the_target_alone() -> None:
+    """Among those of 60 columns it was lost: predictions were 1 where targets are 3,000, at any epsilon."""
+    rng = np.random.default_rng(0)
+    y, seen = rng.normal(3000, 500, 900), []
+    for X in (rng.normal(size=(900, 60)), np.full((900, 60), np.nan)):  # columns are not read
+        given: dict[str, Any] = {"feature_bounds": "private", "target_bounds": "private", "random_state": 0}
+        for kind in (PrivateLinearRegression, PrivateAdditiveRegressor):
+            with pytest.warns(HopelessPlanWarning):
+                model = kind(1.0, **given).fit(X, y)
+            assert model.plan_.algorithm == "constant"
+            assert np.square(model.predict(X) - y).mean() < 1.5 * y.var()
+            assert model.plan_.columns == ()
+            seen.append((kind.__name__, model.ranges_[-1], model.intercept_, model.certificate_.releases))
+    assert seen[:2] == seen[2:]
+    few = PrivateLinearRegression(1.0, feature_bounds="private", target_bounds="private").plan(100_000, 60)[0]
+    assert few.algorithm != "constant"
+    assert lost(1.0, 900, 61)
+    assert not lost(1.0, 900, 1)
+    assert not lost(1.0, 100_000, 61)
