@@ -24,6 +24,7 @@ from dpconvex.algorithms import Plan, check_relation
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel, ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity, Unit
+from dpconvex.problems.data._threads import one_blas_thread
 from dpconvex.problems.data.sources.rows import EncodedRows, totals
 from dpconvex.problems.data.users import UserGroups, exact_weights
 from dpconvex.problems.queries import LARGEST, LinearQueries
@@ -139,7 +140,8 @@ class QueryReleasePlan(Plan):
                 raise InvalidDataError(f"{what} are planned, or ({size}, {columns})")
             read = cells if self.only_sums else self.queries.clip_records(cells)
         ledger = Ledger(self.privacy, self.releases)
-        with np.errstate(all="ignore"):  # what floating point meets depends on the data, so it never speaks up
+        # What floating point meets depends on the data, so it never speaks up.
+        with np.errstate(all="ignore"), one_blas_thread():
             weights = None if groups is None else exact_weights(groups)
             plan = self._begun(read, weights, source, ledger)
             model, answers, tables = plan._run(read, weights, source, ledger)
