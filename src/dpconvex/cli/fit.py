@@ -181,6 +181,8 @@ def write_outputs(model: PrivateLinearModel, folder: Path, origin: Origin, measu
         (folder / _output.FOUND).write_text(model.found_schema_.to_toml(), encoding="utf-8")
     try:
         write_report(model, folder / _output.REPORT, origin, measured)
+    except OSError:  # a disk that is full: nothing of the folder is kept
+        raise
     except Exception as error:  # the model is released and paid for: it must not be lost with a picture
         warn(DpconvexWarning, f"report.html could not be made ({type(error).__name__}: {error}). All else is written")
 
