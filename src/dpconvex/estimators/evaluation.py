@@ -65,9 +65,8 @@ class PrivateMetrics(Mapping[str, Estimate]):
     plan_: EvaluationPlan  #: Its public constants
     cells_: Floats  #: What was released: all else follows from it
     promise_: str = ""  #: What model and evaluation promise together, after a hold-out
-    scope_: str = (
-        ""  #: Of numbers: which range targets are clipped to; of three classes or more: which has which number
-    )
+    #: Of numbers: which range targets are clipped to; of three classes or more: which has which number
+    scope_: str = ""
 
     def __getitem__(self, name: str) -> Estimate:
         return self.whole[name]

@@ -115,10 +115,8 @@ class NoisyTablesPlan(base.QueryReleasePlan):
     @property
     def theorem(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         if self.joint:
-            norm = (
-                "nuclear norm moves by twice a record's" if self.law == "matrix" else "entries move by an l2 distance"
-            )
-            return f"One noise on the matrix of all tables: its {norm} (Lemma)."
+            moved = "nuclear norm moves by twice a record's" if not self.mu else "entries move by an l2 distance"
+            return f"One noise on the matrix of all tables: its {moved} (Lemma)."
         return "Independent noise on every table of counts: the sum of their costs, attained (Lemma)."
 
     @cached_property
@@ -208,12 +206,9 @@ class NoisyTablesPlan(base.QueryReleasePlan):
         cells = sum(math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets)
         low = self.relations != "none" and self.raw <= REFIT
         again = int(self.law == "laplace" and self.raw > AGAIN)
-        fixed = (
-            low and self.joint and self.raw < (FALLING if self.mu else AGAIN)
-        )  # left-out coordinates are few, and say little
-        falling, folds, most = fixed or (low and self.raw < FALLING), FOLDS, MOST_STEPS
-        if fixed:
-            folds, most = FIXED
+        # Left-out coordinates of a matrix are few, and say little where noise is small.
+        fixed = low and self.joint and self.raw < (FALLING if self.mu else AGAIN)
+        falling, (folds, most) = fixed or (low and self.raw < FALLING), FIXED if fixed else (FOLDS, MOST_STEPS)
         return FitPlan(min(CLASSES, cells), folds, most, low, falling, again, fixed)
 
     @cached_property
@@ -320,14 +315,10 @@ def plan(
     columns = [axis for axis, size in enumerate(shape) if size > 1]
     listed = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns)]
     rows, every = 1 + sum(shape) - len(shape), len(listed) == math.comb(len(columns), 2) > 0
-    fits = (
-        every
-        and privacy.neighboring.fixes_size
-        and not queries.impossible
-        and rows <= (LARGEST_GAUSSIAN if mu else LARGEST)
-    )
+    most = LARGEST_GAUSSIAN if mu else LARGEST
+    fits = every and privacy.neighboring.fixes_size and not queries.impossible and rows <= most
     if noise == "matrix" and not fits:
-        what = f"needs replaced units, all pairs, none impossible, and at most {LARGEST} values together"
+        what = f"needs replaced units, all pairs, none impossible, and at most {most} values together"
         raise InvalidParameterError("noise", noise, what, "Use noise='auto'")
     found: list[NoisyTablesPlan] = []
     for kind in ("all", "none") if relations == "auto" else (relations,):
