@@ -18,7 +18,7 @@ from dpconvex.data.schema_toml import format_key, format_value
 from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import SchemaError
 
-MAX_CATEGORIES = 50  #: A text column with more distinct values is left out of a draft, as an identifier or free text.
+MAX_CATEGORIES = 60  #: A text column with more distinct values is left out of a draft. The USA have up to 57 states.
 MAX_CODES = 10  #: A column of at most so many distinct whole numbers may hold codes; the draft says so.
 MANY_MISSING = 0.05  #: Share of empty cells from which a draft makes them a value of their own, not only a remark.
 SKEWED = 50  #: Times the median (or 1) above which the largest number of a column makes a draft suggest a logarithm.
@@ -31,7 +31,7 @@ _LEAST_ROWS = 20  # a shorter table may hold different numbers by chance
 _PEOPLE = ("patient", "person", "subject", "user", "customer", "client", "member", "account", "household", "employee",
            "student", "mrn", "ssn", "id")  # fmt: skip
 _ID_WORDS = (*_PEOPLE, "nr", "no", "num", "number", "key", "uuid", "code", "zip", "zipcode", "postcode", "plz", "phone",
-             "case", "visit", "encounter", "record", "row", "index", "pid")  # fmt: skip
+             "uid", "case", "visit", "encounter", "record", "row", "index", "pid")  # fmt: skip
 _NOTHING = ("?", "-", ".", "na", "n/a", "nan", "null", "missing")  # words for no value
 MARK = "  # read from the data: confirm from public knowledge"
 
@@ -43,6 +43,7 @@ confirmed = false
 source = ""  # say here where the public knowledge comes from
 """
 
+_SAME = f"# Every row holds the same value, so it says nothing: remove this column.{MARK}\n"
 _RATES = "# rates = [...]  # if it is published how frequent the classes are: one share a class, adding up to 1\n"
 _FOREIGN = (
     f"# Some texts are not UTF-8: convert the file first, as with iconv -f latin1 -t utf-8, and draft again.{MARK}\n"
@@ -65,13 +66,14 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
     user : str, optional
         The column that says whose record it is. Without it the draft holds a commented line that asks for one.
     ranges : bool
-        False: no range is read off the table; ``range = "private"`` lets a fit find ranges privately.
+        False: no range is read off the table but that of columns that hold 0 and 1 alone; ``range = "private"`` lets a
+        fit find the others privately.
 
     Returns
     -------
     str
         TOML text. Lines read off the data end with a comment that says so. Columns that are no features as they are
-        (types other than text, category, number and boolean; more than 50 distinct texts) are commented out.
+        (types other than text, category, number and boolean; more than 60 distinct texts) are commented out.
 
     Raises
     ------
@@ -149,7 +151,7 @@ def _column(series: Series, ranges: bool) -> str:
         missing += [format_value(float(number)) for number in sentinels]
         note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
         if len(values) == 1 and not series.null_count():
-            head += f"# Every row holds the same number, so it says nothing: remove this column.{MARK}\n"
+            head += _SAME
         low, high = numbers.min(initial=0), numbers.max(initial=0)
         if ranges and low >= 0 and high > SKEWED and high > SKEWED * _middle(series):
             head += f'# Most numbers are far below the largest: transform = "log1p" may suit them.{MARK}\n'
@@ -163,6 +165,7 @@ def _column(series: Series, ranges: bool) -> str:
         return _left_out(head, many if found else "every cell is empty")
     missing = [text for text in found if text.lower() in _NOTHING]
     found = [text for text in found if text not in missing] or found
+    head += _SAME if len(found) == 1 and not series.null_count() else ""
     other = "" if len(found) == 2 else "other = true  # a level for missing and unlisted values\n"
     noted = _line("missing", missing) if missing and missing != found else ""
     return head + _line("categories", found) + other + noted
@@ -228,7 +231,7 @@ def _line(key: str, value: Any, read: bool = True) -> str:
 
 
 def _range(numbers: Floats, ranges: bool) -> str:
-    if not ranges:
+    if not ranges and not np.array_equal(np.unique(numbers), (0, 1)):  # yes and no: their meaning says the range
         return _line("range", PRIVATE, read=False)
     low, high = span(numbers)
     decimals = (k for k in range(5) if len(numbers) and np.array_equal(np.round(numbers, k), numbers))

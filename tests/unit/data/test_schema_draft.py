@@ -15,6 +15,7 @@ import pytest
 
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, draft_schema, read_table
 from dpconvex.data.draft import MARK, MAX_CATEGORIES
+from dpconvex.data.unranged import UnrangedColumn
 from dpconvex.errors import SchemaError
 
 FRAME = pl.DataFrame(
@@ -95,12 +96,17 @@ def test_drafts_say_which_rows_have_no_label_and_which_column_says_nothing() -> 
     assert "# 25.00% of the rows have none here. They count as the first class" in draft
     assert "# 33.33% of the rows have none here" in draft_schema(frame.assign(y=[0.5, 1.5, None] * 12), "y")
     assert "have none here" not in draft_schema(frame, "yes")
-    assert draft.count("Every row holds the same number") == 1
+    assert draft.count("Every row holds the same value") == 1
     heights = frame.assign(height=[0, 10, 40, 9000] * 9, grade=[1, 2, 3, 60] * 9)
     remarks = [line for line in draft_schema(heights, "ill").splitlines() if "log1p" in line]
     assert len(remarks) == 1
     assert MARK in remarks[0]
-    assert "log1p" not in draft_schema(heights, "ill", ranges=False)  # a fit that finds the range finds the scale
+    unranged = draft_schema(heights.assign(tweet="no"), "ill", ranges=False)
+    assert "log1p" not in unranged  # a fit that finds the range finds the scale
+    assert unranged.count("Every row holds the same value") == 2
+    found = {column.name: column for column in Schema.from_toml_text(unranged).columns}
+    assert found["yes"] == NumericColumn("yes", 0, 1, step=1)  # a range of yes and no is no secret
+    assert found["grade"] == UnrangedColumn("grade")
 
 
 @pytest.mark.parametrize(
@@ -136,9 +142,9 @@ def test_unknown_target_and_nameless_columns() -> None:
 
 
 def test_the_last_word_of_a_name_says_whether_whole_numbers_name_rows() -> None:
-    many, few = [*range(60)] * 2, [0, 1] * 60
+    many, few = [*range(70)] * 2, [0, 1] * 70
     names = dict.fromkeys(("zip", "accountNumber", "id_of_case", "number_of_visits", "patient weight"), many)
-    draft = draft_schema(pd.DataFrame(names | {"student": few, "void": [""] * 120}))
+    draft = draft_schema(pd.DataFrame(names | {"student": few, "void": [""] * 140}))
     read = [column.name for column in Schema.from_toml_text(draft).columns]
     assert read == ["number_of_visits", "patient weight", "student"]
     assert "# [columns.void]\n# Left out: every cell is empty." in draft
