@@ -3,6 +3,7 @@
     python benchmarks/prior.py [--seeds 5] [--rows 20000] [--tables NAME ...] [--half learning] [--json FILE]
     python benchmarks/prior.py --numbers --seeds 2 --json FILE
     python benchmarks/prior.py --links --rows 10000
+    python benchmarks/prior.py --shrunk --rows 10000 --seeds 4
 
 Training excess of ``algorithm="auto"`` by setting of `problems/linear/expected_risk.py` (`Tuning`) and of the caution
 toward delta (`algorithms/erm/registry.py`), relative to today's: geometric means over tables and budgets, the worst
@@ -10,7 +11,9 @@ cell, how often a fit is worse than 1.1 times a constant, and what is left of th
 setting that is best on the *others*. With ``--numbers``: pure, regressions alone, those of the half and
 `corpus.MORE_NUMBERS`, by what their columns are expected to explain. With ``--links``: pure, two classes, fitted by
 schema, by the power of the slope cap in the link that reads scores, and in that by which plans price caps (0: scores
-are log-odds). Fits are seeded, hence not private.
+are log-odds). With ``--shrunk``: the same tables, scores drawn toward their mean, which 3 % of epsilon would
+release: by a factor that falls with what a plan expects to lose (simulated: no such method exists).
+Fits are seeded, hence not private.
 """
 
 from __future__ import annotations
@@ -68,6 +71,9 @@ NUMBERS = {
 BUDGETS = tuple(product((0.1, 0.3, 1.0, 3.0), (0.0, 1e-6)))
 FLOOR, TOLERATED = 1e-9, 1.1  # Of an excess; of a constant's
 READ, PRICED = (1.0, 0.75, 0.5, 0.25, 0.0), (0.0, 0.5, 0.75, 1.0)
+FACTORS = np.linspace(0.2, 1.0, 9)  #: By which scores are drawn toward their mean
+SHARE, LOSING, HALVES_AT = 0.03, 0.035, (0.05, 0.07, 0.1, 0.15, 0.25)
+"""Of epsilon for the mean; of the trivial loss, from which on scores are drawn, and at which they are by a half."""
 LEAST = 0.002  #: Of a constant's excess, below which differences are the last digits of noise
 
 
@@ -150,6 +156,53 @@ def compare_links(names: list[str], rows: int, seeds: int) -> None:
     print(f"left out: {np.exp(left.mean()):.3f} ({left.std(ddof=1) / len(names) ** 0.5:.3f})", sorted(set(chosen)))
 
 
+def shrunk(name: str, rows: int, seeds: int) -> list[tuple[float, float, np.ndarray]]:
+    """Return by epsilon what a plan expects over the trivial loss, and excess over a constant's: plain, by factor."""
+    table = corpus.load(name)
+    X, y, frame = table.X[:rows], table.y[:rows].astype(int), table.frame[:rows]
+    best, share = optimum(X, y, table.schema.domain().with_intercept(1.0)), y.mean()
+    constant, found = log_loss(np.full(len(y), np.log(share / (1 - share))), y) - best, []
+    for epsilon in (0.05, 0.1, 0.3, 1.0):
+        plain, drawn = [], []
+        for seed in range(seeds):
+            for left, cells in ((1.0, plain), (1 - SHARE, drawn)):
+                model = PrivateLogisticRegression(epsilon * left, schema=table.schema, random_state=seed).fit(frame)
+                z, link = model.decision_function(frame), LogisticLoss(model.slope_cap_**TODAY.link)
+                if left == 1:
+                    error = model.plan_.predicted_error
+                    cells.append(log_loss(link.log_odds(z), y) - best)
+                    continue
+                rng, deviation = np.random.default_rng(seed), z.std()
+                # Three deviations to either side of a middle that is off by one: about what public moments tell.
+                low = np.median(z) + deviation * (rng.choice([-1, 1]) - 3)
+                mean = np.clip(z, low, low + 6 * deviation).mean()
+                mean += rng.laplace(0, 6 * deviation / (len(z) * epsilon * SHARE))
+                mean = np.clip(mean, low, low + 6 * deviation)
+                cells.append([log_loss(link.log_odds(mean + f * (z - mean)), y) - best for f in FACTORS])
+        cells = np.maximum(np.mean(drawn, 0) / constant, LEAST)
+        found.append((error.expected / error.trivial, max(np.mean(plain) / constant, LEAST), cells))
+    return found
+
+
+def compare_shrunk(names: list[str], rows: int, seeds: int) -> None:
+    """Print excess relative to scores as they are, by the loss at which they would be halved."""
+    every = []
+    for name in names:
+        every.append(shrunk(name, rows, seeds))
+        print(name, *(f"{e:.3f}: {base:.2f}, {np.round(cells, 2)}" for e, base, cells in every[-1]), flush=True)
+    on = np.array([[e >= LOSING for e, _, _ in each] for each in every])
+    logs = {}
+    for half in HALVES_AT:
+        at = [[np.interp(1 / (1 + e / half), FACTORS, cells) / base for e, base, cells in each] for each in every]
+        logs[half] = log = np.where(on, np.log(at), 0.0)
+        total = f"{np.exp(log[on].mean()):.3f} of {on.sum()} cells, worst {np.exp(log.max()):.2f}, all"
+        print(f"halved at {half:g}: {total} {np.exp(log.mean()):.3f}, by epsilon {np.round(np.exp(log.mean(0)), 3)}")
+    used = np.flatnonzero(on.any(1))
+    kept = [min(logs, key=lambda half, k=k: np.delete(logs[half], k, 0)[np.delete(on, k, 0)].mean()) for k in used]
+    left = np.array([logs[half][k][on[k]].mean() for half, k in zip(kept, used, strict=True)])
+    print(f"left out: {np.exp(left.mean()):.3f} ({left.std(ddof=1) / len(used) ** 0.5:.3f})", sorted(set(kept)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
@@ -158,15 +211,16 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+")
     parser.add_argument("--numbers", action="store_true", help="regressions, pure, by what columns explain")
     parser.add_argument("--links", action="store_true", help="two classes, pure, by how scores are read")
+    parser.add_argument("--shrunk", action="store_true", help="two classes, pure, scores drawn toward their mean")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     warnings.simplefilter("ignore", DpconvexWarning)
     half = corpus.LEARNING if given.half == "learning" else corpus.HELD_OUT
     names = given.tables or [name for name in half if name not in corpus.MANY_CLASSES]
     settings, budgets = SETTINGS, BUDGETS
-    if given.links:
+    if given.links or given.shrunk:
         classes = [name for name in names if len(corpus.RECIPES[name].target.split()) == 1]
-        return compare_links(classes, given.rows, given.seeds)
+        return (compare_links if given.links else compare_shrunk)(classes, given.rows, given.seeds)
     if given.numbers:
         settings, budgets = NUMBERS, tuple(pair for pair in BUDGETS if pair[1] == 0)
         regressions = [name for name in half if len(corpus.RECIPES[name].target.split()) > 1]
