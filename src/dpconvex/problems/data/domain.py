@@ -71,11 +71,6 @@ class Block:
         return self.norm == "simplex" or (self.norm == "l1" and (self.size == 1 or self.bound == 1))
 
     @property
-    def marked(self) -> bool:
-        """Whether it is a number with a mark where that is missing, of which one is 0."""
-        return self.norm == "l1" and self.size == 2 and not self.categorical
-
-    @property
     def l1(self) -> float:
         """Largest l1 norm of the block over the domain."""
         return self.rounded * {"l2": math.sqrt(self.size), "linf": float(self.size)}.get(self.norm, 1.0)

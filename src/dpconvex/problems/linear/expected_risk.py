@@ -137,7 +137,7 @@ class TypicalData:
         one_hot = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
         fixed = one_hot & np.array([factor is None or not is_centered(domain, block) for block in blocks])
         boxed = np.array([block.norm == "linf" for block in blocks])
-        marked = [block.marked for block in blocks]
+        marked = [is_marked(block) for block in blocks]
         of_balls = np.where(marked, ORDINARY.numeric_variance, ORDINARY.ball_squared_length)
         of_others = np.where(one_hot, 1.0, of_balls) / levels
         variance, squared_mean = np.transpose([ORDINARY.moments[block.values] for block in blocks])
@@ -279,21 +279,26 @@ def _power_law(size: int) -> tuple[Floats, Floats]:
     return count[full].astype(np.float64), total[full] / count[full] * size / total.sum()
 
 
+def is_marked(block: Block) -> bool:
+    """Return whether the block is a number and a mark of missing ones: a column with `indicator`."""
+    return block.norm == "l1" and block.size == 2 and not block.categorical
+
+
 def squared_reach(block: Block) -> float:
     """Square of the coefficients' norm that about 2 logits a block need: in the comparator norm, and its share of it.
 
     One-hot columns of bound 1, a numeric column of half-width 1/2, a mark of missing ones: 4; as the inverse square of
     the bound otherwise.
     """
-    if block.norm == "linf" or block.marked:
+    if block.norm == "linf" or is_marked(block):
         return block.size / block.bound**2
     return 4 * (block.size if block.norm == "l2" else 1) / block.bound**2
 
 
 def squared_length(block: Block) -> float:
     """Mean squared length of the block's part of ordinary records."""
-    if block.norm == "linf" or block.marked:
-        return (1 if block.marked else block.size) * block.bound**2 * math.fsum(ORDINARY.moments[block.values])
+    if block.norm == "linf" or is_marked(block):
+        return (1 if is_marked(block) else block.size) * block.bound**2 * math.fsum(ORDINARY.moments[block.values])
     return block.bound**2 * (1.0 if block.categorical else ORDINARY.ball_squared_length)
 
 
