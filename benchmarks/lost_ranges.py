@@ -1,11 +1,16 @@
 """When is a target's range, found among those of many columns, more often lost than found? What `LOST` states.
 
     python benchmarks/lost_ranges.py [--seeds 3] [--json FILE]
+    python benchmarks/lost_ranges.py --alone [--seeds 4] [--json FILE]
 
 Regressions of the learning half, all ranges left to the fit, pure epsilon, at most 20,000 records. Training excess over
 the best linear fit, as a share of the target's variance: of ``auto``, and of a constant, which looks for the target's
 range alone. Printed by the deviation of an octave's count as a share of the records; then, for shares from which on
 the constant is taken, geometric means over cells, and what each choice of a share loses on the table left out of it.
+
+With ``--alone``: the target's range alone is looked for, by a constant, on 200, 600 and 2,000 records drawn from each
+table, by pairs as `ALONE` has them. Squared distance from the mean, as a share of the target's variance, counted from a
+thousandth on: geometric means, shares of cells above 1, the largest; and what pairs chosen by all other tables have.
 """
 
 from __future__ import annotations
@@ -13,6 +18,9 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from collections import defaultdict
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +28,7 @@ import numpy as np
 
 import corpus
 from dpconvex import PrivateLinearRegression
+from dpconvex.algorithms.erm.two_stage import ranges
 
 EPSILONS, MOST = (0.03, 0.1, 0.3, 1.0), 20_000
 SHARES = (0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.1, 0.12, 0.15, 9.0)
@@ -46,6 +55,44 @@ def measured(name: str, seeds: int) -> list[dict[str, Any]]:
     return lines
 
 
+PAIRS = ((0.02, 0.2), (0.02, 0.5), (0.04, 0.35), (0.04, 0.5), (0.04, 0.65), (0.08, 0.5))  #: First: all columns'
+
+
+def alone(seeds: int) -> list[dict[str, Any]]:
+    """Return a line a table, size, epsilon, seed and pair; print what each pair loses, and each table by the others."""
+    lines = []
+    for name in NAMES:
+        table = corpus.load(name)
+        schema = replace(table.schema.without_ranges(), columns=table.schema.columns[:1])
+        for n, epsilon in product([n for n in (200, 600, 2000) if n <= len(table.y)], (0.05, 0.1, 0.3)):
+            chosen = np.random.default_rng(1).permutation(len(table.y))[:n]
+            frame, y = table.frame.iloc[chosen], table.y[chosen]
+            for pair, seed in product(PAIRS, range(seeds)):
+                ranges.ALONE = pair
+                model = PrivateLinearRegression(epsilon, schema=schema, random_state=seed, algorithm="constant")
+                loss = float((model.fit(frame).predict(frame[:1])[0] - y.mean()) ** 2 / y.var())
+                lines.append({"table": name, "n": n, "epsilon": epsilon, "pair": pair, "seed": seed, "loss": loss})
+    logs = {pair: defaultdict[str, list[float]](list) for pair in PAIRS}
+    for line in lines:
+        logs[line["pair"]][line["table"]].append(np.log(max(line["loss"], 1e-3)))
+    for n, epsilon, pair in product((200, 600, 2000), (0.05, 0.1, 0.3), PAIRS):
+        own = np.array([x["loss"] for x in lines if (x["n"], x["epsilon"], x["pair"]) == (n, epsilon, pair)])
+        mean = np.exp(np.log(np.maximum(own, 1e-3)).mean())
+        print(
+            f"n {n}, epsilon {epsilon:g}, {pair}: {mean:.3g}, above 1 {np.mean(own > 1):.2f}, largest {own.max():.3g}"
+        )
+    means = {pair: {name: np.mean(found) for name, found in each.items()} for pair, each in logs.items()}
+    left = []
+    for name in means[PAIRS[0]]:
+        best = min(PAIRS, key=lambda pair: np.mean([m for other, m in means[pair].items() if other != name]))
+        left.append((best, means[best][name] - means[PAIRS[0]][name]))
+    gains = np.array([gain for _, gain in left])
+    mean, error = np.exp(gains.mean()), gains.std() / len(gains) ** 0.5
+    print(f"left out, over {PAIRS[0]}: {mean:.3f} (s.e. of the logarithm {error:.2f})")
+    print({pair: sum(best == pair for best, _ in left) for pair in PAIRS})
+    return lines
+
+
 def cost(lines: list[dict[str, Any]], share: float) -> float:
     """Return the mean logarithm of the excess where the constant is taken from that share on."""
     return float(np.mean([np.log(max(x["constant" if x["share"] >= share else "auto"], 1e-3)) for x in lines]))
@@ -55,8 +102,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--alone", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    if given.alone:
+        found = alone(given.seeds)
+        if given.json:
+            given.json.write_text(json.dumps(found))
+        return
     every = [line for name in NAMES for line in measured(name, given.seeds)]
     if given.json:
         given.json.write_text(json.dumps(every, indent=1))

@@ -54,6 +54,9 @@ CROWDS = "histogram of 32 cells of each range found"
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
+ALONE = 0.04, 0.5
+"""The same, and the most that octaves take, where the target's range alone is looked for: one that is far too wide costs
+more than noise does (`benchmarks/lost_ranges.py --alone`)."""
 LOST = 0.08
 """The same, from which on a target's range is taken for lost among those of columns (`benchmarks/lost_ranges.py`)."""
 LOOK = "part of the target's declared range, of 32 cells"
@@ -276,9 +279,12 @@ def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Arr
     return histograms(np.hstack([part for _, part in sorted(parts, key=lambda each: each[0])]))
 
 
-def remaining(epsilon: float, n: int, columns: int, placed: int = 0) -> float:
-    """Return what ranges of so many columns of n units, and knots of so many `placed`, leave of epsilon."""
-    shares = _shares(epsilon, n, columns) if columns or placed else [0.0]
+def remaining(epsilon: float, n: int, columns: int, placed: int = 0, alone: bool = False) -> float:
+    """Return what ranges of so many columns of n units, and knots of so many `placed`, leave of epsilon.
+
+    `alone` says that the one range is the target's.
+    """
+    shares = _shares(epsilon, n, columns, alone) if columns or placed else [0.0]
     return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
 
 
@@ -297,9 +303,11 @@ def _cost(epsilon: float, n: int, looked: float, shares: tuple[float, float], ne
     return _rounding.product_down(share, epsilon) if n * epsilon >= needed else 0.0
 
 
-def _shares(epsilon: float, n: int, columns: int) -> list[float]:
-    needed = math.sqrt(8) * columns / (NOISY * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
-    first, second = (_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in SHARES)
+def _shares(epsilon: float, n: int, columns: int, alone: bool = False) -> list[float]:
+    noisy, largest = ALONE if alone else (NOISY, SHARES[0][1])
+    needed = math.sqrt(8) * columns / (noisy * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
+    limits = (SHARES[0][0], largest), SHARES[1]
+    first, second = (_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in limits)
     return [first, second] if columns else [second]
 
 
@@ -340,11 +348,12 @@ def plan(
         raise InvalidParameterError("knots", knots, f"must be 2 to {ranges.PARTS // 2}")
     if then.privacy.unit != privacy.unit:
         raise InvalidParameterError("unit", str(privacy.unit), "must be that of the method")
-    *octaves, share = _shares(privacy.epsilon, then.problem.n, count)
+    alone = target and not columns and not placed
+    *octaves, share = _shares(privacy.epsilon, then.problem.n, count, alone)
     first = JointHistogram((ranges.CELLS,) * count, octaves[0], privacy.unit) if octaves else None
     cells = (ranges.PARTS + 1,) * (count + len(placed))
     second = JointHistogram(cells, share, privacy.unit) if cells else None
-    rest, moved = remaining(privacy.epsilon, then.problem.n, count, len(placed)), Sensitivity(1.0, "linf", LEMMA)
+    rest, moved = remaining(privacy.epsilon, then.problem.n, count, len(placed), alone), Sensitivity(1.0, "linf", LEMMA)
     left = _rounding.difference_down(rest, then.privacy.epsilon)
     cost = min(left, looks_cost(rest, then.problem.n, len(looked))) if look else left
     of = partial(ReportNoisyMax, replace(moved, unit=privacy.unit))
