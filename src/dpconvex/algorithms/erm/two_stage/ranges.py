@@ -7,13 +7,13 @@ Guarantee
     Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: runs on the same data whose
     epsilons add up (basic adaptive composition); delta is the method's.
 Lemma
-    Ranges: every double lies in exactly one of 144 public cells, so the histograms of all columns without a range, the
-    target's among them, are one release of `JointHistogram` (Lemma F). Crowds: given the ranges read off it, or
-    declared, every number lies in one of 32 public cells, or is missing: Lemma F again. Looks: a part of whole cells
-    of a declared range scores the number of records in it, plus a public number: permute-and-flip (Lemma T). Method:
-    for each *fixed* outcome, the map from a record's cells, and from its target, to the method's is public and takes
-    one record; so neighbors become neighbors (or equal) in a domain that does not depend on the outcome. (Docs, Private
-    ranges, with proofs.)
+    Ranges: every double lies in exactly one of 144 public cells, so the histograms of all columns without a range are
+    one release of `JointHistogram`, that of the target another, for a part of the same epsilon (Lemma F, twice).
+    Crowds: given the ranges read off them, or declared, every number lies in one of 32 public cells, or is missing:
+    Lemma F again. Looks: a part of whole cells of a declared range scores the number of records in it, plus a public
+    number: permute-and-flip (Lemma T). Method: for each *fixed* outcome, the map from a record's cells, and from its
+    target, to the method's is public and takes one record; so neighbors become neighbors (or equal) in a domain that
+    does not depend on the outcome. (Docs, Private ranges, with proofs.)
 Users
     A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column: a point of the simplex
     again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
@@ -50,15 +50,17 @@ from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, total
 from dpconvex.randomness import BitSource
 
 RANGES = "histogram of octaves of the columns without declared ranges"
+TARGET = "histogram of octaves of the target"
 CROWDS = "histogram of 32 cells of each range found"
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
 ALONE = 0.04, 0.5
-"""The same, and the most that octaves take, where the target's range alone is looked for: one that is far too wide costs
-more than noise does (`benchmarks/lost_ranges.py --alone`)."""
-LOST = 0.08
-"""The same, from which on a target's range is taken for lost among those of columns (`benchmarks/lost_ranges.py`)."""
+"""The same, and the most that octaves take, where the target's range alone is looked for (`--alone`)."""
+TARGET_PART = 1 / 3
+"""Of what octaves take, for the target's, where those of columns are looked for, too: a column in a range that is far
+too wide tells nothing, a target in one is predicted anywhere (`benchmarks/lost_ranges.py --parts`)."""
+LOST = 0.08  #: `octaves_off` from which on a constant is better (`benchmarks/lost_ranges.py`).
 LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
 LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
@@ -84,6 +86,7 @@ class RangedPlan(TwoStagePlan):
 
     privacy: PrivacyParams  #: The promise for everything
     first: JointHistogram | None  #: None where all ranges are declared, and only knots are looked for
+    of_target: JointHistogram | None  #: The target's octaves, beside those of columns; None: they are in `first`
     second: JointHistogram | None  #: None where nothing but a look is taken
     then: LinearModelPlan
     columns: tuple[int, ...]  #: Positions among the features
@@ -128,7 +131,7 @@ class RangedPlan(TwoStagePlan):
         given = self.then.predicted_error
         return replace(given, source=f"{given.source}; on the ranges found", proved=False)
 
-    mechanisms = uses({LOOK: "look", LOOKS: "looks", RANGES: "first", CROWDS: "second"})
+    mechanisms = uses({LOOK: "look", LOOKS: "looks", TARGET: "of_target", RANGES: "first", CROWDS: "second"})
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -169,7 +172,7 @@ class RangedPlan(TwoStagePlan):
         return f"{first} {self.then.theorem}"
 
     def describe(self) -> Mapping[str, Any]:
-        stages = [one for one in (self.first, self.second) if one is not None]
+        stages = [one for one in (self.first, self.of_target, self.second) if one is not None]
         looks: dict[str, Any] = {}
         if self.look is not None:
             looks["target_range"] = {"epsilon": self.look.epsilon, "cells": self.target_cells}
@@ -215,10 +218,10 @@ class RangedPlan(TwoStagePlan):
             cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, source, ledger)
         if self.first is not None:
             octaves = self._counts(X, y, groups, [ranges.cells] * self._open, ranges.CELLS)
-            noisy = self.first.release(octaves, RANGES, source, ledger).reshape(-1, ranges.CELLS)  # line 1: all at once
+            noisy, off = self._octaves(octaves, source, ledger)  # line 1
             linear = [k in self.linear for k in self.columns] + [True] * self.target
             rare = [ranges.RARE] * len(self.columns) + [ranges.RARER] * self.target
-            outer = tuple(map(ranges.find, noisy, self.first.deviations, linear, rare))
+            outer = tuple(map(ranges.find, noisy, off, linear, rare))
         if self.second is not None:
             within = (*outer, *[ranges.WHOLE] * len(self.placed))
             crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in within], ranges.PARTS + 1)
@@ -231,6 +234,16 @@ class RangedPlan(TwoStagePlan):
         inside = mapped(X, y, plan._placed, plan.found[-1].encode if self.target else part)  # line 3: record by record
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
         return plan.through(None).restored(result, result.point, source)  # whose map has done its work
+
+    def _octaves(self, counts: Floats, source: BitSource, ledger: Ledger) -> tuple[Floats, Floats]:
+        """Return noisy octaves of the columns, all at once, then of the target, and the deviations of their noise."""
+        assert self.first is not None
+        last = len(counts) - ranges.CELLS * (self.of_target is not None)
+        noisy, off = self.first.release(counts[:last], RANGES, source, ledger), self.first.deviations
+        if self.of_target is not None:
+            own = self.of_target.release(counts[last:], TARGET, source, ledger)
+            noisy, off = np.append(noisy, own), np.append(off, self.of_target.deviations)
+        return noisy.reshape(-1, ranges.CELLS), off
 
     def _counts(self, X: Any, y: Any, groups: UserGroups | None, cells: Sequence[Cells], count: int) -> Floats:
         """Return the histograms of the columns, of the target, and of places if there are cells for them, in turn."""
@@ -311,9 +324,14 @@ def _shares(epsilon: float, n: int, columns: int, alone: bool = False) -> list[f
     return [first, second] if columns else [second]
 
 
+def octaves_off(epsilon: float, n: int, columns: int) -> float:
+    """Return the deviation of an octave's count, as a share of the n units, if all columns get equal parts."""
+    return math.sqrt(8) * columns / (n * _shares(epsilon, n, columns)[0])
+
+
 def lost(epsilon: float, n: int, columns: int) -> bool:
-    """Return whether octaves of so many columns, the target's among them, are off by too many of the n units."""
-    return columns > 1 and math.sqrt(8) * columns > LOST * n * _shares(epsilon, n, columns)[0]
+    """Return whether so many columns, the target among them, are too many for their octaves to be told from noise."""
+    return columns > 1 and octaves_off(epsilon, n, columns) > LOST
 
 
 def worth_knots(epsilon: float, n: int, placed: int) -> bool:
@@ -350,7 +368,12 @@ def plan(
         raise InvalidParameterError("unit", str(privacy.unit), "must be that of the method")
     alone = target and not columns and not placed
     *octaves, share = _shares(privacy.epsilon, then.problem.n, count, alone)
-    first = JointHistogram((ranges.CELLS,) * count, octaves[0], privacy.unit) if octaves else None
+    first = of_target = None
+    if octaves:
+        own = _rounding.product_down(TARGET_PART, octaves[0]) if target and columns else 0.0
+        of_target = JointHistogram((ranges.CELLS,), own, privacy.unit) if own else None
+        others = _rounding.difference_down(octaves[0], own)
+        first = JointHistogram((ranges.CELLS,) * (count - (own > 0)), others, privacy.unit)
     cells = (ranges.PARTS + 1,) * (count + len(placed))
     second = JointHistogram(cells, share, privacy.unit) if cells else None
     rest, moved = remaining(privacy.epsilon, then.problem.n, count, len(placed), alone), Sensitivity(1.0, "linf", LEMMA)
@@ -360,7 +383,7 @@ def plan(
     choice = of(_rounding.difference_down(left, cost)) if look else None
     choices = of(_rounding.ratio_down(cost, len(looked))) if looked else None
     stages: dict[str, Any] = {"look": choice, "looks": choices, "looked": looked}
-    return RangedPlan(privacy, first, second, then, columns, linear, target, knots, placed=placed, **stages)
+    return RangedPlan(privacy, first, of_target, second, then, columns, linear, target, knots, placed=placed, **stages)
 
 
 def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:
