@@ -60,7 +60,7 @@ ALONE = 0.04, 0.5
 TARGET_PART = 1 / 3
 """Of what octaves take, for the target's, where those of columns are looked for, too: a column in a range that is far
 too wide tells nothing, a target in one is predicted anywhere (`benchmarks/lost_ranges.py --parts`)."""
-LOST = 0.08  #: `octaves_off` from which on a constant is better (`benchmarks/lost_ranges.py`).
+LOST = 0.16  #: `octaves_off` from which on a constant is better (`benchmarks/lost_ranges.py`).
 LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
 LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
