@@ -100,12 +100,19 @@ class NumberCells(CellColumn):
 
     @property
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        found = [f"[{a:g}, {b:g})" for a, b in itertools.pairwise(self.edges)]
-        found[-1] = f"[{self.edges[-2]:g}, {self.edges[-1]:g}]"
+        pairs, single = list(itertools.pairwise(self.edges)), self._single
+        found = [f"[{a:g}, {b:g})" if single < b - a else f"{a:g}" for a, b in pairs]
+        a, b = pairs[-1]
+        found[-1] = f"[{a:g}, {b:g}]" if single < b - a else f"{b:g}"
         for k, (a, b) in enumerate(itertools.pairwise(multiples(self.edges, self.step) if self.step else ())):
             if a < b:
                 found[k] = f"{a * self.step:g}" + (f" to {(b - 1) * self.step:g}" if a < b - 1 else "")
         return (*found, *(MISSING,) * self.missing)
+
+    @property
+    def _single(self) -> float:
+        """Width up to which a bin is one number: no digits are drawn for it."""
+        return DEPTH / 32 * (self.edges[-1] - self.edges[0])
 
     def encode(self, series: Series) -> Array:
         values = numbers(series, texts=True)
@@ -117,8 +124,8 @@ class NumberCells(CellColumn):
         places, below = np.array(self.law).T if self.law else (edges[:-1], np.arange(len(edges) - 1.0))
         starts = np.interp(edges, places, below)
         low, high = starts[positions], starts[positions + 1]
-        widths = np.diff(self.edges)  # single values, of released cells, are no bins whose digits count
-        narrowest = widths[widths > DEPTH / 32 * widths.sum()].min(initial=1e300)
+        widths = np.diff(self.edges)
+        narrowest = widths[widths > self._single].min(initial=1e300)
         step = self.step or 10.0 ** max(-300, math.floor(math.log10(narrowest)) - 2)
         whole = multiples(places, step)
         drawn = np.floor(np.interp(low + rng.random(len(positions)) * (high - low), below, whole))

@@ -115,7 +115,8 @@ class TableCells:
         found = {}
         for column, part in zip(self.columns, self.described, strict=True):
             if getattr(part, "indicator", None) is None and not getattr(column, "other", ""):
-                found[column.name] = column.labels[0 if isinstance(column, CategoryCells) else len(column.labels) // 2]
+                label = column.labels[0 if isinstance(column, CategoryCells) else len(column.labels) // 2]
+                found[column.name] = "the middle bin" if isinstance(column, OpenCells) else label
         return found
 
     def position(self, name: str, label: str) -> tuple[int, int]:

@@ -169,8 +169,15 @@ class PrivateSyntheticData(PrivateEstimator):
         InvalidParameterError
             If a parameter is missing or out of range.
         """
+        return self._plans(n, self._unit(unit))
+
+    def domain(self, n: int | None = None, *, unit: str | None = None) -> TableCells:
+        """Return the columns' values that a fit to `n` records starts from; parameters as of `plan`. Sees no data."""
+        return self._cells(*self._promise(n, self._unit(unit)))
+
+    def _unit(self, unit: str | None) -> Unit:
         usual = Unit.RECORD if self._user is None else Unit.USER
-        return self._plans(n, Unit(_validate.choice("unit", usual if unit is None else unit, tuple(Unit))))
+        return Unit(_validate.choice("unit", usual if unit is None else unit, tuple(Unit)))
 
     def _plans(self, n: int | None, unit: Unit, sums: bool = False) -> tuple[QueryReleasePlan, ...]:
         n, privacy = self._promise(n, unit)

@@ -152,14 +152,15 @@ class FoundBinsPlan(QueryReleasePlan):
 
     def resumed(self, *course: Any) -> FoundBinsPlan:
         """Return the plan for released ranges and bins, if they can be released."""
-        fields, edges = course
-        edges = tuple(map(tuple, edges))
+        fields, edges = course[0], tuple(map(tuple, course[1]))
+        if [len(cut) for cut in edges] != [self._bins(k) + 1 for k in self.open.columns]:
+            raise InvalidParameterError("bins", edges, "must be as many as were planned")
         own = [cut for k, cut in zip(self.open.columns, edges, strict=True) if k not in self.open.grids]
         plan = continued(self, outer=ranges.read_back(fields, own, len(self.open.unranged), SIZE), edges=edges)
         for k, grid, cut in zip(self.open.columns, plan.grids, edges, strict=True):
             whole = cut[:1] + cut[-1:] == (0, len(grid) - 1) or k not in self.open.grids
-            if len(cut) != self._bins(k) + 1 or cut[-1] >= len(grid) or min(np.diff(cut)) < 1 or not whole:
-                raise InvalidParameterError("bins", edges, "must be as many as were planned")
+            if cut[-1] >= len(grid) or min(np.diff(cut)) < 1 or not whole:
+                raise InvalidParameterError("bins", edges, "must be edges of the column's cells")
         return plan
 
     def _bins(self, column: int) -> int:
