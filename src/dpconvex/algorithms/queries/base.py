@@ -197,7 +197,7 @@ def check_tables(queries: LinearQueries) -> None:
     widest = ", ".join(map(str, sorted(shape, reverse=True)[:3]))
     for name, size in zip(MOST, (len(shape), sum(shape), queries.count), strict=True):
         if size > MOST[name]:
-            remedy = f"Name fewer columns (columns, --column) or use fewer bins; the widest columns have {widest} values"
+            remedy = f"Name fewer columns (columns, --column) or use fewer bins: the widest have {widest} values"
             raise InvalidParameterError(name, size, f"must be at most {MOST[name]}", remedy)
 
 

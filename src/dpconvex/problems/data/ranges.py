@@ -243,7 +243,7 @@ def grid(within: NumberRange, step: float) -> list[float]:
     return [within.lower, *found[(found > low) & (found < high)].tolist(), within.upper]
 
 
-DOUBT = 2.0  #: Deviations of noise by which two halves of cells are drawn to what their number says.
+DOUBT = 3.0  #: Deviations of noise by which two halves of cells are drawn to what their number says.
 EVEN = 0.25  #: Part of the shares of cells that bins take as even.
 
 
