@@ -146,7 +146,7 @@ def found_ranges(name: str, epsilons: list[float], deltas: list[float], seeds: i
     for (delta, epsilon), schema in product(product(deltas, epsilons), schemas):
         found = []
         for seed in range(seeds):
-            model = PrivateSyntheticData(epsilon, delta, schema=schema, random_state=seed).fit(table.frame)
+            model = PrivateSyntheticData(epsilon, delta, schema=schema, bins=16, random_state=seed).fit(table.frame)
             drawn = queries.record_sums(cells.encode(model.sample(len(codes), seed))) / len(codes)
             own = model.queries_.record_sums(model.cells_.encode(open_table(table.frame))) / len(codes)
             found.append((*variations(queries, truth, drawn), variations(queries, own, model.answers_)[0]))
@@ -536,7 +536,7 @@ def trained(name: str, table, epsilons: list[float], deltas: list[float]) -> lis
     rows = []
     for delta in deltas:
         for epsilon in epsilons:
-            model = PrivateSyntheticData(epsilon, delta, schema=table.schema, random_state=0).fit(train)
+            model = PrivateSyntheticData(epsilon, delta, schema=table.schema, bins=16, random_state=0).fit(train)
             score = auc(table.schema, model.sample(random_state=0), test)
             rows.append({"table": name, "epsilon": epsilon, "delta": delta, "seeds": 1, "auc": score})
             print(shown(rows[-1]), flush=True)

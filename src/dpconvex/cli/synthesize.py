@@ -166,6 +166,10 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool, filled: dict[str, st
         first.n,
         facts if as_json else None,
     )
+    found = first.public.get("private_bins")
+    if found and not as_json:
+        part = f"{sum(found['shares']):.0%} of the budget. Public bins: --bins 16, or --edges"
+        _output.print_text(f"Bins of {len(found['columns'])} numeric columns are found privately, for {part}.")
     if filled and not as_json:  # public facts: whether there are missing cells or not
         listed = ", ".join(f"{name} as {label}" for name, label in list(filled.items())[:5])
         _output.print_text(

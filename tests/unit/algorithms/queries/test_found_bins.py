@@ -81,8 +81,9 @@ def test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more(delta: fl
     plan = planned(PrivacyParams(3.0, delta), tree=tree, opened=opened)
     rng, worst = np.random.default_rng(0), 0.0
     for answers in range(24):
-        rest = np.column_stack([rng.choice(NUMBERS, 5), rng.integers(0, 2, 5), rng.choice(NUMBERS, 5)])
-        pair = [[rng.choice(NUMBERS), k, rng.choice(NUMBERS)] for k in (0, 1)]
+        pool = NUMBERS if answers % 2 else (3.0, 5.0, 7.5, 250.0)  # the least of these few is of one record
+        rest = np.column_stack([rng.choice(pool, 5), rng.integers(0, 2, 5), rng.choice(pool, 5)])
+        pair = [[rng.choice(pool), k, rng.choice(pool)] for k in (0, 1)]
         if answers % 3 == 0:
             pair = [[np.nan, 0, 0.0], [5.0, 1, np.nan]]
         found, scores = cost(plan, [(np.vstack([row, rest]), None) for row in pair], answers)
