@@ -584,11 +584,11 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "private bins: cells of a declared range begin where the data do",
+        "private bins: cells of a range reach as far as the data do",
         BINS,
         'return np.where(np.isnan(values), SIZE - 1, np.searchsorted(edges[1:-1], values, side="right"))',
-        "return np.where(np.isnan(values), SIZE - 1, "
-        'np.searchsorted(np.maximum(edges[1:-1], np.nanmin(values)), values, side="right"))',
+        "far = min(np.nanmax(np.abs(values), initial=1.0) / max(edges[-1], 1.0), 1.0); "
+        'return np.where(np.isnan(values), SIZE - 1, np.searchsorted(far * edges[1:-1], values, side="right"))',
         "",
         (f"{FOUND_BINS}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
     ),
