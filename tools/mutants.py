@@ -1903,8 +1903,8 @@ MUTANTS = (
     Mutant(
         "added records: planned for the true number of records",
         "estimators/synthetic.py",
-        "public = len(records) if self._relation().fixes_size else None",
-        "public = len(records)",
+        "public = rows if self._relation().fixes_size else None",
+        "public = rows",
         "",
         ("tests/unit/estimators/test_synthetic_estimator.py::test_nothing_public_tells_how_many_records_there_are",),
     ),

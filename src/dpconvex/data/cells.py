@@ -22,8 +22,7 @@ MISSING = "(missing)"  #: Label of missing numbers, where they are a value of th
 DEFAULT_BINS = 16
 AUTO, PRIVATE = "auto", "private"  #: Bins: as public facts suggest; found by a release.
 
-NumberBins = int | str | Sequence[float]
-"""Bins of a numeric column: their number, of equal width, ``"private"``, or the edges."""
+NumberBins = int | str | Sequence[float]  #: Of a column: the number of bins, of equal width; "private"; or the edges.
 
 
 class CellColumn(ABC):
@@ -100,19 +99,19 @@ class NumberCells(CellColumn):
 
     @property
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        pairs, single = list(itertools.pairwise(self.edges)), self._single
-        found = [f"[{a:g}, {b:g})" if single < b - a else f"{a:g}" for a, b in pairs]
-        a, b = pairs[-1]
-        found[-1] = f"[{a:g}, {b:g}]" if single < b - a else f"{b:g}"
+        wide, ends = self._widths > 0, list(itertools.pairwise(self.edges))
+        found = [f"[{a:g}, {b:g})" if on else f"{a:g}" for on, (a, b) in zip(wide, ends, strict=True)]
+        found[-1] = f"{found[-1][:-1]}]" if wide[-1] else f"{self.edges[-1]:g}"
         for k, (a, b) in enumerate(itertools.pairwise(multiples(self.edges, self.step) if self.step else ())):
             if a < b:
                 found[k] = f"{a * self.step:g}" + (f" to {(b - 1) * self.step:g}" if a < b - 1 else "")
         return (*found, *(MISSING,) * self.missing)
 
     @property
-    def _single(self) -> float:
-        """Width up to which a bin is one number: no digits are drawn for it."""
-        return DEPTH / 32 * (self.edges[-1] - self.edges[0])
+    def _widths(self) -> Array:
+        """Widths of the bins, 0 of those that stand for a single number: no digits are drawn for these."""
+        found = np.diff(self.edges)
+        return np.where(found > DEPTH / 32 * found.sum(), found, 0.0)
 
     def encode(self, series: Series) -> Array:
         values = numbers(series, texts=True)
@@ -124,8 +123,7 @@ class NumberCells(CellColumn):
         places, below = np.array(self.law).T if self.law else (edges[:-1], np.arange(len(edges) - 1.0))
         starts = np.interp(edges, places, below)
         low, high = starts[positions], starts[positions + 1]
-        widths = np.diff(self.edges)
-        narrowest = widths[widths > self._single].min(initial=1e300)
+        narrowest = self._widths[self._widths > 0].min(initial=1e300)
         step = self.step or 10.0 ** max(-300, math.floor(math.log10(narrowest)) - 2)
         whole = multiples(places, step)
         drawn = np.floor(np.interp(low + rng.random(len(positions)) * (high - low), below, whole))
@@ -148,14 +146,15 @@ class OpenCells(CellColumn):
     declared: NumberRange | None = None  #: The public range; None: it is to be found, too
 
     @classmethod
-    def of(cls, name: str, within: NumberRange, bins: NumberBins, missing: bool, step: float) -> CellColumn:
-        """Return bins of a declared range: to be found, if they are private and it has more cells; else public ones."""
-        if bins != PRIVATE:
-            return NumberCells.of(name, within, cast(Any, bins), missing, step)
-        edges = grid(within, step)
-        if len(edges) - 1 <= DEFAULT_BINS:
-            return NumberCells(name, tuple(edges), missing, (), step)
-        return cls(name, DEFAULT_BINS, missing, step, within)
+    def of(cls, name: str, within: NumberRange | None, bins: NumberBins, missing: bool, step: float) -> CellColumn:
+        """Return bins of a range: public ones if they are given, or are all the cells it has; else they are found."""
+        count: Any = DEFAULT_BINS if isinstance(bins, str) else bins
+        if not isinstance(count, int) or (within is not None and bins != PRIVATE):
+            return NumberCells.of(name, cast(NumberRange, within), count, missing, step)
+        edges = () if within is None else tuple(grid(within, step))
+        if 0 < len(edges) <= count + 1:
+            return NumberCells(name, edges, missing, (), step)
+        return cls(name, _validate.integer(f"bins[{name!r}]", count, at_least=1), missing, step, within)
 
     @property
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -48,10 +48,7 @@ class TableCells:
         auto: NumberBins = DEFAULT_BINS,
         public: Collection[str] = (),
     ) -> TableCells:
-        """Return the domain of columns of a schema, by default all features, then the target.
-
-        Bins ``"auto"`` mean `auto`, but the default for columns that must be `public`.
-        """
+        """Return the domain of columns, by default all; bins ``"auto"`` mean `auto`, but of `public` columns 16."""
         parts: dict[str, Described] = {column.name: column for column in schema.columns}
         if schema.target is not None:
             parts[schema.target.name] = schema.target

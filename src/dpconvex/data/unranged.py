@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, final
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
-from dpconvex.data.cells import DEFAULT_BINS, PRIVATE, CellColumn, NumberBins, NumberCells, OpenCells
+from dpconvex.data.cells import PRIVATE, CellColumn, NumberBins, OpenCells
 from dpconvex.data.columns import Described, NumberColumn, NumericColumn
 from dpconvex.data.frames import Series, numbers
 from dpconvex.data.targets import AbstractTarget, NumericTarget
@@ -21,11 +21,7 @@ class Unranged(Described):
 
     def cells(self, bins: NumberBins) -> CellColumn:
         missing = bool(getattr(self, "indicator", None))  # a target has none
-        step = 1.0 if getattr(self, "date", "") else self.step
-        bins = DEFAULT_BINS if isinstance(bins, str) else bins
-        if not isinstance(bins, int):
-            return NumberCells(self.name, tuple(bins), missing, (), step)
-        return OpenCells(self.name, _validate.integer(f"bins[{self.name!r}]", bins, at_least=1), missing, step)
+        return OpenCells.of(self.name, None, bins, missing, 1.0 if getattr(self, "date", "") else self.step)
 
     def to_dict(self) -> dict[str, Any]:
         return {"range": PRIVATE, **super().to_dict()}

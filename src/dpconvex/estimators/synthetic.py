@@ -18,7 +18,7 @@ from dpconvex.algorithms.queries.found_bins import FoundBinsPlan, Open, pays
 from dpconvex.algorithms.queries.registry import FINDING, plan_queries
 from dpconvex.algorithms.queries.released_tables import Marginal, ReleasedModel, ReleasedTables
 from dpconvex.data import Schema
-from dpconvex.data.cells import AUTO, MISSING, PRIVATE, OpenCells
+from dpconvex.data.cells import AUTO, MISSING, PRIVATE
 from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -186,8 +186,8 @@ class PrivateSyntheticData(PrivateEstimator):
         if cells.open:
             linear = [k for k in cells.open if getattr(cells.described[k], "transform", "auto") == "none"]
             missing = [k for k in cells.open if MISSING in cells.columns[k].labels]
-            each = [(k, cast(OpenCells, cells.columns[k])) for k in cells.open]
-            declared = [(k, *astuple(one.declared), one.step) for k, one in each if one.declared is not None]
+            each: Any = [(k, cells.columns[k]) for k in cells.open]
+            declared = [(k, *astuple(one.declared), one.step) for k, one in each if one.declared]
             how["open"] = Open(cells.open, tuple(linear), tuple(missing), tuple(declared))
         return plan_queries(self._queries(cells), n, privacy, self.algorithm, **how)
 

@@ -59,8 +59,6 @@ SIZE = ranges.GRID + 3  #: Cells at most: those of a grid, 0, what is next to it
 EVEN = 1e-3  #: Share of a bin's numbers that are drawn evenly over its cells, whatever these hold.
 PAYS = 0.1  #: Noise of a cell, as a share of the records, up to which bins of declared ranges are found by default.
 
-Cut = tuple[int, ...]
-
 
 @stored
 @final
@@ -95,7 +93,7 @@ class FoundBinsPlan(QueryReleasePlan):
     parts: tuple[float, float]  #: of epsilon or mu^2, for octaves and for cells
     mu: float  #: Gaussian budget of everything; 0 for Laplace noise
     outer: tuple[NumberRange, ...] = ()  #: Released first, of the columns without a range
-    edges: tuple[Cut, ...] = ()  #: Of the cells of each column's range: the bins' edges
+    edges: tuple[tuple[int, ...], ...] = ()  #: Of the cells of each column's range: the bins' edges
     #: Noisy counts: octaves of each column without a range, then of each column the cells of its range.
     counted: tuple[Floats, ...] = field(default=(), compare=False, repr=False)
     only_sums: ClassVar[bool] = True
@@ -169,7 +167,6 @@ class FoundBinsPlan(QueryReleasePlan):
     def describe(self) -> Mapping[str, Any]:
         found = {
             "columns": list(self.open.columns),
-            "declared": [list(each) for each in self.open.within],
             "cells": [ranges.CELLS, SIZE],
             "shares": list(self.parts),
             "deviations": [deviation for _, deviation, _ in self.noises.values()],
