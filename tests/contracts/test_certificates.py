@@ -246,7 +246,7 @@ PLANS: dict[str, Callable[[], Any]] = {
     "bins within": lambda: binned((2, 0.0, 500.0, "none", 1.0, 0.5)),
     "bins within after": lambda: binned(
         (0, -5.0, 5.0, "signed_log", 2.0, 0.0), (2, 0.0, 20.0, "none", 1.0, 1.0)
-    ).resumed((), ((0, 3, 60, 90, 127), (0, 2, 9, 21))),
+    ).resumed((), ((0, 3, 90, 127), (0, 2, 9, 21))),
     "typical user": typical,
     "typical user after": lambda: typical().resumed(22),
     "phased": lambda: plans(linear(n=30_000, users=True), FOR_USERS, "phased_sgd")[0],
