@@ -310,9 +310,8 @@ def judge_bins(rows: list[dict]) -> None:
     for low, high in itertools.pairwise((*LIMITS[:-1], 1.0, np.inf)):
         if (here := (low < noise) & (noise <= high)).any():
             ratios = " ".join(f"{ratio:.3f}" for ratio in np.exp(logs[here].mean(axis=0)))
-            print(
-                f"noise {low:g} to {high:g}, {here.sum()} cells: pairs, columns {ratios}; learned {learned[here].mean():+.3f}"
-            )
+            gain = f"pairs, columns {ratios}; learned {learned[here].mean():+.3f}"
+            print(f"noise {low:g} to {high:g}, {here.sum()} cells: {gain}")
     best = []
     gains = {limit: logs * (noise <= limit)[:, None] for limit in LIMITS}
     for name in np.unique(tables_):
