@@ -39,7 +39,7 @@ from dpconvex.randomness import BitSource, source_from
 class PrivateSyntheticData(PrivateEstimator):
     """Synthetic records under differential privacy, whose marginal tables are near those of the data.
 
-    The table's columns become finitely many values (categories as they are, numbers in public bins). Released are
+    The table's columns become finitely many values (categories as they are, numbers in bins). Released are
     noisy tables of all columns and of all pairs of columns, of up to 100 columns; a distribution over all columns is
     fitted to them, and records are drawn from it, as many as wanted, at no further cost. Other methods and tables of
     more columns keep one histogram over all combinations of values, of which there may be 2^27 at most.
@@ -59,7 +59,7 @@ class PrivateSyntheticData(PrivateEstimator):
         them: about a twelfth of epsilon for all of these columns.
     columns : sequence of str, optional
         Columns to use, of the schema's features and target. Default: all.
-    bins : {{"auto", "private"}}, int, or mapping from column names to one of them or edges, default="auto"
+    bins : {"auto", "private"}, int, or mapping from column names to one of them or edges, default="auto"
         Of numeric columns: the number of public bins, of equal width, or public edges; ``"private"``: 16 bins that a
         fit finds, for 4 % of epsilon for all of these columns. ``"auto"`` finds them where noise lets it (a public
         fact), and else takes 16 of equal width. Of a private range the number of bins, at most 32, or public edges.
@@ -285,7 +285,7 @@ class PrivateSyntheticData(PrivateEstimator):
         Returns
         -------
         pyarrow.Table
-            Categories as text (null for the level ``(other)``). Numbers are drawn uniformly inside their bins:
+            Categories as text (null for the level ``(other)``). Numbers are drawn inside their bins, uniformly or by cells:
             multiples of the schema's `step`, ages of dates as dates, else with three digits of their bin's width.
         """
         check_is_fitted(self)
