@@ -285,7 +285,7 @@ class PrivateSyntheticData(PrivateEstimator):
         Returns
         -------
         pyarrow.Table
-            Categories as text (null for the level ``(other)``). Numbers are drawn inside their bins, uniformly or by cells:
+            Categories as text (null for the level ``(other)``). Numbers are drawn evenly inside bins, or as cells say:
             multiples of the schema's `step`, ages of dates as dates, else with three digits of their bin's width.
         """
         check_is_fitted(self)
