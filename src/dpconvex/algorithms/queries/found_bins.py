@@ -57,7 +57,7 @@ SHARES = (0.04, 0.2), (0.04, 0.04)
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
 SIZE = ranges.GRID + 3  #: Cells at most: those of a grid, 0, what is next to it, and, the last, what is missing.
 EVEN = 1e-3  #: Share of a bin's numbers that are drawn evenly over its cells, whatever these hold.
-PAYS = 0.05  #: Noise of a cell, as a share of the records, up to which bins of declared ranges are found by default.
+PAYS = 0.15  #: Noise of a cell, as a share of the records, up to which bins of declared ranges are found by default.
 
 
 @stored
