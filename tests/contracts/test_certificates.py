@@ -143,10 +143,10 @@ def found_knots() -> Any:
     return before.resumed((), ((0, 3, 4, 20, 32),))
 
 
-def binned() -> Any:
-    """Tables of three columns, of which the first and the last have no range."""
-    queries, opened = Marginals.of_order((4, 2, 3), 2), found_bins.Open((0, 2), (2,), (0,))
-    rest = found_bins.rest(PURE, 400, 2, "laplace")
+def binned(*within: Any) -> Any:
+    """Tables of three columns, of which the first and the last have no range, or public cells."""
+    queries, opened = Marginals.of_order((4, 2, 3), 2), found_bins.Open((0, 2), (2,), (0,), within)
+    rest = found_bins.rest(PURE, 400, opened, "laplace")
     return found_bins.plan(noisy_tables.plan(queries, 400, rest, relations="all"), PURE, opened)
 
 
@@ -243,6 +243,10 @@ PLANS: dict[str, Callable[[], Any]] = {
     "knots after": found_knots,
     "bins": binned,
     "bins after": found_edges,
+    "bins within": lambda: binned((2, 0.0, 500.0, "none", 1.0, 0.5)),
+    "bins within after": lambda: binned(
+        (0, -5.0, 5.0, "signed_log", 2.0, 0.0), (2, 0.0, 20.0, "none", 1.0, 1.0)
+    ).resumed((), ((0, 3, 90, 127), (0, 2, 9, 21))),
     "typical user": typical,
     "typical user after": lambda: typical().resumed(22),
     "phased": lambda: plans(linear(n=30_000, users=True), FOR_USERS, "phased_sgd")[0],

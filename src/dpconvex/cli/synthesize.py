@@ -29,7 +29,9 @@ def synthesize(
         list[str] | None, typer.Option(help="Column to use; repeat it. Default: the schema's features and target.")
     ] = None,
     order: Annotated[int, typer.Option(help="Columns of marginal tables to match; all, where there are fewer.")] = 2,
-    bins: Annotated[int, typer.Option(help="Bins of every numeric column, of equal width.")] = 16,
+    bins: Annotated[
+        str, typer.Option(help="Of numbers. private: 16 found from the data. Or their number, of equal width.")
+    ] = "auto",
     edges: Annotated[
         list[str] | None, typer.Option(help="Public bins of one column, as in age=17,25,40,65,90; repeat it.")
     ] = None,
@@ -62,7 +64,7 @@ def synthesize(
     Added or removed records need --rows always.
     """
     from dpconvex.algorithms.base import warn_if_hopeless
-    from dpconvex.data import Schema, TableCells, write_atomically
+    from dpconvex.data import Schema, write_atomically
     from dpconvex.estimators.synthetic import PrivateSyntheticData
 
     declared = Schema.from_toml(schema)
@@ -94,7 +96,7 @@ def synthesize(
     plans = estimator.plan(planned)  # refuses unusable parameters before anything is read
     if table is None:
         warn_if_hopeless(plans[0])
-        _show(plans, as_json, TableCells.of_schema(declared, column or None, estimator.bins).filled)
+        _show(plans, as_json, estimator.domain(planned).filled)
         return
     if size is not None and size < 1:
         raise InvalidParameterError("size", size, "must be an integer >= 1")
@@ -129,8 +131,9 @@ def _write_report(estimator: Any, path: Path) -> None:
     _output.write_page(path, "synthetic.html.j2", columns=columns, report=report, **facts)
 
 
-def read_bins(schema: Any, columns: Sequence[str] | None, count: int, edges: Sequence[str]) -> Any:
-    """Return the estimator's ``bins``: one number, or a number or edges for each numeric column."""
+def read_bins(schema: Any, columns: Sequence[str] | None, kind: str, edges: Sequence[str]) -> Any:
+    """Return the estimator's ``bins``: those of all numeric columns, or of each one."""
+    count: Any = int(kind) if kind.isdecimal() else kind
     if not edges:
         return count
     names = columns or schema.column_names()
@@ -163,6 +166,10 @@ def _show(plans: Sequence[QueryReleasePlan], as_json: bool, filled: dict[str, st
         first.n,
         facts if as_json else None,
     )
+    found = first.public.get("private_bins")
+    if found and not as_json:
+        part = f"{sum(found['shares']):.0%} of the budget. Public bins: --bins 16, or --edges"
+        _output.print_text(f"Bins of {len(found['columns'])} numeric columns are found privately, for {part}.")
     if filled and not as_json:  # public facts: whether there are missing cells or not
         listed = ", ".join(f"{name} as {label}" for name, label in list(filled.items())[:5])
         _output.print_text(

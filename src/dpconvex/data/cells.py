@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -16,9 +16,13 @@ from dpconvex._arrow import pa
 from dpconvex._types import Array
 from dpconvex.data.frames import Series, codes, numbers
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.data.ranges import LOWEST, NumberRange
+from dpconvex.problems.data.ranges import DEPTH, NumberRange, grid, multiples
 
 MISSING = "(missing)"  #: Label of missing numbers, where they are a value of their own.
+DEFAULT_BINS = 16
+AUTO, PRIVATE = "auto", "private"  #: Bins: as public facts suggest; found by a release.
+
+NumberBins = int | str | Sequence[float]  #: Of a column: the number of bins, of equal width; "private"; or the edges.
 
 
 class CellColumn(ABC):
@@ -86,7 +90,7 @@ class NumberCells(CellColumn):
         """Return bins of equal width after a range's map, or one a multiple of the step, or with the given edges."""
         if isinstance(bins, int):
             count = _validate.integer(f"bins[{name!r}]", bins, at_least=1)
-            first, stop = _multiples((within.lower, within.upper), step) if step else (0.0, math.inf)
+            first, stop = multiples((within.lower, within.upper), step) if step else (0.0, math.inf)
             if 0 < stop - first <= count:
                 bins = [within.lower, *(step * (first + k + 0.5) for k in range(int(stop - first) - 1)), within.upper]
             else:
@@ -95,12 +99,19 @@ class NumberCells(CellColumn):
 
     @property
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        found = [f"[{a:g}, {b:g})" for a, b in itertools.pairwise(self.edges)]
-        found[-1] = f"[{self.edges[-2]:g}, {self.edges[-1]:g}]"
-        for k, (a, b) in enumerate(itertools.pairwise(_multiples(self.edges, self.step) if self.step else ())):
+        wide, ends = self._widths > 0, list(itertools.pairwise(self.edges))
+        found = [f"[{a:g}, {b:g})" if on else f"{a:g}" for on, (a, b) in zip(wide, ends, strict=True)]
+        found[-1] = f"{found[-1][:-1]}]" if wide[-1] else f"{self.edges[-1]:g}"
+        for k, (a, b) in enumerate(itertools.pairwise(multiples(self.edges, self.step) if self.step else ())):
             if a < b:
                 found[k] = f"{a * self.step:g}" + (f" to {(b - 1) * self.step:g}" if a < b - 1 else "")
         return (*found, *(MISSING,) * self.missing)
+
+    @property
+    def _widths(self) -> Array:
+        """Widths of the bins, 0 of those that stand for a single number: no digits are drawn for these."""
+        found = np.diff(self.edges)
+        return np.where(found > DEPTH / 32 * found.sum(), found, 0.0)
 
     def encode(self, series: Series) -> Array:
         values = numbers(series, texts=True)
@@ -112,24 +123,15 @@ class NumberCells(CellColumn):
         places, below = np.array(self.law).T if self.law else (edges[:-1], np.arange(len(edges) - 1.0))
         starts = np.interp(edges, places, below)
         low, high = starts[positions], starts[positions + 1]
-        narrowest = np.diff(self.edges).min(initial=1e300)  # of which three digits tell numbers without a step
+        narrowest = self._widths[self._widths > 0].min(initial=1e300)
         step = self.step or 10.0 ** max(-300, math.floor(math.log10(narrowest)) - 2)
-        multiples = _multiples(places, step)
-        drawn = np.floor(np.interp(low + rng.random(len(positions)) * (high - low), below, multiples))
-        drawn, whole = np.minimum(drawn, multiples[-1] - 1), round(1 / step)  # 7 / 100 is 0.07, and 7 * 0.01 is not
+        whole = multiples(places, step)
+        drawn = np.floor(np.interp(low + rng.random(len(positions)) * (high - low), below, whole))
+        drawn, whole = np.minimum(drawn, whole[-1] - 1), round(1 / step)  # 7 / 100 is 0.07, and 7 * 0.01 is not
         drawn = drawn / whole if whole and abs(whole * step - 1) < 1e-12 else drawn * step
-        if self.law:  # numbers of that size were counted as 0
-            drawn[np.abs(drawn) < 2.0**LOWEST] = 0.0
         if self.step >= 1 and self.step == round(self.step) and np.abs(edges).max() < 2.0**53:
             drawn = drawn.astype(np.int64)
         return pa.array(drawn, mask=positions >= len(self.edges) - 1)
-
-
-def _multiples(places: Sequence[float] | Array, step: float) -> Array:
-    """Return for each place, increasing, the first multiple that is not below; for the last, the first one above."""
-    found = np.ceil(np.divide(places, step) - 1e-9) + 0.0  # no -0
-    found[-1] = np.floor(places[-1] / step + 1e-9) + 1
-    return found
 
 
 @final
@@ -141,6 +143,18 @@ class OpenCells(CellColumn):
     bins: int
     missing: bool = False  #: whether missing values are a value of their own, the last
     step: float = 0.0  #: as of `NumberCells`
+    declared: NumberRange | None = None  #: The public range; None: it is to be found, too
+
+    @classmethod
+    def of(cls, name: str, within: NumberRange | None, bins: NumberBins, missing: bool, step: float) -> CellColumn:
+        """Return bins of a range: public ones if they are given, or are all the cells it has; else they are found."""
+        count: Any = DEFAULT_BINS if isinstance(bins, str) else bins
+        if not isinstance(count, int) or (within is not None and bins != PRIVATE):
+            return NumberCells.of(name, cast(NumberRange, within), count, missing, step)
+        edges = () if within is None else tuple(grid(within, step))
+        if 0 < len(edges) <= count + 1:
+            return NumberCells(name, edges, missing, (), step)
+        return cls(name, _validate.integer(f"bins[{name!r}]", count, at_least=1), missing, step, within)
 
     @property
     def labels(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -12,7 +12,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
 from dpconvex.data import formulas, frames
-from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
+from dpconvex.data.cells import CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.frames import Frame, Series
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import Block, BlockValues, likely_values
@@ -96,8 +96,8 @@ class Described(ABC):
         return series
 
     @abstractmethod
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        """The column with finitely many values: numbers in this many bins or in bins with these edges."""
+    def cells(self, bins: NumberBins) -> CellColumn:
+        """The column with finitely many values; `bins` are for numbers."""
 
     def to_dict(self) -> dict[str, Any]:
         """The column's table in a schema file; defaults are left out."""
@@ -320,8 +320,8 @@ class NumericColumn(NumberColumn):
         """The range, and how it is mapped to [-1/2, 1/2]."""
         return NumberRange(self.lower, self.upper, self.transform, self.scale)
 
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        return NumberCells.of(self.name, self.range, bins, bool(self.indicator), 1.0 if self.date else self.step)
+    def cells(self, bins: NumberBins) -> CellColumn:
+        return OpenCells.of(self.name, self.range, bins, bool(self.indicator), 1.0 if self.date else self.step)
 
 
 @final
@@ -426,7 +426,7 @@ class CategoricalColumn(AbstractColumn):
         out[np.flatnonzero(cells >= 0), cells[cells >= 0]] = 1.0
         out[cells < 0] = 1 / out.shape[1]
 
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+    def cells(self, bins: NumberBins) -> CellColumn:
         return CategoryCells(self.name, self.categories, OTHER if self.other else "")
 
     def to_dict(self) -> dict[str, Any]:

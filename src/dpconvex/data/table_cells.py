@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -12,17 +12,16 @@ from narwhals.typing import IntoDataFrame
 from dpconvex import _validate
 from dpconvex._arrow import pa
 from dpconvex._types import Array
-from dpconvex.data.cells import CategoryCells, CellColumn, OpenCells
+from dpconvex.data.cells import AUTO, DEFAULT_BINS, PRIVATE, CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.columns import Described
 from dpconvex.data.formulas import written_dates
 from dpconvex.data.frames import open_table
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidParameterError
 
-Bins = int | Mapping[str, int | Sequence[float]]
-"""Number of bins of every numeric column, or for columns by name (the others: `DEFAULT_BINS`) a number or the edges."""
-
-DEFAULT_BINS = 16
+Bins = int | str | Mapping[str, NumberBins]
+"""Bins of every numeric column, or of columns by name (the others: ``"auto"``): their number, the edges, or
+``"private"``: 16, found by a release."""
 
 
 @final
@@ -41,8 +40,15 @@ class TableCells:
     described: tuple[Described, ...]  #: what a schema says of them
 
     @classmethod
-    def of_schema(cls, schema: Schema, names: Sequence[str] | None = None, bins: Bins = DEFAULT_BINS) -> TableCells:
-        """Return the domain of columns of a schema, by default all features, then the target; even bins."""
+    def of_schema(
+        cls,
+        schema: Schema,
+        names: Sequence[str] | None = None,
+        bins: Bins = DEFAULT_BINS,
+        auto: NumberBins = DEFAULT_BINS,
+        public: Collection[str] = (),
+    ) -> TableCells:
+        """Return the domain of columns, by default all; bins ``"auto"`` mean `auto`, but of `public` columns 16."""
         parts: dict[str, Described] = {column.name: column for column in schema.columns}
         if schema.target is not None:
             parts[schema.target.name] = schema.target
@@ -54,7 +60,11 @@ class TableCells:
         if isinstance(bins, Mapping):
             for name in bins:
                 _validate.choice("bins", name, [name for name in chosen if parts[name].numeric])
-        each = {name: bins.get(name, DEFAULT_BINS) if isinstance(bins, Mapping) else bins for name in chosen}
+        each = {name: bins.get(name, AUTO) if isinstance(bins, Mapping) else bins for name in chosen}
+        for name, given in each.items():
+            if isinstance(given, str):
+                usual = DEFAULT_BINS if name in public else auto
+                each[name] = usual if _validate.choice("bins", given, (AUTO, PRIVATE)) == AUTO else given
         return cls(tuple(parts[name].cells(each[name]) for name in chosen), tuple(parts[name] for name in chosen))
 
     @property
@@ -102,7 +112,8 @@ class TableCells:
         found = {}
         for column, part in zip(self.columns, self.described, strict=True):
             if getattr(part, "indicator", None) is None and not getattr(column, "other", ""):
-                found[column.name] = column.labels[0 if isinstance(column, CategoryCells) else len(column.labels) // 2]
+                label = column.labels[0 if isinstance(column, CategoryCells) else len(column.labels) // 2]
+                found[column.name] = "the middle bin" if isinstance(column, OpenCells) else label
         return found
 
     def position(self, name: str, label: str) -> tuple[int, int]:

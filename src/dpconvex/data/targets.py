@@ -1,7 +1,7 @@
 """What a schema says of the column to predict."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import ClassVar, final
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Array, forwarded, set_fields
-from dpconvex.data.cells import CategoryCells, CellColumn, NumberCells
+from dpconvex.data.cells import CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.columns import Described, checked_aliases, texts
 from dpconvex.data.frames import Series, codes, numbers, refuse_impossible, renamed
 from dpconvex.problems import NumberRange
@@ -64,7 +64,7 @@ class ClassTarget(AbstractTarget):
     def clean(self, series: Series) -> Series:
         return renamed(series, self.classes, self.aliases)
 
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+    def cells(self, bins: NumberBins) -> CellColumn:
         return CategoryCells(self.name, self.classes)
 
 
@@ -96,5 +96,5 @@ class NumericTarget(AbstractTarget):
         """Return the target with another range."""
         return replace(self, lower=found.lower, upper=found.upper)
 
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
-        return NumberCells.of(self.name, NumberRange(self.lower, self.upper), bins, False, self.step)
+    def cells(self, bins: NumberBins) -> CellColumn:
+        return OpenCells.of(self.name, NumberRange(self.lower, self.upper), bins, False, self.step)

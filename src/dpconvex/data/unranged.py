@@ -1,19 +1,16 @@
 """Numbers without a public range: a private fit finds one, and pays for it (docs, Private ranges)."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal, final
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
-from dpconvex.data.cells import CellColumn, NumberCells, OpenCells
+from dpconvex.data.cells import PRIVATE, CellColumn, NumberBins, OpenCells
 from dpconvex.data.columns import Described, NumberColumn, NumericColumn
 from dpconvex.data.frames import Series, numbers
 from dpconvex.data.targets import AbstractTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import NumberRange
-
-PRIVATE = "private"  #: What stands for a range that a fit is to find.
 
 
 class Unranged(Described):
@@ -22,12 +19,9 @@ class Unranged(Described):
     numeric: ClassVar[bool] = True
     ranged: ClassVar[bool] = False
 
-    def cells(self, bins: int | Sequence[float]) -> CellColumn:
+    def cells(self, bins: NumberBins) -> CellColumn:
         missing = bool(getattr(self, "indicator", None))  # a target has none
-        step = 1.0 if getattr(self, "date", "") else self.step
-        if not isinstance(bins, int):
-            return NumberCells(self.name, tuple(bins), missing, (), step)
-        return OpenCells(self.name, _validate.integer(f"bins[{self.name!r}]", bins, at_least=1), missing, step)
+        return OpenCells.of(self.name, None, bins, missing, 1.0 if getattr(self, "date", "") else self.step)
 
     def to_dict(self) -> dict[str, Any]:
         return {"range": PRIVATE, **super().to_dict()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, astuple, dataclass, field, replace
 from typing import Any, Self, cast, final, overload
 
 import numpy as np
@@ -14,13 +14,13 @@ from dpconvex._arrow import pa
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.queries.base import QueryReleasePlan
-from dpconvex.algorithms.queries.found_bins import FoundBinsPlan, Open
-from dpconvex.algorithms.queries.registry import plan_queries
+from dpconvex.algorithms.queries.found_bins import FoundBinsPlan, Open, pays
+from dpconvex.algorithms.queries.registry import FINDING, plan_queries
 from dpconvex.algorithms.queries.released_tables import Marginal, ReleasedModel, ReleasedTables
 from dpconvex.data import Schema
-from dpconvex.data.cells import MISSING
+from dpconvex.data.cells import AUTO, MISSING, PRIVATE
 from dpconvex.data.frames import open_table
-from dpconvex.data.table_cells import DEFAULT_BINS, Bins, TableCells
+from dpconvex.data.table_cells import Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._descriptions import RELEASED, SEED, with_shared
 from dpconvex.estimators._matrices import user_labels
@@ -39,7 +39,7 @@ from dpconvex.randomness import BitSource, source_from
 class PrivateSyntheticData(PrivateEstimator):
     """Synthetic records under differential privacy, whose marginal tables are near those of the data.
 
-    The table's columns become finitely many values (categories as they are, numbers in public bins). Released are
+    The table's columns become finitely many values (categories as they are, numbers in bins). Released are
     noisy tables of all columns and of all pairs of columns, of up to 100 columns; a distribution over all columns is
     fitted to them, and records are drawn from it, as many as wanted, at no further cost. Other methods and tables of
     more columns keep one histogram over all combinations of values, of which there may be 2^27 at most.
@@ -59,9 +59,10 @@ class PrivateSyntheticData(PrivateEstimator):
         them: about a twelfth of epsilon for all of these columns.
     columns : sequence of str, optional
         Columns to use, of the schema's features and target. Default: all.
-    bins : int, or mapping from column names to int or edges, default=16
-        Public bins of numeric columns: their number, of equal width, or their edges. Of a private range the number of
-        bins, at most 32, or public edges.
+    bins : {"auto", "private"}, int, or mapping from column names to one of them or edges, default="auto"
+        Of numeric columns: the number of public bins, of equal width, or public edges; ``"private"``: 16 bins that a
+        fit finds, for 4 % of epsilon for all of these columns. ``"auto"`` finds them where noise lets it (a public
+        fact), and else takes 16 of equal width. Of a private range the number of bins, at most 32, or public edges.
     order : int, default=2
         Number of columns of the marginal tables to answer; with fewer columns than that, one table of all of them.
         More order, more tables, larger errors.
@@ -136,7 +137,7 @@ class PrivateSyntheticData(PrivateEstimator):
     _: KW_ONLY
     schema: Schema | None = None
     columns: Sequence[str] | None = None
-    bins: Bins = DEFAULT_BINS
+    bins: Bins = AUTO
     order: int = 2
     algorithm: str = "auto"
     constants: str = "calibrated"
@@ -168,11 +169,31 @@ class PrivateSyntheticData(PrivateEstimator):
         InvalidParameterError
             If a parameter is missing or out of range.
         """
+        return self._plans(n, self._unit(unit))
+
+    def domain(self, n: int | None = None, *, unit: str | None = None) -> TableCells:
+        """Return the columns' values that a fit to `n` records starts from; parameters as of `plan`. Sees no data."""
+        return self._cells(*self._promise(n, self._unit(unit)))
+
+    def _unit(self, unit: str | None) -> Unit:
         usual = Unit.RECORD if self._user is None else Unit.USER
-        return self._plans(n, Unit(_validate.choice("unit", usual if unit is None else unit, tuple(Unit))))
+        return Unit(_validate.choice("unit", usual if unit is None else unit, tuple(Unit)))
 
     def _plans(self, n: int | None, unit: Unit, sums: bool = False) -> tuple[QueryReleasePlan, ...]:
-        relation, cells = self._relation(), self._cells()
+        n, privacy = self._promise(n, unit)
+        cells = self._cells(n, privacy)
+        how = {"constants": self.constants, "sums": sums}
+        if cells.open:
+            linear = [k for k in cells.open if getattr(cells.described[k], "transform", "auto") == "none"]
+            missing = [k for k in cells.open if MISSING in cells.columns[k].labels]
+            each: Any = [(k, cells.columns[k]) for k in cells.open]
+            declared = [(k, *astuple(one.declared), one.step) for k, one in each if one.declared]
+            how["open"] = Open(cells.open, tuple(linear), tuple(missing), tuple(declared))
+        return plan_queries(self._queries(cells), n, privacy, self.algorithm, **how)
+
+    def _promise(self, n: int | None, unit: Unit) -> tuple[int, PrivacyParams]:
+        """Return the public number of records or users, and what is promised."""
+        relation = self._relation()
         if unit == Unit.USER and not relation.fixes_size:
             remedy = "Leave it out, or protect single records: no groups, no user column"
             raise InvalidParameterError("neighbors", self.neighbors, "must be 'replace_one' for users", remedy)
@@ -182,13 +203,7 @@ class PrivateSyntheticData(PrivateEstimator):
         if n is None:
             name, given = ("n", n) if relation.fixes_size else ("rows", self.rows)
             n = _validate.integer(name, given, at_least=1, remedy="Say about how many records there are, from no data")
-        privacy = PrivacyParams(self.epsilon, self.delta, relation, unit)
-        how = {"constants": self.constants, "sums": sums}
-        if cells.open:
-            linear = [k for k in cells.open if getattr(cells.described[k], "transform", "auto") == "none"]
-            missing = [k for k in cells.open if MISSING in cells.columns[k].labels]
-            how["open"] = Open(cells.open, tuple(linear), tuple(missing))
-        return plan_queries(self._queries(), n, privacy, self.algorithm, **how)
+        return _validate.records("n", n), PrivacyParams(self.epsilon, self.delta, relation, unit)
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Release a distribution whose marginals are near those of a table.
@@ -214,39 +229,40 @@ class PrivateSyntheticData(PrivateEstimator):
             If a parameter is missing or out of range.
         """
         source = source_from(self.random_state)
-        cells = self._cells()
-        schema, user = cast(Schema, self.schema), self._user if groups is None else None
-        table = open_source(X, cells.names if user is None else (*cells.names, user))
-
-        def encode(portion: Any) -> tuple[Array, Array]:
-            found = cells.encode(portion)
-            return found, found[:, 0]
-
+        schema, user = self._schema(), self._user if groups is None else None
+        names = TableCells.of_schema(schema, self.columns).names
+        table = open_source(X, names if user is None else (*names, user))
         if table is not None and not self._relation().fixes_size:
             what = "is for tables in memory"
             raise InvalidParameterError("neighbors", self.neighbors, what, "Read the table into a frame")
-        records: Any = cells.encode(X) if table is None else table.encoded(encode, len(cells.columns))
-        public = len(records) if self._relation().fixes_size else None
+        rows, users, unit = len(open_table(X) if table is None else table), None, Unit.RECORD
+        public = rows if self._relation().fixes_size else None
         if public == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
-        users, unit = None, Unit.RECORD
         if table is not None:
             users = open_users(schema, table, groups)
         elif groups is not None or user is not None:
             users = UserGroups.of(user_labels(schema.user_labels(X) if groups is None else groups))
         if users is not None:
-            if users.n_records != len(records):
+            if users.n_records != rows:
                 raise InvalidDataError("X and groups must have one length: one label a record")
             public, unit = users.n_users, Unit.USER
+        cells = self._cells(*self._promise(public, unit))
+
+        def encode(portion: Any) -> tuple[Array, Array]:
+            found = cells.encode(portion)
+            return found, found[:, 0]
+
+        records: Any = cells.encode(X) if table is None else table.encoded(encode, len(cells.columns))
         self.plan_ = self._plans(public, unit, sums=table is not None)[0]
         paid = begin(self.plan_, type(self).__name__, cells.names, self.plan_.n, source)
         with _progress.shown(type(self).__name__, self.verbose):
             result = self.plan_.run(records, source, users)
         self.plan_, self.ranges_ = result.plan, {}
         if isinstance(result.plan, FoundBinsPlan):
-            self.ranges_ = dict(zip([cells.names[k] for k in cells.open], result.plan.found, strict=True))
+            self.ranges_ = {cells.names[k]: one for k, one in result.plan.found.items()}
             cells = cells.within(result.plan.bins)
-        self.cells_, self.queries_ = cells, self._queries()
+        self.cells_, self.queries_ = cells, self._queries(cells)
         self.model_, self.tables_, self.answers_ = result.model, result.tables, result.answers
         self.certificate_, self.n_features_in_ = paid.named(result.certificate), len(cells.columns)
         return self
@@ -269,7 +285,7 @@ class PrivateSyntheticData(PrivateEstimator):
         Returns
         -------
         pyarrow.Table
-            Categories as text (null for the level ``(other)``). Numbers are drawn uniformly inside their bins:
+            Categories as text (null for the level ``(other)``). Numbers are drawn evenly inside bins, or as cells say:
             multiples of the schema's `step`, ages of dates as dates, else with three digits of their bin's width.
         """
         check_is_fitted(self)
@@ -360,22 +376,32 @@ class PrivateSyntheticData(PrivateEstimator):
     def _relation(self) -> Neighboring:
         return Neighboring(_validate.choice("neighbors", self.neighbors, tuple(map(str, Neighboring))))
 
-    def _queries(self) -> Marginals:
+    def _queries(self, cells: TableCells) -> Marginals:
         """Return the tables to answer, with what else is public about them."""
-        cells = self._cells()
         pairs = [tuple(cells.position(*each) for each in pair.items()) for pair in self.impossible or ()]
         if any(len(pair) != 2 for pair in pairs):
             raise InvalidParameterError("impossible", self.impossible, "must be pairs: sex=Male,relationship=Wife")
-        target = self.schema.target.name if self.schema is not None and self.schema.target is not None else None
-        center = cells.names.index(target) if target in cells.names else None
+        target = self._schema().target
+        center = cells.names.index(target.name) if target is not None and target.name in cells.names else None
         queries = Marginals.of_order(cells.shape, self.order)
         return replace(queries, center=center, impossible=tuple(pairs))
 
-    def _cells(self) -> TableCells:
+    def _cells(self, n: int, privacy: PrivacyParams) -> TableCells:
+        """Return the domain, with open columns whose bins a fit finds: where the parameters say so, or the noise."""
+        schema, named = self._schema(), {name for pair in self.impossible or () for name in pair}
+        public = TableCells.of_schema(schema, self.columns, self.bins)
+        found = TableCells.of_schema(schema, self.columns, self.bins, PRIVATE, named)
+        for name in named & {found.names[k] for k in found.open}:
+            what = f"names a bin of {name!r}, and its bins are yet to be found"
+            raise InvalidParameterError("impossible", self.impossible, what, "Give its bins: a number or edges")
+        able = self.algorithm in (AUTO, *FINDING) and self.order <= 2 and self.constants == "calibrated"
+        return found if able and pays(privacy, n, len(found.open)) else public
+
+    def _schema(self) -> Schema:
         if not isinstance(self.schema, Schema):
             remedy = "Use Schema.from_toml(path); `dpconvex schema draft` makes a first draft"
             raise InvalidParameterError("schema", self.schema, "must be a dpconvex.Schema", remedy)
-        return TableCells.of_schema(self.schema, self.columns, self.bins)
+        return self.schema
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

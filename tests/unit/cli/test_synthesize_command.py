@@ -223,13 +223,13 @@ def test_ranges_are_found_and_written_as_a_schema(run: Any, public_files: Path) 
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
     assert printed["files"][-1] == "synthetic/schema.found.toml"
-    assert printed["plan"]["public"]["private_ranges"]["columns"] == [0, 2]
+    assert printed["plan"]["public"]["private_bins"]["columns"] == [0, 2]
     assert run("verify", "synthetic").exit_code == 0
     found = Schema.from_toml("synthetic/schema.found.toml")
     ages = pacsv.read_csv("synthetic/synthetic.csv")["age"].to_numpy()
     part = next(column for column in found.columns if column.name == "age")
     assert part.lower <= ages.min() <= ages.max() <= part.upper
     plan = run("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 3, *some, "--rows", 500, "--json")
-    assert json.loads(plan.stdout)["plans"][0]["public"]["private_ranges"]["found"] is None
+    assert json.loads(plan.stdout)["plans"][0]["public"]["private_bins"]["found"] is None
     assert "bins" in run(*given, *some, "--bins", 99, "--force").stderr
     assert run(*given, "--ranges", "none").exit_code == 2

@@ -194,10 +194,10 @@ def check_tables(queries: LinearQueries) -> None:
         raise InvalidParameterError("queries", queries.count, what, "Use order=2, or algorithm='query_noise'")
     if max(shape) < 2:
         raise InvalidParameterError("queries.shape", shape, "must have a column with two values or more", "")
-    widest = ", ".join(f"{axis} ({shape[axis]})" for axis in sorted(range(len(shape)), key=lambda i: -shape[i])[:3])
+    widest = ", ".join(map(str, sorted(shape, reverse=True)[:3]))
     for name, size in zip(MOST, (len(shape), sum(shape), queries.count), strict=True):
         if size > MOST[name]:
-            remedy = f"Use fewer columns or bins; most values have columns {widest}"
+            remedy = f"Name fewer columns (columns, --column) or use fewer bins: the widest have {widest} values"
             raise InvalidParameterError(name, size, f"must be at most {MOST[name]}", remedy)
 
 

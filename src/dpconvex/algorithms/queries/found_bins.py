@@ -1,19 +1,20 @@
-r"""Private ranges and bins: histograms of the columns that have none declared, then noisy tables of what was found.
+r"""Private bins, and ranges where none are declared: histograms of columns, then noisy tables of what was found.
 
 Listing
-    1. Count the octaves of every open column (`problems.data.ranges`), with noise, and read its range off them.
-    2. Count 128 equal cells of each range, what is exactly 0 and what is missing, with noise. Bins have equal
-       shares of what the cells hold, but no cell has more than one; 0 has one where it stands out and a range begins
-       there. 3. Release tables of all columns, numbers in their bins, and fit (`noisy_tables`, `noisy_tree`).
+    1. Count the octaves of every column without a range (`problems.data.ranges`), with noise, and read its range off
+       them. 2. Count the cells of every range, found or declared, and what is missing, with noise. Bins have equal
+       shares of what the cells hold, as far as noise lets them tell; cells that stand out have one of their own.
+    3. Release tables of all columns, numbers in their bins, and fit (`noisy_tables`, `noisy_tree`).
 Guarantee
     That of the tables, pure epsilon or (epsilon, delta), for the same neighbors: one promise for all steps.
 Lemma
-    Every number, whatever it is, has exactly one octave, and exactly one of the cells of any given range. So the
-    histograms of step 1 are tables of one column, and the Lemma of `noisy_tables` holds as it stands, for users and
-    added records, too. Given the outcome of step 1 the cells of step 2 are public; given both the bins are, and a
-    record's values are a function of that record alone. Their number, all scales and the tables' plan are fixed before
-    records are read: adaptive uses of fixed mechanisms. Pure epsilons add up; with a delta all noise is Gaussian, and
-    mu^2 of all steps add up.
+    Every number, whatever it is, has exactly one octave. The cells of a range are given by increasing edges: beyond the
+    ends lie the first and the last, and what is missing is one more, so every number has exactly one of them. So the
+    histograms of both steps are tables of one column, and the Lemma of `noisy_tables` holds as it stands, for users and
+    added records, too. Cells of a declared range are public, those of a found one given step 1; given step 2 the bins
+    are, and a record's values are a function of that record alone. Their number, all scales and the tables' plan are
+    fixed before records are read: adaptive uses of fixed mechanisms. Pure epsilons add up; with a delta all noise is
+    Gaussian, and mu^2 of all steps add up.
 Intervals
     From step 3 alone: the noise of step 2 had a part in the choice of the bins, that of step 3 is drawn after it.
 Assumptions
@@ -24,10 +25,10 @@ Assumptions
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,42 +51,50 @@ from dpconvex.problems.data.sources.rows import mapped, same, totals
 from dpconvex.problems.data.summation import Parts
 from dpconvex.randomness import BitSource
 
-OCTAVES, CELLS = "octaves of a column without a declared range", "cells of a range that was found"
+OCTAVES, CELLS = "octaves of a column without a declared range", "cells of a column's range"
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, or of mu^2, for the two histograms of all columns: the least and the most, as for linear models."""
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
-FINE = 128  #: Cells of a range; neither half as many nor twice, nor fewer where noise is large, were better.
-STANDS = 3.0  #: Deviations above which 0 may have a bin of its own.
-TINY = 2.0**ranges.LOWEST  #: What is smaller than this counts as 0, here as for octaves.
-EVEN = 1e-3  #: Share of a bin's numbers that are drawn evenly over it, whatever its cells hold.
-
-Cells = Callable[[Array], NDArray[np.int64]]
-Cut = tuple[int, ...]
+SIZE = ranges.GRID + 3  #: Cells at most: those of a grid, 0, what is next to it, and, the last, what is missing.
+EVEN = 1e-3  #: Share of a bin's numbers that are drawn evenly over its cells, whatever these hold.
+PAYS = 0.15  #: Noise of a cell, as a share of the records, up to which bins of declared ranges are found by default.
 
 
 @stored
 @final
 @dataclass(frozen=True)
 class Open:
-    """Columns whose ranges are to be found, by position: public facts."""
+    """Columns whose bins are to be found, by position: public facts."""
 
     columns: tuple[int, ...]
-    linear: tuple[int, ...] = ()  #: Those of them that stay on a linear scale
+    linear: tuple[int, ...] = ()  #: Those of them that stay on a linear scale, if a range is found
     missing: tuple[int, ...] = ()  #: Those whose last value stands for missing numbers; of others it is the middle bin
+    #: Of those with a declared range: position, lower and upper end, transform, scale, and step.
+    within: tuple[tuple[int, float, float, str, float, float], ...] = ()
+
+    @cached_property
+    def grids(self) -> dict[int, Array]:
+        """Edges of the public cells of declared ranges, by position."""
+        return {k: np.array(ranges.grid(NumberRange(*one), step)) for k, *one, step in cast(Any, self.within)}
+
+    @property
+    def unranged(self) -> tuple[int, ...]:
+        """Those whose ranges are to be found."""
+        return tuple(k for k in self.columns if k not in self.grids)
 
 
 @final
 @dataclass(frozen=True)
 class FoundBinsPlan(QueryReleasePlan):
-    """Ranges and bins of some columns from the data, then noisy tables; a run is given these columns' numbers."""
+    """Bins of some columns, and ranges, from the data, then noisy tables; a run is given these columns' numbers."""
 
     then: NoisyTablesPlan | NoisyTreePlan
     open: Open
     parts: tuple[float, float]  #: of epsilon or mu^2, for octaves and for cells
     mu: float  #: Gaussian budget of everything; 0 for Laplace noise
-    outer: tuple[NumberRange, ...] = ()  #: Released first
-    edges: tuple[Cut, ...] = ()  #: Of the cells of these ranges: the bins' edges
-    #: Noisy counts: octaves of each column, then of each the cells of its range, of what is missing, and of 0.
+    outer: tuple[NumberRange, ...] = ()  #: Released first, of the columns without a range
+    edges: tuple[tuple[int, ...], ...] = ()  #: Of the cells of each column's range: the bins' edges
+    #: Noisy counts: octaves of each column without a range, then of each column the cells of its range.
     counted: tuple[Floats, ...] = field(default=(), compare=False, repr=False)
     only_sums: ClassVar[bool] = True
     preferred: ClassVar[bool] = True
@@ -116,24 +125,20 @@ class FoundBinsPlan(QueryReleasePlan):
         return replace(given, source=f"{given.source}; on the bins found", proved=False)
 
     @cached_property
-    def noises(self) -> tuple[tuple[Mechanism[Floats], float], ...]:
-        """Of the two histograms of one column: noise, and its deviation in a count."""
-        found = []
-        for part, size in zip(self.parts, (ranges.CELLS, FINE + 2), strict=True):
-            found.append(noisy_tables.table_noise(self.then.law, self.privacy, self.mu, part / self._count, size, 1))
-        return tuple(found)
-
-    @property
-    def _count(self) -> int:
-        return len(self.open.columns)
+    def noises(self) -> dict[str, tuple[Mechanism[Floats], float, int]]:
+        """Of both kinds of histograms: noise, its deviation in a count, and the number of columns that have one."""
+        times, sizes = (len(self.open.unranged), len(self.open.columns)), (ranges.CELLS, SIZE)
+        each = zip((OCTAVES, CELLS), self.parts, times, sizes, strict=True)
+        noise = partial(noisy_tables.table_noise, self.then.law, self.privacy, self.mu)
+        return {label: (*noise(part / many, size, 1), many) for label, part, many, size in each if many}
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
-        return {label: noise for label, (noise, _) in zip((OCTAVES, CELLS), self.noises, strict=True)}
+        return {label: noise for label, (noise, *_) in self.noises.items()}
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        own = (replace(each, times=self._count) for each in super().releases)
+        own = (replace(each, times=self.noises[each.label][2]) for each in super().releases)
         return (*own, *self.then.releases)
 
     def exact_bits(self, source: BitSource) -> bool:
@@ -141,16 +146,20 @@ class FoundBinsPlan(QueryReleasePlan):
 
     @property
     def course(self) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return (tuple(map(astuple, self.outer)), self.edges) if self.outer else ()
+        return (tuple(map(astuple, self.outer)), self.edges) if self.edges else ()
 
     def resumed(self, *course: Any) -> FoundBinsPlan:
         """Return the plan for released ranges and bins, if they can be released."""
-        fields, edges = course
-        outer = ranges.read_back(fields, edges, self._count, FINE)
-        for k, one, cut in zip(self.open.columns, outer, edges, strict=True):
-            if self._bins(k) - len(cut) + 1 not in (0, int(one.lower == cut[0] == 0)):
-                raise InvalidParameterError("bins", edges, "must be as many as were planned")
-        return continued(self, outer=outer, edges=tuple(map(tuple, edges)))
+        fields, edges = course[0], tuple(map(tuple, course[1]))
+        if [len(cut) for cut in edges] != [self._bins(k) + 1 for k in self.open.columns]:
+            raise InvalidParameterError("bins", edges, "must be as many as were planned")
+        own = [cut for k, cut in zip(self.open.columns, edges, strict=True) if k not in self.open.grids]
+        plan = continued(self, outer=ranges.read_back(fields, own, len(self.open.unranged), SIZE), edges=edges)
+        for k, grid, cut in zip(self.open.columns, plan.grids, edges, strict=True):
+            whole = cut[:1] + cut[-1:] == (0, len(grid) - 1) or k not in self.open.grids
+            if cut[-1] >= len(grid) or min(np.diff(cut)) < 1 or not whole:
+                raise InvalidParameterError("bins", edges, "must be edges of the column's cells")
+        return plan
 
     def _bins(self, column: int) -> int:
         return self.queries.shape[column] - (column in self.open.missing)
@@ -158,74 +167,68 @@ class FoundBinsPlan(QueryReleasePlan):
     def describe(self) -> Mapping[str, Any]:
         found = {
             "columns": list(self.open.columns),
-            "cells": [ranges.CELLS, FINE],
+            "cells": [ranges.CELLS, SIZE],
             "shares": list(self.parts),
-            "deviations": [deviation for _, deviation in self.noises],
-            "found": [[list(astuple(one)), list(cut)] for one, cut in zip(self.outer, self.edges, strict=True)] or None,
+            "deviations": [deviation for _, deviation, _ in self.noises.values()],
+            "ranges": [list(astuple(one)) for one in self.outer],
+            "found": [list(cut) for cut in self.edges] or None,
         }
-        return {**self.then.describe(), "private_ranges": found}
+        return {**self.then.describe(), "private_bins": found}
+
+    @cached_property
+    def grids(self) -> tuple[Array, ...]:
+        """Edges of the cells of every column's range; empty before ranges are found."""
+        waiting = map(_grid, self.outer)
+        return tuple(self.open.grids[k] if k in self.open.grids else next(waiting) for k in self.open.columns)
 
     @property
-    def grids(self) -> tuple[NumberRange, ...]:
-        """What cells make up: on a linear scale their width is a power of two, so whole numbers are not cut."""
-        found = []
-        for one in self.outer:
-            step = 2.0 ** math.ceil(math.log2((one.upper - one.lower) / FINE))
-            found.append(replace(one, upper=one.lower + FINE * step) if one.transform == "none" else one)
-        return tuple(found)
-
-    @property
-    def found(self) -> tuple[NumberRange, ...]:
-        """The ranges that were found and released; empty before a run."""
-        each = zip(self.grids, self.edges, strict=True)
-        return tuple(ranges.kept(one, cut[0], cut[-1], FINE) for one, cut in each)
+    def found(self) -> dict[int, NumberRange]:
+        """The ranges that were found and released, by position; empty before a run."""
+        cells = {k: (grid, cut) for k, grid, cut in zip(self.open.columns, self.grids, self.edges, strict=True)}
+        each = ((k, one, *cells[k]) for k, one in zip(self.open.unranged, self.outer, strict=True))
+        return {k: replace(one, lower=grid[cut[0]].item(), upper=grid[cut[-1]].item()) for k, one, grid, cut in each}
 
     @property
     def bins(self) -> tuple[tuple[list[float], list[tuple[float, float]]], ...]:
         """For each open column: the edges of its bins, and what share of its numbers lies below each of many places."""
         found = []
-        last = self.counted[self._count :]
-        for k, one, cut, held in zip(self.open.columns, self.grids, self.edges, last, strict=True):
-            shares, own = np.maximum(held[cut[0] : cut[-1]], 0.0), len(cut) <= self._bins(k)
-            shares = shares / max(shares.sum(), 1.0) + EVEN / len(shares)
-            edges, places = (ranges.knots(one, c, FINE) for c in (cut, range(cut[0], cut[-1] + 1)))
-            below = np.append(0.0, np.cumsum(shares)).tolist()
-            if own:  # of 0 alone: what lies below the smallest octave
-                edges, places, below = [0.0, TINY, *edges[1:]], [0.0, TINY, *places[1:]], [-1.0, *below]
-            found.append((edges, list(zip(places, below, strict=True))))
+        for grid, cut, held in zip(self.grids, self.edges, self.counted[len(self.outer) :], strict=True):
+            first, stop = cut[0], cut[-1]
+            held = ranges.shares(held[first:stop], self.noises[CELLS][1]) + EVEN / (stop - first)
+            below = np.append(0.0, np.cumsum(held)).tolist()
+            found.append((grid[list(cut)].tolist(), list(zip(grid[first : stop + 1].tolist(), below, strict=True))))
         return tuple(found)
 
     def _takes(self, records: Array) -> bool:
         return records.shape[1:] == (len(self.queries.shape),) and records.dtype.kind in "iuf"
 
     def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> FoundBinsPlan:
-        (noise, deviation), (finer, _) = self.noises
-        counts = self._counts(records, weights, [ranges.cells] * self._count, ranges.CELLS)
-        octaves = [noise.release(each, OCTAVES, source, ledger) for each in counts]
-        found = zip(octaves, self.open.columns, strict=True)
-        plan = continued(self, outer=tuple(ranges.find(each, deviation, k in self.open.linear) for each, k in found))
-        counts = self._counts(records, weights, [partial(_cells, one) for one in plan.grids], FINE + 2)
-        held = [finer.release(each, CELLS, source, ledger) for each in counts]
-        edges = tuple(map(self._cut, self.open.columns, plan.grids, held))
-        return continued(plan, edges=edges, counted=(*octaves, *held))
+        unranged, octaves, plan = self.open.unranged, [], self
+        if unranged:
+            noise, deviation, _ = self.noises[OCTAVES]
+            counts = self._counts(records, weights, unranged, [ranges.cells] * len(unranged), ranges.CELLS)
+            octaves = [noise.release(each, OCTAVES, source, ledger) for each in counts]
+            pairs = zip(octaves, unranged, strict=True)
+            plan = continued(self, outer=tuple(ranges.find(c, deviation, k in self.open.linear) for c, k in pairs))
+        noise, deviation, _ = self.noises[CELLS]
+        counts = self._counts(records, weights, self.open.columns, [partial(_cells, one) for one in plan.grids], SIZE)
+        held = [noise.release(each, CELLS, source, ledger) for each in counts]
+        waiting, edges = iter(plan.outer), []
+        for k, grid, each in zip(self.open.columns, plan.grids, held, strict=True):
+            bins, (first, stop) = self._bins(k), (0, len(grid) - 1)
+            if k not in self.open.grids:
+                first, *_, stop = ranges.crowded(next(waiting), each[: stop + 1], deviation, bins + 1)
+            edges.append(tuple(first + c for c in ranges.split(each[first:stop], deviation, bins)))
+        return continued(plan, edges=tuple(edges), counted=(*octaves, *held))
 
-    def _cut(self, column: int, one: NumberRange, held: Floats) -> Cut:
-        """Return the edges of a column's bins among its cells; one less where 0 has a bin of its own."""
-        bins, deviation, zeros = self._bins(column), self.noises[1][1], held[-1]
-        own = one.lower == 0 and bins > 2 and ranges.knots(one, (0, 1, FINE), FINE)[1] > TINY
-        own = own and zeros > max(STANDS * deviation, held.sum() / bins)
-        rest = held[:-1].copy()
-        if not own:
-            rest[ranges.parts(one, np.zeros(1), FINE)] += zeros
-        cut = ranges.crowded(one, rest, deviation, bins - own + 1, capped=True)
-        return (0, *cut[1:]) if own else cut
-
-    def _counts(self, records: Any, weights: Floats | None, cells: Sequence[Cells], size: int) -> Parts:
-        """Return the histogram of every open column; each number is counted in exactly one cell (Lemma)."""
+    def _counts(
+        self, records: Any, weights: Floats | None, columns: Sequence[int], cells: Sequence[Any], size: int
+    ) -> Parts:
+        """Return a histogram of each of these columns; each number is counted in exactly one cell (Lemma)."""
 
         def work(X: Array, _: Array, own: Floats | None = None) -> Parts:
-            columns = zip(cells, self.open.columns, strict=True)
-            return tuple(np.bincount(of(X[:, k]), own, size).astype(np.float64) for of, k in columns)
+            pairs = zip(cells, columns, strict=True)
+            return tuple(np.bincount(of(X[:, k]), own, size).astype(np.float64) for of, k in pairs)
 
         return totals(records, records, work, weights)
 
@@ -240,29 +243,32 @@ class FoundBinsPlan(QueryReleasePlan):
     def _codes(self, raw: Floats) -> Array:
         """Return the values of all columns of records (n, columns), each record by itself; open ones in their bins."""
         found = np.clip(np.nan_to_num(raw, nan=-1.0), -1, 2**31).astype(np.int64)
-        for k, one, cut in zip(self.open.columns, self.grids, self.edges, strict=True):
-            found[:, k] = self._bin_of(k, one, cut)[_cells(one, raw[:, k])]
+        for k, grid, cut in zip(self.open.columns, self.grids, self.edges, strict=True):
+            bins = self._bins(k)
+            place = np.searchsorted(cut[1:-1], np.arange(SIZE), side="right")  # of each cell
+            place[-1] = bins if k in self.open.missing else bins // 2
+            found[:, k] = place[_cells(grid, raw[:, k])]
         return found
 
-    def _bin_of(self, column: int, one: NumberRange, cut: Cut) -> Array:
-        """Return the bin of each cell of a column's range, of what is missing, and of 0."""
-        bins = self._bins(column)
-        own = len(cut) <= bins
-        found = np.searchsorted(cut[1:-1], np.arange(FINE), side="right") + own
-        zero = 0 if own else found[ranges.parts(one, np.zeros(1), FINE)[0]]
-        return np.array([*found, bins if column in self.open.missing else bins // 2, zero])
+
+def _grid(found: NumberRange) -> Array:
+    """Return the edges of the equal cells of a range that was found, and of a cell for 0."""
+    if found.transform == "none":  # a width that is a power of two does not cut whole numbers
+        step = 2.0 ** math.ceil(math.log2((found.upper - found.lower) / ranges.GRID))
+        found = replace(found, upper=found.lower + ranges.GRID * step)
+    zero = (0.0, ranges.point(found.upper - found.lower)) if found.lower <= 0 < found.upper else ()
+    return np.unique([*found.even(ranges.GRID + 1), *zero])
 
 
-def _cells(found: NumberRange, values: Array) -> Array:
-    """Return the cell of every number, (n,): one of the range's, then that of what is missing, then that of 0."""
-    with np.errstate(all="ignore"):
-        zero = np.abs(np.asarray(values, dtype=np.float64)) < TINY
-    return np.where(zero, FINE + 1, ranges.parts(found, values, FINE))
+def _cells(edges: Array, values: Array) -> NDArray[np.int64]:
+    """Return the cell of every number, (n,): the first and the last beyond the ends, `SIZE` - 1 for what is missing."""
+    values = np.asarray(values, dtype=np.float64)
+    return np.where(np.isnan(values), SIZE - 1, np.searchsorted(edges[1:-1], values, side="right"))
 
 
-def rest(privacy: PrivacyParams, n: int, columns: int, law: str) -> PrivacyParams:
-    """Return the promise that the histograms of so many columns leave for the tables, whose noise has this law."""
-    parts = _parts(privacy, n, columns, law)
+def rest(privacy: PrivacyParams, n: int, open: Open, law: str) -> PrivacyParams:
+    """Return the promise that the histograms of columns leave for the tables, whose noise has this law."""
+    parts = _parts(privacy, n, open, law)
     left = _rounding.difference_down(1.0, _rounding.sum_up(parts))
     if law != "gaussian":
         return replace(privacy, epsilon=_rounding.product_down(privacy.epsilon, left), delta=0.0)
@@ -270,16 +276,24 @@ def rest(privacy: PrivacyParams, n: int, columns: int, law: str) -> PrivacyParam
     return replace(privacy, epsilon=epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), privacy.delta))
 
 
+def pays(privacy: PrivacyParams, n: int, columns: int) -> bool:
+    """Return whether the noise of cells is small enough to find bins of so many columns, by public facts."""
+    law = "gaussian" if privacy.delta else "laplace"
+    part = SHARES[1][0] / max(columns, 1)
+    return columns > 0 and noisy_tables.table_noise(law, privacy, _mu(privacy, law), part, SIZE, n)[1] <= PAYS
+
+
 def _mu(privacy: PrivacyParams, law: str) -> float:
     return largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if law == "gaussian" else 0.0
 
 
-def _parts(privacy: PrivacyParams, n: int, columns: int, law: str) -> tuple[float, float]:
-    mu = _mu(privacy, law)
-    one = noisy_tables.table_noise(law, privacy, mu, 1 / columns, ranges.CELLS, n)[1] / NOISY  # with all of the budget
+def _parts(privacy: PrivacyParams, n: int, open: Open, law: str) -> tuple[float, float]:
+    mu, least, many = _mu(privacy, law), SHARES[1][0], len(open.unranged)
+    if not many:
+        return 0.0, least
+    one = noisy_tables.table_noise(law, privacy, mu, 1 / many, ranges.CELLS, n)[1] / NOISY  # with all of the budget
     needed = one**2 if law == "gaussian" else one
-    first, second = (min(max(needed, least), most) for least, most in SHARES)
-    return first, second
+    return min(max(needed, SHARES[0][0]), SHARES[0][1]), least
 
 
 @recorded("found_bins")
@@ -287,7 +301,8 @@ def plan(then: NoisyTablesPlan | NoisyTreePlan, privacy: PrivacyParams, open: Op
     """Return the plan that finds the bins of some columns for planned tables; `then` keeps a promise of its own."""
     for k in open.columns:
         bins = then.queries.shape[k] - (k in open.missing) if 0 <= k < len(then.queries.shape) else 0
-        if not 1 <= bins <= ranges.PARTS:
-            raise InvalidParameterError("bins", bins, f"must be 1 to {ranges.PARTS} for a range that is found")
-    parts = _parts(privacy, then.n, len(open.columns), then.law)
+        most = len(open.grids[k]) - 1 if k in open.grids else ranges.PARTS
+        if not 1 <= bins <= most:
+            raise InvalidParameterError("bins", bins, f"must be 1 to {most} where they are found")
+    parts = _parts(privacy, then.n, open, then.law)
     return FoundBinsPlan(then.queries, then.n, privacy, then, open, parts, _mu(privacy, then.law))

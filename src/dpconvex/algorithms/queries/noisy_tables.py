@@ -32,7 +32,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -126,12 +126,12 @@ class NoisyTablesPlan(base.QueryReleasePlan):
             return tuple((LABEL, self._matrix.mechanism, each / self.n) for each in self._matrix.noises[:, 1].tolist())
         sizes, found = [math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets], []
         keys = [(len(subset), round(4 / 3 * math.log2(size))) for subset, size in zip(self.subsets, sizes, strict=True)]
-        totals = {order: math.fsum(2 ** (k / 4) for o, k in keys if o == order) for order, _ in keys}
+        totals = {order: math.fsum(2 ** (k / 4) for o, k in keys if o == order) for order in {o for o, _ in keys}}
         orders = {1: SHARE, 2: 1 - SHARE} if 2 in totals else {1: 1.0}
+        noise = cache(partial(table_noise, self.law, self.privacy, self.mu, n=self.n))  # thousands of tables, few kinds
         for (order, key), size in zip(keys, sizes, strict=True):
             part = orders[order] * 2 ** (key / 4) / totals[order]
-            noise = table_noise(self.law, self.privacy, self.mu, part, size, self.n)
-            found.append((f"{order}-way tables, scale class {key}", *noise))
+            found.append((f"{order}-way tables, scale class {key}", *noise(part, size)))
         return tuple(found)
 
     @cached_property

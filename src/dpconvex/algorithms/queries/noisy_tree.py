@@ -96,7 +96,7 @@ class NoisyTreePlan(QueryReleasePlan):
             star = [(min(axis, self.center), max(axis, self.center)) for axis in columns if axis != self.center]
             tables += [(pair, self.shares[1]) for pair in star]
         keys = [(len(s), round(4 / 3 * math.log2(cells_of(self.queries.shape, s)))) for s, _ in tables]
-        totals_ = {order: math.fsum(2 ** (key / 4) for o, key in keys if o == order) for order, _ in keys}
+        totals_ = {order: math.fsum(2 ** (k / 4) for o, k in keys if o == order) for order in {o for o, _ in keys}}
         found = []
         for (subset, share), (order, key) in zip(tables, keys, strict=True):
             noise, deviation = self._noise(share * 2 ** (key / 4) / totals_[order], subset)

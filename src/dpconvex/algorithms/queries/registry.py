@@ -23,7 +23,7 @@ QUERY_METHODS = Registry(
 )
 """``planner(queries, n, privacy, **options) -> QueryReleasePlan``."""
 
-FINDING = ("noisy_tables", "noisy_tree")  #: Methods that find ranges
+FINDING = ("noisy_tables", "noisy_tree")  #: Methods that find ranges and bins
 
 
 def plan_queries(
@@ -39,7 +39,7 @@ def plan_queries(
     """Return all valid plans, or those that need `sums` alone, the smallest expectation first. Sees no data.
 
     Noisy tables come first where they apply: marginals of one and two columns. ``constants="paper"`` has the saddle
-    point alone. Plans of noisy tables find the ranges of columns that are left `open`; no others do.
+    point alone. Plans of noisy tables find ranges and bins of columns that are left `open`; no others do.
     `InvalidParameterError` if nothing applies.
     """
     if open is not None:
@@ -64,11 +64,11 @@ def _with_ranges(
 ) -> tuple[QueryReleasePlan, ...]:
     """Return plans that find ranges first, with the noise that leaves the tables the smaller expected error."""
     if algorithm not in ("auto", *FINDING):
-        what = f"needs declared ranges: those that find ranges are {', '.join(FINDING)}"
+        what = f"needs declared ranges and public bins: those that find some are {', '.join(FINDING)}"
         raise InvalidParameterError("algorithm", algorithm, what, "Give lower and upper, or use algorithm='auto'")
     found: list[found_bins.FoundBinsPlan] = []
     for law in ("gaussian", "laplace") if privacy.delta else ("laplace",):
-        left = found_bins.rest(privacy, n, len(open.columns), law)
+        left = found_bins.rest(privacy, n, open, law)
         plans = plan_queries(queries, n, left, algorithm, **options)
         kept = [
             each
@@ -77,8 +77,9 @@ def _with_ranges(
         ]
         found += [found_bins.plan(each, privacy, open) for each in kept]
     if not found:
-        what = "must be 1 or 2 where ranges are found"
-        raise InvalidParameterError("order", max(map(len, queries.subsets)), what, "Declare the ranges: lower, upper")
+        what = "must be 1 or 2 where ranges or bins are found"
+        remedy = "Declare the ranges, lower and upper, and give the number of bins"
+        raise InvalidParameterError("order", max(map(len, queries.subsets)), what, remedy)
     return Plans(sorted(found, key=lambda each: each.ranked))
 
 

@@ -153,7 +153,6 @@ PARTS = 32  #: Equal cells of a range that was found, beside one for what is mis
 THIN, FEW, VAGUE = 0.15, 0.001, 0.03
 """A range on a linear scale ends where cells hold, on average, less than such shares of a deviation and of the records;
 where one deviation is more than such a share of the records, it stays."""
-CAPPING = 40  #: Rounds in which the shares of full cells are cut down to one knot's.
 WHOLE = NumberRange(0.0, 1.0)  #: Of places in a declared range.
 SOUGHT = 5  #: Knots that are found in one (docs, Additive models, section 4).
 
@@ -184,13 +183,8 @@ def keep(X: Floats, columns: Sequence[int], within: Sequence[NumberRange]) -> No
     _loops.keep(X, np.array(columns, dtype=np.int64), ends)
 
 
-def crowded(
-    found: NumberRange, counts: Floats, deviation: float, knots: int = 2, capped: bool = False
-) -> tuple[int, ...]:
-    """Return edges of cells, of which the last is for what is missing: where the range begins, knots, where it ends.
-
-    Where `capped`, no cell counts for more than what lies between two knots.
-    """
+def crowded(found: NumberRange, counts: Floats, deviation: float, knots: int = 2) -> tuple[int, ...]:
+    """Return edges of cells, of which the last is for what is missing: where the range begins, knots, where it ends."""
     # Knots have equal shares of what cells hold, half of it taken as even. Logarithmic scales stay whole.
     cells, first, stop = counts[:-1], 0, len(counts) - 1
     if found.transform == "none" and deviation <= VAGUE * counts.sum():
@@ -201,13 +195,81 @@ def crowded(
         first = max(0, min(first, stop - knots + 1))
         stop = max(stop, first + knots - 1)
     held = np.maximum(cells[first:stop], 0.0)
-    for _ in range(CAPPING * capped):
-        held = np.minimum(held, held.sum() / (knots - 1))
     law = np.cumsum(held / max(held.sum(), 1e-300) + 1 / len(held))
     edges = first + np.searchsorted(law, np.arange(1, knots - 1) * law[-1] / (knots - 1)) + 1
     room = np.arange(knots)
     edges = np.maximum.accumulate(np.r_[first, edges, stop] - room) + room  # none twice
     return tuple(np.minimum(edges, stop - room[::-1]).tolist())
+
+
+def multiples(places: Sequence[float] | Array, step: float) -> Array:
+    """Return for each place, increasing, the first multiple that is not below; for the last, the first one above."""
+    found = np.ceil(np.divide(places, step) - 1e-9) + 0.0  # no -0
+    found[-1] = np.floor(places[-1] / step + 1e-9) + 1
+    return found
+
+
+GRID = 128  #: Cells of a range in which bins are found; half as many were worse, twice as many no better.
+DEPTH = 2.0**-20  #: Share of a declared range that its finest cells have, those next to its middle.
+TINY = 2.0**LOWEST  #: Numbers below it are counted as 0, here as in octaves.
+
+
+def point(width: float) -> float:
+    """Return the width of a cell that stands for a single value."""
+    return min(TINY, width * 2.0**-40)
+
+
+def grid(within: NumberRange, step: float) -> list[float]:
+    """Return the edges of at most `GRID` public cells of a declared range, increasing, from end to end.
+
+    Half of them are even after the transform, half logarithmic in the distance from what is nearest to 0, for skewed
+    columns; both ends and 0 have cells of their own. With a step, each edge lies between two multiples.
+    """
+    low, high, width = within.lower, within.upper, within.upper - within.lower
+    first, stop = multiples((low, high), step) if step else (0.0, math.inf)
+    if stop - first <= GRID:
+        found = step * (first + np.arange(stop - first - 1) + 0.5)
+    else:
+        middle, gap = min(max(0.0, low), high), step / 2 or point(width)
+        least, half = max(step, DEPTH * width), GRID // 2
+        ways = [(sign, far) for sign, far in ((-1, middle - low), (1, high - middle)) if far > least]
+        logs = [middle + sign * np.geomspace(least, far, (half - 4) // len(ways) + 1)[:-1] for sign, far in ways]
+        found = np.concatenate([within.even(half + 1)[1:-1], *logs])
+        if step:
+            found = (np.floor(found / step) + 0.5) * step
+            low, high = step * first, step * (stop - 1)
+        zero = (-gap if step else 0.0, gap) if low < 0 < high else ()
+        found = np.unique(np.append(found, (low + gap, high - gap, *zero)))
+    return [within.lower, *found[(found > low) & (found < high)].tolist(), within.upper]
+
+
+DOUBT = 3.0  #: Deviations of noise by which two halves of cells are drawn to what their number says.
+EVEN = 0.25  #: Part of the shares of cells that bins take as even.
+
+
+def shares(counts: Floats, deviation: float) -> Floats:
+    """Return shares of cells, positive, of sum 1: halves of halves, each drawn to its number of cells by its noise."""
+    if len(counts) < 2:
+        return np.ones(len(counts))
+    parts_, doubt = np.array_split(counts, 2), DOUBT * deviation / math.sqrt(len(counts))
+    held = [max(float(part.sum()), 0.0) + doubt * len(part) for part in parts_]
+    return np.concatenate([h / sum(held) * shares(part, deviation) for h, part in zip(held, parts_, strict=True)])
+
+
+def split(counts: Floats, deviation: float, bins: int) -> tuple[int, ...]:
+    """Return edges of cells, increasing, so many bins between them: the fullest bin is halved again and again.
+
+    A cell that stands out and holds more than one bin's share has a bin of its own.
+    """
+    held, size = shares(counts, deviation), len(counts)
+    law = np.append(0.0, np.cumsum((1 - EVEN) * held + EVEN / size))
+    own = np.flatnonzero((held > 1 / bins) & (counts > STANDS * deviation))
+    own = own[np.argsort(-held[own])][: max(bins // 2 - 1, 0)]
+    edges = {0, size, *own.tolist(), *(own + 1).tolist()}
+    while len(edges) <= bins:
+        _, a, b = max((law[b] - law[a], a, b) for a, b in pairwise(sorted(edges)) if b - a > 1)
+        edges.add(a + 1 + int(np.abs(law[a + 1 : b] - (law[a] + law[b]) / 2).argmin()))
+    return tuple(sorted(edges))
 
 
 def sought(counts: Floats, deviation: float) -> tuple[int, ...]:

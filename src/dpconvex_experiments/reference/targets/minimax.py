@@ -157,9 +157,11 @@ def _tables(privacy: PrivacyParams, bound: float, neighbors: Neighboring, noise:
     return Subject(Use(privacy, plan.algorithm, plan.releases, run), pairs)
 
 
-def _found_bins(privacy: PrivacyParams, bound: float) -> Subject:
-    """A column without a range: a number is 0 or missing, so it stays in the same cells whatever is found."""
-    queries, open_ = Marginals.of_order((2, 2), 2), found_bins.Open((1,), missing=(1,))
+@builder
+def _found_bins(privacy: PrivacyParams, bound: float, *within: tuple[float, float]) -> Subject:
+    """A column with or without a range: a number is 0 or missing, so it stays in the same cells whatever is found."""
+    declared = tuple((1, *ends, "none", 1.0, 0.0) for ends in within)
+    queries, open_ = Marginals.of_order((2, 2), 2), found_bins.Open((1,), (), (1,), declared)
     plan = cast(Any, plan_queries(queries, 8, privacy, "noisy_tables", open=open_)[0])
 
     def run(records: Array, *given: Any) -> Array:
@@ -266,8 +268,9 @@ TARGETS = targets(
         "queries/noisy_tables/added_pure": ("pure", _tables(Neighboring.ADD_OR_REMOVE_ONE)),
         "queries/noisy_tree": ("approximate", _tree),
         "queries/noisy_tree/pure": ("pure", _tree),
-        "queries/found_bins": ("approximate", _found_bins),
-        "queries/found_bins/pure": ("pure", _found_bins),
+        "queries/found_bins": ("approximate", _found_bins()),
+        "queries/found_bins/pure": ("pure", _found_bins()),
+        "queries/found_bins/declared": ("pure", _found_bins((0.0, 1024.0))),
         "queries/query_noise/pure": ("pure", _queries("query_noise")),
         "queries/saddle_point/pure": ("pure", _queries("saddle_point")),
         "private_evaluation": ("pure", _evaluation(2, 1, False)),
