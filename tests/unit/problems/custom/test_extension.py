@@ -11,7 +11,7 @@ from dpconvex.errors import AccuracyError
 from dpconvex.problems import DataDomain, LocationLoss, Records, jax_loss
 from dpconvex.problems.custom.extension import ExtendedRisk, Extender
 from dpconvex.sets import L2Ball
-from dpconvex_experiments.reference.extensions import MaxAffine, max_affine_extension
+from max_affine import MaxAffine, max_affine_extension
 
 R = 1.0
 

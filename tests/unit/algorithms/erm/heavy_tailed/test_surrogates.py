@@ -19,8 +19,14 @@ from dpconvex.problems.linear.lipschitz_extension import Pieces, lipschitz_exten
 from dpconvex.problems.linear.truncated import ExtensionRisk, RecordCap, extension_rounding, profiles
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.sets import Box, Ellipsoid, L1Ball, L2Ball, Polytope, Section, Simplex
-from dpconvex.solvers import biased_subgradient, ridge_subgradient, ridge_subgradient_steps
-from dpconvex_experiments.reference.extensions import FixedSteps, Joint, MaxAffine, max_affine_extension
+from dpconvex_experiments.reference.extensions import (
+    FixedSteps,
+    Joint,
+    biased_subgradient,
+    ridge_subgradient,
+    ridge_subgradient_steps,
+)
+from max_affine import MaxAffine, max_affine_extension
 
 SQUARE = Polytope([[1, 0], [0, 1], [-1, 0], [0, -1], [1, 1]], [0.5, 1, 1, 0.5, 1])
 SETS = {
