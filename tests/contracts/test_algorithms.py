@@ -23,7 +23,7 @@ from dpconvex.randomness import BitSource, SeededSource, SystemSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import default_solver
 from dpconvex_experiments.audit.targets import TARGETS
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 EPSILON, DELTA = 1.0, 1e-6
 DOMAIN = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5)), intercept=1.0)

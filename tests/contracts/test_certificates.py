@@ -81,8 +81,8 @@ from dpconvex.problems.queries import DenseQueries, Marginals
 from dpconvex.randomness import SystemSource
 from dpconvex.verification import planned_again
 from dpconvex_experiments.reference import group_privacy
-from dpconvex_experiments.reference.instances import instances
 from dpconvex_experiments.reference.objectives import MaxRisk, QuadraticGame, ShiftedMeanLoss
+from instances import instances
 
 PURE, MIXED = PrivacyParams(1.0), PrivacyParams(1.0, 1e-6)
 FOR_USERS = PrivacyParams(1.0, 1e-6, unit="user")  # pyright: ignore[reportArgumentType]

@@ -14,7 +14,7 @@ from dpconvex.privacy.ledger import total_delta, total_epsilon
 from dpconvex.problems import CONVEX_FUNCTIONS, ConvexFunction, DataDomain, RecordLoss, Records, jax_loss
 from dpconvex.randomness import SystemSource
 from dpconvex_experiments.reference import objectives
-from dpconvex_experiments.reference.instances import INSTANCES, instances
+from instances import INSTANCES, instances
 
 pytestmark = pytest.mark.thin
 

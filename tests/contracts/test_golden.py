@@ -62,8 +62,8 @@ from dpconvex.cli.main import app
 from dpconvex.data import ClassTarget
 from dpconvex.errors import DpconvexError
 from dpconvex.privacy import Release
-from dpconvex_experiments.reference.instances import instances
 from dpconvex_experiments.reference.objectives import LogLinearDensity, MaxRisk, ShiftedMeanLoss
+from instances import instances
 
 GOLDEN = Path(__file__).with_name("golden.json")
 RTOL = 1e-9

@@ -17,7 +17,7 @@ from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.privacy.events import event_from_dict
 from dpconvex.privacy.ledger import total_epsilon
 from dpconvex.randomness import BitSource, OwnSamplers, SeededSource, SystemSource
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 pytestmark = pytest.mark.together
 

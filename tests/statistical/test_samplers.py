@@ -18,7 +18,7 @@ from dpconvex.geometry import GroupedNorm, L2Norm, StandardNormals
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, NormNoiseMechanism
 from dpconvex.privacy import Sensitivity
 from dpconvex.randomness import SeededSource, SystemSource, exact, real
-from dpconvex_experiments.reference.instances import NORMS, instances
+from instances import NORMS, instances
 
 LEVEL = 1e-8
 SIZE = 20_000

@@ -26,8 +26,8 @@ from dpconvex.losses import (
 )
 from dpconvex.problems import Attack, Block, DataDomain, Lift, LinearModelProblem, Records
 from dpconvex.solvers import AcceleratedGradient, DualCoordinateAscent, SmoothedAcceleratedGradient, default_solver
-from dpconvex_experiments.reference.instances import instances
 from dpconvex_experiments.shared import worst_losses
+from instances import instances
 
 pytestmark = pytest.mark.thin
 
