@@ -13,7 +13,6 @@ from dpconvex.mechanisms.selection import (
     AboveThreshold,
     BestOfRepeats,
     ExponentialMechanism,
-    MedianMechanism,
     ReportNoisyMax,
     ThresholdSession,
 )
@@ -23,7 +22,7 @@ from dpconvex.mechanisms.vertex_sampling import VertexSampling, VertexSession
 __all__ = [
     "AboveThreshold", "BestOfRepeats", "BoundedLaplaceMechanism", "CohortMean", "Cohorts", "ExponentialMechanism",
     "FailureAllowance", "GaussianBudget", "GaussianMechanism", "GaussianObjectiveNoise", "GaussianSession",
-    "GuardedMean", "JointHistogram", "LaplaceMechanism", "MatrixNoiseMechanism", "Mechanism", "MedianMechanism",
+    "GuardedMean", "JointHistogram", "LaplaceMechanism", "MatrixNoiseMechanism", "Mechanism",
     "NormNoiseMechanism", "NormObjectiveNoise", "ObjectiveNoise", "OneTest", "OutlierRemoval", "Planned",
     "ReportNoisyMax", "RobustMean", "SampledGaussian", "SampledSession", "ThresholdSession", "VertexSampling",
     "VertexSession", "cohort_ramps", "crowded", "plan_cohorts", "plan_robust_mean",

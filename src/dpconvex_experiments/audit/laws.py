@@ -122,17 +122,6 @@ def _(mechanism: mechanisms.ReportNoisyMax, value: Floats, outcome: int) -> floa
 
 
 @log_law.register
-def _(mechanism: mechanisms.MedianMechanism, value: Floats, outcome: float) -> float:
-    inner = np.sort(np.clip(_clean(value), mechanism.lower, mechanism.upper))
-    ends = np.concatenate([[mechanism.lower], inner, [mechanism.upper]])
-    rate = mechanism.epsilon / (2 * mechanism.sensitivity.value)
-    weights = -rate * np.abs(np.arange(mechanism.dim + 1) - mechanism.dim / 2)
-    with np.errstate(divide="ignore"):
-        total = float(np.logaddexp.reduce(weights + np.log(np.diff(ends))))
-    return float(weights[np.searchsorted(inner, outcome)]) - total
-
-
-@log_law.register
 def _(mechanism: mechanisms.AboveThreshold, value: Floats, outcome: int) -> float:
     return float(halting_law(mechanism, np.asarray(value, dtype=np.float64), outcome))
 
