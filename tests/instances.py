@@ -11,6 +11,7 @@ from dpconvex.privacy import Sensitivity
 from dpconvex.problems import DataDomain
 from dpconvex_experiments.reference import lower_bound, objectives
 from dpconvex_experiments.reference.location import MedianMechanism
+from dpconvex_experiments.reference.printed_median import BoundedLaplaceMechanism
 
 T = TypeVar("T")
 
@@ -132,9 +133,7 @@ INSTANCES: dict[type, tuple[Any, ...]] = {
         mechanisms.LaplaceMechanism.calibrate(_measured("absolute", 2.0), 0.5, 1),
         mechanisms.LaplaceMechanism.calibrate(_measured("l1", 0.01), 3.0, 3),
     ),
-    mechanisms.BoundedLaplaceMechanism: (
-        mechanisms.BoundedLaplaceMechanism.calibrate(_measured("absolute"), 0.9, 1e-3),
-    ),
+    BoundedLaplaceMechanism: (BoundedLaplaceMechanism.calibrate(_measured("absolute"), 0.9, 1e-3),),
     mechanisms.ReportNoisyMax: (mechanisms.ReportNoisyMax(_measured("linf"), 0.8),),
     mechanisms.ExponentialMechanism: (mechanisms.ExponentialMechanism(_measured("linf"), 0.8),),
     mechanisms.AboveThreshold: (

@@ -37,12 +37,6 @@ def _(mechanism: mechanisms.LaplaceMechanism, value: Floats, outcome: Floats) ->
 
 
 @log_law.register
-def _(mechanism: mechanisms.BoundedLaplaceMechanism, value: Floats, outcome: Floats) -> float:
-    away = float(np.abs(outcome - _clean(value)).sum())
-    return -away / mechanism.scale if away <= mechanism.bound + mechanism.step else -np.inf
-
-
-@log_law.register
 def _(mechanism: mechanisms.GaussianMechanism, value: Floats, outcome: Floats) -> float:
     away = (outcome - _clean(value)) / mechanism.sigma
     return float(-(away @ away) / 2 - mechanism.dim * np.log(mechanism.sigma))

@@ -13,6 +13,7 @@ from dpconvex.randomness import BitSource
 from dpconvex_experiments.audit.neighbors import array_pairs, replaced
 from dpconvex_experiments.audit.target import Pair, Pairs, Subject, Use, builder, targets
 from dpconvex_experiments.reference.location import MedianMechanism
+from dpconvex_experiments.reference.printed_median import BoundedLaplaceMechanism
 
 _LEMMA = "values given by the audit"
 _LABEL = "value"
@@ -62,7 +63,7 @@ def _matrix(privacy: PrivacyParams, bound: float) -> Subject:
 
 def _bounded(privacy: PrivacyParams, bound: float) -> Subject:
     sensitivity = Sensitivity(bound, "absolute", _LEMMA)
-    mechanism = mechanisms.BoundedLaplaceMechanism.calibrate(sensitivity, privacy.epsilon, privacy.delta)
+    mechanism = BoundedLaplaceMechanism.calibrate(sensitivity, privacy.epsilon, privacy.delta)
     return _use(mechanism, privacy, {"ends": ([0.0], [bound])})
 
 
