@@ -8,7 +8,7 @@ from dpconvex.mechanisms.k_norm import JointHistogram, NormNoiseMechanism
 from dpconvex.mechanisms.laplace import LaplaceMechanism
 from dpconvex.mechanisms.matrix_noise import MatrixNoiseMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
-from dpconvex.mechanisms.robust_mean import OutlierRemoval, RobustMean, plan_robust_mean
+from dpconvex.mechanisms.robust_mean import OutlierRemoval, RobustMean
 from dpconvex.mechanisms.selection import (
     AboveThreshold,
     BestOfRepeats,
@@ -25,5 +25,5 @@ __all__ = [
     "JointHistogram", "LaplaceMechanism", "MatrixNoiseMechanism", "Mechanism", "NormNoiseMechanism",
     "NormObjectiveNoise", "ObjectiveNoise", "OneTest", "OutlierRemoval", "Planned", "ReportNoisyMax", "RobustMean",
     "SampledGaussian", "SampledSession", "ThresholdSession", "VertexSampling", "VertexSession", "cohort_ramps",
-    "crowded", "plan_cohorts", "plan_robust_mean",
+    "crowded", "plan_cohorts",
 ]  # fmt: skip
