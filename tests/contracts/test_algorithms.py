@@ -192,7 +192,7 @@ CONTENT_CASES = [
 
 
 @pytest.mark.parametrize(("loss", "constants"), CONTENT_CASES, ids=title)
-@pytest.mark.dear("AbsoluteLoss(target_bound=inf)-calibrated")
+@pytest.mark.dear("AbsoluteLoss(target_bound=inf)-calibrated", "quick-PinballLoss(quantile=0.5")
 def test_no_content_raises_warns_or_shows_in_the_certificate(loss, constants, full) -> None:
     """Warnings are errors in this suite. In quick runs a plan meets every third content, its sibling the next ones."""
     rng = np.random.default_rng(0)

@@ -356,9 +356,12 @@ def test_any_changed_number_is_found(part: int) -> None:
                 assert not passes(forged), (name, dotted(path), value, other)
 
 
-def test_a_changed_promise_among_the_inputs_is_found() -> None:
-    """The plan is then another one, and everything else in the certificate is compared with it."""
-    for name in PLANS:
+def test_a_changed_promise_among_the_inputs_is_found(full: bool) -> None:
+    """The plan is then another one, and everything else in the certificate is compared with it.
+
+    In quick runs of every second plan, in the gate of the others.
+    """
+    for name in list(PLANS)[full::2]:
         fields, _ = genuine(name)
         for path, value in numbers({"planner": fields["planner"]}):
             if path[-1] == "epsilon" and path[-2] == "privacy" and len(path) == 4:

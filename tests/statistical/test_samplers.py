@@ -41,7 +41,7 @@ def drawn(number: int, private: bool) -> Floats:
 @EACH_NORM
 @pytest.mark.parametrize("private", [False, True], ids=["seeded", "system"])
 @pytest.mark.thin
-@pytest.mark.dear("system-grouped6_1", "seeded-grouped8")
+@pytest.mark.dear("system-grouped6_1", "seeded-grouped8", "system-grouped6_0")
 def test_norm_of_the_noise_is_gamma(norm, private) -> None:
     lengths = norm(drawn(NUMBER[id(norm)], private))
     dimensions = norm.dim - int(np.sum(getattr(norm, "centered", 0)))  # a centered block has one fewer than columns

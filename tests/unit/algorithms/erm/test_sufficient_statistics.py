@@ -186,6 +186,7 @@ def excess(found, X, y, seeds=3):
 
 
 @pytest.mark.parametrize(("r2", "n", "epsilon"), [(0.8, 20_000, 1.0), (0.8, 8_000, 0.5), (0.2, 20_000, 1.0)])
+@pytest.mark.dear("0.2-20000")
 def test_refined_fits_are_far_better_than_adassp_and_objective_perturbation(r2, n, epsilon) -> None:
     """Means of 3 seeded runs; at least 1.5 times better here, often 10 times."""
     X, y = table(np.random.default_rng(1), n, r2)

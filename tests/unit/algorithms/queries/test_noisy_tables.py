@@ -190,6 +190,7 @@ def test_refusals_do_not_tell_how_many_records_there_are() -> None:
 
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("together", [False, True])
+@pytest.mark.dear("True-0.001", "False-0.001")
 def test_intervals_hold_where_the_number_of_records_is_private(delta, together) -> None:
     """Their two parts hold each with half of the risk, so together more often than they say."""
     shape, n = (2, 3, 4), 400

@@ -114,6 +114,7 @@ def fitted(name: str, X: object):
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.thin
+@pytest.mark.dear("svc", "clipped gradients")
 def test_every_source_gives_the_same_model(name, places, monkeypatch, full, same_certificate) -> None:
     monkeypatch.setattr(_threads, "threads", lambda: 1)
     # Passes are all alike: what differs is how portions are read.
