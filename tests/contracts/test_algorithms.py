@@ -234,6 +234,8 @@ def test_a_single_record_is_enough(loss) -> None:
     "calibrated-LogisticLoss(cap=1.0,rate=None)",
     "calibrated-SoftmaxLoss(n_classes=3,rates=None)",
     "calibrated-HuberLoss(width=1.0,target_bound=inf,of_mean=False)",
+    "paper-HuberLoss",
+    "paper-SoftmaxLoss",
 )
 def test_certificates_verify_unless_seeded(loss, constants) -> None:
     for plan in (*offered(loss, DELTA, constants), *offered(loss, DELTA, constants, domain=TINY)):

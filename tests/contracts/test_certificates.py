@@ -750,7 +750,7 @@ DEAR = "moments, localized_exponential_mechanism"
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == DEAR)) for n in FITTED])
 @pytest.mark.thin
-@pytest.mark.dear("synthetic")
+@pytest.mark.dear("synthetic", "sparse", "logistic")
 def test_what_was_spent_is_a_function_of_public_inputs(name: str) -> None:
     """Fits on unlike data of one shape state the same cost, and their certificates pass."""
     costs = set()

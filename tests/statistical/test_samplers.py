@@ -53,6 +53,7 @@ def test_norm_of_the_noise_is_gamma(norm, private) -> None:
 
 @pytest.mark.thin
 @EACH_NORM
+@pytest.mark.dear("grouped8")
 def test_energies_and_means(norm) -> None:
     sample = drawn(NUMBER[id(norm)], False)
     for squares, expected in (

@@ -44,6 +44,7 @@ def planned_once() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.dear("1e-06")
 def test_the_range_is_where_the_forecast_meets_the_goal(delta) -> None:
     """What plans expect there, times the factors seen on public tables, is the goal (to the grid's straight lines)."""
     model = PrivateLogisticRegression(feature_norm=1.0, delta=delta)

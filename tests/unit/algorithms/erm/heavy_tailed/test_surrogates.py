@@ -52,6 +52,7 @@ def adversaries(loss, n: int, seed: int, radius: float, steep: float = STEEP) ->
 @pytest.mark.thin
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.dear("absolute-polytope")
 def test_t33_planes_never_exceed_the_extension_at_another_member(name, loss) -> None:
     """T33: Lemma 6, on records at the cap; slopes are at most C and values are below brute force."""
     domain, level, cap = SETS[name], 1.3, RecordCap(1e9)
