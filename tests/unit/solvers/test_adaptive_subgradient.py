@@ -164,6 +164,7 @@ def test_inexact_projections_are_members_near_the_exact_one(seed, accuracy) -> N
 
 
 @pytest.mark.parametrize("loss", [AbsoluteLoss(), HingeLoss(), LogisticLoss()], ids=repr)
+@pytest.mark.dear("AbsoluteLoss")
 def test_cutting_planes_agree_with_another_method(loss) -> None:
     """Newton on a barely smoothed loss: two certificates that share nothing."""
     rng = np.random.default_rng(0)
