@@ -1,11 +1,20 @@
 """When is a target's range, found among those of many columns, more often lost than found? What `LOST` states.
 
     python benchmarks/lost_ranges.py [--seeds 3] [--json FILE]
+    python benchmarks/lost_ranges.py --parts [--seeds 3]
+    python benchmarks/lost_ranges.py --alone [--seeds 4] [--json FILE]
 
 Regressions of the learning half, all ranges left to the fit, pure epsilon, at most 20,000 records. Training excess over
 the best linear fit, as a share of the target's variance: of ``auto``, and of a constant, which looks for the target's
 range alone. Printed by the deviation of an octave's count as a share of the records; then, for shares from which on
 the constant is taken, geometric means over cells, and what each choice of a share loses on the table left out of it.
+
+With ``--parts``: `auto` by the part of octaves' epsilon that is the target's, and what the part that is best for all
+other tables has; the first part is that of equal parts. At most 6,000 records.
+
+With ``--alone``: the target's range alone is looked for, by a constant, on 200, 600 and 2,000 records drawn from each
+table, by pairs as `ALONE` has them. Squared distance from the mean, as a share of the target's variance, counted from a
+thousandth on: geometric means, shares of cells above 1, the largest; and what pairs chosen by all other tables have.
 """
 
 from __future__ import annotations
@@ -13,6 +22,9 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from collections import defaultdict
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +32,89 @@ import numpy as np
 
 import corpus
 from dpconvex import PrivateLinearRegression
+from dpconvex.algorithms.erm.two_stage import ranges
 
 EPSILONS, MOST = (0.03, 0.1, 0.3, 1.0), 20_000
-SHARES = (0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.1, 0.12, 0.15, 9.0)
+SHARES = (0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16, 0.18, 0.2, 0.25, 0.3, 9.0)
 NAMES = [n for n in corpus.LEARNING if len(corpus.RECIPES[n].target.split()) == 3] + list(corpus.MORE_NUMBERS)
 
 
-def measured(name: str, seeds: int) -> list[dict[str, Any]]:
+PARTS = (0.0, 1 / 3, 1 / 2)
+
+
+def measured(name: str, seeds: int, most: int = MOST, labels: tuple[str, ...] = ("auto", "constant")) -> list[dict]:
     """Return a line an epsilon and seed."""
     table = corpus.load(name)
-    schema, n = table.schema.without_ranges(), min(len(table.y), MOST)
+    schema, n = table.schema.without_ranges(), min(len(table.y), most)
     frame, X, y = table.frame.iloc[:n], np.column_stack([table.X[:n], np.ones(n)]), table.y[:n]
     best = float(np.square(X @ np.linalg.lstsq(X, y, rcond=None)[0] - y).mean())
     lines = []
     for epsilon in EPSILONS:
         for seed in range(seeds):
             line: dict[str, Any] = {"table": name, "epsilon": epsilon, "seed": seed}
-            for label in ("auto", "constant"):
+            for label in labels:
                 model = PrivateLinearRegression(epsilon, schema=schema, random_state=seed, algorithm=label).fit(frame)
                 line[label] = (float(np.square(model.predict(frame) - y).mean()) - best) / float(y.var())
                 if label == "auto":
                     line["chosen"] = model.plan_.algorithm
-                    line["share"] = float(np.sqrt(8) * (len(schema.unranged) + 1) / n / model.plan_.first.epsilon)
+                    line["share"] = ranges.octaves_off(epsilon, n, len(schema.unranged) + 1)
             lines.append(line)
     return lines
+
+
+PAIRS = ((0.02, 0.2), (0.02, 0.5), (0.04, 0.35), (0.04, 0.5), (0.04, 0.65), (0.08, 0.5))  #: First: all columns'
+
+
+def alone(seeds: int) -> list[dict[str, Any]]:
+    """Return a line a table, size, epsilon, seed and pair; print what each pair loses, and each table by the others."""
+    lines = []
+    for name in NAMES:
+        table = corpus.load(name)
+        schema = replace(table.schema.without_ranges(), columns=table.schema.columns[:1])
+        for n, epsilon in product([n for n in (200, 600, 2000) if n <= len(table.y)], (0.05, 0.1, 0.3)):
+            chosen = np.random.default_rng(1).permutation(len(table.y))[:n]
+            frame, y = table.frame.iloc[chosen], table.y[chosen]
+            for pair, seed in product(PAIRS, range(seeds)):
+                ranges.ALONE = pair
+                model = PrivateLinearRegression(epsilon, schema=schema, random_state=seed, algorithm="constant")
+                loss = float((model.fit(frame).predict(frame[:1])[0] - y.mean()) ** 2 / y.var())
+                lines.append({"table": name, "n": n, "epsilon": epsilon, "pair": pair, "seed": seed, "loss": loss})
+    logs = {pair: defaultdict[str, list[float]](list) for pair in PAIRS}
+    for line in lines:
+        logs[line["pair"]][line["table"]].append(np.log(max(line["loss"], 1e-3)))
+    for n, epsilon, pair in product((200, 600, 2000), (0.05, 0.1, 0.3), PAIRS):
+        own = np.array([x["loss"] for x in lines if (x["n"], x["epsilon"], x["pair"]) == (n, epsilon, pair)])
+        mean = np.exp(np.log(np.maximum(own, 1e-3)).mean())
+        print(
+            f"n {n}, epsilon {epsilon:g}, {pair}: {mean:.3g}, above 1 {np.mean(own > 1):.2f}, largest {own.max():.3g}"
+        )
+    means = {pair: {name: np.mean(found) for name, found in each.items()} for pair, each in logs.items()}
+    left = []
+    for name in means[PAIRS[0]]:
+        best = min(PAIRS, key=lambda pair: np.mean([m for other, m in means[pair].items() if other != name]))
+        left.append((best, means[best][name] - means[PAIRS[0]][name]))
+    gains = np.array([gain for _, gain in left])
+    mean, error = np.exp(gains.mean()), gains.std() / len(gains) ** 0.5
+    print(f"left out, over {PAIRS[0]}: {mean:.3f} (s.e. of the logarithm {error:.2f})")
+    print({pair: sum(best == pair for best, _ in left) for pair in PAIRS})
+    return lines
+
+
+def parts(seeds: int) -> None:
+    """Print what each part loses, and each table by the part that is best for the others."""
+    logs = {}
+    for part, name in product(PARTS, NAMES):
+        ranges.TARGET_PART = part
+        found = [line["auto"] for line in measured(name, seeds, 6_000, ("auto",)) if line["chosen"] != "constant"]
+        logs[part, name] = np.log(np.maximum(found, 1e-3)).mean() if found else np.nan
+        print(part, name, np.round(found, 3).tolist(), flush=True)
+    table = np.array([[logs[part, name] for name in NAMES] for part in PARTS])
+    table = table[:, ~np.isnan(table[0])] - table[0][~np.isnan(table[0])]
+    print("over equal parts:", dict(zip(PARTS, np.exp(table.mean(1)).round(3), strict=True)))
+    best = [np.delete(table, k, 1).mean(1).argmin() for k in range(table.shape[1])]
+    left = table[best, np.arange(table.shape[1])]
+    error = left.std() / len(left) ** 0.5
+    print(f"left out: {np.exp(left.mean()):.3f} (s.e. of the logarithm {error:.2f}), chosen {np.bincount(best)}")
 
 
 def cost(lines: list[dict[str, Any]], share: float) -> float:
@@ -55,13 +126,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--parts", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    ranges.LOST = np.inf  # the constant is taken by no rule
+    if given.parts:
+        return parts(given.seeds)
+    if given.alone:
+        found = alone(given.seeds)
+        if given.json:
+            given.json.write_text(json.dumps(found))
+        return
     every = [line for name in NAMES for line in measured(name, given.seeds)]
     if given.json:
         given.json.write_text(json.dumps(every, indent=1))
     lines = [line for line in every if line["chosen"] != "constant"]
-    for low, high in ((0, 0.02), (0.02, 0.04), (0.04, 0.06), (0.06, 0.08), (0.08, 0.12), (0.12, 9)):
+    for low, high in (
+        (0, 0.02),
+        (0.02, 0.04),
+        (0.04, 0.06),
+        (0.06, 0.08),
+        (0.08, 0.12),
+        (0.12, 0.16),
+        (0.16, 0.25),
+        (0.25, 9),
+    ):
         own = [line for line in lines if low <= line["share"] < high]
         for label in ("auto", "constant") if own else ():
             found = np.array([line[label] for line in own])

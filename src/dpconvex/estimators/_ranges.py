@@ -82,7 +82,8 @@ class FindsRanges:
 
     def _beside(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
         """Return what finding ranges that are left open leaves of a promise."""
-        left = ranges.remaining(privacy.epsilon, n, self._open(features), len(features.placed))
+        alone = self._finds_target and not features.unranged and not features.placed
+        left = ranges.remaining(privacy.epsilon, n, self._open(features), len(features.placed), alone)
         return replace(privacy, epsilon=left)
 
     def _look_costs(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> tuple[float, float]:
@@ -127,8 +128,12 @@ class FindsRanges:
         def ranged(each: LinearModelPlan) -> LinearModelPlan:
             if each.algorithm != "constant":
                 return ranges.plan(each, privacy, *asked).through(place)
-            alone = self._finds_target or look  # of columns, which a constant does not use
-            return ranges.plan(each, privacy, (), target=self._finds_target, look=look) if alone else each
+            if self._finds_target:  # alone: a constant uses no columns
+                own = ranges.remaining(privacy.epsilon, each.problem.n, 1, alone=True)
+                each = each.at(replace(each.privacy, epsilon=own))
+            elif not look:
+                return each
+            return ranges.plan(each, privacy, (), target=self._finds_target, look=look)
 
         if self._loses_target(features, found[0].problem.n):
             found = tuple(sorted(found, key=lambda each: each.algorithm != "constant"))

@@ -15,7 +15,7 @@ Choice
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, cast, final
 
 import numpy as np
@@ -42,6 +42,7 @@ from dpconvex.sets import Box, ConvexSet
 
 SHARE = 0.1  #: Of epsilon, for the level. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on.
 APART = 4  #: Localization: every fourth record finds the level.
+USUAL = (1.0, 0.25, 0.0625)  #: Levels, in units of a target's range, for which a plan is judged before one is found
 
 WIDEST, NARROW = 0.3, 4.0
 """Longest record, in units of a typical one, up to which ``"auto"`` prefers clipped residuals: the larger of NARROW and
@@ -212,10 +213,22 @@ class LeveledPlan(TwoStagePlan):
             )
         return algorithms.PredictedError(error, min(given.trivial, self.reach * largest[-1]), source, proved=proved)
 
+    @cached_property
+    def _usual(self) -> list["LeveledPlan"]:
+        """Plans for a level as large as a range, and for smaller ones: bounds for the largest level tell nothing."""
+        edges = self.scale.edges
+        levels = [float(edges[edges <= largest].max(initial=edges[-1])) for largest in USUAL]
+        return [self.informed(*(level,) * len(self.scale.releases)) for level in levels]
+
+    @property
+    def hopeless(self) -> bool:
+        return super().hopeless if self.released else all(plan.hopeless for plan in self._usual)
+
     @property
     def outlook(self) -> str:
-        largest = "" if self.released else " for the largest level; the one that is found may be far smaller"
-        return super().outlook + largest
+        if self.released:
+            return super().outlook
+        return f"{self._usual[0].outlook} for a level of {self._usual[0].released[0]:.3g}; one has to be found first"
 
     @property
     def releases(self) -> tuple[Release, ...]:

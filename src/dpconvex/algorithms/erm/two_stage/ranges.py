@@ -7,13 +7,13 @@ Guarantee
     Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: runs on the same data whose
     epsilons add up (basic adaptive composition); delta is the method's.
 Lemma
-    Ranges: every double lies in exactly one of 144 public cells, so the histograms of all columns without a range, the
-    target's among them, are one release of `JointHistogram` (Lemma F). Crowds: given the ranges read off it, or
-    declared, every number lies in one of 32 public cells, or is missing: Lemma F again. Looks: a part of whole cells
-    of a declared range scores the number of records in it, plus a public number: permute-and-flip (Lemma T). Method:
-    for each *fixed* outcome, the map from a record's cells, and from its target, to the method's is public and takes
-    one record; so neighbors become neighbors (or equal) in a domain that does not depend on the outcome. (Docs, Private
-    ranges, with proofs.)
+    Ranges: every double lies in exactly one of 144 public cells, so the histograms of all columns without a range are
+    one release of `JointHistogram`, that of the target another, for a part of the same epsilon (Lemma F, twice).
+    Crowds: given the ranges read off them, or declared, every number lies in one of 32 public cells, or is missing:
+    Lemma F again. Looks: a part of whole cells of a declared range scores the number of records in it, plus a public
+    number: permute-and-flip (Lemma T). Method: for each *fixed* outcome, the map from a record's cells, and from its
+    target, to the method's is public and takes one record; so neighbors become neighbors (or equal) in a domain that
+    does not depend on the outcome. (Docs, Private ranges, with proofs.)
 Users
     A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column: a point of the simplex
     again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
@@ -50,12 +50,17 @@ from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, total
 from dpconvex.randomness import BitSource
 
 RANGES = "histogram of octaves of the columns without declared ranges"
+TARGET = "histogram of octaves of the target"
 CROWDS = "histogram of 32 cells of each range found"
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
-LOST = 0.08
-"""The same, from which on a target's range is taken for lost among those of columns (`benchmarks/lost_ranges.py`)."""
+ALONE = 0.04, 0.5
+"""The same, and the most that octaves take, where the target's range alone is looked for (`--alone`)."""
+TARGET_PART = 1 / 3
+"""Of what octaves take, for the target's, where those of columns are looked for, too: a column in a range that is far
+too wide tells nothing, a target in one is predicted anywhere (`benchmarks/lost_ranges.py --parts`)."""
+LOST = 0.16  #: `octaves_off` from which on a constant is better (`benchmarks/lost_ranges.py`).
 LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
 LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
@@ -81,6 +86,7 @@ class RangedPlan(TwoStagePlan):
 
     privacy: PrivacyParams  #: The promise for everything
     first: JointHistogram | None  #: None where all ranges are declared, and only knots are looked for
+    of_target: JointHistogram | None  #: The target's octaves, beside those of columns; None: they are in `first`
     second: JointHistogram | None  #: None where nothing but a look is taken
     then: LinearModelPlan
     columns: tuple[int, ...]  #: Positions among the features
@@ -125,7 +131,7 @@ class RangedPlan(TwoStagePlan):
         given = self.then.predicted_error
         return replace(given, source=f"{given.source}; on the ranges found", proved=False)
 
-    mechanisms = uses({LOOK: "look", LOOKS: "looks", RANGES: "first", CROWDS: "second"})
+    mechanisms = uses({LOOK: "look", LOOKS: "looks", TARGET: "of_target", RANGES: "first", CROWDS: "second"})
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -166,7 +172,7 @@ class RangedPlan(TwoStagePlan):
         return f"{first} {self.then.theorem}"
 
     def describe(self) -> Mapping[str, Any]:
-        stages = [one for one in (self.first, self.second) if one is not None]
+        stages = [one for one in (self.first, self.of_target, self.second) if one is not None]
         looks: dict[str, Any] = {}
         if self.look is not None:
             looks["target_range"] = {"epsilon": self.look.epsilon, "cells": self.target_cells}
@@ -212,10 +218,10 @@ class RangedPlan(TwoStagePlan):
             cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, source, ledger)
         if self.first is not None:
             octaves = self._counts(X, y, groups, [ranges.cells] * self._open, ranges.CELLS)
-            noisy = self.first.release(octaves, RANGES, source, ledger).reshape(-1, ranges.CELLS)  # line 1: all at once
+            noisy, off = self._octaves(octaves, source, ledger)  # line 1
             linear = [k in self.linear for k in self.columns] + [True] * self.target
             rare = [ranges.RARE] * len(self.columns) + [ranges.RARER] * self.target
-            outer = tuple(map(ranges.find, noisy, self.first.deviations, linear, rare))
+            outer = tuple(map(ranges.find, noisy, off, linear, rare))
         if self.second is not None:
             within = (*outer, *[ranges.WHOLE] * len(self.placed))
             crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in within], ranges.PARTS + 1)
@@ -228,6 +234,16 @@ class RangedPlan(TwoStagePlan):
         inside = mapped(X, y, plan._placed, plan.found[-1].encode if self.target else part)  # line 3: record by record
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
         return plan.through(None).restored(result, result.point, source)  # whose map has done its work
+
+    def _octaves(self, counts: Floats, source: BitSource, ledger: Ledger) -> tuple[Floats, Floats]:
+        """Return noisy octaves of the columns, all at once, then of the target, and the deviations of their noise."""
+        assert self.first is not None
+        last = len(counts) - ranges.CELLS * (self.of_target is not None)
+        noisy, off = self.first.release(counts[:last], RANGES, source, ledger), self.first.deviations
+        if self.of_target is not None:
+            own = self.of_target.release(counts[last:], TARGET, source, ledger)
+            noisy, off = np.append(noisy, own), np.append(off, self.of_target.deviations)
+        return noisy.reshape(-1, ranges.CELLS), off
 
     def _counts(self, X: Any, y: Any, groups: UserGroups | None, cells: Sequence[Cells], count: int) -> Floats:
         """Return the histograms of the columns, of the target, and of places if there are cells for them, in turn."""
@@ -276,9 +292,12 @@ def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Arr
     return histograms(np.hstack([part for _, part in sorted(parts, key=lambda each: each[0])]))
 
 
-def remaining(epsilon: float, n: int, columns: int, placed: int = 0) -> float:
-    """Return what ranges of so many columns of n units, and knots of so many `placed`, leave of epsilon."""
-    shares = _shares(epsilon, n, columns) if columns or placed else [0.0]
+def remaining(epsilon: float, n: int, columns: int, placed: int = 0, alone: bool = False) -> float:
+    """Return what ranges of so many columns of n units, and knots of so many `placed`, leave of epsilon.
+
+    `alone` says that the one range is the target's.
+    """
+    shares = _shares(epsilon, n, columns, alone) if columns or placed else [0.0]
     return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
 
 
@@ -297,15 +316,22 @@ def _cost(epsilon: float, n: int, looked: float, shares: tuple[float, float], ne
     return _rounding.product_down(share, epsilon) if n * epsilon >= needed else 0.0
 
 
-def _shares(epsilon: float, n: int, columns: int) -> list[float]:
-    needed = math.sqrt(8) * columns / (NOISY * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
-    first, second = (_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in SHARES)
+def _shares(epsilon: float, n: int, columns: int, alone: bool = False) -> list[float]:
+    noisy, largest = ALONE if alone else (NOISY, SHARES[0][1])
+    needed = math.sqrt(8) * columns / (noisy * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
+    limits = (SHARES[0][0], largest), SHARES[1]
+    first, second = (_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in limits)
     return [first, second] if columns else [second]
 
 
+def octaves_off(epsilon: float, n: int, columns: int) -> float:
+    """Return the deviation of an octave's count, as a share of the n units, if all columns get equal parts."""
+    return math.sqrt(8) * columns / (n * _shares(epsilon, n, columns)[0])
+
+
 def lost(epsilon: float, n: int, columns: int) -> bool:
-    """Return whether octaves of so many columns, the target's among them, are off by too many of the n units."""
-    return columns > 1 and math.sqrt(8) * columns > LOST * n * _shares(epsilon, n, columns)[0]
+    """Return whether so many columns, the target among them, are too many for their octaves to be told from noise."""
+    return columns > 1 and octaves_off(epsilon, n, columns) > LOST
 
 
 def worth_knots(epsilon: float, n: int, placed: int) -> bool:
@@ -340,18 +366,24 @@ def plan(
         raise InvalidParameterError("knots", knots, f"must be 2 to {ranges.PARTS // 2}")
     if then.privacy.unit != privacy.unit:
         raise InvalidParameterError("unit", str(privacy.unit), "must be that of the method")
-    *octaves, share = _shares(privacy.epsilon, then.problem.n, count)
-    first = JointHistogram((ranges.CELLS,) * count, octaves[0], privacy.unit) if octaves else None
+    alone = target and not columns and not placed
+    *octaves, share = _shares(privacy.epsilon, then.problem.n, count, alone)
+    first = of_target = None
+    if octaves:
+        own = _rounding.product_down(TARGET_PART, octaves[0]) if target and columns else 0.0
+        of_target = JointHistogram((ranges.CELLS,), own, privacy.unit) if own else None
+        others = _rounding.difference_down(octaves[0], own)
+        first = JointHistogram((ranges.CELLS,) * (count - (own > 0)), others, privacy.unit)
     cells = (ranges.PARTS + 1,) * (count + len(placed))
     second = JointHistogram(cells, share, privacy.unit) if cells else None
-    rest, moved = remaining(privacy.epsilon, then.problem.n, count, len(placed)), Sensitivity(1.0, "linf", LEMMA)
+    rest, moved = remaining(privacy.epsilon, then.problem.n, count, len(placed), alone), Sensitivity(1.0, "linf", LEMMA)
     left = _rounding.difference_down(rest, then.privacy.epsilon)
     cost = min(left, looks_cost(rest, then.problem.n, len(looked))) if look else left
     of = partial(ReportNoisyMax, replace(moved, unit=privacy.unit))
     choice = of(_rounding.difference_down(left, cost)) if look else None
     choices = of(_rounding.ratio_down(cost, len(looked))) if looked else None
     stages: dict[str, Any] = {"look": choice, "looks": choices, "looked": looked}
-    return RangedPlan(privacy, first, second, then, columns, linear, target, knots, placed=placed, **stages)
+    return RangedPlan(privacy, first, of_target, second, then, columns, linear, target, knots, placed=placed, **stages)
 
 
 def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:

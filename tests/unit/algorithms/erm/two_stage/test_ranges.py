@@ -211,6 +211,41 @@ def test_the_budget_is_split_before_the_run() -> None:
     assert plan.first.deviations[0] == pytest.approx(0.02 * 3000, rel=0.05)
 
 
+def test_a_target_has_a_part_of_its_own() -> None:
+    """A third of what octaves take, in the ledger beside those of the columns; the sum is what it was."""
+    schema = Schema(SCHEMA.columns, NumericTarget("y", 0, 1)).without_ranges()
+    plan = PrivateLinearRegression(1.0, schema=schema, algorithm="objective_perturbation").plan(3000)[0]
+    count, octaves = len(plan.columns), plan.first.epsilon + plan.of_target.epsilon
+    assert (plan.first.cells, plan.of_target.cells) == ((CELLS,) * count, (CELLS,))
+    assert plan.of_target.epsilon == pytest.approx(octaves / 3)
+    assert octaves == pytest.approx(np.sqrt(8) * (count + 1) / (0.02 * 3000), rel=1e-9)
+    parts = octaves + plan.second.epsilon + plan.then.privacy.epsilon
+    assert 0.999 < parts <= 1.0
+    charged = [float(each.event.pure_epsilon) for each in plan.releases[:2]]
+    assert charged == pytest.approx([plan.of_target.epsilon, plan.first.epsilon])
+
+
+def test_the_targets_octaves_are_those_of_the_target() -> None:
+    frame = table().assign(y=1e6 + np.arange(len(table())))
+    schema = Schema(SCHEMA.columns, NumericTarget("y", 0, 1)).without_ranges()
+    found = PrivateLinearRegression(50.0, schema=schema, random_state=1).fit(frame).plan_.found
+    assert 2**19 <= found[-1].lower < found[-1].upper <= 2**20
+    assert found[1].upper <= 2
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.1, 1.0])
+def test_a_target_alone_may_take_half_of_epsilon(epsilon) -> None:
+    """A constant finds its range alone, whatever columns are open, and has all the rest."""
+    open_target = Schema(SCHEMA.columns, NumericTarget("y", 0, 1)).without_ranges()
+    for schema in (open_target, replace(open_target, columns=SCHEMA.columns[:1])):
+        plan = PrivateLinearRegression(epsilon, schema=schema, algorithm="constant").plan(1000)[0]
+        share = min(max(np.sqrt(8) / (0.04 * 1000 * epsilon), 0.04), 0.5)
+        assert plan.of_target is None
+        assert plan.first.epsilon == pytest.approx(share * epsilon)
+        parts = plan.first.epsilon + plan.second.epsilon + plan.then.privacy.epsilon
+        assert 0.999 * epsilon < parts <= epsilon
+
+
 def test_changing_a_record_changes_every_column_by_two_at_most() -> None:
     """What the released counts are before the noise, for all records in turn."""
     rng = np.random.default_rng(1)
