@@ -130,7 +130,7 @@ class FindsRanges:
                 return ranges.plan(each, privacy, *asked).through(place)
             if self._finds_target:  # alone: a constant uses no columns
                 own = ranges.remaining(privacy.epsilon, each.problem.n, 1, alone=True)
-                each = each.at(replace(each.privacy, epsilon=own))
+                each = each.at(replace(each.privacy, epsilon=own))  # pyright: ignore[reportAttributeAccessIssue]
             elif not look:
                 return each
             return ranges.plan(each, privacy, (), target=self._finds_target, look=look)
