@@ -28,13 +28,12 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0)
 
 
 @numba.njit(cache=True)
-def descend(X, y, starts, clip, step, count, rate, sigma, batch, seed):
-    np.random.seed(seed)  # noqa: NPY002
+def descend(X, y, starts, clip, step, count, rate, sigma, batch, rng):
     w, g = np.zeros(X.shape[1]), np.zeros(X.shape[1])
     for _ in range(count):
         total, taken = np.zeros(len(w)), 0
         for u in range(len(starts) - 1):
-            if np.random.random() >= rate:  # noqa: NPY002
+            if rng.random() >= rate:
                 continue
             taken += 1
             g[:] = 0
@@ -43,7 +42,7 @@ def descend(X, y, starts, clip, step, count, rate, sigma, batch, seed):
             g /= starts[u + 1] - starts[u]
             total += g * min(1.0, clip / (np.sqrt(g @ g) + 1e-6))
         if taken:  # as the benchmark of Opacus has it
-            w -= step * (total + sigma * clip * np.random.normal(0, 1, len(w))) / batch  # noqa: NPY002
+            w -= step * (total + sigma * clip * rng.normal(0, 1, len(w))) / batch
     return w
 
 
@@ -84,7 +83,8 @@ def main() -> None:
                         count, rate = epochs * per_epoch, 1 / per_epoch
                         sigma = multiplier(relation, epsilon, rate, count)
                         batch = int(groups.n_users * rate)
-                        w = descend(X, y, starts, clip, step, count, rate, sigma, batch, 100 * seed + 7)
+                        rng = np.random.default_rng(100 * seed + 7)
+                        w = descend(X, y, starts, clip, step, count, rate, sigma, batch, rng)
                         lost = split.loss(w[:-1], w[-1]) - split.best
                         found.setdefault((epsilon, relation), {}).setdefault((clip, step, epochs), []).append(lost)
         for (epsilon, relation), settings in found.items():

@@ -405,8 +405,9 @@ def _facts(method: str, planner: Callable[[str, Any], Iterator[Any]]) -> tuple[s
 
 def papers() -> str:
     """Every system of the papers: where it stands, how it is called, what it measured against theory."""
+    from systems import fidelity, shortcomings, systems
+
     from dpconvex_experiments import EXPERIMENTS as KNOWN
-    from dpconvex_experiments.systems import fidelity, shortcomings, systems
 
     text, done = list[str](), 0
     for paper in dict.fromkeys(system.paper for system in systems()):

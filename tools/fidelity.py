@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dpconvex_experiments import EXPERIMENTS, Setting, run_experiment
-from dpconvex_experiments.systems import SEEDS, systems
+from systems import SEEDS, systems
 
-PATH = Path(str(files("dpconvex_experiments") / "fidelity.json"))
+from dpconvex_experiments import EXPERIMENTS, Setting, run_experiment
+
+PATH = Path(__file__).with_name("fidelity.json")
 KEPT = ("value", "error", "runs", "low", "high", "basis", "passed")
 
 

@@ -23,7 +23,7 @@ from dpconvex.randomness import BitSource, SeededSource, SystemSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import default_solver
 from dpconvex_experiments.audit.targets import TARGETS
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 EPSILON, DELTA = 1.0, 1e-6
 DOMAIN = DataDomain((Block(3, "l1", 1.0), Block(2, "linf", 0.5)), intercept=1.0)
@@ -192,7 +192,7 @@ CONTENT_CASES = [
 
 
 @pytest.mark.parametrize(("loss", "constants"), CONTENT_CASES, ids=title)
-@pytest.mark.dear("AbsoluteLoss(target_bound=inf)-calibrated")
+@pytest.mark.dear("AbsoluteLoss(target_bound=inf)-calibrated", "quick-PinballLoss(quantile=0.5")
 def test_no_content_raises_warns_or_shows_in_the_certificate(loss, constants, full) -> None:
     """Warnings are errors in this suite. In quick runs a plan meets every third content, its sibling the next ones."""
     rng = np.random.default_rng(0)
@@ -234,6 +234,8 @@ def test_a_single_record_is_enough(loss) -> None:
     "calibrated-LogisticLoss(cap=1.0,rate=None)",
     "calibrated-SoftmaxLoss(n_classes=3,rates=None)",
     "calibrated-HuberLoss(width=1.0,target_bound=inf,of_mean=False)",
+    "paper-HuberLoss",
+    "paper-SoftmaxLoss",
 )
 def test_certificates_verify_unless_seeded(loss, constants) -> None:
     for plan in (*offered(loss, DELTA, constants), *offered(loss, DELTA, constants, domain=TINY)):

@@ -115,6 +115,11 @@ TRIED = ("queries/found_bins/pure", "queries/found_bins/declared")
     "user_samples",
     "accelerated_user/cohorts",
     "recentering/users",
+    "halving",
+    "variance_reduced_frank_wolfe",
+    "heavy_tailed/scale",
+    "heavy_tailed/extension",
+    "threshold_cohorts",
 )
 def test_no_promise_is_refuted(name, full) -> None:
     """Two tries choose among the pairs in quick runs, four in the gate."""
@@ -144,6 +149,7 @@ def test_no_promise_is_refuted_at_any_scale(name, epsilon, bound) -> None:
     "name",
     ["output_perturbation", "objective_perturbation/curved", pytest.param("heavy_tailed", marks=pytest.mark.gate)],
 )
+@pytest.mark.dear("output_perturbation-100.0-8.0", "output_perturbation-0.1-0.1")
 def test_scales_of_the_domain_change_nothing(name, epsilon, bound) -> None:
     report = found(name, epsilon, 0.0, bound, transcripts=16)
     assert 0.8 * epsilon <= report.proved_at_least <= epsilon * (1 + 1e-9)

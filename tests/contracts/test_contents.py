@@ -334,12 +334,14 @@ def test_every_estimator_is_here() -> None:
 
 
 def test_types_decide_and_cells_do_not(full: bool) -> None:
-    """In quick runs every third type meets one of the first two estimators in turn, in the gate both meet all others.
+    """In quick runs every sixth type meets one of the first two estimators in turn, in the gate both meet all others.
 
     Every estimator meets one of the `FEW` types in quick runs, the two others in the gate.
     """
     for k, model in enumerate((LINEAR[0], MODELS[-4])):
-        assert not differing([model], [each for j, each in enumerate(EVERY) if (j % 6 == 3 * k) != full], together=True)
+        assert not differing(
+            [model], [each for j, each in enumerate(EVERY) if (j % 12 == 6 * k) != full], together=True
+        )
     if not full:
         assert not differing([LASSO], [each for each in EVERY if each[0] == "sparse"], together=True)
     for k, model in enumerate([*LINEAR[1:], LASSO, *SPARSE, MEDIAN, SEARCH, *MODELS[-3:]]):

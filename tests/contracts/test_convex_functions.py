@@ -14,7 +14,7 @@ from dpconvex.privacy.ledger import total_delta, total_epsilon
 from dpconvex.problems import CONVEX_FUNCTIONS, ConvexFunction, DataDomain, RecordLoss, Records, jax_loss
 from dpconvex.randomness import SystemSource
 from dpconvex_experiments.reference import objectives
-from dpconvex_experiments.reference.instances import INSTANCES, instances
+from instances import INSTANCES, instances
 
 pytestmark = pytest.mark.thin
 
@@ -32,6 +32,7 @@ def arguments(settings):
 @pytest.mark.parametrize("function", EXAMPLES)
 @pytest.mark.parametrize("radius", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("trials", [60, pytest.param(200, marks=pytest.mark.gate)])
+@pytest.mark.dear("60-10.0-")
 def test_no_claimed_constant_is_beaten_nor_very_loose(function, radius, trials) -> None:
     found = attack_constants(function, radius, trials=trials)
     assert found.holds, found

@@ -62,7 +62,6 @@ from dpconvex.cli.main import app
 from dpconvex.data import ClassTarget
 from dpconvex.errors import DpconvexError
 from dpconvex.privacy import Release
-from dpconvex_experiments.reference.instances import instances
 from dpconvex_experiments.reference.objectives import LogLinearDensity, MaxRisk, ShiftedMeanLoss
 
 GOLDEN = Path(__file__).with_name("golden.json")
@@ -332,8 +331,8 @@ def of_rest() -> dict[str, Thunk]:
     functions = {
         "location": location,
         "maximal risk": MaxRisk(problems.LocationLoss(DataDomain.l2_ball(3, 1.0))),
-        "shifted mean": instances(ShiftedMeanLoss)[0],
-        "log density": instances(LogLinearDensity)[0],
+        "shifted mean": ShiftedMeanLoss(DataDomain.l2_ball(2, 1.0), 0.3),
+        "log density": LogLinearDensity(3, 20),
     }
     games = np.sign(X[:400, :, None] - X[400:800, None, :])[:, :3, :4]
     plays = np.column_stack([np.arange(400) % 3, np.arange(400) // 3 % 4, X[:400, 0]])

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from dpconvex import losses
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LOSSES, CurvatureLaw, LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 pytestmark = pytest.mark.together
 

@@ -17,7 +17,9 @@ from dpconvex.privacy import Ledger, PrivacyParams, Release
 from dpconvex.privacy.events import event_from_dict
 from dpconvex.privacy.ledger import total_epsilon
 from dpconvex.randomness import BitSource, OwnSamplers, SeededSource, SystemSource
-from dpconvex_experiments.reference.instances import instances
+from dpconvex_experiments.reference.location import MedianMechanism
+from dpconvex_experiments.reference.printed_median import BoundedLaplaceMechanism
+from instances import instances
 
 pytestmark = pytest.mark.together
 
@@ -25,7 +27,7 @@ CLASSES = [
     kind
     for kind in map(package.__dict__.get, package.__all__)
     if inspect.isclass(kind) and issubclass(kind, Mechanism) and not inspect.isabstract(kind)
-]
+] + [BoundedLaplaceMechanism, MedianMechanism]
 MECHANISMS = [pytest.param(m, id=f"{type(m).__name__}-{i}") for kind in CLASSES for i, m in enumerate(instances(kind))]
 SOURCES = pytest.mark.parametrize("source", [SeededSource(11), SystemSource()], ids=["seeded", "system"])
 

@@ -23,7 +23,7 @@ LINES = {  # the one line of the page's text, as imports and tuples have it: fil
         ('samples."""\n', "from dpconvex.mechanisms.geometric import GeometricMechanism\n"),
         ("__all__ = [\n", '    "GeometricMechanism",\n'),
     ],
-    "../dpconvex_experiments/reference/instances.py": [
+    "../instances.py": [  # of the tests
         (
             "INSTANCES: dict[type, tuple[Any, ...]] = {\n",
             "    losses.ArctanLoss: (losses.ArctanLoss(), losses.ArctanLoss(3.0)),\n"
@@ -109,6 +109,7 @@ def copy(tmp_path_factory) -> Path:
     """A copy of the library with the page's loss, mechanism and method."""
     source = tmp_path_factory.mktemp("copy") / "src"
     shutil.copytree(ROOT / "src", source)  # with its caches, whose files have the times of their sources
+    shutil.copy(ROOT / "tests" / "instances.py", source)
     for name, text in blocks().items():
         (source / name).write_text(text, encoding="utf-8")
     for name, lines in LINES.items():
@@ -164,4 +165,5 @@ def test_a_method_of_another_distribution_is_found_by_its_entry_point(tmp_path) 
 )
 def test_the_contract_tests_pass_on_the_parts(copy, files, words) -> None:
     tests = [f"tests/contracts/test_{name}.py" for name in files]
-    python("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests, "-k", words, path=[copy])
+    helpers = f"pythonpath={copy} tests tools"  # the copy's instances first
+    python("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-o", helpers, *tests, "-k", words, path=[copy])

@@ -36,7 +36,6 @@ from dpconvex.mechanisms import (
     GaussianBudget,
     GaussianMechanism,
     GaussianSession,
-    MedianMechanism,
     NormNoiseMechanism,
     RobustMean,
     SampledGaussian,
@@ -56,6 +55,7 @@ from dpconvex_experiments.audit.replay import Step, _Recorder, coins, tapped
 from dpconvex_experiments.audit.target import run_of
 from dpconvex_experiments.audit.targets import TARGETS
 from dpconvex_experiments.reference import gradient_score, localized_mechanism
+from dpconvex_experiments.reference.location import MedianMechanism
 from dpconvex_experiments.reference.targets import erm, location, mechanisms, minimax
 
 Path = tuple[tuple[int, str | None], ...]

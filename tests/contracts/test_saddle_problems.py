@@ -23,7 +23,6 @@ from dpconvex.problems import (
     SimplexSaddle,
     WorstGroupLoss,
     jax_saddle,
-    l1_ball_vertices,
 )
 from dpconvex_experiments.reference.objectives import QuadraticGame
 
@@ -75,7 +74,7 @@ def quadratic_values(u, v, records):
 
 
 def polytope():
-    V, W = l1_ball_vertices(2, 0.5), np.eye(3)
+    V, W = 0.5 * np.hstack([np.eye(2), -np.eye(2)]), np.eye(3)  # of an l1 ball, and of a simplex
     return PolytopeSaddle(N, quadratic_gradients, quadratic_values, V, W, (1.0, 2.5), (-1.5, 1.0), 2.0, 0.0)
 
 

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from dpconvex import sets
 from dpconvex.errors import InvalidParameterError
 from dpconvex.sets import SETS, ConvexSet
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 pytestmark = pytest.mark.together
 

@@ -25,7 +25,7 @@ from dpconvex.solvers import (
     Subgradient,
     default_solver,
 )
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 EXAMPLES = [loss for kind in LOSSES for loss in instances(kind)]
 DIM = 3

@@ -128,6 +128,7 @@ def audit(algorithm, noise, bound, epsilon, count, monkeypatch, seed):
 
 
 @pytest.mark.parametrize(("algorithm", "noise", "bound", "epsilon", "count"), QUICK)
+@pytest.mark.dear("gaussian-1.0")
 def test_few_runs_keep_their_promise_and_catch_halved_noise(
     algorithm, noise, bound, epsilon, count, monkeypatch
 ) -> None:

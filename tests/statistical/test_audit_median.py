@@ -117,7 +117,7 @@ def pair_delta(stage: GroupedCenter, epsilon: float, heavy: float, *, margin: fl
 )
 @pytest.mark.parametrize("share", [1.0, 0.6])
 @pytest.mark.thin
-@pytest.mark.dear("1.0-400-2.0-0.001")
+@pytest.mark.dear("1.0-400-2.0-0.001", "0.6-1000")
 def test_test_and_center_cost_what_is_charged(n: int, epsilon: float, delta: float, share: float) -> None:
     stage = stages(n, epsilon, delta)[1]
     mu = math.hypot(stage.test.event.mu, stage.mechanism.event.mu)

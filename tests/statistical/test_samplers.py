@@ -18,7 +18,7 @@ from dpconvex.geometry import GroupedNorm, L2Norm, StandardNormals
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, NormNoiseMechanism
 from dpconvex.privacy import Sensitivity
 from dpconvex.randomness import SeededSource, SystemSource, exact, real
-from dpconvex_experiments.reference.instances import NORMS, instances
+from instances import NORMS, instances
 
 LEVEL = 1e-8
 SIZE = 20_000
@@ -41,7 +41,7 @@ def drawn(number: int, private: bool) -> Floats:
 @EACH_NORM
 @pytest.mark.parametrize("private", [False, True], ids=["seeded", "system"])
 @pytest.mark.thin
-@pytest.mark.dear("system-grouped6_1", "seeded-grouped8")
+@pytest.mark.dear("system-grouped6_1", "seeded-grouped8", "system-grouped6_0")
 def test_norm_of_the_noise_is_gamma(norm, private) -> None:
     lengths = norm(drawn(NUMBER[id(norm)], private))
     dimensions = norm.dim - int(np.sum(getattr(norm, "centered", 0)))  # a centered block has one fewer than columns
@@ -53,6 +53,7 @@ def test_norm_of_the_noise_is_gamma(norm, private) -> None:
 
 @pytest.mark.thin
 @EACH_NORM
+@pytest.mark.dear("grouped8")
 def test_energies_and_means(norm) -> None:
     sample = drawn(NUMBER[id(norm)], False)
     for squares, expected in (

@@ -20,12 +20,6 @@ IN_UNITS = ("l2", "coefficient_norm", "tilt", "adversarial_radius")
 """Parameters in units of encoded columns, or of losses: where one is given, no declared range is looked at."""
 
 
-def may_look(model: Any) -> bool:
-    """Return whether a model's parameters leave to a fit what a look would change."""
-    fixed = any(getattr(model, name) for name in IN_UNITS) or getattr(model, "inference", False) is not False
-    return model.algorithm == "auto" and model.constants == "calibrated" and not fixed
-
-
 class FindsRanges:
     """A model whose fits find the ranges of columns, and of the target, that are left open."""
 
@@ -136,7 +130,7 @@ class FindsRanges:
                 return ranges.plan(each, privacy, *asked).through(place)
             if self._finds_target:  # alone: a constant uses no columns
                 own = ranges.remaining(privacy.epsilon, each.problem.n, 1, alone=True)
-                each = each.at(replace(each.privacy, epsilon=own))
+                each = each.at(replace(each.privacy, epsilon=own))  # pyright: ignore[reportAttributeAccessIssue]
             elif not look:
                 return each
             return ranges.plan(each, privacy, (), target=self._finds_target, look=look)

@@ -25,11 +25,11 @@ from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.data.unranged import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
-from dpconvex.estimators import _features, _matrices, _ranges
+from dpconvex.estimators import _features, _matrices
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map
 from dpconvex.estimators._matrices import fitted_columns, learned_matrix
-from dpconvex.estimators._ranges import FindsRanges
+from dpconvex.estimators._ranges import IN_UNITS, FindsRanges
 from dpconvex.estimators._streams import able, expanded
 from dpconvex.estimators._targets import packed, shares_of_cap, weighted
 from dpconvex.estimators.export import Exported
@@ -362,7 +362,9 @@ class PrivateLinearModel(FittedModel, Exported):
 
     @property
     def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._looks and _ranges.may_look(self) and not self._asks_users
+        fixed = any(getattr(self, name) for name in IN_UNITS) or getattr(self, "inference", False) is not False
+        usual = self.algorithm == "auto" and self.constants == "calibrated"
+        return self._looks and usual and not fixed and not self._asks_users
 
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
         """Return the promise, or raise as `_choices` would."""

@@ -154,7 +154,10 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
             X = matrix if isinstance(X, list | tuple) else X  # a table keeps its names
         users = base._groups(X, groups) if table is None else open_users(cast(Any, base.schema), table, groups)
         count = _shape(X)[0] if table is None else len(table)
-        _same_length(count, y, None if users is None else users.n_records)
+        lengths = {"y": None if y is None else _shape(y)[0], "groups": None if users is None else users.n_records}
+        for name, length in lengths.items():
+            if length is not None and length != count:
+                raise InvalidDataError(f"X has {count} records and {name} has {length}: they must agree")
         unit, n = (Unit.RECORD, count) if users is None else (Unit.USER, users.n_users)
         if n < 2:
             raise InvalidDataError(f"Found array with {n} sample(s) ({unit}s): a search needs a minimum of 2")
@@ -301,9 +304,3 @@ def _shape(values: Any) -> tuple[int, ...]:
     if isinstance(found, nw.DataFrame | nw.Series):
         return tuple(found.shape)
     return (len(values),) if isinstance(values, list | tuple) else np.asarray(values).shape or (0,)
-
-
-def _same_length(count: int, y: Any, others: int | None) -> None:
-    for name, length in (("y", None if y is None else _shape(y)[0]), ("groups", others)):
-        if length is not None and length != count:
-            raise InvalidDataError(f"X has {count} records and {name} has {length}: they must agree")

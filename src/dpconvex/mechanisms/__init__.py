@@ -5,15 +5,14 @@ from dpconvex.mechanisms.cohorts import CohortMean, Cohorts, cohort_ramps, crowd
 from dpconvex.mechanisms.gaussian import GaussianMechanism, SampledGaussian, SampledSession
 from dpconvex.mechanisms.gaussian_budget import GaussianBudget, GaussianSession
 from dpconvex.mechanisms.k_norm import JointHistogram, NormNoiseMechanism
-from dpconvex.mechanisms.laplace import BoundedLaplaceMechanism, LaplaceMechanism
+from dpconvex.mechanisms.laplace import LaplaceMechanism
 from dpconvex.mechanisms.matrix_noise import MatrixNoiseMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
-from dpconvex.mechanisms.robust_mean import OutlierRemoval, RobustMean, plan_robust_mean
+from dpconvex.mechanisms.robust_mean import OutlierRemoval, RobustMean
 from dpconvex.mechanisms.selection import (
     AboveThreshold,
     BestOfRepeats,
     ExponentialMechanism,
-    MedianMechanism,
     ReportNoisyMax,
     ThresholdSession,
 )
@@ -21,10 +20,10 @@ from dpconvex.mechanisms.test_and_release import GuardedMean, OneTest
 from dpconvex.mechanisms.vertex_sampling import VertexSampling, VertexSession
 
 __all__ = [
-    "AboveThreshold", "BestOfRepeats", "BoundedLaplaceMechanism", "CohortMean", "Cohorts", "ExponentialMechanism",
-    "FailureAllowance", "GaussianBudget", "GaussianMechanism", "GaussianObjectiveNoise", "GaussianSession",
-    "GuardedMean", "JointHistogram", "LaplaceMechanism", "MatrixNoiseMechanism", "Mechanism", "MedianMechanism",
-    "NormNoiseMechanism", "NormObjectiveNoise", "ObjectiveNoise", "OneTest", "OutlierRemoval", "Planned",
-    "ReportNoisyMax", "RobustMean", "SampledGaussian", "SampledSession", "ThresholdSession", "VertexSampling",
-    "VertexSession", "cohort_ramps", "crowded", "plan_cohorts", "plan_robust_mean",
+    "AboveThreshold", "BestOfRepeats", "CohortMean", "Cohorts", "ExponentialMechanism", "FailureAllowance",
+    "GaussianBudget", "GaussianMechanism", "GaussianObjectiveNoise", "GaussianSession", "GuardedMean",
+    "JointHistogram", "LaplaceMechanism", "MatrixNoiseMechanism", "Mechanism", "NormNoiseMechanism",
+    "NormObjectiveNoise", "ObjectiveNoise", "OneTest", "OutlierRemoval", "Planned", "ReportNoisyMax", "RobustMean",
+    "SampledGaussian", "SampledSession", "ThresholdSession", "VertexSampling", "VertexSession", "cohort_ramps",
+    "crowded", "plan_cohorts",
 ]  # fmt: skip

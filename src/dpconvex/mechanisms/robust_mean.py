@@ -39,7 +39,7 @@ SPLITS = np.linspace(0.02, 0.9, 45)  #: Shares of the squared Gaussian budget th
 @final
 @dataclass(frozen=True)
 class RobustMean(OneTest):
-    """Constants of the mechanism; made by `plan_robust_mean`."""
+    """Constants of the mechanism; made by `robust_mean_of`."""
 
     count: int  #: number C of points
     dim: int  #: their dimension
@@ -56,7 +56,7 @@ class RobustMean(OneTest):
     def __post_init__(self) -> None:
         if not self.count / 2 <= self.low < self.high < self.passing <= self.count:
             order = "count/2 <= low < high < passing <= count"
-            raise InvalidParameterError("passing", self.passing, f"must satisfy {order}", "Use plan_robust_mean")
+            raise InvalidParameterError("passing", self.passing, f"must satisfy {order}", "Use robust_mean_of")
         _ = self.event
 
     @property
@@ -105,33 +105,6 @@ def kappa(count: int, passing: int, low: Array, high: Array) -> Floats:
     return (2 - near) * (2 + (count - passing) / (high - low)) / passing * (1 + 1e-12)
 
 
-def plan_robust_mean(
-    count: int,
-    dim: int,
-    epsilon: float,
-    delta: float,
-    *,
-    failure: float = 1e-3,
-    outliers: float = 0.0,
-    releases: int = 1,
-    unit: Unit = Unit.USER,
-) -> RobustMean:
-    """Return the mechanism with the least noise for its radius, for `count` points in R^dim.
-
-    `epsilon` and `delta` are of all `releases` on the same points together, which may be adaptive; the test of each may
-    err with ``delta / (2 releases)``, and a single one gets all of delta, as bad and good pairs are different pairs.
-    `failure`, in (0, 1/2), is the probability that any test fails although all but the share `outliers`, in [0, 1/2),
-    of the points are within the radius of one another; privacy does not depend on it.
-    """
-    _validate.integer("releases", releases, at_least=1)
-    mu, test = budget(epsilon, delta, releases)
-    mean = robust_mean_of(count, dim, mu, test, failure=failure / releases, outliers=outliers, unit=unit)
-    if mean is None:
-        what = f"is too small for {count} points: the test could not pass"
-        raise InvalidParameterError("epsilon", epsilon, what, "Use more users, or a larger epsilon or delta")
-    return mean
-
-
 def robust_mean_of(
     count: int,
     dim: int,
@@ -145,7 +118,8 @@ def robust_mean_of(
     """Return the mechanism with the least noise for a Gaussian budget, or None if there are too few points.
 
     `mu` is the sensitivity over deviation of score and mean together, `test` the probability with which the test may
-    let a bad pair pass; all else as in `plan_robust_mean`, with `failure` of this one release.
+    let a bad pair pass. `failure`, in (0, 1/2), is the probability that the test fails although all but the share
+    `outliers`, in [0, 1/2), of the points are within the radius of one another; privacy does not depend on it.
     """
     _validate.integer("count", count, at_least=1)
     _validate.real("mu", mu, above=0.0)

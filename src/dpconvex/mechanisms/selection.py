@@ -1,23 +1,21 @@
-"""Mechanisms that select: the largest score, the first query above a threshold, a median, the best of many runs."""
+"""Mechanisms that select: the largest score, the first query above a threshold, the best of many runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, TypeVar, final
+from typing import ClassVar, TypeVar, final
 
 import numpy as np
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import Floats
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
-from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, check_shape, exact_as_reals, exact_as_source
+from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, exact_as_reals, exact_as_source
 from dpconvex.mechanisms.vertex_sampling import VertexSampling, soft_weights
-from dpconvex.privacy import BoundedRange, Event, Ledger, PureMechanism, RepeatedSelection, Sensitivity
+from dpconvex.privacy import BoundedRange, Ledger, PureMechanism, RepeatedSelection, Sensitivity
 from dpconvex.randomness import BitSource, choice, exact
 
 T = TypeVar("T")
-
-RANK = Sensitivity(1.0, "linf", "replacing a value changes how many lie below any given number by at most 1")
 
 
 @final
@@ -200,54 +198,6 @@ class ThresholdSession:
         step = self._mechanism.step
         units = exact.to_units(np.array([value], dtype=np.float64), step)
         return int(exact.discrete_laplace(units, scale / step, self._source)[0])
-
-
-@final
-@dataclass(frozen=True)
-class MedianMechanism(Mechanism[float]):
-    r"""A number z of an interval with density proportional to ``exp(-epsilon |rank(z) - n/2| / 2)``.
-
-    ``rank(z)`` counts the values below z. The density is constant between neighboring values, so an interval between
-    two of them is chosen first, then a point of it, both exactly: the release is the mechanism's real number, rounded
-    once to a public grid. Pure ``epsilon`` (McSherry and Talwar 2007, with sensitivity 1 of the rank).
-    """
-
-    epsilon: float  #: positive
-    lower: float  #: ends of the interval, to which values are clipped
-    upper: float
-    dim: int  #: n: values have shape (dim,)
-    # Whether epsilons are summed, or each use is charged as the Gaussian that covers it (`BoundedRange`).
-    charged: Literal["pure", "gaussian"] = "pure"
-    sensitivity: Sensitivity = RANK  #: of the rank: 1
-    name: ClassVar[str] = "exponential mechanism for a median"
-    exact_bits = exact_as_reals  # the real point is rounded once, to the grid of `output_step`
-
-    def __post_init__(self) -> None:
-        _validate.real("epsilon", self.epsilon, above=0.0)
-        _validate.real("lower", self.lower)
-        _validate.real("upper", self.upper, above=self.lower)
-        _validate.real("upper - lower", self.upper - self.lower, at_least=1e-200, at_most=1e200)
-        _validate.integer("dim", self.dim, at_least=1)
-        _validate.choice("charged", self.charged, ("pure", "gaussian"))
-        check_norm(self.sensitivity, "linf")
-        if self.sensitivity.value < 1:
-            raise InvalidParameterError("sensitivity", self.sensitivity.value, "must be at least 1, that of a rank")
-
-    @property
-    def event(self) -> Event:
-        return (BoundedRange if self.charged == "gaussian" else PureMechanism)(self.epsilon)
-
-    @property
-    def output_step(self) -> float:
-        """Step of the grid to which the release is rounded: ``2^-40`` of the interval."""
-        return _rounding.power_of_two_at_most(self.upper - self.lower) * 2.0**-40
-
-    def _sample(self, value: Floats, source: BitSource) -> float:
-        check_shape(value, self.dim)
-        inner = np.sort(np.clip(np.nan_to_num(value, nan=0.0), self.lower, self.upper))
-        ends = np.concatenate([[self.lower], inner, [self.upper]])
-        rate = _rounding.ratio_down(self.epsilon, 2 * self.sensitivity.value)
-        return float(np.clip(choice.draw_point(ends, rate, self.output_step, source), self.lower, self.upper))
 
 
 @final

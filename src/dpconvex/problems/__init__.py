@@ -17,7 +17,7 @@ from dpconvex.problems.minimax.adversarial import SaddleLoss
 from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
 from dpconvex.problems.minimax.games import DualityGap, MatrixGame, PlayLog, RankOneGame, duality_gap
 from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
-from dpconvex.problems.minimax.polytope import PolytopeSaddle, jax_saddle, l1_ball_vertices
+from dpconvex.problems.minimax.polytope import PolytopeSaddle, jax_saddle
 from dpconvex.problems.objective import Objective
 
 CONVEX_FUNCTIONS: tuple[type[ConvexFunction], ...] = (LocationLoss,)
@@ -28,5 +28,5 @@ __all__ = [
     "Lift", "LinearModelProblem", "LocationLoss", "MatrixGame", "NumberRange", "Objective", "PlayLog",
     "PointDomain", "PolytopeSaddle", "RankOneGame", "RecordLoss", "Records", "RegularizedRisk", "SaddleLoss",
     "SimplexPoint", "SimplexSaddle", "TiltedRisk", "UserGroups", "WholeObjective", "WorstGroupLoss", "duality_gap",
-    "jax_loss", "jax_saddle", "l1_ball_loss", "l1_ball_vertices", "single_group",
+    "jax_loss", "jax_saddle", "l1_ball_loss", "single_group",
 ]  # fmt: skip

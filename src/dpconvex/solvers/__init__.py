@@ -6,13 +6,6 @@ A new solver is one class and its name in `SOLVERS`; the contract tests then che
 import re
 
 from dpconvex.solvers.accelerated import AcceleratedGradient, SmoothedAcceleratedGradient
-from dpconvex.solvers.adaptive_subgradient import (
-    JointProblem,
-    adaptive_subgradient,
-    biased_subgradient,
-    ridge_subgradient,
-    ridge_subgradient_steps,
-)
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult
 from dpconvex.solvers.choice import Guaranteed, default_solver
 from dpconvex.solvers.coordinate import DualCoordinateAscent
@@ -37,8 +30,7 @@ NAMED_SOLVERS: dict[str, type[Solver]] = {
 
 __all__ = [
     "LBFGS", "NAMED_SOLVERS", "SOLVERS", "AcceleratedGradient", "Accuracy", "BallNewton", "CuttingPlane",
-    "DualCoordinateAscent", "ExtraGradient", "GeometricMedianSolution", "Guaranteed", "JointProblem", "Katyusha",
-    "NewtonCholesky", "SmoothedAcceleratedGradient", "SmoothedNewton", "Solver", "SolverResult",
-    "StochasticSubgradient", "Subgradient", "adaptive_subgradient", "biased_subgradient", "default_solver",
-    "geometric_median", "ridge_subgradient", "ridge_subgradient_steps",
+    "DualCoordinateAscent", "ExtraGradient", "GeometricMedianSolution", "Guaranteed", "Katyusha", "NewtonCholesky",
+    "SmoothedAcceleratedGradient", "SmoothedNewton", "Solver", "SolverResult", "StochasticSubgradient", "Subgradient",
+    "default_solver", "geometric_median",
 ]  # fmt: skip

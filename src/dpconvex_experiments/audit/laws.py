@@ -37,12 +37,6 @@ def _(mechanism: mechanisms.LaplaceMechanism, value: Floats, outcome: Floats) ->
 
 
 @log_law.register
-def _(mechanism: mechanisms.BoundedLaplaceMechanism, value: Floats, outcome: Floats) -> float:
-    away = float(np.abs(outcome - _clean(value)).sum())
-    return -away / mechanism.scale if away <= mechanism.bound + mechanism.step else -np.inf
-
-
-@log_law.register
 def _(mechanism: mechanisms.GaussianMechanism, value: Floats, outcome: Floats) -> float:
     away = (outcome - _clean(value)) / mechanism.sigma
     return float(-(away @ away) / 2 - mechanism.dim * np.log(mechanism.sigma))
@@ -119,17 +113,6 @@ def _(mechanism: mechanisms.VertexSampling, value: Floats, outcome: Any) -> floa
 @log_law.register
 def _(mechanism: mechanisms.ReportNoisyMax, value: Floats, outcome: int) -> float:
     return float(_selected(_clean(value), mechanism.scale, np.array([outcome]))[0])
-
-
-@log_law.register
-def _(mechanism: mechanisms.MedianMechanism, value: Floats, outcome: float) -> float:
-    inner = np.sort(np.clip(_clean(value), mechanism.lower, mechanism.upper))
-    ends = np.concatenate([[mechanism.lower], inner, [mechanism.upper]])
-    rate = mechanism.epsilon / (2 * mechanism.sensitivity.value)
-    weights = -rate * np.abs(np.arange(mechanism.dim + 1) - mechanism.dim / 2)
-    with np.errstate(divide="ignore"):
-        total = float(np.logaddexp.reduce(weights + np.log(np.diff(ends))))
-    return float(weights[np.searchsorted(inner, outcome)]) - total
 
 
 @log_law.register

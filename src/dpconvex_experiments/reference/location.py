@@ -17,10 +17,13 @@ Lemma, descent from the origin (DP-GD; Haghifam, Steinke and Ullman 2024, the pl
     (`Descent`) such steps are mu-GDP given that start.
 """
 
+import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from types import SimpleNamespace
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -31,18 +34,25 @@ from dpconvex.algorithms import PredictedError, check_relation, recorded, requir
 from dpconvex.algorithms.location.base import Booster, LocationPlan, LocationResult, Points, Refined, WarmStart
 from dpconvex.algorithms.location.noisy_descent import LABEL, NoisyGradients, OfGradients, into_ball
 from dpconvex.algorithms.select import Method
-from dpconvex.mechanisms import GaussianMechanism, MedianMechanism, Planned
-from dpconvex.mechanisms.selection import RANK
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity, Unit
+from dpconvex.errors import InvalidParameterError
+from dpconvex.mechanisms import GaussianMechanism, Mechanism, Planned
+from dpconvex.mechanisms.base import check_norm, check_shape, exact_as_reals
+from dpconvex.privacy import BoundedRange, Event, Ledger, PrivacyParams, PureMechanism, Release, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.sources.rows import totals
-from dpconvex.randomness import BitSource
+from dpconvex.randomness import BitSource, real
 
 MEAN, COORDINATE = "mean", "median of a coordinate"
 LEMMA = "the mean of n points of a ball moves by at most 2 R / n, plus rounding"
 MOST_STEPS = 1000
+RANK = Sensitivity(1.0, "linf", "replacing a value changes how many lie below any given number by at most 1")
+
+_BITS = 62  # of the first look at a uniform number
+_ERROR = 2.0**-36
+"""Of a mass, relative: its logarithm is a sum of three numbers below 2^12, each to four units or better."""
+_WORD = 32  # bytes of a further look
 
 
 def check(n: int, privacy: PrivacyParams, *, pure: bool = False) -> None:
@@ -110,6 +120,107 @@ def plan_mean(domain: PointDomain, n: int, privacy: PrivacyParams) -> ClippedMea
     moved = Sensitivity(reach, "l2", LEMMA, unit=privacy.unit)
     mechanism = GaussianMechanism.calibrate(moved, privacy.epsilon, privacy.delta, domain.dim)
     return ClippedMeanPlan(domain, n, privacy, mechanism)
+
+
+@final
+@dataclass(frozen=True)
+class MedianMechanism(Mechanism[float]):
+    r"""A number z of an interval with density proportional to ``exp(-epsilon |rank(z) - n/2| / 2)``.
+
+    ``rank(z)`` counts the values below z. The density is constant between neighboring values, so an interval between
+    two of them is chosen first, then a point of it, both exactly: the release is the mechanism's real number, rounded
+    once to a public grid. Pure ``epsilon`` (McSherry and Talwar 2007, with sensitivity 1 of the rank).
+    """
+
+    epsilon: float  #: positive
+    lower: float  #: ends of the interval, to which values are clipped
+    upper: float
+    dim: int  #: n: values have shape (dim,)
+    # Whether epsilons are summed, or each use is charged as the Gaussian that covers it (`BoundedRange`).
+    charged: Literal["pure", "gaussian"] = "pure"
+    sensitivity: Sensitivity = RANK  #: of the rank: 1
+    name: ClassVar[str] = "exponential mechanism for a median"
+    exact_bits = exact_as_reals  # the real point is rounded once, to the grid of `output_step`
+
+    def __post_init__(self) -> None:
+        _validate.real("epsilon", self.epsilon, above=0.0)
+        _validate.real("lower", self.lower)
+        _validate.real("upper", self.upper, above=self.lower)
+        _validate.real("upper - lower", self.upper - self.lower, at_least=1e-200, at_most=1e200)
+        _validate.integer("dim", self.dim, at_least=1)
+        _validate.choice("charged", self.charged, ("pure", "gaussian"))
+        check_norm(self.sensitivity, "linf")
+        if self.sensitivity.value < 1:
+            raise InvalidParameterError("sensitivity", self.sensitivity.value, "must be at least 1, that of a rank")
+
+    @property
+    def event(self) -> Event:
+        return (BoundedRange if self.charged == "gaussian" else PureMechanism)(self.epsilon)
+
+    @property
+    def output_step(self) -> float:
+        """Step of the grid to which the release is rounded: ``2^-40`` of the interval."""
+        return _rounding.power_of_two_at_most(self.upper - self.lower) * 2.0**-40
+
+    def _sample(self, value: Floats, source: BitSource) -> float:
+        check_shape(value, self.dim)
+        inner = np.sort(np.clip(np.nan_to_num(value, nan=0.0), self.lower, self.upper))
+        ends = np.concatenate([[self.lower], inner, [self.upper]])
+        rate = _rounding.ratio_down(self.epsilon, 2 * self.sensitivity.value)
+        return float(np.clip(draw_point(ends, rate, self.output_step, source), self.lower, self.upper))
+
+    def log_density(self, value: Floats, outcome: float) -> float:
+        inner = np.sort(np.clip(np.nan_to_num(value, nan=0.0), self.lower, self.upper))
+        ends = np.concatenate([[self.lower], inner, [self.upper]])
+        rate = self.epsilon / (2 * self.sensitivity.value)
+        weights = -rate * np.abs(np.arange(self.dim + 1) - self.dim / 2)
+        with np.errstate(divide="ignore"):
+            total = float(np.logaddexp.reduce(weights + np.log(np.diff(ends))))
+        return float(weights[np.searchsorted(inner, outcome)]) - total
+
+
+def draw_point(ends: Floats, rate: float, step: float, source: BitSource) -> float:
+    """Return a point of density ``exp(-rate |k - n/2|)`` between ``ends[k]`` and the next, rounded once to a grid."""
+    from flint import arb
+
+    k = draw_interval(ends, rate, source.generator())
+    lower, upper = map(arb, ends[k : k + 2].tolist())
+    uniform: Any = SimpleNamespace(uniforms=1, transform=lambda numbers: [lower + numbers[0] * (upper - lower)])
+    return float(real.add_noise(np.zeros(1), uniform, 1.0, step, source)[0])
+
+
+def draw_interval(ends: Floats, rate: float, generator: np.random.Generator) -> int:
+    """Return an interval, its probability proportional to its length times ``exp(-rate |k - n/2|)``, exactly."""
+    away = np.abs(np.arange(len(ends) - 1) - (len(ends) - 2) / 2)
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):
+        lengths = np.log(np.diff(ends))  # an interval of length 0 has mass 0
+        best = np.argmax(lengths - rate * away)
+        shares = np.cumsum(np.exp(lengths - lengths[best] - rate * (away - away[best])))
+    margin = shares[-1] * (_ERROR + (len(shares) + 8) * 2.0**-52)
+    prefix = int(generator.integers(0, 2**_BITS))
+    at = prefix * (shares[-1] / 2.0**_BITS)
+    k = int(np.searchsorted(shares, at, side="right"))
+    if k < len(shares) and shares[k] - at > margin and (k == 0 or at - shares[k - 1] > margin):
+        return k
+    return _refined_interval(ends.tolist(), rate, away.tolist(), prefix, generator)
+
+
+def _refined_interval(ends: list[float], rate: float, away: list[float], prefix: int, bits: np.random.Generator) -> int:
+    """Return the interval of a uniform number that begins with the given bits."""
+    from flint import arb, ctx
+
+    known = _BITS
+    while True:
+        prefix = (prefix << 8 * _WORD) | int.from_bytes(bits.bytes(_WORD), "little")
+        known += 8 * _WORD
+        with ctx.workprec(known + 64):
+            pairs = itertools.pairwise(map(arb, ends))
+            masses = [(b - a) * (-arb(rate) * arb(j)).exp() for (a, b), j in zip(pairs, away, strict=True)]
+            shares = list(itertools.accumulate(masses))
+            at = shares[-1] * arb((2 * prefix + 1, -known - 1), (1, -known - 1))
+            k = bisect_left(shares, True, key=lambda share: bool(share > at))  # true only where no doubt is left
+            if k < len(shares) and (k == 0 or bool(shares[k - 1] < at)):
+                return k
 
 
 @final

@@ -3,20 +3,17 @@
 None of them carries privacy: plans price every schedule by what it draws and adds, and refuse what the promise does not
 cover, or a sensitivity below the one that is proved. Saddle points: Gonzalez, Guzman and Paquette 2024; Frank-Wolfe as
 they cite it. Heavy tails: Lowy 2026, Algorithms 1, 2 and 4. Output perturbation: Lowy and Razaviyayn. Outlier removal:
-Lowy, Liu and Asi 2024. Two lemmas on heavy tails, which no method needs by itself, come last. Symbols are those of the
-`schedule` modules of the methods.
+Lowy, Liu and Asi 2024. Symbols are those of the `schedule` modules of the methods.
 """
 
 import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import gamma
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Floats
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Schedule, Setting, Stage
 from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.minimax import anytime, base, bias_reduced, frank_wolfe, vertex_schedule
@@ -276,44 +273,3 @@ def plan_outlier_removal(
         raise InvalidParameterError("count", count, what, "Use RobustMean, or more points")
     mu = largest_mu(rest, delta * (7 / 8)) * (1 - 1e-9)
     return OutlierRemoval(count, dim, scale, coupling, exact.enlarged(1.0) / mu * (1 + 1e-12), unit)
-
-
-def project_onto_section(
-    project: Callable[[Floats], Floats], point: Floats, center: Floats, radius: float, distance: float
-) -> Floats:
-    """Return a member of ``W`` and the ball around `center` within `distance` of the nearest one.
-
-    Lowy 2026, Lemma 2.8: bisection on the multiplier of the ball; the end inside the ball is kept, so the result is a
-    member whatever the accuracy. `project` is the exact projection onto W, `center` a member of W.
-    """
-    _validate.real("radius", radius, above=0.0)
-    _validate.real("distance", distance, above=0.0)
-    nearest = project(point)
-    if float(np.linalg.norm(nearest - center)) <= radius:
-        return nearest
-    reach = float(np.linalg.norm(point - center))
-    low, high = 0.0, reach / radius
-
-    def at(multiplier: float) -> Floats:
-        return project((point + multiplier * center) / (1 + multiplier))
-
-    best = at(high)
-    for _ in range(math.ceil(math.log2(1 + reach**2 / (radius * distance)))):
-        middle = 0.5 * (low + high)
-        x = at(middle)
-        if float(np.linalg.norm(x - center)) > radius:
-            low = middle
-        else:
-            high, best = middle, x
-    return best
-
-
-def biased_subgradient_gap(
-    diameter: float, lipschitz: float, steps: int, eta: float, bias: float, distance: float
-) -> float:
-    """Return the bound of Lemma D.5: ``D^2/(2 eta T) + eta L^2/2 + B + D xi/eta + xi^2/(2 eta)``.
-
-    T steps of size eta along subgradients of bias B and length L, with projections to a distance xi.
-    """
-    projections = diameter * distance / eta + distance**2 / (2 * eta)
-    return diameter**2 / (2 * eta * steps) + eta * lipschitz**2 / 2 + bias + projections

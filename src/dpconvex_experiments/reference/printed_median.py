@@ -14,23 +14,25 @@ Repairs
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from functools import cached_property
+from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex import _validate
+from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, IntArray
 from dpconvex.algorithms.location.base import CenterFinder, FoundRadius, RadiusFinder, WarmStart
 from dpconvex.algorithms.location.geometric_median import ORDERS, GeometricMedianPlan, fallback
 from dpconvex.algorithms.location.radius_and_center import CENTER, TEST
 from dpconvex.algorithms.location.stable_sgd import Order, Phase, StableSgd
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import AboveThreshold, BoundedLaplaceMechanism, FailureAllowance, GaussianMechanism, Planned
+from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, Mechanism, Planned
+from dpconvex.mechanisms.base import check_norm, check_shape, exact_as_source
 from dpconvex.plugins import printed
-from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
+from dpconvex.privacy import BoundedLaplaceNoise, Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import WEIGHTED_MEAN_ROUNDING, Groups, near_counts, weighted_mean
-from dpconvex.randomness import BitSource
+from dpconvex.randomness import BitSource, exact
 
 THEOREM = (
     "Private geometric median in nearly-linear time (Kumar, Liu, Tian and Yang 2025), Theorem 4: Algorithms 2 to 4, "
@@ -38,6 +40,63 @@ THEOREM = (
 )
 PRINTED_LEMMA = "average of a contractive walk, in units of the printed bound (2 m + 1) eta, plus rounding"
 RADIUS_FAILURE, CENTER_FAILURE = "repeated indices of the radius", "misleading indices of the center"
+
+
+@final
+@dataclass(frozen=True)
+class BoundedLaplaceMechanism(Mechanism[Floats]):
+    """Discrete Laplace noise on a grid, drawn anew until it is at most `bound`: (epsilon, delta).
+
+    A test with such noise is certain to be right where it answers "yes". The number of draws depends on the noise
+    alone. Epsilon is the enlarged sensitivity over the scale; delta is the probability of the strip at the end of the
+    support, see `BoundedLaplaceNoise`.
+
+    Source: Kumar, Liu, Tian and Yang 2025, "Private geometric median in nearly-linear time", Fact 3.
+    """
+
+    sensitivity: Sensitivity  #: `"absolute"`
+    scale: float  #: of the noise before conditioning, positive
+    bound: float  #: largest absolute value of the noise, at least twice the sensitivity and the scale
+    name: ClassVar[str] = "bounded Laplace"
+    dim: ClassVar[int] = 1
+    exact_bits = exact_as_source
+
+    def __post_init__(self) -> None:
+        _validate.real("scale", self.scale, above=0.0)
+        check_norm(self.sensitivity, "absolute")
+        _validate.real("bound", self.bound, at_least=2 * max(self.sensitivity.value, self.scale))
+        _ = self.step
+
+    @classmethod
+    def calibrate(cls, sensitivity: Sensitivity, epsilon: float, delta: float) -> "BoundedLaplaceMechanism":
+        """Return the mechanism that costs `epsilon` and at most `delta`, with the bound of Fact 3, ``log(4/delta)``.
+
+        Epsilon is at most 2: beyond ``log 9`` this bound is too short.
+        """
+        _validate.real("epsilon", epsilon, above=0.0, at_most=2.0)
+        _validate.real("delta", delta, above=0.0, below=0.5)
+        scale = _rounding.ratio_up(exact.enlarged(sensitivity.value), epsilon)
+        return cls(sensitivity, scale, _rounding.widen_up(scale * math.log(4 / delta)))
+
+    @cached_property
+    def step(self) -> float:
+        return exact.spacing(self.sensitivity.value, self.scale, 1.0)
+
+    @property
+    def event(self) -> BoundedLaplaceNoise:
+        return BoundedLaplaceNoise(exact.enlarged(self.sensitivity.value), self.scale, self.bound)
+
+    def _sample(self, value: Floats, source: BitSource) -> Floats:
+        check_shape(value, 1)
+        most = math.floor(self.bound / self.step)
+        while True:
+            noise = exact.discrete_laplace(np.zeros(1, dtype=np.int64), self.scale / self.step, source)
+            if abs(int(noise[0])) <= most:
+                return exact.from_units(exact.to_units(value, self.step) + noise, self.step)
+
+    def log_density(self, value: Floats, outcome: Floats) -> float:
+        away = float(np.abs(outcome - np.nan_to_num(np.asarray(value, dtype=np.float64), nan=0.0)).sum())
+        return -away / self.scale if away <= self.bound + self.step else -np.inf
 
 
 @final

@@ -82,7 +82,7 @@ def test_products_of_vertices_fill_in_the_matrix_and_move_no_further_than_their_
 
 @pytest.mark.parametrize("domain", [NUMBERS, MIXED], ids=["numbers", "mixed"])
 @pytest.mark.parametrize("most", [0.25, 1.0, 0.07])
-@pytest.mark.dear("0.25")
+@pytest.mark.dear("0.25", "0.07-")
 def test_no_pair_of_records_moves_a_block_further_than_its_bound_and_some_pair_as_far(
     domain: DataDomain, most: float
 ) -> None:
@@ -227,6 +227,7 @@ def test_curvature_is_taken_at_the_released_point_and_noise_has_the_stated_size(
 
 
 @pytest.mark.parametrize("loss", [*LOSSES, PseudoHuberLoss(0.2, 0.5)], ids=lambda loss: type(loss).__name__)
+@pytest.mark.dear("LogisticLoss1")
 def test_gaussian_curvature_is_released_at_the_released_point_inside_the_minimizers_event(
     loss: Any, monkeypatch: Any
 ) -> None:

@@ -40,6 +40,7 @@ def schema_of(model: str) -> str:
 
 @pytest.mark.parametrize("model", [estimator.kind for estimator in ESTIMATORS])
 @pytest.mark.thin
+@pytest.mark.dear("huber")
 def test_every_model_goes_all_the_way(run: Any, folder: Path, model: str) -> None:
     words = ("fit", "t.csv", "--schema", schema_of(model), "--model", model, "--epsilon", 20)
     result = run(*words, "--test", "t.csv")

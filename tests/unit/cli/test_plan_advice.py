@@ -30,6 +30,7 @@ def test_epsilons_are_compared_in_one_table(run: Any) -> None:
     assert all(row["low"] < row["typical"] < row["high"] <= row["constant"] for row in rows[1:])
 
 
+@pytest.mark.gate
 def test_a_picture_is_written_whole(run: Any) -> None:
     run(*PLAN, "--epsilon", "0.1,1", "--picture", "expected.svg")
     assert "<svg" in Path("expected.svg").read_text(encoding="utf-8")

@@ -17,6 +17,7 @@ def test_counts_are_those_of_the_source() -> None:
     assert adult["fnlwgt"].to_pylist()[0] > 0
 
 
+@pytest.mark.gate
 def test_schema_covers_every_record_and_has_the_measured_blocks() -> None:
     """Block sizes: docs, Objective perturbation, section 4, with sex as one column of values -1/2 and 1/2."""
     adult, schema = load_adult(), adult_schema()

@@ -103,6 +103,7 @@ BOUNDS = {
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
 @pytest.mark.parametrize("n", [1, 300])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.dear("1e-06-1-norm")
 def test_content_never_speaks(bounds: dict[str, Any], n: int, delta: float) -> None:
     X0, y0 = data(n)
     model = PrivateLogisticRegression(1.0, delta, classes=[0, 1], **bounds)

@@ -71,7 +71,7 @@ def models() -> Any:
 
 @pytest.mark.parametrize("model", list(models()), ids=lambda model: model.kind)
 @pytest.mark.parametrize("method", ["composition", "repeats", "none", "auto"])
-@pytest.mark.dear("logistic", "svc", "none")
+@pytest.mark.dear("logistic", "svc", "none", "repeats-quantile")
 def test_every_model_can_be_searched(model, method) -> None:
     y = Y if model.kind in ("logistic", "svc") else NUMBERS
     found = PrivateSearchCV(model, NORMS, method=method).fit(X, y)

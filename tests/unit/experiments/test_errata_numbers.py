@@ -21,7 +21,7 @@ from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.problems import DataDomain, LinearModelProblem
 from dpconvex.solvers import AcceleratedGradient, NewtonCholesky
 from dpconvex_experiments.reference import printed_constants
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 
 def big_c(epsilon, delta):

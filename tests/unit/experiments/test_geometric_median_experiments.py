@@ -112,6 +112,7 @@ def test_another_noise_fails_figure_2(factor: float, monkeypatch: pytest.MonkeyP
     assert not EXPERIMENTS["geometric-median/figure-2"].measure(QUICK).passed
 
 
+@pytest.mark.gate
 def test_fewer_inliers_fail_figure_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boosting, "INSIDE", 0.6)
     assert not EXPERIMENTS["geometric-median/figure-2"].measure(QUICK).passed
@@ -136,6 +137,7 @@ def test_a_radius_four_times_too_large_fails_figure_1(monkeypatch: pytest.Monkey
     assert not EXPERIMENTS["geometric-median/figure-1"].measure(QUICK).passed
 
 
+@pytest.mark.gate
 def test_missing_data_sets_are_named_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = accuracy.Source("moon rocks", lambda: None, 1.0, "pip install rocks")
     monkeypatch.setattr(accuracy, "SOURCES", (accuracy.SOURCES[1], absent))

@@ -69,6 +69,7 @@ def test_another_noise_fails(name: str, factor: float, monkeypatch: pytest.Monke
 
 @pytest.mark.thin
 @pytest.mark.parametrize(("factor", "passed"), [(1.0, True), (0.1, False)])
+@pytest.mark.gate
 def test_another_noise_fails_single_points(factor: float, passed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The quick sibling: one point of each experiment, with the runs of its quick form, against its anchor."""
     with_noise(monkeypatch, factor)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from systems import SEEDS, Measure, System, fidelity, shortcomings, systems
 from typer.main import get_command
 
 import dpconvex
@@ -23,7 +24,6 @@ from dpconvex.problems import LinearModelProblem
 from dpconvex.problems.data.records import Records
 from dpconvex_experiments import EXPERIMENTS
 from dpconvex_experiments.reference import lower_bound
-from dpconvex_experiments.systems import SEEDS, Measure, System, fidelity, shortcomings, systems
 
 PUBLIC = [name for name in dir(dpconvex) if not name.startswith("_")]
 PAGE = Path(__file__).parents[3] / "docs" / "papers.md"

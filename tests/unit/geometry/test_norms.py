@@ -15,7 +15,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, L2Norm, gaussian_block_weights
 from dpconvex.geometry.norms import MAX_RUNS
 from dpconvex.problems import Block, DataDomain
-from dpconvex_experiments.reference.instances import NORMS
+from instances import NORMS
 
 CATEGORIES = (7, 16, 7, 14, 6, 5, 2, 41)
 

@@ -19,7 +19,7 @@ from dpconvex.losses import (
     truncate,
 )
 from dpconvex.losses.truncated import TruncatedPiecewiseLinearLosses
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 pytestmark = pytest.mark.together
 

@@ -176,6 +176,7 @@ def orders(mean: CohortMean, source, times: int, monkeypatch) -> list[np.ndarray
 
 
 @pytest.mark.parametrize("source", [SeededSource(3), SystemSource()], ids=["seed", "system"])
+@pytest.mark.dear("system")
 def test_partitions_are_fresh_and_uniform(source, monkeypatch) -> None:
     """Chi-square over the slots of one user and of its neighbor, 400 uses; a false alarm has probability 1e-6."""
     mean = small(1.0, 1.0, 1.0)

@@ -19,7 +19,7 @@ from dpconvex.privacy import (
 )
 from dpconvex.privacy.events.objective import CurvedObjectivePerturbation
 from dpconvex.randomness import SeededSource, SystemSource, real
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 PURE = PureObjectivePerturbation(2.0, 4.0, 0.01, "determinant", 0.25)
 GAUSS = GaussianObjectivePerturbation(1.0, 5.0, 0.02, 0.01, "one_sided", 0.25)

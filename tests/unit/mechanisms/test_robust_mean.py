@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
-from dpconvex.mechanisms import GuardedMean, OutlierRemoval, RobustMean, plan_robust_mean
+from dpconvex.mechanisms import GuardedMean, OutlierRemoval, RobustMean
 from dpconvex.mechanisms.robust_mean import _search, budget, flips, h_index, kappa, robust_mean_of
 from dpconvex.mechanisms.test_and_release import counts_within
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
@@ -19,6 +19,7 @@ from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex_experiments.reference.printed_constants import least_count, plan_outlier_removal
+from robust_means import plan_robust_mean
 
 # User-level specification, section 8: C, epsilon, delta, sigma_H, s0, theta, A, B, kappa, sigma / rho.
 GOLDEN = [

@@ -14,7 +14,7 @@ from dpconvex.mechanisms import AboveThreshold, ExponentialMechanism, ReportNois
 from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.randomness import SeededSource, SystemSource, exact
 from dpconvex_experiments.audit.laws import finite_law
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 SOURCES = pytest.mark.parametrize("source", [SeededSource(5), SystemSource()], ids=["seeded", "system"])
 ONE = Sensitivity(1.0, "absolute", "test")

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
 from dpconvex.errors import BudgetExceededError, InvalidParameterError, UnsupportedEventError
-from dpconvex.mechanisms import BoundedLaplaceMechanism, FailureAllowance, GaussianMechanism
+from dpconvex.mechanisms import FailureAllowance, GaussianMechanism
 from dpconvex.privacy import (
     BoundedLaplaceNoise,
     FailureProbability,
@@ -28,6 +28,7 @@ from dpconvex.privacy import (
 from dpconvex.privacy.events import event_from_dict, pure_delta
 from dpconvex.privacy.profiles import gaussian_delta, largest_mu, mixed_delta
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex_experiments.reference.printed_median import BoundedLaplaceMechanism
 
 
 @pytest.mark.parametrize(

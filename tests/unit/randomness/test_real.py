@@ -12,7 +12,7 @@ from scipy import stats
 
 from dpconvex.geometry import L2Norm, StandardNormals
 from dpconvex.randomness import BitSource, SeededSource, SystemSource, real
-from dpconvex_experiments.reference.instances import NORMS
+from instances import NORMS
 
 
 class _Scripted(np.random.Generator):

@@ -137,6 +137,7 @@ def test_the_operator_has_the_constants_that_the_count_uses() -> None:
 
 @pytest.mark.parametrize("loss", CASES, ids=repr)
 @pytest.mark.thin
+@pytest.mark.dear("concavity=0.5")
 def test_claims_of_the_worst_case_hold(loss) -> None:
     found = attack_constants(loss, trials=60)
     assert found.holds, found

@@ -65,7 +65,7 @@ def test_accelerated_gradient_count_suffices_without_any_certificate(kind, loss,
 @pytest.mark.parametrize("output", ["best", "average"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.thin
-@pytest.mark.dear("one direction-best", "decaying-average")
+@pytest.mark.dear("one direction-best", "decaying-average", "cancelling-best")
 def test_subgradient_count_suffices_without_any_certificate(kind, output):
     objective = extreme(AbsoluteLoss(), 0.3, kind)
     radius, ball = 0.2, L2Ball((objective.lipschitz + objective.linear_norm) / 0.3)

@@ -35,7 +35,7 @@ from dpconvex.solvers import (
     _components as components,
     default_solver,
 )
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 pytestmark = pytest.mark.thin
 

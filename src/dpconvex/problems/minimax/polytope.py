@@ -134,13 +134,6 @@ def no_function(*_: Any) -> NoReturn:
     raise AssertionError("declared constants have no function")
 
 
-def l1_ball_vertices(dim: int, radius: float) -> Floats:
-    """Return the vertices ``radius e_j`` and ``-radius e_j`` of an l1 ball in columns, shape (dim, 2 dim)."""
-    _validate.integer("dim", dim, at_least=1)
-    check_bound("radius", radius)
-    return radius * np.hstack([np.eye(dim), -np.eye(dim)])
-
-
 def jax_saddle(
     f: Callable[[Any, Any, Any], Any],
     n: int,

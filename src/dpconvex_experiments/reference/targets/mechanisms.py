@@ -12,6 +12,8 @@ from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.randomness import BitSource
 from dpconvex_experiments.audit.neighbors import array_pairs, replaced
 from dpconvex_experiments.audit.target import Pair, Pairs, Subject, Use, builder, targets
+from dpconvex_experiments.reference.location import MedianMechanism
+from dpconvex_experiments.reference.printed_median import BoundedLaplaceMechanism
 
 _LEMMA = "values given by the audit"
 _LABEL = "value"
@@ -61,7 +63,7 @@ def _matrix(privacy: PrivacyParams, bound: float) -> Subject:
 
 def _bounded(privacy: PrivacyParams, bound: float) -> Subject:
     sensitivity = Sensitivity(bound, "absolute", _LEMMA)
-    mechanism = mechanisms.BoundedLaplaceMechanism.calibrate(sensitivity, privacy.epsilon, privacy.delta)
+    mechanism = BoundedLaplaceMechanism.calibrate(sensitivity, privacy.epsilon, privacy.delta)
     return _use(mechanism, privacy, {"ends": ([0.0], [bound])})
 
 
@@ -91,7 +93,7 @@ def _above(privacy: PrivacyParams, bound: float) -> Subject:
 
 def _median(privacy: PrivacyParams, bound: float) -> Subject:
     """One value crosses: most of the interval leaves the middle rank, the rest of it arrives there."""
-    mechanism = mechanisms.MedianMechanism(privacy.epsilon, -bound, bound, 4)
+    mechanism = MedianMechanism(privacy.epsilon, -bound, bound, 4)
     first, second = bound * np.array([1, -1, 0.8, 1]), bound * np.array([-1, -1, 0.8, 1])
     return _use(mechanism, privacy, {"crosses upwards": (second, first), "crosses downwards": (first, second)})
 

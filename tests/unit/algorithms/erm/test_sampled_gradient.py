@@ -68,7 +68,7 @@ def largest_moves(plan, tries=60):
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("clip", [None, 0.1])
 @pytest.mark.parametrize("rate", [0.03, 0.6])
-@pytest.mark.dear("0.03-None-logistic")
+@pytest.mark.dear("0.03-None-logistic", "0.03-None-huber")
 def test_no_record_moves_a_gradient_further_than_charged(loss, clip, rate) -> None:
     plan = gradient_descent.plan(problem(loss), PROMISE, steps=8, rate=rate, clip=clip)
     joins, turns = largest_moves(plan)

@@ -45,7 +45,7 @@ def scores_of(plan, records, draws) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("constants", ["calibrated", "paper"])
 @pytest.mark.parametrize("kind", ["quadratic", "regression"])
-@pytest.mark.dear("paper")
+@pytest.mark.dear("paper", "quadratic-calibrated")
 def test_a_record_moves_the_leaves_below_its_node_by_the_charged_range(kind: str, constants: str) -> None:
     """Scores of neighbors, given the same draws; the largest share of the charge that the search finds is stated."""
     n, worst = 400, 0.0

@@ -199,12 +199,12 @@ def test_theorem_5_secret_orders_cost_the_larger_price_and_public_ones_on_sorted
         return tuple(sum(table[i] % 2 == 0 for i in part) for part in (order[:2], order[2:]))
 
     orders = list(itertools.permutations(range(4)))
-    for first in itertools.product((0, 1), repeat=4):
-        for second in itertools.product((0, 1), repeat=4):
-            a, b = sorted(first), sorted(second)
+    tables = list(itertools.combinations_with_replacement((0, 1), 4))  # in the order of their content
+    for a in tables:
+        for b in tables:
             if sum((np.bincount(a, minlength=2) - np.bincount(b, minlength=2)) > 0) <= 1 and (
                 abs(sum(a) - sum(b)) <= 1
-            ):  # the tables differ in one record, and stand in the order of their content
+            ):  # the tables differ in one record
                 assert log_ratio([[counts(t, order) for order in orders] for t in (a, b)]) <= 1 + 1e-9
     public = [[counts(table, (0, 2, 1, 3))] for table in ((1, 2, 3, 4), (2, 3, 4, 5))]
     assert log_ratio(public) == pytest.approx(4.0)

@@ -75,6 +75,7 @@ def cost(plan: FoundBinsPlan, data: list, answers: int) -> tuple[float, float]:
 
 @BOTH
 @pytest.mark.parametrize("tree", [False, True])
+@pytest.mark.dear("True-0.05")
 @DECLARED
 def test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more(delta: float, tree: bool, opened: Open) -> None:
     """Records with every kind of number, whatever was released before: equal releases, all that differs is counts."""

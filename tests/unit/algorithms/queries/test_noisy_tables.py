@@ -190,6 +190,7 @@ def test_refusals_do_not_tell_how_many_records_there_are() -> None:
 
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("together", [False, True])
+@pytest.mark.dear("True-0.001", "False-0.001")
 def test_intervals_hold_where_the_number_of_records_is_private(delta, together) -> None:
     """Their two parts hold each with half of the risk, so together more often than they say."""
     shape, n = (2, 3, 4), 400
@@ -312,6 +313,7 @@ def test_the_fit_is_a_function_of_released_tables() -> None:
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("unit", Unit)
+@pytest.mark.dear("record-False-0.001", "user-True-0.001", "user-False-0.001")
 def test_intervals_hold_as_often_as_they_say(delta, together, unit) -> None:
     """120 releases of 6 tables at level 0.8, within 5 deviations; the cells of a table at once more often.
 

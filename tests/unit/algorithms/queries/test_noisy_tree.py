@@ -73,6 +73,7 @@ def test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more(delta, ce
 
 @BOTH
 @CENTER
+@pytest.mark.dear("True-0.01")
 def test_a_replaced_user_costs_what_is_charged_and_no_more(delta, center) -> None:
     """Users of one to four records, the replaced one under another label: as records, which share a weight of 1."""
     plan = noisy_tree.plan(QUERIES, 4, PrivacyParams(3.0, delta, unit=Unit.USER), pairs=2, center=center)

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from dpconvex.errors import UnsupportedEventError
-from dpconvex.mechanisms import RobustMean, gaussian, plan_robust_mean
+from dpconvex.mechanisms import RobustMean, gaussian
 from dpconvex.privacy import PoissonSteps, Release, SampledSteps, Sensitivity, Unit
 from dpconvex_experiments.audit import audit
 from dpconvex_experiments.audit.auditor import priced_once
 from dpconvex_experiments.audit.replay import coins, participation, sampled_losses, sampled_steps
 from dpconvex_experiments.audit.target import run_of
 from dpconvex_experiments.audit.targets import TARGETS
+from robust_means import plan_robust_mean
 
 N, K, RADIUS, CLIP = 90, 60, 1.0, 10.0
 MEAN: RobustMean = plan_robust_mean(K, 1, 4.0, 0.05, unit=Unit.USER)

@@ -11,7 +11,7 @@ from dpconvex.errors import AccuracyError
 from dpconvex.problems import DataDomain, LocationLoss, Records, jax_loss
 from dpconvex.problems.custom.extension import ExtendedRisk, Extender
 from dpconvex.sets import L2Ball
-from dpconvex_experiments.reference.extensions import MaxAffine, max_affine_extension
+from max_affine import MaxAffine, max_affine_extension
 
 R = 1.0
 
@@ -42,6 +42,7 @@ class Affine:
 @pytest.mark.parametrize("dim", [1, 2, 4])
 @pytest.mark.parametrize("level", [0.05, 1.0])
 @pytest.mark.parametrize("pieces", [1, 3])
+@pytest.mark.dear("3-0.05-4", "3-1.0-4")
 def test_planes_hold_everywhere_and_the_bracket_closes_in_the_public_count(dim, level, pieces) -> None:
     """T33 of the specification, by the method of ellipsoids; `max_affine_extension` is the independent reference."""
     f, rng = Affine(dim, 6, dim, pieces, 50.0), np.random.default_rng(1)
@@ -62,6 +63,7 @@ def test_planes_hold_everywhere_and_the_bracket_closes_in_the_public_count(dim, 
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5])
+@pytest.mark.dear("5]")
 def test_at_the_planned_floor_rounding_leaves_nothing_open(dim) -> None:
     """T35: with a tolerance of two roundings, the least that is planned, every bracket closes in the public count."""
     rng = np.random.default_rng(0)

@@ -182,6 +182,7 @@ class SparkLike:
         return SimpleNamespace(collect=lambda: [SimpleNamespace(**answer) for answer in answers])
 
 
+@pytest.mark.gate
 def test_the_recipe_for_spark(monkeypatch, same) -> None:
     cloudpickle = pytest.importorskip("cloudpickle")
     page = (Path(__file__).parents[4] / "docs" / "large_data.md").read_text(encoding="utf-8")

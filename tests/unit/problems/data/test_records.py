@@ -105,6 +105,7 @@ def test_very_many_columns():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("domain", "share"), [(DataDomain.l2_ball(50, 1.0), 0.05), (DataDomain.box(50, 9.0), 0.05)])
+@pytest.mark.dear("domain1")
 def test_no_copy_of_data_that_need_none(domain, share, dtype):
     X = np.random.default_rng(0).standard_normal((200_000, 50)).astype(dtype)
     w, g = np.ones(50), np.ones(len(X))

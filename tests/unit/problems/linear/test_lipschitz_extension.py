@@ -15,7 +15,8 @@ from dpconvex.problems import DataDomain, Records
 from dpconvex.problems.linear.lipschitz_extension import Pieces, lipschitz_extension
 from dpconvex.problems.linear.truncated import ExtensionRisk
 from dpconvex.sets import Box, Ellipsoid, L2Ball, Polytope
-from dpconvex.solvers import CuttingPlane, JointProblem, adaptive_subgradient
+from dpconvex.solvers import CuttingPlane
+from dpconvex_experiments.reference.extensions import JointProblem, adaptive_subgradient
 
 RANGES = {"affine": (1.0, 1.0), "hinge": (0.0, 1.0), "absolute": (-1.0, 1.0)}
 DOMAINS = (L2Ball(1.0, dim=2), Box(-0.5, 1.0, dim=2), Ellipsoid([1.0, 0.4]))

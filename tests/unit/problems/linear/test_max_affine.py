@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.sets import Box, Ellipsoid, L2Ball, Polytope, WholeSpace
-from dpconvex_experiments.reference.extensions import MaxAffine, max_affine_extension
+from max_affine import MaxAffine, max_affine_extension
 
 DOMAINS = (
     L2Ball(1.0, dim=2),

@@ -8,7 +8,7 @@ import pytest
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LOSSES, HingeLoss, LogisticLoss, SmoothLoss, SoftmaxLoss, SquaredLoss
 from dpconvex.problems import DataDomain, Records, RegularizedRisk
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 pytestmark = pytest.mark.together
 

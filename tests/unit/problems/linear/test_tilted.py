@@ -15,7 +15,7 @@ from dpconvex.losses import LOSSES, AbsoluteLoss, HingeLoss, LogisticLoss, Smoot
 from dpconvex.problems import DataDomain, LinearModelProblem, Objective, Records, RegularizedRisk, TiltedRisk
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import AcceleratedGradient, DualCoordinateAscent, NewtonCholesky, Subgradient, default_solver
-from dpconvex_experiments.reference.instances import instances
+from instances import instances
 
 pytestmark = pytest.mark.together
 

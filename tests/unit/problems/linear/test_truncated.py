@@ -32,6 +32,7 @@ def heavy(loss, n=60, seed=0, truncation=None, l2=0.7, center=True, dim=DIM):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.thin
+@pytest.mark.dear("SquaredLoss")
 def test_derivatives_and_constants(loss) -> None:
     risk = heavy(loss)
     rng = np.random.default_rng(1)

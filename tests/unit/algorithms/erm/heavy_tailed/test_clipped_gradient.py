@@ -45,6 +45,7 @@ def test_all_steps_together_cost_what_was_promised(steps, delta) -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.dear("SquaredLoss")
 def test_gradients_of_neighbors_stay_within_the_sensitivity_and_reach_it(loss) -> None:
     found, rng, worst = planned(loss, 5), np.random.default_rng(0), 0.0
     for _ in range(60):

@@ -24,7 +24,8 @@ from dpconvex.privacy.ledger import total_epsilon
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.problems.linear.truncated import TruncatedRisk
 from dpconvex.randomness import SeededSource, SystemSource
-from dpconvex.solvers import Guaranteed, JointProblem, adaptive_subgradient
+from dpconvex.solvers import Guaranteed
+from dpconvex_experiments.reference.extensions import JointProblem, adaptive_subgradient
 from dpconvex_experiments.reference.printed_constants import PRINTED_TAIL
 
 LOSSES = (SquaredLoss(1e4), HuberLoss(), LogisticLoss(), AbsoluteLoss(1e4), HingeLoss(), PinballLoss(0.8, 1e4))

@@ -19,8 +19,14 @@ from dpconvex.problems.linear.lipschitz_extension import Pieces, lipschitz_exten
 from dpconvex.problems.linear.truncated import ExtensionRisk, RecordCap, extension_rounding, profiles
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex.sets import Box, Ellipsoid, L1Ball, L2Ball, Polytope, Section, Simplex
-from dpconvex.solvers import biased_subgradient, ridge_subgradient, ridge_subgradient_steps
-from dpconvex_experiments.reference.extensions import FixedSteps, Joint, MaxAffine, max_affine_extension
+from dpconvex_experiments.reference.extensions import (
+    FixedSteps,
+    Joint,
+    biased_subgradient,
+    ridge_subgradient,
+    ridge_subgradient_steps,
+)
+from max_affine import MaxAffine, max_affine_extension
 
 SQUARE = Polytope([[1, 0], [0, 1], [-1, 0], [0, -1], [1, 1]], [0.5, 1, 1, 0.5, 1])
 SETS = {
@@ -46,6 +52,7 @@ def adversaries(loss, n: int, seed: int, radius: float, steep: float = STEEP) ->
 @pytest.mark.thin
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.dear("absolute-polytope")
 def test_t33_planes_never_exceed_the_extension_at_another_member(name, loss) -> None:
     """T33: Lemma 6, on records at the cap; slopes are at most C and values are below brute force."""
     domain, level, cap = SETS[name], 1.3, RecordCap(1e9)

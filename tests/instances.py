@@ -10,6 +10,8 @@ from dpconvex.geometry import GroupedNorm, L2Norm
 from dpconvex.privacy import Sensitivity
 from dpconvex.problems import DataDomain
 from dpconvex_experiments.reference import lower_bound, objectives
+from dpconvex_experiments.reference.location import MedianMechanism
+from dpconvex_experiments.reference.printed_median import BoundedLaplaceMechanism
 
 T = TypeVar("T")
 
@@ -131,19 +133,14 @@ INSTANCES: dict[type, tuple[Any, ...]] = {
         mechanisms.LaplaceMechanism.calibrate(_measured("absolute", 2.0), 0.5, 1),
         mechanisms.LaplaceMechanism.calibrate(_measured("l1", 0.01), 3.0, 3),
     ),
-    mechanisms.BoundedLaplaceMechanism: (
-        mechanisms.BoundedLaplaceMechanism.calibrate(_measured("absolute"), 0.9, 1e-3),
-    ),
+    BoundedLaplaceMechanism: (BoundedLaplaceMechanism.calibrate(_measured("absolute"), 0.9, 1e-3),),
     mechanisms.ReportNoisyMax: (mechanisms.ReportNoisyMax(_measured("linf"), 0.8),),
     mechanisms.ExponentialMechanism: (mechanisms.ExponentialMechanism(_measured("linf"), 0.8),),
     mechanisms.AboveThreshold: (
         mechanisms.AboveThreshold(_measured("absolute"), 0.9, 2.0),
         mechanisms.AboveThreshold(_measured("absolute"), 0.9, 2.0, 0.5),
     ),
-    mechanisms.MedianMechanism: (
-        mechanisms.MedianMechanism(0.7, -2.0, 3.0, 5),
-        mechanisms.MedianMechanism(0.2, -1.0, math.pi, 4, "gaussian"),
-    ),
+    MedianMechanism: (MedianMechanism(0.7, -2.0, 3.0, 5), MedianMechanism(0.2, -1.0, math.pi, 4, "gaussian")),
     **{kind: (kind(),) for kind in solvers.NAMED_SOLVERS.values()},
     solvers.Subgradient: (solvers.Subgradient(), solvers.Subgradient(output="average")),
     solvers.CuttingPlane: (solvers.CuttingPlane(max_steps=3000),),

@@ -1,6 +1,6 @@
 """The systems of the five papers: where each stands here, how it is called, and which measurement it must answer for.
 
-The rows are in ``systems.toml``. What was measured is in ``fidelity.json``, which ``tools/fidelity.py`` writes. The
+The rows are in ``systems.toml``. What was measured is in ``fidelity.json``, which ``fidelity.py`` writes. The
 page *The papers* of the documentation is made of both, in every build. A row is *done* only if nothing is left of
 `shortcomings`; tests run every call.
 """
@@ -13,10 +13,10 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-_DATA = files("dpconvex_experiments")
+_DATA = Path(__file__).parent
 SEEDS = (0, 1, 2)
 """Every row is measured at these."""
 Found = Mapping[str, Any]
