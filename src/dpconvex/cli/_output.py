@@ -194,9 +194,9 @@ def _check(path: Path, force: bool) -> None:
     names = {entry.name for entry in path.iterdir()} if path.exists() else set()
     written = {MODEL, CERTIFICATE, REPORT, FOUND, MEDIAN, SYNTHETIC, GAME, SIGNATURE, METRICS, EVALUATED}
     if names and not names <= written:
-        raise InvalidParameterError("out", str(path), "holds other files than a model", "Choose another folder")
+        raise InvalidParameterError("out", str(path), "holds other files than those of a release", "Choose another folder")
     if names and not force:
-        raise InvalidParameterError("out", str(path), "holds a model already", "Add --force to replace it")
+        raise InvalidParameterError("out", str(path), "holds a release already", "Add --force to replace it")
 
 
 def _take_place(working: Path, path: Path) -> None:
