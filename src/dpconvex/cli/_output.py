@@ -194,7 +194,7 @@ def _check(path: Path, force: bool) -> None:
     names = {entry.name for entry in path.iterdir()} if path.exists() else set()
     written = {MODEL, CERTIFICATE, REPORT, FOUND, MEDIAN, SYNTHETIC, GAME, SIGNATURE, METRICS, EVALUATED}
     if names and not names <= written:
-        raise InvalidParameterError("out", str(path), "holds other files than those of a release", "Choose another folder")
+        raise InvalidParameterError("out", str(path), "holds other files than a release has", "Choose another folder")
     if names and not force:
         raise InvalidParameterError("out", str(path), "holds a release already", "Add --force to replace it")
 

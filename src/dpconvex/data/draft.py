@@ -152,8 +152,7 @@ def _column(series: Series, ranges: bool) -> str:
         note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
         if len(values) == 1 and not series.null_count():
             head += _SAME
-        low, high = numbers.min(initial=0), numbers.max(initial=0)
-        if ranges and low >= 0 and high > SKEWED and high > SKEWED * _middle(series):
+        if ranges and _is_skewed(series, numbers):
             head += f'# Most numbers are far below the largest: transform = "log1p" may suit them.{MARK}\n'
         lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
         if (share := series.null_count() / max(1, len(series))) or missing:
@@ -210,6 +209,8 @@ def _target(series: Series, ranges: bool) -> str:
     values = frames.distinct_values(series)
     numeric, boolean = frames.is_float(values), series.dtype == nw.Boolean
     if numeric and not boolean and not _may_be_codes(_finite(values)):
+        if ranges and _is_skewed(series, _finite(values)):
+            head += f"# Most numbers are far below the largest, with which noise grows: a smaller upper may do.{MARK}\n"
         return head + _range(_finite(values), ranges)
     found = ["false", "true"] if boolean else _codes(_finite(values)) if numeric else distinct(values)
     if len(found) < 2:
@@ -250,9 +251,13 @@ def _finite(values: Any) -> Floats:
     return numbers[np.isfinite(numbers)]
 
 
-def _middle(series: Series) -> float:
+def _is_skewed(series: Series, values: Floats) -> bool:
+    """Whether none of a column's distinct numbers is negative, and the largest is many times the middle one of all."""
+    low, high = values.min(initial=0), values.max(initial=0)
+    if low < 0 or high <= SKEWED:
+        return False
     numbers = frames.numbers(series, texts=True)
-    return float(np.median(numbers[np.isfinite(numbers)]))
+    return bool(high > SKEWED * np.median(numbers[np.isfinite(numbers)]))
 
 
 def _may_be_codes(numbers: Floats) -> bool:

@@ -101,6 +101,10 @@ def test_drafts_say_which_rows_have_no_label_and_which_column_says_nothing() -> 
     remarks = [line for line in draft_schema(heights, "ill").splitlines() if "log1p" in line]
     assert len(remarks) == 1
     assert MARK in remarks[0]
+    skewed = heights.assign(cost=[1.5, 2.5, 3.25, 9000.5] * 9)
+    target = draft_schema(skewed, "cost").split("[columns")[0]
+    assert f"a smaller upper may do.{MARK}" in target
+    assert "smaller upper" not in draft_schema(skewed, "cost", ranges=False)
     unranged = draft_schema(heights.assign(tweet="no"), "ill", ranges=False)
     assert "log1p" not in unranged  # a fit that finds the range finds the scale
     assert unranged.count("Every row holds the same value") == 2
