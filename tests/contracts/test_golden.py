@@ -687,7 +687,7 @@ COMMAND_LINES: dict[str, str] = {
     "median": "median t.csv --column age --radius-bound 100 --epsilon 1 --delta 1e-6 --out median",
     "game": "game plays.csv --shape 3x2 --epsilon 1 --out game",
     "game plan": "game --shape 3x2 --epsilon 1 --rows 4000 --json",
-    "synthesize": "synthesize t.csv --schema s.toml --epsilon 1 --delta 1e-6 --out synthetic",
+    "synthesize": "synthesize t.csv --schema s.toml --epsilon 1 --delta 1e-6 --bins 16 --out synthetic",
     "verify": "verify fit",
 }
 NAMED = ("experiments", "audits")
