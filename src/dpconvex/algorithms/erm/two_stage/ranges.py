@@ -60,6 +60,7 @@ ALONE = 0.04, 0.5
 TARGET_PART = 1 / 3
 """Of what octaves take, for the target's, where those of columns are looked for, too: a column in a range that is far
 too wide tells nothing, a target in one is predicted anywhere (`benchmarks/lost_ranges.py --parts`)."""
+NARROW = 4  #: A target's range is cut off the second histogram only where no more than one in so many parts is left.
 LOST = 0.16  #: `octaves_off` from which on a constant is better (`benchmarks/lost_ranges.py`).
 LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
@@ -228,6 +229,8 @@ class RangedPlan(TwoStagePlan):
             noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(within), -1)  # line 2: given them
             off, knots = self.second.deviations, [self.knots] * len(self.columns) + [2] * self.target
             edges = tuple(ranges.crowded(*each) for each in zip(outer, noisy, off, knots, strict=False))
+            if self.target and edges[-1][1] - edges[-1][0] > ranges.PARTS / NARROW:  # tails of a target tell
+                edges = (*edges[:-1], (0, ranges.PARTS))
             edges += tuple(map(ranges.sought, noisy[self._open :], off[self._open :]))
         plan = continued(self, outer=outer, edges=edges, target_cells=target, cells=cells)
         part = ranges.kept(SCALED, *target).encode if target else same

@@ -229,8 +229,11 @@ def test_the_targets_octaves_are_those_of_the_target() -> None:
     frame = table().assign(y=1e6 + np.arange(len(table())))
     schema = Schema(SCHEMA.columns, NumericTarget("y", 0, 1)).without_ranges()
     found = PrivateLinearRegression(50.0, schema=schema, random_state=1).fit(frame).plan_.found
-    assert 2**19 <= found[-1].lower < found[-1].upper <= 2**20
+    assert 0.9e6 < found[-1].lower < 1e6 < 1.003e6 < found[-1].upper <= 2**20  # a small part of an octave
     assert found[1].upper <= 2
+    wide = frame.assign(y=600 + 0.1 * np.arange(3000))
+    found = PrivateLinearRegression(50.0, schema=schema, random_state=1).fit(wide).plan_.found
+    assert (found[-1].lower, found[-1].upper) == (256, 1024)  # of which 600 to 900 are more than a quarter
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.1, 1.0])
