@@ -233,7 +233,7 @@ def test_the_targets_octaves_are_those_of_the_target() -> None:
     assert found[1].upper <= 2
     wide = frame.assign(y=600 + 0.1 * np.arange(3000))
     found = PrivateLinearRegression(50.0, schema=schema, random_state=1).fit(wide).plan_.found
-    assert (found[-1].lower, found[-1].upper) == (256, 1024)  # of which 600 to 900 are more than a quarter
+    assert (found[-1].lower, found[-1].upper) == (128, 1024)  # of which 600 to 900 are a third
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.1, 1.0])
