@@ -1364,8 +1364,8 @@ MUTANTS = (
     Mutant(
         "private knots: the method spends all of epsilon",
         "algorithms/erm/two_stage/ranges.py",
-        "shares = _shares(epsilon, n, columns, alone) if columns or placed else [0.0]",
-        "shares = _shares(epsilon, n, columns, alone) if columns else [0.0]",
+        "shares = _shares(epsilon, n, columns, placed, target) if columns or placed or target else [0.0]",
+        "shares = _shares(epsilon, n, columns, placed, target) if columns or target else [0.0]",
         "",
         (f"{RANGES}::test_knots_are_found_in_declared_logarithmic_ranges",),
     ),

@@ -82,8 +82,8 @@ class FindsRanges:
 
     def _beside(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
         """Return what finding ranges that are left open leaves of a promise."""
-        alone = self._finds_target and not features.unranged and not features.placed
-        left = ranges.remaining(privacy.epsilon, n, self._open(features), len(features.placed), alone)
+        open_, placed = len(features.unranged), len(features.placed)
+        left = ranges.remaining(privacy.epsilon, n, open_, placed, self._finds_target)
         return replace(privacy, epsilon=left)
 
     def _look_costs(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> tuple[float, float]:
@@ -129,7 +129,7 @@ class FindsRanges:
             if each.algorithm != "constant":
                 return ranges.plan(each, privacy, *asked).through(place)
             if self._finds_target:  # alone: a constant uses no columns
-                own = ranges.remaining(privacy.epsilon, each.problem.n, 1, alone=True)
+                own = ranges.remaining(privacy.epsilon, each.problem.n, 0, target=True)
                 each = each.at(replace(each.privacy, epsilon=own))  # pyright: ignore[reportAttributeAccessIssue]
             elif not look:
                 return each

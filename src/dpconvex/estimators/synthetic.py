@@ -169,7 +169,8 @@ class PrivateSyntheticData(PrivateEstimator):
         InvalidParameterError
             If a parameter is missing or out of range.
         """
-        return self._plans(n, self._unit(unit))
+        n, privacy = self._promise(n, self._unit(unit))
+        return self._plans(self._cells(n, privacy), n, privacy)
 
     def domain(self, n: int | None = None, *, unit: str | None = None) -> TableCells:
         """Return the columns' values that a fit to `n` records starts from; parameters as of `plan`. Sees no data."""
@@ -179,9 +180,9 @@ class PrivateSyntheticData(PrivateEstimator):
         usual = Unit.RECORD if self._user is None else Unit.USER
         return Unit(_validate.choice("unit", usual if unit is None else unit, tuple(Unit)))
 
-    def _plans(self, n: int | None, unit: Unit, sums: bool = False) -> tuple[QueryReleasePlan, ...]:
-        n, privacy = self._promise(n, unit)
-        cells = self._cells(n, privacy)
+    def _plans(
+        self, cells: TableCells, n: int, privacy: PrivacyParams, sums: bool = False
+    ) -> tuple[QueryReleasePlan, ...]:
         how = {"constants": self.constants, "sums": sums}
         if cells.open:
             linear = [k for k in cells.open if getattr(cells.described[k], "transform", "auto") == "none"]
@@ -247,14 +248,15 @@ class PrivateSyntheticData(PrivateEstimator):
             if users.n_records != rows:
                 raise InvalidDataError("X and groups must have one length: one label a record")
             public, unit = users.n_users, Unit.USER
-        cells = self._cells(*self._promise(public, unit))
+        n, privacy = self._promise(public, unit)
+        cells = self._cells(n, privacy)
 
         def encode(portion: Any) -> tuple[Array, Array]:
             found = cells.encode(portion)
             return found, found[:, 0]
 
         records: Any = cells.encode(X) if table is None else table.encoded(encode, len(cells.columns))
-        self.plan_ = self._plans(public, unit, sums=table is not None)[0]
+        self.plan_ = self._plans(cells, n, privacy, sums=table is not None)[0]
         paid = begin(self.plan_, type(self).__name__, cells.names, self.plan_.n, source)
         with _progress.shown(type(self).__name__, self.verbose):
             result = self.plan_.run(records, source, users)

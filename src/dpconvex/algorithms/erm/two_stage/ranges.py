@@ -56,7 +56,7 @@ SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
 ALONE = 0.04, 0.5
-"""The same, and the most that octaves take, where the target's range alone is looked for (`--alone`)."""
+"""The same, and the most that octaves take, for a target's range alone (`benchmarks/lost_ranges.py --alone`)."""
 TARGET_PART = 1 / 3
 """Of what octaves take, for the target's, where those of columns are looked for, too: a column in a range that is far
 too wide tells nothing, a target in one is predicted anywhere (`benchmarks/lost_ranges.py --parts`)."""
@@ -295,12 +295,9 @@ def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Arr
     return histograms(np.hstack([part for _, part in sorted(parts, key=lambda each: each[0])]))
 
 
-def remaining(epsilon: float, n: int, columns: int, placed: int = 0, alone: bool = False) -> float:
-    """Return what ranges of so many columns of n units, and knots of so many `placed`, leave of epsilon.
-
-    `alone` says that the one range is the target's.
-    """
-    shares = _shares(epsilon, n, columns, alone) if columns or placed else [0.0]
+def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False) -> float:
+    """Return what ranges of so many columns of n units, knots of so many `placed`, and a target's leave of epsilon."""
+    shares = _shares(epsilon, n, columns, placed, target) if columns or placed or target else [0.0]
     return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
 
 
@@ -319,12 +316,14 @@ def _cost(epsilon: float, n: int, looked: float, shares: tuple[float, float], ne
     return _rounding.product_down(share, epsilon) if n * epsilon >= needed else 0.0
 
 
-def _shares(epsilon: float, n: int, columns: int, alone: bool = False) -> list[float]:
-    noisy, largest = ALONE if alone else (NOISY, SHARES[0][1])
-    needed = math.sqrt(8) * columns / (noisy * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
+def _shares(epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False) -> list[float]:
+    """Return the epsilons of octaves, if any range is looked for, and of cells; of `remaining`'s facts."""
+    noisy, largest = ALONE if target and not columns and not placed else (NOISY, SHARES[0][1])
+    count = columns + target
+    needed = math.sqrt(8) * count / (noisy * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
     limits = (SHARES[0][0], largest), SHARES[1]
     first, second = (_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in limits)
-    return [first, second] if columns else [second]
+    return [first, second] if count else [second]
 
 
 def octaves_off(epsilon: float, n: int, columns: int) -> float:
@@ -369,8 +368,8 @@ def plan(
         raise InvalidParameterError("knots", knots, f"must be 2 to {ranges.PARTS // 2}")
     if then.privacy.unit != privacy.unit:
         raise InvalidParameterError("unit", str(privacy.unit), "must be that of the method")
-    alone = target and not columns and not placed
-    *octaves, share = _shares(privacy.epsilon, then.problem.n, count, alone)
+    facts = privacy.epsilon, then.problem.n, len(columns), len(placed), target
+    *octaves, share = _shares(*facts)
     first = of_target = None
     if octaves:
         own = _rounding.product_down(TARGET_PART, octaves[0]) if target and columns else 0.0
@@ -379,7 +378,7 @@ def plan(
         first = JointHistogram((ranges.CELLS,) * (count - (own > 0)), others, privacy.unit)
     cells = (ranges.PARTS + 1,) * (count + len(placed))
     second = JointHistogram(cells, share, privacy.unit) if cells else None
-    rest, moved = remaining(privacy.epsilon, then.problem.n, count, len(placed), alone), Sensitivity(1.0, "linf", LEMMA)
+    rest, moved = remaining(*facts), Sensitivity(1.0, "linf", LEMMA)
     left = _rounding.difference_down(rest, then.privacy.epsilon)
     cost = min(left, looks_cost(rest, then.problem.n, len(looked))) if look else left
     of = partial(ReportNoisyMax, replace(moved, unit=privacy.unit))
