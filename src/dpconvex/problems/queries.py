@@ -32,6 +32,7 @@ class LinearQueries(ABC):
     subsets: tuple[tuple[int, ...], ...] = ()  #: columns of each block that is a marginal table
     center: int | None = None  #: the column whose relations count most, where there is one
     impossible: tuple[Zero, ...] = ()  #: what records that are drawn must not have
+    ordered: tuple[int, ...] = ()  #: the columns whose values have an order, as bins of numbers have
     cells: int  #: size of the domain
     count: int  #: number m of queries, negations not counted: an algorithm that needs them adds them
     #: low, high: public range of every query's values, ``low < high``. Sensitivities are computed from it.
@@ -168,6 +169,7 @@ class Marginals(LinearQueries):
     block_l2 = _rounding.widen_up(math.sqrt(2.0))
     center: int | None = None
     impossible: tuple[Zero, ...] = ()
+    ordered: tuple[int, ...] = ()
     block_l1 = 2.0
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ Listing
     1. Count the octaves of every column without a range (`problems.data.ranges`), with noise, and read its range off
        them. 2. Count the cells of every range, found or declared, and what is missing, with noise. Bins have equal
        shares of what the cells hold, as far as noise lets them tell; cells that stand out have one of their own.
-    3. Release tables of all columns, numbers in their bins, and fit (`noisy_tables`, `noisy_tree`).
+    3. Release tables of all columns, numbers in their bins, and fit (`noisy_tables`, `noisy_tree`, `grouped_tables`).
 Guarantee
     That of the tables, pure epsilon or (epsilon, delta), for the same neighbors: one promise for all steps.
 Lemma
@@ -38,13 +38,13 @@ from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import PredictedError, continued, recorded, stored
 from dpconvex.algorithms.queries import noisy_tables
 from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan
+from dpconvex.algorithms.queries.grouped_tables import GroupedTablesPlan
 from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
 from dpconvex.algorithms.queries.noisy_tree import NoisyTreePlan
-from dpconvex.algorithms.queries.released_tables import ReleasedTables
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Mechanism, Planned
 from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Release
-from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu
+from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import NumberRange
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import mapped, same, totals
@@ -58,6 +58,9 @@ NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the reco
 SIZE = ranges.GRID + 3  #: Cells at most: those of a grid, 0, what is next to it, and, the last, what is missing.
 EVEN = 1e-3  #: Share of a bin's numbers that are drawn evenly over its cells, whatever these hold.
 PAYS = 0.15  #: Noise of a cell, as a share of the records, up to which bins of declared ranges are found by default.
+
+
+OfBins = NoisyTablesPlan | NoisyTreePlan | GroupedTablesPlan  #: What is released of the bins.
 
 
 @stored
@@ -88,7 +91,7 @@ class Open:
 class FoundBinsPlan(QueryReleasePlan):
     """Bins of some columns, and ranges, from the data, then noisy tables; a run is given these columns' numbers."""
 
-    then: NoisyTablesPlan | NoisyTreePlan
+    then: OfBins
     open: Open
     parts: tuple[float, float]  #: of epsilon or mu^2, for octaves and for cells
     mu: float  #: Gaussian budget of everything; 0 for Laplace noise
@@ -233,12 +236,11 @@ class FoundBinsPlan(QueryReleasePlan):
         return totals(records, records, work, weights)
 
     def _run(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> Answered:
-        return self.then.fitted(self.release(records, source, ledger, weights))
+        return self.then._run(self.binned(records), weights, source, ledger)
 
-    def release(self, records: Any, source: BitSource, ledger: Ledger, weights: Floats | None = None) -> ReleasedTables:
-        """Return noisy tables of records (n, columns), in the bins found."""
-        codes, _ = mapped(records, records, self._codes, same)
-        return self.then.release(codes, source, ledger, weights)
+    def binned(self, records: Any) -> Any:
+        """Return the values of records (n, columns), in the bins found."""
+        return mapped(records, records, self._codes, same)[0]
 
     def _codes(self, raw: Floats) -> Array:
         """Return the values of all columns of records (n, columns), each record by itself; open ones in their bins."""
@@ -268,12 +270,8 @@ def _cells(edges: Array, values: Array) -> NDArray[np.int64]:
 
 def rest(privacy: PrivacyParams, n: int, open: Open, law: str) -> PrivacyParams:
     """Return the promise that the histograms of columns leave for the tables, whose noise has this law."""
-    parts = _parts(privacy, n, open, law)
-    left = _rounding.difference_down(1.0, _rounding.sum_up(parts))
-    if law != "gaussian":
-        return replace(privacy, epsilon=_rounding.product_down(privacy.epsilon, left), delta=0.0)
-    mu = _mu(privacy, law) * math.sqrt(left)
-    return replace(privacy, epsilon=epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), privacy.delta))
+    left = _rounding.difference_down(1.0, _rounding.sum_up(_parts(privacy, n, open, law)))
+    return noisy_tables.part_of(privacy, law, left)
 
 
 def pays(privacy: PrivacyParams, n: int, columns: int) -> bool:
@@ -297,7 +295,9 @@ def _parts(privacy: PrivacyParams, n: int, open: Open, law: str) -> tuple[float,
 
 
 @recorded("found_bins")
-def plan(then: NoisyTablesPlan | NoisyTreePlan, privacy: PrivacyParams, open: Open) -> FoundBinsPlan:
+def plan(
+    then: NoisyTablesPlan | NoisyTreePlan | GroupedTablesPlan, privacy: PrivacyParams, open: Open
+) -> FoundBinsPlan:
     """Return the plan that finds the bins of some columns for planned tables; `then` keeps a promise of its own."""
     for k in open.columns:
         bins = then.queries.shape[k] - (k in open.missing) if 0 <= k < len(then.queries.shape) else 0

@@ -48,7 +48,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, Planned
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity, Unit
-from dpconvex.privacy.profiles import largest_mu
+from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu
 from dpconvex.problems.data.sources.rows import totals
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.queries import LinearQueries, Marginals
@@ -105,6 +105,7 @@ class NoisyTablesPlan(base.QueryReleasePlan):
     law: str  #: of the noise: "laplace", "gaussian", or "matrix": pure, of all tables at once
     mu: float  #: Gaussian budget; 0 for pure noise
     joint: bool = False  #: whether the noise is that of all tables as one matrix
+    title: str = "tables"  #: how the ledger names them
     algorithm = "noisy_tables"
     only_sums: ClassVar[bool] = True
     constants = "calibrated"
@@ -131,7 +132,7 @@ class NoisyTablesPlan(base.QueryReleasePlan):
         noise = cache(partial(table_noise, self.law, self.privacy, self.mu, n=self.n))  # thousands of tables, few kinds
         for (order, key), size in zip(keys, sizes, strict=True):
             part = orders[order] * 2 ** (key / 4) / totals[order]
-            found.append((f"{order}-way tables, scale class {key}", *noise(part, size)))
+            found.append((f"{order}-way {self.title}, scale class {key}", *noise(part, size)))
         return tuple(found)
 
     @cached_property
@@ -280,6 +281,14 @@ def table_noise(
         return laplace, math.sqrt(2) * laplace.scale / n
     gaussian = GaussianMechanism.of_mu(sensitivity, mu * math.sqrt(part) * (1 - 1e-12), size)
     return gaussian, gaussian.sigma * INFLATION / n
+
+
+def part_of(privacy: PrivacyParams, law: str, share: float) -> PrivacyParams:
+    """Return the promise that a share of epsilon makes, or with Gaussian noise a share of mu^2 at the same delta."""
+    if law != "gaussian":
+        return replace(privacy, epsilon=_rounding.product_down(privacy.epsilon, share), delta=0.0)
+    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) * math.sqrt(share)
+    return replace(privacy, epsilon=epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), privacy.delta))
 
 
 def added(law: str, sums: Sequence[float]) -> float:

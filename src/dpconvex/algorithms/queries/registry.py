@@ -3,11 +3,17 @@
 import math
 from typing import Any
 
-from dpconvex.algorithms.queries import found_bins, mwem, noisy_answers, noisy_tables, noisy_tree, synthetic
+from dpconvex.algorithms.queries import (
+    found_bins,
+    grouped_tables,
+    mwem,
+    noisy_answers,
+    noisy_tables,
+    noisy_tree,
+    synthetic,
+)
 from dpconvex.algorithms.queries.base import QueryReleasePlan
 from dpconvex.algorithms.queries.found_bins import Open
-from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
-from dpconvex.algorithms.queries.noisy_tree import NoisyTreePlan
 from dpconvex.algorithms.select import Method, Options, Plans, Registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
@@ -17,13 +23,14 @@ QUERY_METHODS = Registry(
     "queries",
     Method("noisy_tables", noisy_tables.plan),
     Method("noisy_tree", noisy_tree.plan),
+    Method("grouped_tables", grouped_tables.plan),
     Method("query_noise", noisy_answers.plan),
     Method("mwem", mwem.plan),
     Method("saddle_point", synthetic.plan, ("constants",)),
 )
 """``planner(queries, n, privacy, **options) -> QueryReleasePlan``."""
 
-FINDING = ("noisy_tables", "noisy_tree")  #: Methods that find ranges and bins
+FINDING = ("noisy_tables", "noisy_tree", "grouped_tables")  #: Methods that find ranges and bins
 
 
 def plan_queries(
@@ -73,7 +80,7 @@ def _with_ranges(
         kept = [
             each
             for each in plans
-            if isinstance(each, NoisyTablesPlan | NoisyTreePlan) and (each.law == "gaussian") == (law == "gaussian")
+            if isinstance(each, found_bins.OfBins) and (each.law == "gaussian") == (law == "gaussian")
         ]
         found += [found_bins.plan(each, privacy, open) for each in kept]
     if not found:

@@ -167,7 +167,7 @@ def _found_bins(privacy: PrivacyParams, bound: float, *within: tuple[float, floa
     def run(records: Array, *given: Any) -> Array:
         ledger = Ledger(privacy, plan.releases)
         begun = plan._begun(records, None, given[-1], ledger)  # what follows the release is public
-        noisy = begun.release(records, given[-1], ledger).noisy
+        noisy = begun.then.release(begun.binned(records), given[-1], ledger).noisy
         return np.concatenate([*begun.counted, *(8 * each.ravel() for each in noisy)])
 
     found, rest = {}, np.column_stack([np.arange(8) % 2, 2.0 ** np.arange(8)])

@@ -60,7 +60,7 @@ def cost(plan: FoundBinsPlan, data: list, answers: int) -> tuple[float, float]:
         ledger, weights = Ledger(plan.privacy, plan.releases), groups and exact_weights(groups)
         with mock.patch.object(Mechanism, "release", release):
             begun = plan._begun(records, weights, SeededSource(0), ledger)
-            begun.release(records, SeededSource(0), ledger, weights)
+            begun.then.release(begun.binned(records), SeededSource(0), ledger, weights)
     total, scores = 0.0, 0.0
     for (mechanism, mine), (_, its) in zip(*seen, strict=True):
         if isinstance(mechanism, ReportNoisyMax | ExponentialMechanism):

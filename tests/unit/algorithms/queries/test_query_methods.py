@@ -10,7 +10,7 @@ import pytest
 
 from dpconvex.algorithms.queries import mwem, synthetic
 from dpconvex.algorithms.queries.base import fit_histogram
-from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
+from dpconvex.algorithms.queries.registry import FINDING, QUERY_METHODS, plan_queries
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import ExponentialMechanism, GaussianMechanism, Mechanism, ReportNoisyMax, VertexSession
 from dpconvex.privacy import PrivacyParams, verify
@@ -28,7 +28,7 @@ PAIRS = {
     f"{name}-{kind}": (name, queries)
     for name in QUERY_METHODS
     for kind, queries in (("tables", TABLES), ("signs", SIGNS))
-    if kind == "tables" or name not in ("noisy_tables", "noisy_tree")
+    if kind == "tables" or name not in FINDING
 }
 BOTH = pytest.mark.parametrize(("name", "queries"), PAIRS.values(), ids=PAIRS)
 
@@ -172,7 +172,7 @@ def test_the_fit_solves_least_squares_over_the_simplex() -> None:
 def test_pure_promises() -> None:
     """Laplace noise on tables comes first; for queries of any form the smaller expectation decides."""
     pure = PrivacyParams(1.0)
-    for queries, names in ((TABLES, ["noisy_tables", "noisy_tree"]), (SIGNS, [])):
+    for queries, names in ((TABLES, list(FINDING)), (SIGNS, [])):
         plans = plan_queries(queries, 500, pure)
         found = {plan.algorithm for plan in plans}
         assert found == {*names, "query_noise", "saddle_point_synthetic_data"}
