@@ -1,13 +1,13 @@
 """From which share on is a constant better than a regression's columns? What `REMAINS` states for numbers.
 
-    python benchmarks/constant_share.py [--shares .3 .45 .6 .75 1] [--rows 600 2500] [--seeds 2] [--additive] [--json FILE]
+    python benchmarks/constant_share.py [--shares .3 .45 .6 .75 1] [--rows 600 2500] [--seeds 2] [--additive]
 
-Regressions of the learning half (`corpus.LEARNING`) and `corpus.MORE_NUMBERS`, ranges as declared, pure epsilon, so many
-records drawn from each. `auto` fits with each share in the place of `REMAINS`. What is compared: training loss over that
-of the best linear fit, as a share of the target's variance. Printed for each share: its mean over tables less that of the
-first share, with a standard error over tables, and by epsilon; the geometric mean of the loss relative to the first
-share; in how many cells the loss is above 1.1 times that of a constant; and what a table left out has with the share
-that is best for all others.
+Regressions of the learning half and `corpus.MORE_NUMBERS`, ranges as declared, pure epsilon, so many records drawn
+from each. `auto` fits with each share in the place of `REMAINS`. What is compared: training loss over that of the best
+linear fit, as a share of the target's variance. Printed for each share: its mean over tables less that of the first
+share, with a standard error over tables, and by epsilon; the geometric mean of the loss relative to the first share;
+in how many cells the loss is above 1.1 times that of a constant; and what a table left out has with the share that is
+best for all others.
 """
 
 from __future__ import annotations
