@@ -129,7 +129,7 @@ def _column(series: Series, ranges: bool) -> str:
         return head + _HOURS
     if isinstance(series.dtype, nw.Date | nw.Datetime):
         clock = hours(series) if isinstance(series.dtype, nw.Datetime) else np.zeros(1)
-        return head + _dates(days(series), "", ranges) + _time_of_day(series.name, clock)
+        return head + _dates(days(series), "", ranges, series.name, clock)
     try:
         values = frames.distinct_values(series)
     except SchemaError:
@@ -145,7 +145,7 @@ def _column(series: Series, ranges: bool) -> str:
         clock = hours(written)
         for form in DATE_FORMS:
             if len(found) > 2 and np.mean(~np.isnan(dates := days(written, form))) >= MOSTLY:
-                return head + _dates(dates, form, ranges) + _time_of_day(series.name, clock)
+                return head + _dates(dates, form, ranges, series.name, clock)
         if len(found) > 2 and np.mean(~np.isnan(clock)) >= MOSTLY:
             return head + _HOURS
         if len(found) > 2 and len(parsed) - parsed.null_count >= MOSTLY * len(parsed):
@@ -180,25 +180,23 @@ def _column(series: Series, ranges: bool) -> str:
     return head + _line("categories", found) + other + noted
 
 
-def _time_of_day(name: str, clock: Floats) -> str:
-    """Return the lines, as a remark, of a column of its own of dates' clock times, where they differ."""
-    if np.mean(~np.isnan(clock)) < MOSTLY or np.nanmin(clock) == np.nanmax(clock):
-        return ""
-    formula = f"formula = {format_value(f'hours({format_value(name)})')}\n"
-    lines = f"[columns.{format_key(f'{name} hour')}]\n{formula}lower = 0\nupper = 24\n"
-    return "\n" + _left_out(lines, "the time of day. Take the # away from the lines above to use it, too")
-
-
-def _dates(found: Floats, form: str, ranges: bool) -> str:
+def _dates(found: Floats, form: str, ranges: bool, name: str, clock: Floats) -> str:
     """Return the lines of a column of dates, days since 1970; as ages, with the other parts as remarks."""
+    hour = ""
+    if np.mean(~np.isnan(clock)) >= MOSTLY and np.nanmin(clock) < np.nanmax(clock):
+        formula = f"formula = {format_value(f'hours({format_value(name)})')}\n"
+        hour = f"[columns.{format_key(f'{name} hour')}]\n{formula}lower = 0\nupper = 24\n"
+        hour = "\n" + _left_out(hour, "the time of day. Take the # away from the lines above to use it, too")
     known = found[~np.isnan(found)].astype(np.int64)
     first, last = (int(known.min()), int(known.max())) if len(known) else (0, 0)
     at = str(np.datetime64(last, "D"))
     lines = 'date = "age"  # days before `at`. Or date = "month", or "weekday", without `at` and bounds\n'
     lines += f"format = {format_value(form)}{MARK}\n" if form not in ("", DATE_FORMS[0]) else ""
     if not ranges:
-        return lines + _line("at", str(datetime.now(UTC).date()), read=False) + _line("range", PRIVATE, read=False)
-    return lines + _line("at", at) + _line("lower", 0) + _line("upper", max(1, last - first))
+        return (
+            lines + _line("at", str(datetime.now(UTC).date()), read=False) + _line("range", PRIVATE, read=False) + hour
+        )
+    return lines + _line("at", at) + _line("lower", 0) + _line("upper", max(1, last - first)) + hour
 
 
 def _is_id(series: Series, numbers: Floats) -> bool:
@@ -213,8 +211,9 @@ def _is_id(series: Series, numbers: Floats) -> bool:
 def _sentinels(numbers: Floats) -> Floats:
     """Return numbers such as -999, 9999 or 0 that lie far from all others: they often stand for no value."""
     sizes = [10.0**k - 1 for k in range(1, 8)] + [8.0 * (10**k - 1) / 9 for k in range(2, 8)]
-    few = len(np.unique(numbers)) <= MAX_CODES  # of many numbers, all within a factor of two, 0 is none
-    known = np.isin(np.abs(numbers), sizes) | (numbers == -1) | ((numbers == 0) & (not few))
+    if len(np.unique(numbers)) > MAX_CODES:  # of many numbers, all within a factor of two, 0 is none
+        sizes.append(0.0)
+    known = np.isin(np.abs(numbers), sizes) | (numbers == -1)
     rest = numbers[~known]
     if len(rest) < 3:
         return rest[:0]
