@@ -61,6 +61,7 @@ USERS_OF = "problems/data/users.py"
 CAPPED = "tests/statistical/test_user_gaussian_density.py"
 OBJECTIVE_EVENTS, PERTURBED = "privacy/events/objective.py", "algorithms/erm/objective_perturbation"
 TREE, TREES = "algorithms/queries/noisy_tree.py", "tests/unit/algorithms/queries/test_noisy_tree.py"
+GROUPED, GROUPS = "algorithms/queries/grouped_tables.py", "tests/unit/algorithms/queries/test_grouped_tables.py"
 BINS, FOUND_BINS = "algorithms/queries/found_bins.py", "tests/unit/algorithms/queries/test_found_bins.py"
 BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
 AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
@@ -625,6 +626,46 @@ MUTANTS = (
         "edges.append(tuple(first + c for c in ranges.split(each[first:stop], deviation, bins - 1)))",
         "",
         (f"{FOUND_BINS}::test_every_outcome_gives_the_planned_bins",),
+    ),
+    Mutant(
+        "grouped tables: pairs of groups have the whole promise",
+        GROUPED,
+        "for part in (share, 1 - share))",
+        "for part in (share, 1.0))",
+        "queries/grouped_tables/pure",
+        (f"{GROUPS}::test_every_release_is_in_the_ledger_which_uses_the_promise",),
+    ),
+    Mutant(
+        "grouped tables: pairs are not in the ledger",
+        GROUPED,
+        "return (*self.columns.releases, *self.pairs.releases)",
+        "return self.columns.releases",
+        "",
+        (f"{GROUPS}::test_every_release_is_in_the_ledger_which_uses_the_promise",),
+    ),
+    Mutant(
+        "grouped tables: a user's records count one each in pairs",
+        GROUPED,
+        "self.pairs.release(mapped(codes, codes, coarse, same)[0], source, ledger, weights)",
+        "self.pairs.release(mapped(codes, codes, coarse, same)[0], source, ledger)",
+        "",
+        (f"{GROUPS}::test_a_replaced_user_and_an_added_record_cost_what_is_charged",),
+    ),
+    Mutant(
+        "grouped tables: groups follow from true counts",
+        GROUPED,
+        "groups[k] = grouped(shares, deviation, self.groups[k], k in self.queries.ordered)",
+        "groups[k] = grouped(np.bincount(codes[:, k], minlength=len(shares)) / self.n, 1e-9, self.groups[k], False)",
+        "",
+        (f"{GROUPS}::test_the_charged_cost_is_what_the_worst_neighbors_cost_and_no_more",),
+    ),
+    Mutant(
+        "grouped tables: as many groups as hold records",
+        GROUPED,
+        "edges = ranges.split(shares[order], deviation, count)",
+        "edges = ranges.split(shares[order], deviation, max(2, min(count, int((shares > 0).sum()))))",
+        "",
+        (f"{GROUPS}::test_any_noise_leaves_as_many_groups_as_planned",),
     ),
     Mutant(
         "noisy tree: the choice of pairs is charged once",

@@ -10,7 +10,7 @@ from dpconvex.algorithms.minimax import anytime, bias_reduced, frank_wolfe
 from dpconvex.algorithms.minimax.base import SaddlePlan
 from dpconvex.algorithms.minimax.gaussian import plan_mirror_descent
 from dpconvex.algorithms.minimax.registry import SADDLE_METHODS, SPARSE_METHODS
-from dpconvex.algorithms.queries import found_bins, noisy_tables, noisy_tree
+from dpconvex.algorithms.queries import found_bins, grouped_tables, noisy_tables, noisy_tree
 from dpconvex.algorithms.queries.evaluation import plan as plan_evaluation
 from dpconvex.algorithms.queries.registry import QUERY_METHODS, plan_queries
 from dpconvex.algorithms.select import Options
@@ -177,6 +177,20 @@ def _found_bins(privacy: PrivacyParams, bound: float, *within: tuple[float, floa
     return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(found))
 
 
+def _grouped(privacy: PrivacyParams, bound: float) -> Subject:
+    """Four values in order, of which noise makes two groups: rows at both ends are in different ones."""
+    queries = Marginals((2, 4, 2), ((0, 1), (0, 2), (1, 2)), ordered=(1,))
+    plan = grouped_tables.plan(queries, 8, privacy, groups=2, share=0.5, noise="tables")
+
+    def run(codes: Array, *given: Any) -> Array:
+        found = plan.release(queries.codes(codes), given[-1], Ledger(privacy, plan.releases))
+        return np.concatenate([table.ravel() for each in (found.columns, found.pairs) for table in each.noisy])
+
+    rest = np.arange(24).reshape(8, 3) % 4
+    pairs = {what: replaced(rest, 0, 0, row) for what, row in (("far", [1, 3, 1]), ("one column", [0, 3, 0]))}
+    return Subject(Use(privacy, plan.algorithm, plan.releases, run), array_pairs(pairs))
+
+
 def _users() -> dict[str, Pair]:
     """Records of 8 users of whom the last has others, more or fewer, perhaps under what was the first label."""
     labels = (1, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7, 7, 7)
@@ -248,7 +262,7 @@ def _evaluation(privacy: PrivacyParams, bound: float, classes: int, groups: int,
     return Subject(plan, pairs, lambda result: result.cells)
 
 
-_OF_TABLES = {"noisy_tables", "noisy_tree"}
+_OF_TABLES = {"noisy_tables", "noisy_tree", "grouped_tables"}
 _BOTH = set(SADDLE_METHODS) & set(SPARSE_METHODS)
 
 TARGETS = targets(
@@ -268,6 +282,8 @@ TARGETS = targets(
         "queries/noisy_tables/added_pure": ("pure", _tables(Neighboring.ADD_OR_REMOVE_ONE)),
         "queries/noisy_tree": ("approximate", _tree),
         "queries/noisy_tree/pure": ("pure", _tree),
+        "queries/grouped_tables": ("approximate", _grouped),
+        "queries/grouped_tables/pure": ("pure", _grouped),
         "queries/found_bins": ("approximate", _found_bins()),
         "queries/found_bins/pure": ("pure", _found_bins()),
         "queries/found_bins/declared": ("pure", _found_bins((0.0, 1024.0))),
