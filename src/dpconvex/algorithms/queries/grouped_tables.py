@@ -23,6 +23,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
@@ -133,11 +134,15 @@ class GroupedTablesPlan(base.QueryReleasePlan):
         return 1 - float(np.outer(kept, kept)[np.triu_indices(len(kept), 1)].mean())
 
     @cached_property
-    def expected_variation(self) -> float:
-        """The mean total variation of two-way tables to expect: the order of magnitude on other tables, a guess."""
+    def _expected(self) -> float:
         relations, scale, power, of_pairs, powered = EXPECTED[self.law]
         pairs = of_pairs * self.pairs.expected_variation**powered
-        return min(1.0, math.hypot(relations * self.left_out, scale * self.columns.raw**power, pairs))
+        return math.hypot(relations * self.left_out, scale * self.columns.raw**power, pairs)
+
+    @property
+    def expected_variation(self) -> float:
+        """The mean total variation of two-way tables to expect: the order of magnitude on other tables, a guess."""
+        return noisy_tables.below_one(self._expected)
 
     @property
     def ranked(self) -> float:
@@ -145,7 +150,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
 
         Of few columns it is more than all other expectations: forests and all pairs serve them.
         """
-        return self.expected_variation / GAINS + (len(self.columns.subsets) < COLUMNS)
+        return noisy_tables.below_one(self._expected / GAINS) + (len(self.columns.subsets) < COLUMNS)
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -241,26 +246,29 @@ def plan(
         raise InvalidParameterError("impossible", len(queries.impossible), what, "Use algorithm='noisy_tables'")
     counts = GROUPS if groups is None else (_validate.integer("groups", groups, at_least=2),)
     shares = SHARES if share is None else (_validate.real("share", share, above=0.0, below=1.0),)
-    found = [each for k in counts for h in shares for each in _plans(queries, n, privacy, k, h, noise)]
+    laws = ("laplace", *(("gaussian",) if privacy.delta else ()))
+    each = (_plan(queries, n, privacy, *options, noise) for options in product(laws, counts, shares))
+    found = [plan for plan in each if plan is not None]
     if not found:
         what = "has no pair of columns of which one has more values than groups"
         raise InvalidParameterError("queries", queries.count, what, "Use algorithm='noisy_tables'")
-    return min(found, key=lambda each: each.expected_variation)
+    return min(found, key=lambda plan: plan.expected_variation)
 
 
-def _plans(
-    queries: LinearQueries, n: int, privacy: PrivacyParams, groups: int, share: float, noise: str
-) -> list[GroupedTablesPlan]:
-    shape, law = queries.shape, "gaussian" if privacy.delta else "laplace"
+def _plan(
+    queries: LinearQueries, n: int, privacy: PrivacyParams, law: str, groups: int, share: float, noise: str
+) -> GroupedTablesPlan | None:
+    """Return the plan with noise of this law; None where there is nothing to group, or pairs have another law."""
+    shape = queries.shape
     listed = tuple(pair for pair in queries.subsets if len(pair) == 2 and min(shape[k] for k in pair) > 1)
     if not listed or max(shape) <= groups:
-        return []
-    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) * math.sqrt(share) if privacy.delta else 0.0
+        return None
     first, rest = (noisy_tables.part_of(privacy, law, part) for part in (share, 1 - share))
     singles = tuple((k,) for k, size in enumerate(shape) if size > 1)
+    mu = largest_mu(first.epsilon, first.delta) * (1 - 1e-9) if first.delta else 0.0
     columns = NoisyTablesPlan(queries, n, first, singles, "none", law, mu)
     coarse = Marginals(tuple(min(size, groups) for size in shape), listed, center=queries.center)
     pairs = replace(noisy_tables.plan(coarse, n, rest, relations="all", noise=noise), title=NAME)
     if (pairs.law == "gaussian") != (law == "gaussian"):
-        return []
-    return [GroupedTablesPlan(queries, n, privacy, columns, pairs, share)]
+        return None
+    return GroupedTablesPlan(queries, n, privacy, columns, pairs, share)

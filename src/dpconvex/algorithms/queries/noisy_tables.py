@@ -93,8 +93,12 @@ def expected_variation(law: str, kind: str, noise: float, raw: float = 1.0, colu
     """
     relations, scale, power, other = EXPECTED[law][kind]
     missed = max(0.0, 1 - FOREST / columns) if columns else 1.0
-    found = math.hypot(relations * missed, scale * noise**power * raw**other)
-    return found if found <= 0.5 else 1 - 0.25 / found
+    return below_one(math.hypot(relations * missed, scale * noise**power * raw**other))
+
+
+def below_one(expected: float) -> float:
+    """Return what is expected up to one half, and above an increasing function of it below 1."""
+    return expected if expected <= 0.5 else 1 - 0.25 / expected
 
 
 @final

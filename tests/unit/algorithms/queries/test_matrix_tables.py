@@ -188,7 +188,7 @@ def test_ranges_are_found_besides() -> None:
     records = np.column_stack([rng.uniform(0, 50, n), rng.integers(0, 2, (n, 12))])
     source, ledger = SeededSource(0), Ledger(plan.privacy, plan.releases)
     begun = plan._begun(records, None, source, ledger)
-    released = begun.release(records, source, ledger)
+    released = begun.then.release(begun.binned(records), source, ledger)
     assert (released.law, ledger.recorded[-1].label) == ("matrix", matrix_tables.LABEL)
     assert "one noise" in begun.certificate(source).theorem.lower()
     np.testing.assert_allclose(released.noisy[0], 0.25, atol=0.1)
