@@ -63,7 +63,7 @@ OBJECTIVE_EVENTS, PERTURBED = "privacy/events/objective.py", "algorithms/erm/obj
 TREE, TREES = "algorithms/queries/noisy_tree.py", "tests/unit/algorithms/queries/test_noisy_tree.py"
 BINS, FOUND_BINS = "algorithms/queries/found_bins.py", "tests/unit/algorithms/queries/test_found_bins.py"
 BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
-AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
+AGGREGATES = "algorithms/erm/user_level/aggregates.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
 SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
@@ -82,11 +82,11 @@ REFERENCE = "../dpconvex_experiments/reference"
 MOMENTS = "problems/linear/second_moments.py"
 BENDS, BENT = "algorithms/curvature.py", "tests/unit/algorithms/test_curvature.py"
 CURVED = "tests/unit/privacy/events/test_curved_objective.py"
-PIVOT, PIVOTS = "inference/pivot.py", "tests/unit/inference/test_intervals.py"
+PIVOT, PIVOTS = "inference/intervals.py", "tests/unit/inference/test_intervals.py"
 INTERVALS = "inference/intervals.py"
 INFORMED, LOOK = (f"algorithms/erm/gradient_descent/{name}.py" for name in ("informed", "look"))
 LOOKS = "tests/unit/algorithms/erm/test_informed_gradient.py"
-COUNTED, USES = "mechanisms/gaussian_budget.py", "tests/unit/mechanisms/test_gaussian_budget.py"
+COUNTED, USES = "mechanisms/gaussian.py", "tests/unit/mechanisms/test_gaussian_budget.py"
 DESCENT, LOCATIONS = (
     f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
 )
@@ -302,7 +302,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampled guard: one subset for all steps",
-        GATHER,
+        AGGREGATES,
         "[lambda w: self._of(self.coins.choice(slots, size, replace=False))(w)]",
         "[self._of(self.coins.choice(slots, size, replace=False))]",
         "accelerated_user/sampled",
@@ -502,7 +502,7 @@ MUTANTS = (
     ),
     Mutant(
         "matrix noise: a degree of freedom less",
-        "mechanisms/matrix_noise.py",
+        "mechanisms/k_norm.py",
         "rows = [normals[k : k + self.size + 1]",
         "rows = [normals[k : k + self.size]",
         "",
@@ -780,7 +780,7 @@ MUTANTS = (
     ),
     Mutant(
         "accelerated: all batches are of the same users",
-        GATHER,
+        AGGREGATES,
         "slots[j :: batching.batches]",
         "slots[:: batching.batches]",
         "accelerated_user",

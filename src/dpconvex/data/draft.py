@@ -15,7 +15,7 @@ from dpconvex.data import frames
 from dpconvex.data.formulas import days
 from dpconvex.data.frames import Series
 from dpconvex.data.schema_toml import format_key, format_value
-from dpconvex.data.unranged import PRIVATE
+from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import SchemaError
 
 MAX_CATEGORIES = 60  #: A text column with more distinct values is left out of a draft. The USA have up to 57 states.

@@ -29,7 +29,7 @@ from dpconvex.mechanisms.gaussian import GaussianMechanism
 from dpconvex.mechanisms.laplace import LaplaceMechanism
 from dpconvex.mechanisms.test_and_release import OneTest, counts_within, ramp
 from dpconvex.privacy import GuardedGaussianNoise, Sensitivity, Unit
-from dpconvex.privacy.events.test_and_release import TAIL_SLACK
+from dpconvex.privacy.events.basic import TAIL_SLACK
 from dpconvex.privacy.profiles import charge, largest_mu
 from dpconvex.randomness import BitSource, exact
 

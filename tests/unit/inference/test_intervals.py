@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms import curvature
-from dpconvex.inference import pivot
+from dpconvex.inference import intervals as pivot
 from dpconvex.inference.intervals import Intervals
 from dpconvex.losses import HuberLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams

@@ -24,7 +24,7 @@ from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Numeric
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _features, _streams
 from dpconvex.problems.data import _threads
-from dpconvex.problems.data.sources import cells
+from dpconvex.problems.data.sources import rows as held
 from dpconvex.problems.data.sources.arrow import MEMORY, open_tables
 
 N = 1500
@@ -157,10 +157,10 @@ def test_cells_in_memory_give_the_same_model(kind, sums, monkeypatch) -> None:
     expected = clone(model).fit(frame)
     made = []
     monkeypatch.setattr(ObjectivePerturbationPlan, "only_sums", sums)  # what needs single records gets the matrix
-    monkeypatch.setattr(cells, "_STEP", 300)
-    monkeypatch.setattr(cells, "_PORTION", 2**14)
+    monkeypatch.setattr(held, "_STEP", 300)
+    monkeypatch.setattr(held, "_PORTION", 2**14)
     monkeypatch.setattr(_streams, "LEAST", 0)
-    monkeypatch.setattr(_streams, "CellRows", lambda *args: made.append(cells.CellRows(*args)) or made[-1])
+    monkeypatch.setattr(_streams, "CellRows", lambda *args: made.append(held.CellRows(*args)) or made[-1])
     found = clone(model).fit(frame)
     np.testing.assert_array_equal(found.coef_, expected.coef_)
     assert found.certificate_ == expected.certificate_

@@ -15,7 +15,7 @@ import pytest
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.erm import gradient_descent
 from dpconvex.algorithms.erm.gradient_descent import gradients
-from dpconvex.algorithms.erm.user_level import gradients as user_level_gradients, plan_accelerated, plan_phased
+from dpconvex.algorithms.erm.user_level import aggregates, plan_accelerated, plan_phased
 from dpconvex.algorithms.erm.user_level.phased import Pooled
 from dpconvex.losses import LogisticLoss
 from dpconvex.privacy import PrivacyParams, Unit
@@ -42,7 +42,7 @@ def planned(kind: str) -> LinearModelPlan:
 def read(monkeypatch) -> list[np.ndarray]:
     """Users that are read together, in the order of reading."""
     seen: list[np.ndarray] = []
-    for module in (gradients, user_level_gradients):
+    for module in (gradients, aggregates):
         pick = module.pick_users
         monkeypatch.setattr(module, "pick_users", lambda g, users, pick=pick: (seen.append(users), pick(g, users))[1])
     walk = Pooled.displacements
