@@ -2,8 +2,6 @@
 of symmetric matrices against changes of bounded nuclear norm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
