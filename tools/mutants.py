@@ -310,7 +310,7 @@ MUTANTS = (
     ),
     Mutant(
         "ramp of all means behind a test one count low",
-        "mechanisms/test_and_release.py",
+        "mechanisms/robust_mean.py",
         "(counts - low) / (high - low)",
         "(counts - low + 1) / (high - low)",
         "mechanism/robust_mean",

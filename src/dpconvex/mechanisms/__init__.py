@@ -12,7 +12,7 @@ from dpconvex.mechanisms.gaussian import (
 from dpconvex.mechanisms.k_norm import JointHistogram, MatrixNoiseMechanism, NormNoiseMechanism
 from dpconvex.mechanisms.laplace import LaplaceMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
-from dpconvex.mechanisms.robust_mean import OutlierRemoval, RobustMean
+from dpconvex.mechanisms.robust_mean import GuardedMean, OneTest, OutlierRemoval, RobustMean
 from dpconvex.mechanisms.selection import (
     AboveThreshold,
     BestOfRepeats,
@@ -20,7 +20,6 @@ from dpconvex.mechanisms.selection import (
     ReportNoisyMax,
     ThresholdSession,
 )
-from dpconvex.mechanisms.test_and_release import GuardedMean, OneTest
 from dpconvex.mechanisms.vertex_sampling import VertexSampling, VertexSession
 
 __all__ = [

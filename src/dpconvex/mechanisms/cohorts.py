@@ -29,8 +29,7 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
-from dpconvex.mechanisms.robust_mean import best_ramp, h_index, kappa, robust_mean_of
-from dpconvex.mechanisms.test_and_release import GuardedMean, clipped, ramp
+from dpconvex.mechanisms.robust_mean import GuardedMean, best_ramp, clipped, h_index, kappa, ramp, robust_mean_of
 from dpconvex.privacy import GuardedGaussianNoise, Sensitivity, Unit
 from dpconvex.problems.data.points import Groups, near_counts, weighted_mean
 from dpconvex.randomness import BitSource, exact

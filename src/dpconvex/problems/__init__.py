@@ -1,5 +1,6 @@
 """Public domains of data, clipped records, and the objectives that solvers minimize."""
 
+from dpconvex.problems.base import Objective
 from dpconvex.problems.custom.functions import ConvexFunction, LocationLoss, RecordLoss, WholeObjective
 from dpconvex.problems.custom.jax import jax_loss
 from dpconvex.problems.custom.problem import CustomProblem
@@ -24,7 +25,6 @@ from dpconvex.problems.minimax.games import (
     jax_saddle,
 )
 from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
-from dpconvex.problems.objective import Objective
 
 CONVEX_FUNCTIONS: tuple[type[ConvexFunction], ...] = (LocationLoss,)
 """Every ready-made convex function that is no loss of a linear model."""

@@ -46,13 +46,13 @@ class Script:
     st.sampled_from([b"\0", b"\xff", b"\x5a"]),
 )
 def test_indices_are_those_of_exact_sums(weights: list[float], prefixes: list[int], rest: bytes) -> None:
-    exact = list(itertools.accumulate(map(Fraction, weights)))
+    ends = list(itertools.accumulate(map(Fraction, weights)))
     more = exact._MORE_BITS
     tail = int.from_bytes(rest * (more // 8), "little")
     expected = []
     for prefix in prefixes:
-        at = Fraction((prefix << more) | tail, 1 << (62 + more)) * exact[-1]
-        expected.append(next(j for j, end in enumerate(exact) if at < end))
+        at = Fraction((prefix << more) | tail, 1 << (62 + more)) * ends[-1]
+        expected.append(next(j for j, end in enumerate(ends) if at < end))
     assert exact.draw(np.array(weights), len(prefixes), Script(prefixes, rest)).tolist() == expected
 
 

@@ -18,10 +18,9 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.problems.base import Aggregation
+from dpconvex.problems.base import ROUNDING, UP, Aggregation, Bounds, Objective, StatedBounds
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.objective import ROUNDING, UP, Bounds, Objective, StatedBounds
 
 _HUGE = 1e100  # in place of what is not finite
 _BLOCK = 2**20  # floats of the gradients of some records (8 MB)

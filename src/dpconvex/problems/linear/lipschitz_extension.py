@@ -26,7 +26,7 @@ from dpconvex import _validate
 from dpconvex._types import Floats
 from dpconvex.losses import LinearModelLoss
 from dpconvex.losses.base import quiet
-from dpconvex.problems.objective import UP, Objective, inner_product_rounding
+from dpconvex.problems.base import UP, Objective, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
 _SLOPE_HALVINGS = 100  # slopes may have to be small beside their range

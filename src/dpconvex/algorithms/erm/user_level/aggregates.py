@@ -28,8 +28,7 @@ from dpconvex.algorithms.erm.user_level.accelerated_schedule import Batching
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss
 from dpconvex.mechanisms import AboveThreshold, FailureAllowance, GaussianMechanism, GuardedMean
-from dpconvex.mechanisms.robust_mean import best_ramp, h_index
-from dpconvex.mechanisms.test_and_release import counts_within, ramp
+from dpconvex.mechanisms.robust_mean import best_ramp, counts_within, h_index, ramp
 from dpconvex.privacy import Ledger, Release, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, PointDomain, Records, UserGroups
