@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache
-from itertools import count
+from itertools import combinations, count
 from types import SimpleNamespace
 from typing import Any
 
@@ -179,7 +179,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked `thin` every third is quick, the others are for the gate.
+    """Of the cases of a test that is marked `thin` every third is quick, the others are for the gate (but see below).
 
     So are those whose names hold a word of the mark `dear`: cheaper cases of the same test are quick. Properties that
     are not slow are tried with fewer examples in quick runs, and the gate runs those again with all.
@@ -201,21 +201,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         else:
             item.function._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)
             fewer_tried.add(item.function)
-    seen: Counter[str] = Counter()
+    alike = defaultdict[str, list[pytest.Item]](list)
     for item in items:
         if item.get_closest_marker("thin") is not None:
-            name = item.nodeid.partition("[")[0]
-            if seen[name] % 3:
+            cases = alike[item.nodeid.partition("[")[0]]
+            if len(cases) % 3:
                 item.add_marker(pytest.mark.gate)
-            seen[name] += 1
+            cases.append(item)
         for mark in item.iter_markers("dear"):
             if any(word in item.name.partition("[")[2] for word in mark.args):
                 item.add_marker(pytest.mark.gate)
+    for cases in alike.values():
+        leave_out_known_pairs(cases)
     for item in items:
         given = getattr(getattr(item, "callspec", None), "params", {})
         if item.get_closest_marker("gate") and given.get("full") is False:  # the gate runs the full form of that case
             item.add_marker(pytest.mark.slow)
     items[:] = put_together(items)
+
+
+def leave_out_known_pairs(cases: list[pytest.Item]) -> None:
+    """Of a thin test with three parameters or more the gate leaves out cases of which it has all pairs of values."""
+    known = set[frozenset[tuple[int, str]]]()
+    for item in sorted(cases, key=lambda each: each.get_closest_marker("gate") is not None):
+        if item.get_closest_marker("slow") is None and isinstance(item, pytest.Function):
+            values = enumerate(item.callspec._idlist if hasattr(item, "callspec") else ())
+            pairs = {frozenset(pair) for pair in combinations(values, 2)}
+            if len(pairs) > 1 and item.get_closest_marker("gate") and pairs <= known:
+                item.add_marker(pytest.mark.slow)
+            known |= pairs
 
 
 TOGETHER = pytest.StashKey[list[pytest.Function]]()
