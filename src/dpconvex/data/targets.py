@@ -105,7 +105,7 @@ class NumericTarget(AbstractTarget):
 
 
 class Unranged(Described):
-    """What is left to a fit, of a column or target."""
+    """A column or target without a declared range: a private fit finds it."""
 
     numeric: ClassVar[bool] = True
     ranged: ClassVar[bool] = False

@@ -126,7 +126,7 @@ class CohortMean(GuardedMean):
 
     @property
     def passing(self) -> int:
-        """How many points near one another all cohorts need together."""
+        """How many points must be near one another for the tests of all cohorts to pass, summed over cohorts."""
         constants = {n: passing for n, passing, _, _ in self.cohorts.ramps}
         return sum(constants[n] for n in self.cohorts.sizes.tolist())
 
@@ -207,5 +207,8 @@ def cohort_ramps(count: int, number: int, passing: int) -> tuple[tuple[int, int,
 
 
 def crowded(size: int, outliers: float, failure: float) -> float:
-    """Return what share of outliers a cohort exceeds with probability `failure`, where all points have `outliers`."""
+    """Return the share of outliers that a cohort of `size` points has at most, but for probability `failure`.
+
+    `outliers` is their share among all points; the number in a cohort is taken as normal.
+    """
     return outliers - float(ndtri(failure)) * math.sqrt(outliers * (1 - outliers) / size)

@@ -234,7 +234,7 @@ def h_index(counts: Array) -> float:
 
 
 def kappa(count: int, passing: int, low: Array, high: Array) -> Floats:
-    """Sensitivity of the mean in units of the radius where both h-indices reach `passing`, rounded up (Lemma 2)."""
+    """Return kappa of Lemma 2, rounded up: how far the mean moves, in radii, if both h-indices reach `passing`."""
     near = np.maximum(low + passing - count, 0) / count
     return (2 - near) * (2 + (count - passing) / (high - low)) / passing * (1 + 1e-12)
 

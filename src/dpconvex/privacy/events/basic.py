@@ -58,7 +58,7 @@ class BoundedRange(Event):
 
     @property
     def mu(self) -> float:
-        """Of the covering Gaussian, rounded up."""
+        """Sensitivity over standard deviation of the covering Gaussian, rounded up."""
         return float(-2 * ndtri_exp(-np.logaddexp(0.0, self.epsilon / 2))) * (1 + 1e-9) + 1e-15
 
     @property

@@ -142,7 +142,7 @@ class PlanesRisk(Objective):
     @property
     @abstractmethod
     def _center(self) -> Floats:
-        """Of the ridge."""
+        """Return the point around which the ridge term shrinks, (dim,)."""
 
     @abstractmethod
     def extension(self, w: Floats) -> Extension:

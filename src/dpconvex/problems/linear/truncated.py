@@ -126,7 +126,7 @@ class TruncatedRisk(CenteredRisk):
 
     @cached_property
     def losses(self) -> TruncatedLosses:
-        """Those of all records, where they are in memory."""
+        """The truncated losses of all records, which must be in memory."""
         assert isinstance(self.records, Records)
         return self._truncated(self.records, self.targets)
 

@@ -122,7 +122,7 @@ class EncodedRows(ABC):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """As a matrix has it."""
+        """Numbers of rows and of features, as a matrix has them."""
         return self.n, self.n_features
 
     def matrix(self) -> Portion:
