@@ -45,8 +45,9 @@ def quick_examples(examples: int) -> int:
     return min(examples, max(20, examples // 4))
 
 
-# One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time. The gate does.
-if os.environ.get("OPENBLAS_NUM_THREADS") == "1" and PROFILE == "quick":
+# One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time.
+_asking = _threads._controller
+if os.environ.get("OPENBLAS_NUM_THREADS") == "1" and PROFILE != "explore":
     _threads._controller = lambda: SimpleNamespace(limit=lambda **_: nullcontext())  # type: ignore[assignment]
 
 _drawn: defaultdict[str, Iterator[int]] = defaultdict(count)
@@ -140,12 +141,20 @@ def full(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
+def asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solvers ask for one BLAS thread, as they do for users."""
+    monkeypatch.setattr(_threads, "_controller", _asking)
+
+
+@pytest.fixture
 def monkeypatch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """A test that patches the library neither uses plans made before nor leaves its own behind."""
-    replace, patched = monkeypatch.setattr, False
+    """A test that patches the library neither uses plans made before nor leaves its own behind; others use those."""
+    replace, patched, kept = monkeypatch.setattr, False, dict[Any, Any]()
 
     def replacing(*arguments: Any, **options: Any) -> None:
         nonlocal patched
+        if not patched:
+            kept.update(_chosen)
         patched = True
         plan_anew()
         replace(*arguments, **options)
@@ -155,6 +164,7 @@ def monkeypatch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]
     if patched:
         monkeypatch.undo()
         plan_anew()
+        _chosen.update(kept)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
