@@ -28,9 +28,9 @@ def audit(
         str | None, typer.Argument(help="An algorithm with all its variants, or all; see --list.", show_default=False)
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List what can be audited and audit nothing.")] = False,
-    epsilon: Annotated[float, typer.Option(help="Of the promise that is attacked. From 0.1 to 8.")] = 1.0,
+    epsilon: Annotated[float, typer.Option(help="Epsilon of the attacked promise, 0.1 to 8.")] = 1.0,
     delta: Annotated[
-        float, typer.Option(help="Of promises that have one. A large one makes events frequent, so counts prove more.")
+        float, typer.Option(help="Delta of promises that have one. Large: events are frequent, so counts prove more.")
     ] = 0.05,
     feature_norm: Annotated[
         float, typer.Option(help="Bound on features, points, payoffs or answers. From 0.1 to 100.")
@@ -38,13 +38,13 @@ def audit(
     runs: Annotated[int, typer.Option(help="Counted runs on each of two data sets; 0: exact losses only.")] = 2000,
     transcripts: Annotated[int, typer.Option(help="Replayed runs for exact losses; 0: counting only.")] = 400,
     seconds: Annotated[
-        float | None, typer.Option(help="Of the processor, aim for each audit: fewer runs where they take long.")
+        float | None, typer.Option(help="Processor time to aim for in each audit; long runs become fewer.")
     ] = None,
     grid: Annotated[
         bool,
         typer.Option("--grid", help="Every epsilon from 0.1 to 8 at every bound from 0.1 to 100; resumes from --out."),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of random neighbors and replays; counted noise is real.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of neighbors and replays; counted noise is real.", min=0)] = 0,
     out: Annotated[Path | None, typer.Option(help="Existing folder for audit.json and audit.html.")] = None,
     as_json: _options.Json = False,
 ) -> None:
@@ -219,7 +219,7 @@ def reproduce(
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the experiments and run none.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller: seconds instead of minutes.")] = False,
-    seed: Annotated[int, typer.Option(help="Of synthetic data and noise: nothing here is private.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of data and noise: nothing here is private.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the tables (CSV), figures (SVG) and records (JSON).")] = Path(
         "reproduced"
     ),

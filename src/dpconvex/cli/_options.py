@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateLinearModel
 
-Epsilon = Annotated[float, typer.Option(help="Privacy budget, positive. Typical values lie between 0.1 and 10.")]
-Delta = Annotated[float, typer.Option(help="In [0, 1/2); 0 is pure differential privacy.")]
+Epsilon = Annotated[float, typer.Option(help="Privacy budget, positive; smaller is more private. Usual: 0.1 to 10.")]
+Delta = Annotated[float, typer.Option(help="In [0, 1/2), far below 1 / records; 0 is pure differential privacy.")]
 SmallDelta = Annotated[float, typer.Option(help="In [0, 1/2), far below 1 divided by the number of records.")]
 Model = Annotated[
     str | None,
     typer.Option(
-        help="logistic, svc, linear, huber, quantile or additive (a shape for each column). Default: logistic, or "
-        "linear where the schema's target is a number."
+        help="logistic, svc, linear, huber, quantile or additive (a curve for each column). Default: logistic, or "
+        "linear if the schema's target is a number."
     ),
 ]
 Listed = Annotated[str, typer.Option(help="auto, or a name that the plan lists.")]
@@ -39,27 +39,26 @@ Constants = Annotated[
 ]
 QueryConstants = Annotated[str, typer.Option(help="calibrated, or paper: saddle_point.")]
 PrivateTable = Annotated[
-    Path | None,
-    typer.Argument(help="CSV or Parquet file with the private records; folder, pattern. Without it: --rows."),
+    Path | None, typer.Argument(help="CSV or Parquet file with the private records; folder, pattern. Or give --rows.")
 ]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
 Target = Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")]
-Inference = Annotated[bool, typer.Option("--inference", help="Intervals as well; logistic, linear, huber, additive.")]
-Rows = Annotated[int | None, typer.Option(help="Plan only, for this number of records.")]
-Users = Annotated[int | None, typer.Option(help="Number of users, not --rows: protects all rows of a user.")]
+Inference = Annotated[bool, typer.Option("--inference", help="Intervals, too: logistic, linear, huber, additive.")]
+Rows = Annotated[int | None, typer.Option(help="Show plans for this number of records; read no data.")]
+Users = Annotated[int | None, typer.Option(help="Number of users, instead of --rows: protects all rows of a user.")]
 Neighbors = Annotated[
     str,
     typer.Option(
-        help="replace_one, or add_or_remove_one: the number of records is private too, and --rows a public guess of it."
+        help="replace_one; or add_or_remove_one: the number of records is private, too, and --rows is a public guess."
     ),
 ]
-Seed = Annotated[int | None, typer.Option(help="Seed the noise: NOT PRIVATE, for tests only.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the noise: NOT PRIVATE, for tests only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 Budget = Annotated[
     Path | None,
-    typer.Option(help="Budget file of this data set: pay from it, or refuse, before data are read. See `budget`."),
+    typer.Option(help="Budget file of this data set. The run pays from it, or is refused, before data are read."),
 ]
-Purpose = Annotated[str, typer.Option(help="What the model is for, in words: the report says so.")]
+Purpose = Annotated[str, typer.Option(help="What the model is for, in words, for the report.")]
 Test = Annotated[Path | None, typer.Option(help="PUBLIC test file: its metrics are not private.", show_default=False)]
 Engine = Annotated[
     str | None,
@@ -68,15 +67,15 @@ Engine = Annotated[
         "a pattern of Parquet files."
     ),
 ]
-Address = Annotated[str | None, typer.Option(help="Scheduler of dask or ray. Default: a cluster on this machine.")]
-Memory = Annotated[str | None, typer.Option(help="What portions of --engine local may take, as in 512MiB.")]
+Address = Annotated[str | None, typer.Option(help="Address of the scheduler of dask or ray. Default: a local one.")]
+Memory = Annotated[str | None, typer.Option(help="Memory for the portions of --engine local, as in 512MiB.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")]
 ForceOwn = Annotated[bool, typer.Option("--force", help="Replace an existing folder of this command.")]
 UserColumn = Annotated[
     str | None,
     typer.Option(
-        help="Column that says whose row it is: protects all rows of a user together. Default: the schema's, if it "
-        "names one."
+        help="Column that says whose row it is; all rows of a user are protected together. Default: the schema's, if "
+        "it names one."
     ),
 ]
 
@@ -92,29 +91,29 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "quantile": _option(float, "Which quantile, with --model quantile. Default: 0.5."),
     "heavy_tailed": _option(
         str,
-        "Regression of heavy-tailed targets. auto: no moment is known, a level for gradients is found privately; or "
-        "the order K >= 2 of a moment of the gradients and its bound G for a target scaled to width 1; K alone: as "
-        "auto, but without a proof for few records. Target bounds then bound predictions; targets are not clipped.",
+        "Regression of heavy-tailed targets, which are not clipped. auto: no moment is known; a level for gradients is "
+        "found privately. K: the order, at least 2, of a moment of the gradients; as auto, but without a proof for few "
+        "records. K:G: with its bound G, for a target scaled to width 1. Target bounds then bound predictions.",
         metavar="auto|K[:G]",
     ),
     "failure": _option(
-        float, "With --heavy-tailed: let the bound hold but for this probability, in (0, 1/2). Default: in expectation."
+        float, "With --heavy-tailed: the bound fails at most with this probability, below 1/2. Default: in expectation."
     ),
     "surrogate": _option(
         str,
-        "With --heavy-tailed: what stands in for the loss of a steep record: truncated (default), extension, or, for "
+        "With --heavy-tailed: what replaces the loss of a steep record: truncated (default), extension, or, for "
         "few records, structured, joint, fixed_steps or printed_steps.",
     ),
     "constraint": _option(
         str,
-        "With --heavy-tailed: an interval for every coefficient, in units of the target's range per encoded feature.",
+        "With --heavy-tailed: interval for every coefficient, in units of the target's range per encoded feature.",
         metavar="LOWER:UPPER",
     ),
     "delta": (Delta, 0.0),
     "ranges": _option(
         "declared",
-        "declared: by the schema. private: the fit finds the ranges of all numeric columns, and of a numeric target, "
-        'privately; those in the schema are ignored. A schema may also mix both (range = "private").',
+        "declared: those of the schema. private: the fit finds the ranges of all numeric columns, and of a numeric "
+        'target, privately, and ignores the schema\'s. For single columns: range = "private" in the schema.',
     ),
     "algorithm": _option(
         "auto",
@@ -127,27 +126,23 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "constants": _option(
         "calibrated",
-        "calibrated, or paper, which output_perturbation, phased_sgd, sufficient_statistics and heavy_tailed have; the "
-        "others refuse it, and accelerated_user says why it cannot be run.",
+        "calibrated: tight. paper: the paper's, for output_perturbation, phased_sgd, sufficient_statistics and "
+        "heavy_tailed; the others refuse it, and accelerated_user says why it cannot be run.",
     ),
-    "noise": _option("auto", "auto, or a name that `dpconvex plan` lists."),
-    "l2": _option(float, "Regularization. Default: from public facts. Tuning it on the private data is not private."),
-    "coefficient_norm": _option(float, "Norm of coefficients that the model should reach. Never affects privacy."),
-    "tilt": _option(0.0, "Positive: weigh large losses more (output perturbation only)."),
+    "noise": _option("auto", "Kind of noise: auto, or a name that `dpconvex plan` lists."),
+    "l2": _option(float, "Weight of the ridge penalty. Default: planned. A value tuned on the data is not private."),
+    "coefficient_norm": _option(float, "Norm that coefficients should be able to reach. Never affects privacy."),
+    "tilt": _option(0.0, "Above 0: large losses weigh more (output perturbation only)."),
     "adversarial_radius": _option(
-        0.0, "Train against features moved by up to this, in encoded units (two classes, output perturbation only)."
+        0.0, "Above 0: train against features moved by so much, in encoded units (two classes, output perturbation)."
     ),
-    "adversarial_norm": _option("l2", "How such a move is measured: l2 or linf."),
+    "adversarial_norm": _option("l2", "Norm of that move: l2 or linf."),
     "inference": (Inference, False),
-    "slope_cap": _option(
-        float,
-        "Largest slope of the logistic loss, in (0, 1]; two classes. Less noise for a slight bias. Default: from "
-        "public facts.",
-    ),
+    "slope_cap": _option(float, "Largest slope of the loss, in (0, 1]; two classes. Smaller: less noise, more bias."),
     "residual_cap": _option(
         float,
-        "Largest residual that counts in full, in units of the target; model linear. Less noise for a bias of "
-        "skewed targets. Default: from public facts.",
+        "Largest residual that counts in full, in units of the target (model linear). Smaller: less noise, more bias "
+        "for skewed targets. Default: from public facts.",
     ),
     "smoothing": _option(
         float,
@@ -161,29 +156,32 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "risk": _option("empirical", "empirical, or population: bound the loss on new records (output perturbation only)."),
     "solver": _option(
         "auto",
-        "By which certified method output perturbation minimizes: auto, newton_cholesky, lbfgs, accelerated_gradient, "
-        "katyusha, subgradient, stochastic_subgradient, dual_coordinate_ascent, ... It costs time, never privacy.",
+        "Certified method by which output perturbation minimizes: auto, newton_cholesky, lbfgs, accelerated_gradient, "
+        "katyusha, subgradient, stochastic_subgradient, dual_coordinate_ascent, ... It affects time, never privacy.",
     ),
-    "user_test": _option("auto", "How users' means are guarded: tested, threshold or clipped (accelerated_user only)."),
-    "user_smoothing": _option("auto", "How users' kinks are smoothed: envelope or randomized (accelerated_user only)."),
-    "most_rows": _option(int, "Cap on a user's distinct rows: allows objective perturbation Gaussian noise for users."),
+    "user_test": _option("auto", "Guard of means over users: tested, threshold or clipped (accelerated_user)."),
+    "user_smoothing": _option("auto", "Smoothing of a loss with kinks: envelope or randomized (accelerated_user)."),
+    "most_rows": _option(int, "PUBLIC cap on a user's distinct rows, for Gaussian noise of objective perturbation."),
     "records_per_user": _option(
         1,
-        "PUBLIC: how many rows a typical user is known or guessed to have. Accuracy gains from it, privacy never "
+        "PUBLIC: how many rows a typical user has, known or guessed. Accuracy gains from it, privacy never "
         "rests on it. private: found from the data, for 1 to 3 % of epsilon.",
         parser=lambda text: text if text == "private" else int(text),
         metavar="N|private",
     ),
-    "knots": _option(int, "Knots of every numeric column; model additive. Default: from public facts."),
-    "interactions": _option([], "Two columns that interact, as age,hours; repeat it. Model additive.", metavar="A,B"),
-    "missing": _option(str, "own: missing numbers have a value of their own; or none. Model additive. Default: own."),
-    "monotone": _option([], "A numeric column whose shape must not fall, or with a minus, -age, rise. Model additive."),
+    "knots": _option(int, "Number of knots of every numeric column (additive). Default: from public facts."),
+    "interactions": _option([], "Two columns that act together, as age,hours; repeatable (additive).", metavar="A,B"),
+    "missing": _option(str, "own (default): missing numbers have a value of their own; or none (additive)."),
+    "monotone": _option([], "Numeric column whose curve must not fall (age) or rise (-age); repeatable (additive)."),
 }
 """What describes a linear model on the command line: by name, an option and its default."""
 
 OWN = ("quantile", "heavy_tailed", "failure", "surrogate", "constraint")
 OWN += ("slope_cap", "residual_cap", "smoothing", "width", "knots", "interactions", "missing", "monotone")
 """Of these, what only some models have."""
+
+SELDOM = "failure surrogate constraint constants noise l2 coefficient_norm tilt adversarial_radius adversarial_norm"
+SELDOM = f"{SELDOM} slope_cap residual_cap smoothing width risk solver user_test user_smoothing most_rows".split()
 
 ADDITIVE = "additive"  #: The model's name for classes and for numbers alike.
 
@@ -194,6 +192,8 @@ def describes_model(command: Callable[..., None]) -> Callable[..., None]:
     kind = inspect.Parameter.KEYWORD_ONLY
     own = [each.replace(kind=kind) for each in signature.parameters.values() if each.name != "options"]
     shared = [inspect.Parameter(name, kind, default=default, annotation=of) for name, (of, default) in MODEL.items()]
+    for name in SELDOM:
+        MODEL[name][0].__metadata__[0].rich_help_panel = "Options that are seldom needed"
 
     @functools.wraps(command)
     def described(**values: Any) -> None:

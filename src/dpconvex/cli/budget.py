@@ -55,10 +55,10 @@ def create(
     path: BudgetFile,
     epsilon: Annotated[float, typer.Option(help="Total for all runs together, positive.")],
     delta: Annotated[float, typer.Option(help="Total for all runs together, in [0, 1/2).")] = 0.0,
-    unit: Annotated[str, typer.Option(help="record, or user: what the promises protect.")] = "record",
-    neighbors: Annotated[str, typer.Option(help="replace_one or add_or_remove_one: the promise.")] = "replace_one",
+    unit: Annotated[str, typer.Option(help="What the promises protect: record or user.")] = "record",
+    neighbors: Annotated[str, typer.Option(help="Of the promises: replace_one or add_or_remove_one.")] = "replace_one",
     data: Annotated[str, typer.Option(help="Which data set it is for, in words.")] = "",
-    renews: Annotated[int, typer.Option(help="Months of a period: the totals are for each. 0: it never renews.")] = 0,
+    renews: Annotated[int, typer.Option(help="Renew the totals every so many months. 0: never.")] = 0,
     begins: Annotated[str, typer.Option(help="First day of the first period (UTC), as in 2026-01-01.")] = "",
 ) -> None:
     """Write a new budget file. An existing file is never replaced."""

@@ -90,11 +90,11 @@ def fit(
     user_column: _options.UserColumn = None,
     test: _options.Test = None,
     holdout: Annotated[
-        float | None, typer.Option(help="Share of the records, chosen at random and in secret, to evaluate on.")
+        float | None, typer.Option(help="Share of the records to hold out, at random and in secret, for --evaluate.")
     ] = None,
     evaluate: Annotated[
         float | None,
-        typer.Option(help="Epsilon of the private evaluation on the --holdout part: only the larger one is charged."),
+        typer.Option(help="Epsilon of a private evaluation on the --holdout part; the larger epsilon is charged."),
     ] = None,
     seed: _options.Seed = None,
     budget: _options.Budget = None,

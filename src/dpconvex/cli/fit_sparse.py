@@ -28,10 +28,10 @@ def fit_sparse(
     epsilon: _options.Epsilon,
     table: _options.PrivateTable = None,
     group_column: Annotated[
-        str | None, typer.Option(help="Column of groups: train for the group that fares worst (classifiers).")
+        str | None, typer.Option(help="Column of groups: fit for the group that fares worst (classifiers).")
     ] = None,
     radius: Annotated[
-        float | None, typer.Option(help="Largest l1 norm of coefficients; not a matter of privacy.")
+        float | None, typer.Option(help="Largest l1 norm of coefficients; it does not affect privacy.")
     ] = None,
     delta: _options.SmallDelta = 1e-6,
     algorithm: _options.Listed = "auto",

@@ -27,7 +27,7 @@ PLAYS = ("row", "column", "payoff")
 def game(
     epsilon: _options.Epsilon,
     shape: Annotated[str, typer.Option(help="Numbers of actions of the row and of the column player.", metavar="RxC")],
-    payoffs: Annotated[Path | None, typer.Argument(help="CSV or Parquet file of records. Or --rows.")] = None,
+    payoffs: Annotated[Path | None, typer.Argument(help="CSV or Parquet file of records; or give --rows.")] = None,
     form: Annotated[
         str,
         typer.Option(
@@ -36,7 +36,7 @@ def game(
             "matrix a b^T."
         ),
     ] = "plays",
-    bound: Annotated[float, typer.Option(help="PUBLIC; payoffs are clipped to it; 1 for rank_one.")] = 1.0,
+    bound: Annotated[float, typer.Option(help="PUBLIC bound to which payoffs are clipped; 1 for rank_one.")] = 1.0,
     delta: _options.SmallDelta = 1e-6,
     algorithm: _options.Listed = "auto",
     constants: _options.Constants = "calibrated",

@@ -73,7 +73,7 @@ def _root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     who: Annotated[
-        str, typer.Option(envvar="DPCONVEX_WHO", help="Who runs this, in words: entered with what --budget pays.")
+        str, typer.Option(envvar="DPCONVEX_WHO", help="Who runs this, in words, for the entries of a --budget.")
     ] = "",
 ) -> None:
     budget.WHO.set(who)

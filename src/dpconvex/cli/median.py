@@ -62,7 +62,7 @@ def median(
     ] = "geometric_median",
     level: Annotated[
         float | None,
-        typer.Option(help="Share of points to be near each other: 0.65, the default, tolerates 19 % of outliers."),
+        typer.Option(help="Share of points near each other: 0.65, the default, tolerates 19 % of outliers."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for median.json and certificate.json.")] = Path("median"),
     rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records (or users).")] = None,

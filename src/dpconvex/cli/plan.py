@@ -35,7 +35,7 @@ def plan(
     goal: Annotated[
         str | None,
         typer.Option(
-            help="Largest excess loss, or share of a constant's, as 10%; auc=-0.005, accuracy=-0.01, halfwidth=0.2, "
+            help="Goal of which it prints the epsilon and rows: an excess loss (0.02), or share of a constant's (10%); "
             "evaluate:auc=0.02: which epsilon and rows it needs."
         ),
     ] = None,

@@ -41,14 +41,14 @@ def search(
     target: _options.Target = None,
     model: _options.Model = None,
     delta: _options.Delta = 0.0,
-    method: Annotated[str, typer.Option(help="auto, composition, repeats, or none: no search.")] = "auto",
+    method: Annotated[str, typer.Option(help="How to pay: auto, composition, repeats; none: no search.")] = "auto",
     scoring: Annotated[
         str, typer.Option(help="auto, error_rate, log_loss; for numbers squared_error, absolute_error or pinball.")
     ] = "auto",
     score_bound: Annotated[
-        float | None, typer.Option(help="Largest loss of one record in the choice. Default: by the scoring.")
+        float | None, typer.Option(help="Losses of records are clipped to it. Default: 2 for log_loss, else 1.")
     ] = None,
-    holdout: Annotated[float, typer.Option(help="Share of records that is held out to choose with.")] = 0.2,
+    holdout: Annotated[float, typer.Option(help="Share of records held out for the choice.")] = 0.2,
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
     rows: _options.Rows = None,
     user_column: _options.UserColumn = None,

@@ -52,8 +52,8 @@ def shapes(
 @one_line_errors
 def intervals(
     model: Annotated[Path, typer.Argument(help="Model folder, or model.skops.")],
-    level: Annotated[float, typer.Option(help="Coverage of each interval.")] = 0.95,
-    joint: Annotated[bool, typer.Option("--joint", help="All finite intervals hold at once.")] = False,
+    level: Annotated[float, typer.Option(help="Coverage of each interval, in (0, 1).")] = 0.95,
+    joint: Annotated[bool, typer.Option("--joint", help="Intervals that all hold at once.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print intervals and tests of the coefficients of a model fitted with --inference. Costs no privacy."""

@@ -28,17 +28,17 @@ def synthesize(
     column: Annotated[
         list[str] | None, typer.Option(help="Column to use; repeat it. Default: the schema's features and target.")
     ] = None,
-    order: Annotated[int, typer.Option(help="Columns of marginal tables to match; all, where there are fewer.")] = 2,
+    order: Annotated[int, typer.Option(help="Number of columns in each marginal table to match; at most all.")] = 2,
     bins: Annotated[
-        str, typer.Option(help="Of numbers. private: 16 found from the data. Or their number, of equal width.")
+        str, typer.Option(help="Bins of numbers: auto; private: 16, found from the data; or a number of equal ones.")
     ] = "auto",
     edges: Annotated[
         list[str] | None, typer.Option(help="Public bins of one column, as in age=17,25,40,65,90; repeat it.")
     ] = None,
     ranges: Annotated[
-        str, typer.Option(help="declared: by the schema. private: of all numeric columns found from the data.")
+        str, typer.Option(help="declared: those of the schema. private: of all numbers, found from the data.")
     ] = "declared",
-    impossible: Annotated[list[str] | None, typer.Option(help="None has both: sex=Male,relationship=Wife.")] = None,
+    impossible: Annotated[list[str] | None, typer.Option(help="No row has both: sex=Male,relationship=Wife.")] = None,
     delta: _options.SmallDelta = 1e-6,
     algorithm: _options.Listed = "auto",
     constants: _options.QueryConstants = "calibrated",

@@ -127,7 +127,7 @@ def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str])
 
 
 def refuse_impossible(series: Series, categories: Sequence[str]) -> None:
-    """Raise `SchemaError` where the column's type alone says that a value or a category is misspelt."""
+    """Raise `SchemaError` where the column's type alone says that a value or a category is misspelled."""
     # A type with few values has none but listed ones, and numbers need numbers; levels of other types come from cells.
     kind = kind_of(series)
     declared: list[str] = ["false", "true"] if kind == "boolean" else []

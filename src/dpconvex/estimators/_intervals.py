@@ -23,11 +23,11 @@ from dpconvex.problems import LinearModelProblem
 
 INFERENCE = """
 inference : bool, "model" or "robust", default=False
-    Also release what intervals are made of: `summary`, `conf_int`, `bse_`, `pvalues_`, `cov_params` and
-    `predict_interval` then cost nothing more. One certificate and one epsilon, of which the plan gives a part to a
-    noisy curvature. True: ``"model"`` for logistic regression (the scatter of gradients follows from the curvature),
-    ``"robust"`` for regressions (it is released too), and with ``groups``, where users are what is drawn. Declared
-    ranges, no weights; at most 40 encoded columns or vertices. Docs: "Intervals".
+    Also release what intervals are made of, within the same epsilon and certificate: part of it pays for a noisy
+    curvature. `summary`, `conf_int`, `bse_`, `pvalues_`, `cov_params` and `predict_interval` then cost nothing more.
+    True means ``"model"`` for logistic regression (the scatter of gradients is taken from the curvature), and
+    ``"robust"`` for regressions and with ``groups`` (it is released, too). Declared ranges, no weights; at most 40
+    encoded columns or vertices. Docs: "Intervals".
 """
 MOST_PLANNING = 12e6  #: Computing, about microseconds, of a plan that is made again.
 KINDS = (False, True, "model", "robust")

@@ -313,23 +313,23 @@ epsilon, delta, records_per_user, weight_cap, random_state, verbose : optional
 schema : Schema, optional
     Columns, ranges, categories and target of a table. Its numeric columns may say ``indicator`` and ``knots``.
 feature_bounds : (lower, upper), optional
-    Public bounds on every column of a numeric matrix, or ``"private"``: the fit finds ranges and knots privately, as
-    for columns of a schema without a range. Exactly one of the two must be given.
+    Public range of every column of a numeric matrix, or ``"private"``: the fit finds ranges and knots privately, as for
+    columns of a schema without a range. Exactly one of `schema` and `feature_bounds` must be given.
 knots : "auto" or int, default="auto"
-    Knots of every numeric column that declares none; 2 makes it a straight line. ``"auto"``: the number of the smallest
-    expected error, from public facts; where little is expected of shapes, a model of straight lines by any method.
-    On a declared logarithmic scale ``"auto"`` finds five privately, for 4 % of epsilon, where there are records enough.
+    Number of knots, where a shape may bend, of numeric columns that declare none, at least 2 (a straight line).
+    ``"auto"``: that of the least expected error, by public facts, or straight lines by any method; if there are enough
+    records, a declared logarithmic scale gets five found privately, for 4 % of epsilon.
 interactions : list of pairs of column names, default=()
-    Pairs whose products are added, at 4 knots a column and up to 8 levels of a category. Each is one more block, so
-    all others have about ``1/m`` more noise, m the number of blocks.
+    Pairs that act together, at 4 knots a column and up to 8 levels of a category. Each adds a block, so the noise in
+    all others grows by about ``1/m``, with m the number of blocks.
 missing : {"own", "none"}, default="own"
-    Whether a missing number has a value of its own, for numeric columns that do not say so; ``"none"``: it counts as
-    equal parts of all values. It is never found out from cells or types.
+    ``"own"``: a missing number has a value of its own; ``"none"``: it counts as equal parts of all values. For numeric
+    columns of which the schema does not say so; never read off the data.
 monotone : dict, optional
-    Names of numeric columns and ``"increasing"`` or ``"decreasing"``: the released shape is replaced by the nearest
-    such one, by the curvature that the plan expects. One score only. Certificate and deviations are of the one before.
+    From names of numeric columns to ``"increasing"`` or ``"decreasing"``. The released shape is replaced by the nearest
+    one of that kind, at no cost. One score only. Certificate and deviations are those of the shape before.
 algorithm, noise : str, default="auto"
-    ``"objective_perturbation"`` fits shapes only; ``"auto"`` also plans straight lines by any method.
+    ``"objective_perturbation"`` always fits shapes; ``"auto"`` also plans straight lines by any method.
 """
 ATTRIBUTES = """
 shapes_ : list of Shape
@@ -339,7 +339,7 @@ intercept_ : array or float
 knots_ : tuple
     Knots of each column, in its own unit; empty for categories.
 degrees_of_freedom_ : dict
-    Planned, of each column; after a fit in this process.
+    Planned degrees of freedom by column; not saved with the model.
 coef_ : array
     Values of all shapes, one after the other.
 {released}
@@ -399,12 +399,12 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
     ----------
     {parameters}
     target_bounds : (lower, upper), optional
-        Public range of the target. Default: the schema's numeric target. ``"private"``: the fit finds one privately.
+        Public range of the target, in its unit. Default: the schema's. ``"private"``: the fit finds one privately.
     loss : {"squared", "huber", "quantile"}, default="squared"
         Mean, robust mean or a quantile, as in `PrivateLinearRegression`, `PrivateHuberRegressor` and
         `PrivateQuantileRegressor`, with their default widths.
     quantile : float, default=0.5
-        Which quantile, with ``loss="quantile"``.
+        Which quantile, in (0, 1), with ``loss="quantile"``.
 
     Attributes
     ----------

@@ -145,24 +145,24 @@ def required_epsilon(
     Parameters
     ----------
     estimator : estimator
-        A linear or additive model with its options; its epsilon does not matter, its delta does.
+        A linear or additive model with its options. Its delta counts, its epsilon does not.
     n : int
         Number of records, or of users.
     n_features : int, optional
         Number of columns; not needed with a schema or a domain.
     goal : float or str
-        Largest excess loss over the best model without privacy, in units of the loss (log-loss; for regressors half the
-        squared error on a target scaled to width 1), or a share of what a constant answer loses, as ``"10%"``. Or what
-        else is limited, as ``"auc=-0.005"``: a loss of ``auc`` or ``accuracy`` (two classes), ``halfwidth`` of a 95 %
-        interval over a column's range (``inference=True``), or that of ``evaluate:auc``, ``evaluate:accuracy``,
-        ``evaluate:rate`` or ``evaluate:log_loss`` in a private evaluation of a fifth of the records.
+        Largest excess loss over the best model without privacy: in units of the loss (log-loss; for regressors half the
+        squared error on a target scaled to width 1), or as a share of what a constant answer loses, ``"10%"``. Or
+        another limit: ``"auc=-0.005"`` or ``"accuracy=-0.01"`` (two classes: at most so much less), ``"halfwidth=0.2"``
+        of a 95 % interval over a column's range (``inference=True``), or ``"evaluate:auc=0.02"`` (``accuracy``,
+        ``rate``, ``log_loss``), the half-width in a private evaluation of a fifth of the records.
     unit : {"record", "user"}, optional
         What is protected, as for ``estimator.plan``.
 
     Returns
     -------
     Advice
-        Its ``low``, ``typical`` and ``high``; infinite where no epsilon up to 31.6 is enough.
+        Its ``low``, ``typical`` and ``high`` epsilon; infinite if no epsilon up to 31.6 is enough.
 
     Raises
     ------
@@ -199,7 +199,7 @@ def required_rows(
     Returns
     -------
     Advice
-        Infinite where no number up to 1e9 is enough.
+        Its ``low``, ``typical`` and ``high`` number; infinite if no number up to 1e9 is enough.
 
     Raises
     ------

@@ -232,94 +232,94 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy budget of one `fit`, positive. Two fits on the same data cost the sum.
+        Privacy budget of one `fit`, positive; smaller is more private. Two fits on the same data cost the sum.
     delta : float, default=0.0
-        In [0, 1/2). With ``delta > 0`` Gaussian noise is considered too.
+        In [0, 1/2), and far below 1/n. 0 is pure differential privacy; above 0 Gaussian noise is considered, too.
     feature_norm : float, optional
-        Public bound on the Euclidean length of a row. Longer rows are shortened to it.
+        Public bound on the Euclidean length of a row of features. Longer rows are shortened to it.
     feature_bounds : (lower, upper), optional
-        Public bounds on every column, numbers or arrays of shape (n_features,). Values are clipped and the columns
-        scaled to [-1/2, 1/2] inside; ``coef_`` is in the original units. ``"private"``: the fit finds them privately.
+        Public range of every column: two numbers, or two arrays of shape (n_features,). Values are clipped into it.
+        ``coef_`` is in the original units. ``"private"``: the fit finds ranges privately.
     domain : DataDomain, optional
-        Any product of bounded blocks.
+        Any product of bounded blocks of columns, for encoded features.
     schema : Schema, optional
         Columns, ranges, categories and classes of a table. `fit` then takes data frames (pandas, polars, pyarrow).
         Exactly one of these four must be given, from public knowledge.
     classes : array of labels, "infer" or None, default=None
         The labels, in order, the negative one first. None: the schema's classes, or False and True for Boolean labels;
-        labels of another type are refused. A label that is not listed counts as the first, silently, for an error
-        would tell what a record holds; classes that the labels' *type* rules out are refused. ``"infer"`` reads the
-        labels off `y`: *which labels occur* is then public and outside the guarantee, and the certificate says so.
+        other labels are refused. A label that is not listed counts as the first without an error, which would tell what
+        a record holds; classes that the labels' *type* rules out are refused. ``"infer"`` reads the labels off `y`:
+        *which labels occur* is then public and outside the guarantee, and the certificate says so.
     fit_intercept : bool, default=True
-        Append a constant feature, inside the bounds and regularized like the rest.
+        Append a constant feature; it is inside the bounds and regularized like the others.
     algorithm : str, default="auto"
-        ``"auto"`` takes the smallest predicted error, from public facts. Or a name: ``"objective_perturbation"``,
-        ``"output_perturbation"``, ``"exponential_mechanism"`` (one or two parameters), ``"noisy_gradient"``,
-        ``"recentering"`` (numeric columns), ``"random_projection"`` (`feature_norm`, or a domain with another l2 block,
-        of 8 columns or more), ``"constant"`` (no column); to protect users also ``"informed_gradient"``,
-        ``"phased_sgd"`` and ``"accelerated_user"``.
+        ``"auto"`` takes the plan with the least expected error, by public facts. Or a name:
+        ``"objective_perturbation"``, ``"output_perturbation"``, ``"exponential_mechanism"`` (one or two parameters),
+        ``"noisy_gradient"``, ``"recentering"`` (numeric columns), ``"random_projection"`` (`feature_norm`, or a domain
+        with another l2 block, of 8 columns or more), ``"constant"`` (uses no column); for users also
+        ``"informed_gradient"``, ``"phased_sgd"`` and ``"accelerated_user"``.
     constants : {"calibrated", "paper"}, default="calibrated"
-        Tight numbers, or the theorems' (output perturbation only). Both are certified.
+        Tight constants, or the paper's (output perturbation only). Both are private and certified.
     noise : str, default="auto"
-        Kind of noise; ``"auto"`` considers all that apply.
+        Kind of noise, such as ``"l2"`` or ``"gaussian"``; ``"auto"`` considers all that apply.
     l2 : float, optional
-        Strength of the penalty ``l2/2 ||w||^2`` on the mean loss. Default: chosen from public facts. A value tuned
-        on the private data is not private.
+        Weight of the penalty ``l2/2 ||w||^2`` beside the mean loss, positive. Default: chosen from public facts. A
+        value tuned on the private data is not private.
     coefficient_norm : float, optional
-        Norm of the coefficients (in encoded units) that the model should be able to reach; steers regularization,
-        never privacy. Default: about two logits a column.
+        Norm of the coefficients (of encoded features) that the model should be able to reach, positive. It steers
+        regularization, never privacy. Default: about two logits for each column.
     tilt : float, default=0.0
-        Positive: minimize ``1/tilt log(mean exp(tilt loss))`` instead of the mean loss, which weighs hard records
-        (small classes, say) more. Output perturbation only. The noise grows like ``exp(tilt * range of the loss)``, so
-        stay well below ``log(epsilon n / d)`` over that range; see the plan. Negative tilts are not convex: refused.
+        At least 0. Above 0 it minimizes ``1/tilt log(mean exp(tilt loss))`` instead of the mean loss, so that hard
+        records (small classes, say) weigh more. Output perturbation only. The noise grows like ``exp(tilt * range of
+        the loss)``, so stay well below ``log(epsilon n / d)`` over that range; see the plan.
     adversarial_radius : float, default=0.0
-        Positive: minimize the mean of every record's largest loss while an adversary moves its features by up to this
-        length, in encoded units (a numeric column is 1 wide; the intercept's constant cannot be moved). Two classes and
-        output perturbation only. The bound on the loss counts the attack; the cost in privacy is the same.
+        At least 0. Above 0 it minimizes the mean of every record's largest loss while an adversary moves its features
+        by up to this length, in encoded units (a numeric column is 1 wide; the constant cannot be moved). Two classes
+        and output perturbation only. The bound on the loss includes the attack; the cost in privacy is the same.
     adversarial_norm : {"l2", "linf"}, default="l2"
-        How the adversary's move is measured: its Euclidean length, or its largest entry.
+        Norm in which the adversary's move is measured: its Euclidean length, or its largest entry.
     slope_cap : float, optional
-        Two classes: largest slope A of the loss, in (0, 1]. Where the slope reaches A, at the margin
-        ``log((1 - A)/A)``, the loss goes on along its tangent: a badly misclassified record pulls with A, not with 1,
-        and A times the noise hides it. The price is a bias of large log-odds. 1: the logistic loss. Default: the cap of
-        the smallest expected error, from public facts; 1 for users, a tilt, an adversary, paper constants, or the
-        population's risk. More than two classes have no cap.
+        Two classes: largest slope A of the loss, in (0, 1]. Where the slope reaches A, at the margin ``log((1 -
+        A)/A)``, the loss goes on along its tangent. So a badly misclassified record pulls with A instead of 1, and A
+        times the noise hides it; but large log-odds are biased. 1: the logistic loss. Default: the cap of the least
+        expected error, by public facts; 1 for users, a tilt, an adversary, paper constants, or the population's risk.
+        More than two classes have no cap.
     probabilities : {"tempered", "calibrated", "sigmoid"}, default="tempered"
-        How `predict_proba` reads a score z when the fitted loss has a slope cap ``A < 1``. ``"calibrated"``: the
-        log-odds at which z has the smallest expected capped loss: z itself for ``|z| <= log(A/(1 - A))``, then
-        ``z -+ log(1/A)``. ``"sigmoid"``: z, which understates small classes but for what noise adds. ``"tempered"``:
-        the first with ``A**0.75`` for A, which is between the two. Labels and the order of records are the same, so it
-        may be changed on a fitted model, but not saved with it; without a cap all are one.
+        How `predict_proba` reads a score z if the fitted loss has a slope cap ``A < 1``. ``"calibrated"``: as the
+        log-odds at which z has the least expected capped loss: z itself for ``|z| <= log(A/(1 - A))``, then ``z -+
+        log(1/A)``. ``"sigmoid"``: as the log-odds z, which understates small classes. ``"tempered"``: calibrated with
+        ``A**0.75`` for A, between the two. Predicted labels and the order of records are the same, so it may be changed
+        on a fitted model, but is not saved with it. Without a cap all three agree.
     rates : list of float, optional
         Public shares of the classes, in their order, adding up to 1; never counted in the private data. The model then
-        starts from them: coefficients 0 predict them. They also set the yardstick of `HopelessPlanWarning`, and the
-        expected error. Default: the schema's, if it has them. Needs declared classes.
+        starts from them: coefficients 0 predict them. They also enter the expected error and `HopelessPlanWarning`.
+        Default: the schema's, if it has them. Needs declared classes.
     risk : {"empirical", "population"}, default="empirical"
-        Excess of what the plan keeps small: of the mean loss on these records, or of the expected loss on new records
-        from the same distribution (records must then be independent draws). Population: a little more regularization
-        and a larger bound, output perturbation only. Privacy holds either way.
+        What the plan keeps small: the excess of the mean loss on these records, or of the expected loss on new records
+        from the same distribution (records must then be independent draws). ``"population"`` regularizes a little more
+        and has a larger bound; output perturbation only. Privacy holds either way.
     solver : str, default="auto"
-        By which method output perturbation minimizes: a name of `dpconvex.solvers.NAMED_SOLVERS`, such as
-        ``"katyusha"``. A method with a step bound for every data set stands behind it, so it costs time alone.
+        Method by which output perturbation minimizes: a name of `dpconvex.solvers.NAMED_SOLVERS`, such as
+        ``"katyusha"``. A method with a step bound for every data set stands behind it, so the choice costs only time.
     user_test : {"auto", "tested", "threshold", "clipped"}, default="auto"
-        ``"accelerated_user"`` only: how means of users are guarded against outlying ones.
+        For ``algorithm="accelerated_user"``: how means over users are protected against outlying users.
     user_smoothing : {"auto", "none", "envelope", "randomized"}, default="auto"
-        ``"accelerated_user"`` only: how the kinks of a loss are smoothed.
+        For ``algorithm="accelerated_user"``: how the kinks of a loss are smoothed.
     most_rows : int, optional
-        For users and Gaussian noise of objective perturbation, whose proof needs it: a public cap m. Of a user with
-        more than m distinct rows, m random ones stay with all their copies. Worth it with many columns (docs, Record or
-        user); 64 costs little. Other methods keep all rows. Default: no such noise for users.
+        For users, and Gaussian noise of objective perturbation, whose proof needs it: a public cap m, at least 1. Of a
+        user with more than m distinct rows, m random ones stay with all their copies; other methods keep all rows.
+        Worth it with many columns (docs, Record or user); 64 costs little. Default: no such noise for users.
     weight_cap : float, optional
-        Public bound on sample weights, needed with them: larger ones are clipped. Default: the schema's. Smooth losses.
+        Public bound on sample weights, needed with them; larger ones are clipped. Default: the schema's. Smooth losses.
     class_weight : dict or list, optional
-        Public weights of the declared classes, by class or in their order; a record's loss is multiplied by its class's
-        weight divided by the largest. ``"balanced"`` is refused: it would count private labels.
+        Public weights of the declared classes, by class or in their order. A record's loss is multiplied by its class's
+        weight divided by the largest one. ``"balanced"`` is refused: it would count private labels.
     {inference}
     records_per_user : int or "private", default=1
-        For `fit` with ``groups``: how many records a typical user is known or guessed to have, a public number. Methods
-        that gain from many records per user plan with it, and one-pass methods draw at most so many of a user. Privacy
-        never rests on it. All users count the same, whatever they have. ``"private"``: it is found from the data for 1
-        to 3 % of epsilon, and released.
+        For `fit` with ``groups``: how many records a typical user has, at least 1: public knowledge or a guess. Methods
+        that gain from many records per user plan with it; one-pass methods draw at most so many of a user. Privacy
+        never rests on it, and all users have the same weight. ``"private"``: found from the data for 1 to 3 % of
+        epsilon, and released.
     {seed}
 
     Attributes
@@ -333,7 +333,7 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
     slope_cap_ : float
         Largest slope of the fitted loss: what was asked for or planned; 1 without a cap.
     status_ : str
-        ``"ok"``, or which released test ended the run early (methods made for users only).
+        ``"ok"``, or which test ended the run early (methods for users only); it was released, so it is private.
     {released}
 
     Notes
@@ -376,7 +376,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     Parameters
     ----------
     smoothing : float, default=0.5
-        Length of the quadratic piece of the loss, in units of the margin; 0: the hinge loss.
+        Length of the quadratic piece that replaces the kink, in units of the margin, at least 0; 0 is the hinge loss.
     classes, class_weight, weight_cap : optional
         As in `PrivateLogisticRegression`; weights need a positive `smoothing`.
     epsilon, delta, feature_norm, feature_bounds, domain, schema, fit_intercept : optional

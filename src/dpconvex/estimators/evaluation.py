@@ -126,15 +126,15 @@ def private_metrics(
         Labels or targets. With a schema, None takes its target column. No label raises: one that is missing or not
         listed counts as the first class, and a missing number as the middle of the range.
     epsilon : float
-        Price of the evaluation, positive. About ``100 / n`` leaves an error of 0.006 in the accuracy.
+        Privacy budget of the evaluation, positive. About ``100 / n`` leaves an error of 0.006 in the accuracy.
     by : str, list of str or mapping, optional
-        Columns of a data frame `X` whose groups are reported too, at no further price: categorical columns of the
+        Columns of a data frame `X` whose groups are reported too, at no further cost: categorical columns of the
         schema, or ``{column: public levels}``. Levels of several columns are combined. What is missing or not listed is
         in the group ``"(not listed)"``.
     groups : array of shape (n,), optional
         Whose record it is. Default: the schema's user column, if it names one.
     random_state : None, int or BitSource
-        A seed is for tests: the result is *not private*.
+        None draws noise from the operating system. A seed is for tests only: the result is then *not private*.
 
     Returns
     -------
@@ -236,7 +236,7 @@ def fit_and_evaluate(
     X, y, by, groups
         As in `private_metrics`, all records.
     epsilon : float
-        Price of the evaluation, positive; up to that of the fit it is free.
+        Privacy budget of the evaluation, positive. Up to the epsilon of the fit it adds nothing to the whole.
     holdout : float, default=0.2
         Share of the units that are held out, in (0, 1).
 

@@ -40,27 +40,27 @@ class PrivateGeometricMedian(PrivateEstimator):
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy budget, positive.
+        Privacy budget of one `fit`, positive; smaller is more private.
     delta : float, default=1e-6
-        Between 0 and 1/2, both excluded; far below 1/n. It can be 0 for ``algorithm="coordinate_median"`` alone, for
-        all others need Gaussian noise.
+        In (0, 1/2) and far below 1/n. Only ``algorithm="coordinate_median"`` may have 0; all others need Gaussian
+        noise.
     radius_bound : float
-        Public radius of a ball around the origin; points outside are moved onto it, along their ray. Subtract a public
-        guess of the center from the data first if there is one. It must not be read off the data.
+        Required: public radius of a ball around the origin, in the unit of the points. Points outside are moved onto
+        it. Subtract a public guess of the center first, if there is one. It must not be read off the data.
     min_radius : float, optional
-        Public; radii below it are not told apart. Default: a millionth of `radius_bound`.
+        Public, in the unit of the points; smaller radii are not told apart. Default: a millionth of `radius_bound`.
     algorithm : str, default="geometric_median"
-        ``"geometric_median"``: radius, center, noisy gradient descent. ``"stable_sgd"``, ``"fixed_order"``: the same
-        with stable stochastic gradients in a random or a fixed order instead of descent; ``"center_only"``: without
-        them. Others that are published: ``"halving"`` (RadiusFinder and descent in halving balls, up to 50,000
-        records), ``"origin_descent"`` (DP-GD), ``"coordinate_median"``, ``"clipped_mean"`` (not robust).
+        ``"geometric_median"``: radius, center, noisy gradient descent. ``"stable_sgd"``, ``"fixed_order"``: with stable
+        stochastic gradients, in a random or a fixed order, instead of descent; ``"center_only"``: without a last stage.
+        Others that are published: ``"halving"`` (RadiusFinder and descent in halving balls, up to 50,000 records),
+        ``"origin_descent"`` (DP-GD), ``"coordinate_median"``, ``"clipped_mean"`` (not robust).
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones, which need hundreds of thousands of records: for
         ``"stable_sgd"``, ``"fixed_order"`` and ``"center_only"``.
     level : float, optional
-        In [0.6, 0.95], by default 0.65: share of the points that must be near each other, on average, for a radius to
-        be found. 0.65 tolerates 19 % of outliers anywhere, 0.775 (the paper's) 12 %, 0.6 22 % (slower); with more of
-        them the radius reaches them, and the status may say so. For the first four algorithms.
+        In [0.6, 0.95], by default 0.65, for the first four algorithms: share of the points that must be near each
+        other, on average, for a radius to be found. 0.65 tolerates 19 % of outliers anywhere, 0.775 (the paper's) 12 %,
+        0.6 22 % (slower). With more outliers the radius reaches them, and the status may say so.
     {seed}
 
     Attributes
@@ -68,10 +68,10 @@ class PrivateGeometricMedian(PrivateEstimator):
     location_ : array of shape (n_features,)
         The released median; the origin when no center was found and nothing else is run.
     radius_ : float or None
-        Released radius around some point that holds about the share `level` of the points; within a factor of four.
-        None where the algorithm looks for none.
+        Released radius around some point that holds about the share `level` of the points, within a factor of four.
+        None if the algorithm looks for none.
     center_ : array of shape (n_features,) or None
-        Released center from which the last stage started; None as before.
+        Released center from which the last stage started; None if the algorithm looks for none.
     status_ : {"ok", "radius_at_top", "radius_too_large", "center_failed"}
         Whether the stages found what they looked for; computed from released values.
     {released}

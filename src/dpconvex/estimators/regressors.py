@@ -284,12 +284,12 @@ class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
     Parameters
     ----------
     residual_cap : float, optional
-        Residuals count at most this much, in the target's unit: the loss is linear from there on (Huber's), noise
-        falls in proportion, and means of skewed targets are biased towards the bulk. Default: the range or a half,
-        quarter, eighth or sixteenth of it, by the smallest expected error. A number above the range: never cap.
+        Largest residual that counts in full, in the target's unit, positive: beyond it the loss is linear (Huber's).
+        Noise falls in proportion, but means of skewed targets are biased towards the bulk. Default: no cap, or one
+        between a sixteenth and a half of the range, by the least expected error. A number above the range: no cap.
     {parameters}
     adversarial_radius, adversarial_norm : optional
-        No attack only (radius 0): the worst case of this loss is neither smooth nor piecewise linear.
+        Only radius 0 (no attack): the worst case of this loss is neither smooth nor piecewise linear.
 
     Attributes
     ----------
@@ -340,10 +340,10 @@ class PrivateHuberRegressor(WithIntervals, PrivateLinearRegressor):
     Parameters
     ----------
     width : float, optional
-        Residual at which the loss turns linear, in the target's unit. Default: a fifth of the target's range (ours).
+        Residual at which the loss turns linear, in the target's unit, positive. Default: a fifth of the target's range.
     {parameters}
     adversarial_radius, adversarial_norm : optional
-        No attack only (radius 0): the worst case of this loss is neither smooth nor piecewise linear.
+        Only radius 0 (no attack): the worst case of this loss is neither smooth nor piecewise linear.
 
     Attributes
     ----------
@@ -385,9 +385,9 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     Parameters
     ----------
     quantile : float, default=0.5
-        Which quantile of the target given the features, between 0 and 1, exclusive; 0.5 is the median.
+        Which quantile of the target given the features, in (0, 1); 0.5 is the median.
     smoothing : float, optional
-        Length of the quadratic piece of the loss, in the target's unit; 0: none. Default: 0.05 of its range (ours).
+        Length of the quadratic piece that replaces the kink, in the target's unit; 0: none. Default: 0.05 of its range.
     {parameters}
     adversarial_radius, adversarial_norm : optional
         As in `PrivateLogisticRegression`, with ``smoothing=0`` only.

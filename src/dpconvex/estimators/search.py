@@ -56,19 +56,19 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         setting is the default that is fitted where a search is not worth it. Values must be chosen without looking at
         the data.
     method : {"auto", "composition", "repeats", "none"}, default="auto"
-        How the search is paid for. ``"composition"``: all candidates are fitted, and share the budget. ``"repeats"``: a
-        secret random number of randomly drawn candidates, each at a fixed share of the budget. ``"none"``: the first
-        setting, all records, the whole budget. ``"auto"``: the smallest stake by its plan; ``"none"`` where that is
-        more than 0.03 of what predicting nothing loses.
+        How the search is paid for. ``"composition"``: all candidates are fitted and share the budget. ``"repeats"``: a
+        secret random number of randomly drawn candidates is fitted, each at a fixed share of the budget. ``"none"``: no
+        search; the first setting gets all records and the whole budget. ``"auto"``: the one that risks least by its
+        plan; ``"none"`` if that is more than 0.03 of what predicting nothing loses.
     scoring : str, default="auto"
         Held-out loss. Classifiers: ``"error_rate"`` (auto), or ``"log_loss"`` for those with probabilities. Regressors,
         in units of the target's public range: ``"squared_error"`` (auto for least squares), ``"absolute_error"`` (auto
         for Huber), ``"pinball"`` (auto for quantiles, at the estimator's quantile).
     score_bound : float, optional
-        Largest loss of one record; larger ones are clipped to it. The choice's noise is proportional. Default: 2 for
-        the log-loss, else 1.
+        Largest loss of one record, positive; larger ones are clipped to it. The noise of the choice is proportional to
+        it. Default: 2 for the log-loss, else 1.
     holdout : float, default=0.2
-        Share of records (users) that is held out.
+        Share of records (users) that is held out, in (0, 1).
     verbose : bool, default=False
         Show how many fits are done, in a terminal or notebook, while a search takes long.
 
@@ -83,8 +83,8 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
     plan_ : SearchPlan
         The public constants that were used.
     results_ : dict
-        Everything that was released: ``best_params`` and public facts. There are no scores and no ``cv_results_``:
-        scores of candidates, and the models that were not chosen, are functions of private data nobody has paid for.
+        Everything that was released: ``best_params`` and public facts. There are no scores and no ``cv_results_``: the
+        scores of candidates, and the models that were not chosen, depend on private data that nobody has paid for.
     n_features_in_ : int
         Columns seen by `fit`.
 

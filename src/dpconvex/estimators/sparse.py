@@ -155,9 +155,9 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy budget, positive.
+        Privacy budget of one `fit`, positive; smaller is more private.
     delta : float, default=1e-6
-        Far below 1/n, below 1/2.
+        In (0, 1/2) and far below 1/n.
     target_bounds : (lower, upper), optional
         Public range of the target, in its unit. Targets are clipped into it and NaN counts as its middle; predictions
         are clipped too. Default: the schema's numeric target.
@@ -170,15 +170,15 @@ class PrivateLasso(RegressorMixin, PrivateSparseModel):
     schema : Schema, optional
         Public description of a table with the features.
     radius : float, optional
-        Public. Largest l1 norm of the coefficients of encoded features, the intercept's included, in units of the
-        target's range. It trades approximation for noise and never affects privacy. Default: 1 divided by the features'
-        bound.
+        Public, positive: largest l1 norm of the coefficients (of encoded features, the intercept's included, in units
+        of the target's range). A larger one fits better and has more noise; privacy is the same. Default: 1 divided by
+        the features' bound.
     fit_intercept : bool, default=True
         Add a constant feature.
     algorithm : str, default="auto"
-        ``"auto"`` takes what is predicted to have the smallest error, from public facts.
+        ``"auto"`` takes the plan with the least expected error, by public facts.
     constants : {"calibrated", "paper"}
-        Tight constants, or the paper's (repaired) ones.
+        Tight constants, or the paper's (repaired) ones. Both are private and certified.
     {seed}
 
     Attributes
@@ -340,8 +340,8 @@ class PrivateSparseLogisticRegression(PrivateSparseClassifier):
     random_state, verbose : optional
         As in `PrivateLasso`.
     radius : float, optional
-        Public. Largest l1 norm of the coefficients of encoded features, the intercept's included. It trades
-        approximation for noise and never affects privacy. Default: 3 divided by the features' bound, so that the
+        Public, positive: largest l1 norm of the coefficients of encoded features, the intercept's included. A larger
+        one fits better and has more noise; privacy is the same. Default: 3 divided by the features' bound, so that the
         largest logit is 3.
 
     Attributes

@@ -40,20 +40,20 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     Parameters
     ----------
     groups : sequence, optional
-        Public labels of the groups, at least two. A label that is not listed counts as the first. Default: the
+        Public labels of the groups, at least two. A label that is not listed counts as the first one. Default: the
         categories of `group_column`.
     group_column : str, optional
-        With a schema: the categorical column that says to which group a record belongs.
+        With a schema: name of the categorical column that says to which group a record belongs.
     group_shares : array of shape (n_groups,), optional
-        Public shares of the groups among the records, in the order of `groups`; they decide how large a group's mean
-        loss is taken to be. Default: released privately, for 5 % of epsilon.
+        Public shares of the groups among the records, in the order of `groups`, adding up to 1. A group's mean loss is
+        computed with them. Default: released privately, for 5 % of epsilon.
     smallest_share : float, default=0.05
-        Public. A smaller share is raised to it: a group below counts by less than its full loss, and steps, which
-        shrink with the inverse of the smallest share, stay useful.
+        Public, positive: smaller shares are raised to it. Such a group counts by less than its full loss, but steps,
+        which shrink with the inverse of the smallest share, stay useful.
     classes, feature_bound, feature_bounds, schema, fit_intercept, random_state, verbose : optional
         As in `PrivateSparseLogisticRegression`.
     radius : float, optional
-        Public. Largest l1 norm of the coefficients. Default: 3 divided by the features' bound.
+        Public, positive: largest l1 norm of the coefficients. Default: 3 divided by the features' bound.
     epsilon, delta, algorithm, constants : optional
         As in `PrivateSparseLogisticRegression`.
 
@@ -61,7 +61,7 @@ class PrivateWorstGroupClassifier(PrivateSparseClassifier):
     ----------
     {linear}
     group_weights_ : array of shape (n_groups,)
-        Released weights of the opponent: where the loss is large.
+        Released weights of the groups: large where the loss is large.
     group_shares_ : array of shape (n_groups,)
         Shares that were used, public or released.
     groups_ : array of shape (n_groups,)
