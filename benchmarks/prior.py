@@ -82,7 +82,10 @@ def use(setting: dict[str, float]) -> None:
     chosen = dict(setting)
     own = (chosen.pop("caution"),) * 2 if "caution" in chosen else CAUTION
     registry.CAUTION, registry.OF_NUMBERS = own
-    constant.REMAINS = {**REMAINS, "regression": chosen.pop("remains", REMAINS["regression"])}
+    if "remains" in chosen:
+        constant.REMAINS = {**REMAINS, **dict.fromkeys(("explained", "regression"), chosen.pop("remains"))}
+    else:
+        constant.REMAINS = REMAINS
     guess = replace(TODAY, **chosen)
     for module in forget():
         if hasattr(module, "ORDINARY"):

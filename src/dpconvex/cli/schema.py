@@ -139,7 +139,7 @@ def public_range(fields: dict[str, object]) -> str:
     assert isinstance(upper, float)
     unit = f" {fields['unit']}" if fields.get("unit") else ""
     days = f" days before {fields.get('at')}" * ("at" in fields)
-    made = f" of {fields['formula']}" if fields.get("formula") else days
+    made = f" of {fields['formula']}" if fields.get("formula") else days or " of the day" * ("date" in fields)
     notes = [str(transform)] * bool(transform) + ["missing: indicator"] * bool(fields.get("indicator"))
     return f"{number(lower, 9)} to {number(upper, 9)}{unit}{made}" + "".join(f", {note}" for note in notes)
 

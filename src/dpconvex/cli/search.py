@@ -115,9 +115,9 @@ def build(
 
 
 def _value(text: str) -> Any:
-    """Return a number, None, a pair of numbers, or the word itself, which the library checks."""
-    if text.lower() == "none":
-        return None
+    """Return a number, None, true or false, a pair of numbers, or the word itself, which the library checks."""
+    if (word := text.lower()) in ("none", "true", "false"):
+        return {"true": True, "false": False}.get(word)
     lower, colon, upper = text.partition(":")
     try:
         return (float(lower), float(upper)) if colon else float(text)

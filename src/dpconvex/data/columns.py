@@ -145,7 +145,7 @@ class NumberColumn(AbstractColumn):
 
     indicator: bool | None = None
     formula: str = ""
-    date: Literal["", "age"] = ""
+    date: Literal["", "age", "hour"] = ""
     at: str = ""
     format: str = formulas.ISO
 
@@ -153,10 +153,10 @@ class NumberColumn(AbstractColumn):
         super().__post_init__()
         if not isinstance(self.indicator, bool | None):
             raise InvalidParameterError("indicator", self.indicator, "must be true or false")
-        _validate.choice("date", self.date, ("", "age"), 'Months and weekdays are categories: date = "month"')
-        if bool(self.at) != bool(self.date) or (self.date and self.formula):
+        _validate.choice("date", self.date, ("", "age", "hour"), 'Months and weekdays are categories: date = "month"')
+        if bool(self.at) != (self.date == "age") or (self.date and self.formula):
             what = "must be a date where there is an age, and nowhere else"
-            raise InvalidParameterError("at", self.at, what, "In a formula, use days(column)")
+            raise InvalidParameterError("at", self.at, what, "In a formula, use days(column) or hours(column)")
         if self.at:
             formulas.public_date("at", self.at)
             object.__setattr__(self, "at", str(self.at))  # TOML has dates of its own
@@ -179,6 +179,8 @@ class NumberColumn(AbstractColumn):
     def clean(self, series: Series) -> Series:
         if not self.date:
             return super().clean(series)
+        if self.date == "hour":
+            return frames.number_series(formulas.hours(series))
         return frames.number_series(formulas.public_date("at", self.at) - formulas.days(series, self.format))
 
     @property
@@ -226,8 +228,9 @@ class NumericColumn(NumberColumn):
         In additive models and synthetic data: a value of their own. Default: as the estimator says, else not.
     formula : str, keyword
         The number is computed from other columns of the same record (docs, Schemas, Derived columns).
-    date : {"", "age"}, keyword
-        ``"age"``: cells are dates, and the number is how many days they lie before the date `at`.
+    date : {"", "age", "hour"}, keyword
+        ``"age"``: cells are dates, and the number is how many days they lie before the date `at`. ``"hour"``: cells are
+        clock times, or dates with one, and the number is the hour of the day, 13.5 for half past one in the afternoon.
     at, format : str, keyword
         A public date, as ``"2024-12-31"``; how dates are written as text.
     step : float, keyword
@@ -321,7 +324,7 @@ class NumericColumn(NumberColumn):
         return NumberRange(self.lower, self.upper, self.transform, self.scale)
 
     def cells(self, bins: NumberBins) -> CellColumn:
-        return OpenCells.of(self.name, self.range, bins, bool(self.indicator), 1.0 if self.date else self.step)
+        return OpenCells.of(self.name, self.range, bins, bool(self.indicator), 1.0 if self.at else self.step)
 
 
 @final

@@ -1,6 +1,7 @@
 """A first draft of a schema file, read off a table. Drafting is not private; the draft says so line by line."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import narwhals as nw
@@ -10,7 +11,7 @@ from narwhals.typing import IntoDataFrame
 from dpconvex._arrow import pa
 from dpconvex._types import Floats
 from dpconvex.data import frames
-from dpconvex.data.formulas import days
+from dpconvex.data.formulas import days, hours
 from dpconvex.data.frames import Series
 from dpconvex.data.schema_toml import format_key, format_value
 from dpconvex.data.targets import PRIVATE
@@ -20,9 +21,10 @@ MAX_CATEGORIES = 60  #: A text column with more distinct values is left out of a
 MAX_CODES = 10  #: A column of at most so many distinct whole numbers may hold codes; the draft says so.
 MANY_MISSING = 0.05  #: Share of empty cells from which a draft makes them a value of their own, not only a remark.
 SKEWED = 50  #: Times the median (or 1) above which the largest number of a column makes a draft suggest a logarithm.
-MOSTLY = 0.6  #: A text column holds numbers, or dates, if at least this share of its distinct texts are.
+MOSTLY = 0.6  #: A text column holds numbers, dates or clock times if at least this share of its distinct texts are.
 
-DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d")
+DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d", "%d-%b-%Y", "%d-%b-%y",
+              "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # fmt: skip
 """Formats of dates that drafts know; the first that reads most of a column's texts."""
 
 _LEAST_ROWS = 20  # a shorter table may hold different numbers by chance
@@ -43,6 +45,7 @@ source = ""  # say here where the public knowledge comes from
 
 _SAME = f"# Every row holds the same value, so it says nothing: remove this column.{MARK}\n"
 _RATES = "# rates = [...]  # if it is published how frequent the classes are: one share a class, adding up to 1\n"
+_HOURS = 'date = "hour"  # clock times, as hours of the day\nlower = 0\nupper = 24\n'
 _FOREIGN = (
     f"# Some texts are not UTF-8: convert the file first, as with iconv -f latin1 -t utf-8, and draft again.{MARK}\n"
 )
@@ -120,8 +123,11 @@ def _column(series: Series, ranges: bool) -> str:
     head = f"[columns.{format_key(str(series.name))}]\n"
     if not isinstance(series.name, str) or not series.name:
         return _left_out(head, "its name is no text. Name it to use it")
+    if isinstance(series.dtype, nw.Time):
+        return head + _HOURS
     if isinstance(series.dtype, nw.Date | nw.Datetime):
-        return head + _dates(days(series), "")
+        clock = hours(series) if isinstance(series.dtype, nw.Datetime) else np.zeros(1)
+        return head + _dates(days(series), "", ranges, series.name, clock)
     try:
         values = frames.distinct_values(series)
     except SchemaError:
@@ -134,9 +140,12 @@ def _column(series: Series, ranges: bool) -> str:
         found, values = distinct(values), None
         parsed = frames.parse_numbers(frames.object_texts(np.array(found, dtype=object)))
         written = frames.texts_series(found)
+        clock = hours(written)
         for form in DATE_FORMS:
             if len(found) > 2 and np.mean(~np.isnan(dates := days(written, form))) >= MOSTLY:
-                return head + _dates(dates, form)
+                return head + _dates(dates, form, ranges, series.name, clock)
+        if len(found) > 2 and np.mean(~np.isnan(clock)) >= MOSTLY:
+            return head + _HOURS
         if len(found) > 2 and len(parsed) - parsed.null_count >= MOSTLY * len(parsed):
             missing = [text for text, value in zip(found, parsed, strict=True) if not value.is_valid]
             values = parsed
@@ -153,7 +162,8 @@ def _column(series: Series, ranges: bool) -> str:
         if ranges and _is_skewed(series, numbers):
             head += f'# Most numbers are far below the largest: transform = "log1p" may suit them.{MARK}\n'
         lines = head + (note + MARK.strip() + "\n") * _may_be_codes(numbers) + _range(numbers, ranges)
-        if (share := series.null_count() / max(1, len(series))) or missing:
+        cells = frames.numbers(series, texts=True)
+        if (share := np.mean(np.isnan(cells) | np.isin(cells, sentinels)) if len(cells) else 0) or missing:
             lines += f"# Some numbers are missing. The next line keeps them apart, in synthetic data too.{MARK}\n"
             lines += ("" if share > MANY_MISSING else "# ") + _line("indicator", True)
         return lines + (_line("missing", missing[:MAX_CATEGORIES]) if missing else "")
@@ -168,14 +178,23 @@ def _column(series: Series, ranges: bool) -> str:
     return head + _line("categories", found) + other + noted
 
 
-def _dates(found: Floats, form: str) -> str:
+def _dates(found: Floats, form: str, ranges: bool, name: str, clock: Floats) -> str:
     """Return the lines of a column of dates, days since 1970; as ages, with the other parts as remarks."""
+    hour = ""
+    if np.mean(~np.isnan(clock)) >= MOSTLY and np.nanmin(clock) < np.nanmax(clock):
+        formula = f"formula = {format_value(f'hours({format_value(name)})')}\n"
+        hour = f"[columns.{format_key(f'{name} hour')}]\n{formula}lower = 0\nupper = 24\n"
+        hour = "\n" + _left_out(hour, "the time of day. Take the # away from the lines above to use it, too")
     known = found[~np.isnan(found)].astype(np.int64)
     first, last = (int(known.min()), int(known.max())) if len(known) else (0, 0)
     at = str(np.datetime64(last, "D"))
     lines = 'date = "age"  # days before `at`. Or date = "month", or "weekday", without `at` and bounds\n'
     lines += f"format = {format_value(form)}{MARK}\n" if form not in ("", DATE_FORMS[0]) else ""
-    return lines + _line("at", at) + _line("lower", 0) + _line("upper", max(1, last - first))
+    if not ranges:
+        return (
+            lines + _line("at", str(datetime.now(UTC).date()), read=False) + _line("range", PRIVATE, read=False) + hour
+        )
+    return lines + _line("at", at) + _line("lower", 0) + _line("upper", max(1, last - first)) + hour
 
 
 def _is_id(series: Series, numbers: Floats) -> bool:
@@ -188,8 +207,10 @@ def _is_id(series: Series, numbers: Floats) -> bool:
 
 
 def _sentinels(numbers: Floats) -> Floats:
-    """Return numbers such as -999 or 9999 that lie far from all others: they often stand for no value."""
+    """Return numbers such as -999, 9999 or 0 that lie far from all others: they often stand for no value."""
     sizes = [10.0**k - 1 for k in range(1, 8)] + [8.0 * (10**k - 1) / 9 for k in range(2, 8)]
+    if len(np.unique(numbers)) > MAX_CODES:  # of many numbers, all within a factor of two, 0 is none
+        sizes.append(0.0)
     known = np.isin(np.abs(numbers), sizes) | (numbers == -1)
     rest = numbers[~known]
     if len(rest) < 3:

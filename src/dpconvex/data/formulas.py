@@ -1,4 +1,4 @@
-"""Public maps of cells: dates as days, and formulas over the columns of one record.
+"""Public maps of cells: dates as days, clock times as hours, and formulas over the columns of one record.
 
 All of it is a function of one record and public text. Formulas are parsed, never executed as Python: names, numbers,
 ``+ - * / **`` and the functions of `FUNCTIONS` are all there is. No content raises: what has no value is missing.
@@ -9,7 +9,7 @@ import datetime
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, final
@@ -23,13 +23,18 @@ from dpconvex.errors import InvalidParameterError
 
 ISO = "%Y-%m-%d"
 _FIELDS = {"%Y": "(?P<Y>[0-9]{4})", "%m": "(?P<m>[0-9]{1,2})", "%d": "(?P<d>[0-9]{1,2})"}
+_FIELDS |= {"%y": "(?P<Y>[0-9]{2})", "%b": "(?P<m>[A-Za-z]{3})"}
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_CLOCK = "(?:^|[T ])(?P<h>[0-9]{1,2}):(?P<m>[0-9]{2})(?::(?P<s>[0-9]{2})(?:[.,][0-9]+)?)? ?(?P<p>[AaPp][Mm])?"
+_CLOCK += "(?:Z|[+-][0-9]{2}:?[0-9]{2})?$"
 
 
 def date_pattern(form: Any) -> str:
     """Return the regular expression of dates in a format, a time after them allowed; refuse other formats."""
     parts = re.split("(%.)", form) if isinstance(form, str) else []
-    if sorted(parts[1::2]) != ["%Y", "%d", "%m"] or len(form) > 20:
-        raise InvalidParameterError("format", form, "must hold %Y, %m and %d once each", 'For example "%d.%m.%Y"')
+    if sorted({"%y": "%Y", "%b": "%m"}.get(part, part) for part in parts[1::2]) != ["%Y", "%d", "%m"] or len(form) > 20:
+        what = "must hold %Y (or %y), %m (or %b) and %d once each"
+        raise InvalidParameterError("format", form, what, 'For example "%d.%m.%Y"')
     return "^" + "".join(_FIELDS.get(part) or re.escape(part) for part in parts) + "(?:[T ].*)?$"
 
 
@@ -39,13 +44,46 @@ def days(series: Series, form: str = ISO) -> Floats:
     if not pa.types.is_large_string(values.type):
         return taken(np.asarray(values.cast(pa.float64()).fill_null(math.nan)), positions, math.nan)
     found: Any = pc.extract_regex(values, date_pattern(form))
-    parts = [pc.struct_field(found, name).cast(pa.int64()).fill_null(0) for name in "Ymd"]
-    year, month, day = (np.asarray(part, dtype=np.int64) for part in parts)
+    parts = {name: pc.struct_field(found, name) for name in "Ymd"}
+    if "%b" in form:
+        parts["m"] = pc.cast(pa.array(_place(parts["m"], _MONTHS) + 1), pa.large_string())
+    year, month, day = map(_whole, parts.values())
+    if "%y" in form:
+        year = year + np.where(year < 69, 2000, 1900)  # as POSIX has it
     real = (year > 0) & (month >= 1) & (month <= 12) & (day >= 1)
     months = ((year - 1970) * 12 + month - 1).astype("M8[M]")
     dates = months.astype("M8[D]") + (day - 1)
     real &= dates.astype("M8[M]") == months
     return taken(np.where(real, dates.astype(np.int64), math.nan), positions, math.nan)
+
+
+def _whole(part: Any) -> Array:
+    """Return digits (n,) as whole numbers, 0 for none."""
+    return np.asarray(pc.if_else(pc.equal(part, ""), "0", part).cast(pa.int64()).fill_null(0), dtype=np.int64)
+
+
+def _place(part: Any, listed: Sequence[str]) -> Array:
+    """Return the positions (n,) of texts in a list, whatever their case, -1 for none."""
+    return np.asarray(pc.index_in(pc.ascii_lower(part), pa.array(listed, pa.large_string())).fill_null(-1))
+
+
+def hours(series: Series) -> Floats:
+    """Return the time of day in hours, in [0, 24), NaN where a cell, or its end after a date, is no clock time."""
+    values, positions = dates_or_texts(series, clock=True)
+    if not pa.types.is_large_string(values.type):
+        return taken(np.asarray(values.fill_null(math.nan)), positions, math.nan)
+    found: Any = pc.extract_regex(values, _CLOCK)
+    hour, minute, second = (_whole(pc.struct_field(found, name)) for name in "hms")
+    half = _place(pc.struct_field(found, "p"), ["am", "pm"])
+    real = np.asarray(found.is_valid()) & (minute < 60) & (second < 60) & (hour < np.where(half < 0, 24, 13))
+    hour = np.where(half < 0, hour, hour % 12 + 12 * half)
+    return taken(np.where(real, hour + minute / 60 + second / 3600, math.nan), positions, math.nan)
+
+
+def written_hours(cells: Any) -> Any:
+    """Return hours of the day (n,) as texts, ``"13:05:00"``."""
+    seconds = np.clip(cells.fill_null(0).to_numpy() * 3600, 0, 86399).astype(np.int32)
+    return pa.array(seconds, pa.time32("s"), mask=cells.is_null().to_numpy(zero_copy_only=False)).cast(pa.string())
 
 
 def public_date(name: str, text: Any) -> int:
@@ -81,7 +119,7 @@ FUNCTIONS: dict[str, tuple[int, Any]] = {
     "min": (2, np.minimum),
     "sqrt": (1, np.sqrt),
 }
-"""What a formula may call, and with how many arguments; besides ``days``, of the name of a column of dates."""
+"""What a formula may call, and with how many arguments; besides ``days`` and ``hours``, of a column's name."""
 
 _SIGNS: dict[type, Any] = {
     ast.Add: operator.add,
@@ -94,7 +132,7 @@ _SIGNS: dict[type, Any] = {
 }
 _LONGEST = 500
 
-Value = Callable[[Mapping[str, Floats]], Any]
+Value = Callable[[Mapping[str, Any]], Any]
 
 
 @final
@@ -102,23 +140,23 @@ Value = Callable[[Mapping[str, Floats]], Any]
 class Formula:
     """A number of each record, as ``weight / (height / 100) ** 2`` or ``days("left") - days("came")``."""
 
-    inputs: dict[str, bool]  #: its columns, and whether they are read as numbers, else as dates
+    inputs: dict[str, bool]  #: its columns, and whether they are read as numbers, else as dates and clock times
     value: Value
 
     def of(self, frame: Any, missing: Array, form: str) -> Floats:
         """Return the values (n,) for a frame; cells that equal a number in `missing` (k,) have none."""
         columns = {
-            name: without(numbers(series, texts=True), missing) if self.inputs[name] else days(series, form)
+            name: without(numbers(series, texts=True), missing) if self.inputs[name] else series
             for name, series in ((name, frame.get_column(name)) for name in self.inputs)
         }
         with np.errstate(all="ignore"):
-            return np.array(self.value(columns), dtype=np.float64)
+            return np.array(self.value(columns | {"": form}), dtype=np.float64)  # no column is called so
 
 
 @cache
 def parse(text: str) -> Formula:
     """Parse a formula, or raise `InvalidParameterError`; nothing in it is executed."""
-    remedy = f"Use columns, numbers, + - * / **, days(column) and {', '.join(FUNCTIONS)}"
+    remedy = f"Use columns, numbers, + - * / **, days(column), hours(column) and {', '.join(FUNCTIONS)}"
     found: dict[str, bool] = {}
     try:
         if not isinstance(text, str) or len(text) > _LONGEST:
@@ -139,7 +177,10 @@ def _built(node: ast.AST, found: dict[str, bool]) -> Value:
         case ast.UnaryOp(sign, operand) if type(sign) in _SIGNS:
             return _call(_SIGNS[type(sign)], _built(operand, found))
         case ast.Call(ast.Name("days"), [argument], []):
-            return _column(argument, False, found)
+            dates = _column(argument, False, found)
+            return lambda columns: days(dates(columns), columns[""])
+        case ast.Call(ast.Name("hours"), [argument], []):
+            return _call(hours, _column(argument, False, found))
         case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS and len(arguments) == FUNCTIONS[name][0]:
             return _call(FUNCTIONS[name][1], *(_built(each, found) for each in arguments))
         case ast.Constant(int() | float() as value) if not isinstance(value, bool):

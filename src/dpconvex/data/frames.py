@@ -207,11 +207,14 @@ def _levels(series: Series) -> tuple[Any, Array | None]:
     return values.cast(pa.float64(), safe=False), positions
 
 
-def dates_or_texts(series: Series) -> tuple[Any, Array | None]:
-    """The column as `_levels` has it: trimmed texts, or days since 1970 as integers where its type is one of dates."""
+def dates_or_texts(series: Series, clock: bool = False) -> tuple[Any, Array | None]:
+    """The column as `_levels` has it: trimmed texts, or by its type days since 1970, of a `clock` hours of the day."""
     kind, types = _split(_arrow(series.head(0)))[0].type, pa.types
-    if types.is_date(kind) or types.is_timestamp(kind):
+    if types.is_timestamp(kind) or (types.is_time(kind) if clock else types.is_date(kind)):
         values, positions = _split(_arrow(series))
+        if clock:
+            seconds = pc.add(pc.multiply(pc.minute(values), 60), pc.second(values))
+            return pc.add(pc.hour(values).cast(pa.float64()), pc.divide(seconds.cast(pa.float64()), 3600.0)), positions
         values = values.cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False)
         return values.cast(pa.date32(), safe=False).cast(pa.int32()), positions
     values, positions = _levels(series)

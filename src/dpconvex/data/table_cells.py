@@ -14,7 +14,7 @@ from dpconvex._arrow import pa
 from dpconvex._types import Array
 from dpconvex.data.cells import AUTO, DEFAULT_BINS, PRIVATE, CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.columns import Described
-from dpconvex.data.formulas import written_dates
+from dpconvex.data.formulas import written_dates, written_hours
 from dpconvex.data.frames import open_table
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidParameterError
@@ -103,7 +103,8 @@ class TableCells:
         found = {}
         for column, part, place in zip(self.columns, self.described, codes.T, strict=True):
             cells, at = column.decode(place, rng), getattr(part, "at", "")
-            found[column.name] = written_dates(cells, at, getattr(part, "format", "")) if at else cells
+            cells = written_dates(cells, at, getattr(part, "format", "")) if at else cells
+            found[column.name] = written_hours(cells) if getattr(part, "date", "") == "hour" else cells
         return pa.table(found)
 
     @property

@@ -112,7 +112,7 @@ class Unranged(Described):
 
     def cells(self, bins: NumberBins) -> CellColumn:
         missing = bool(getattr(self, "indicator", None))  # a target has none
-        return OpenCells.of(self.name, None, bins, missing, 1.0 if getattr(self, "date", "") else self.step)
+        return OpenCells.of(self.name, None, bins, missing, 1.0 if getattr(self, "at", "") else self.step)
 
     def to_dict(self) -> dict[str, Any]:
         return {"range": PRIVATE, **super().to_dict()}

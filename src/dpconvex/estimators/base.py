@@ -298,6 +298,8 @@ class PrivateLinearModel(FittedModel, Exported):
                 raise InvalidParameterError(name, given, "is for users", f"{SAY_WHOSE}{defaults[name]!r}")
         if unit == Unit.RECORD and self._asks_users:
             raise InvalidParameterError("records_per_user", self.records_per_user, "is for users", f"{SAY_WHOSE}1")
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise InvalidParameterError("fit_intercept", self.fit_intercept, "must be true or false")
         domain = features.domain
         if self.fit_intercept and domain.intercept == 0:
             domain = domain.with_intercept(self._constant(domain, unit))

@@ -36,6 +36,15 @@ def test_it_writes_a_model_and_the_certificate_of_the_search(run: Any, public_fi
     assert run("predict", "model", public_files / "test.csv").exit_code == 0
 
 
+def test_words_for_yes_and_no_are_truth_values(run: Any, public_files: Path) -> None:
+    """They were texts, on which a search failed when its budget had been paid."""
+    plan = ("search", "--schema", public_files / "adult.toml", "--epsilon", 1, "--rows", 50_000, "--json")
+    shown = run(*plan, "--over", "fit_intercept=true,False", "--over", "noise=l2")
+    assert shown.exit_code == 0, shown.output
+    found = [each["settings"]["fit_intercept"] for each in json.loads(shown.stdout)["plans"][0]["candidates"]]
+    assert found == [True, False]
+
+
 def test_a_plan_reads_no_data(run: Any, public_files: Path) -> None:
     plan = ("search", "--schema", public_files / "adult.toml", "--epsilon", 1, *QUICK, "--rows", 50_000)
     shown = run(*plan)
@@ -67,6 +76,7 @@ def test_a_budget_is_paid_once_for_the_whole_search(run: Any, public_files: Path
         ("coefficient_norm=-1,2", "coefficient_norm"),
         ("algorithm=auto,none", "algorithm"),
         ("no_such=1", "no_such"),
+        ("fit_intercept=yes", "true or false"),
     ],
 )
 @pytest.mark.dear("algorithm=auto,none-algorithm")

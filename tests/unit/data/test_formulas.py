@@ -23,7 +23,9 @@ pytestmark = pytest.mark.together
 ANY_TEXT = st.one_of(
     st.none(),
     st.text(max_size=12),
-    st.sampled_from(["-999", "NA", "?", "1e999", "-inf", "2024-02-30", "2024-02-29", "0000-00-00", "9999-12-31"]),
+    st.sampled_from(
+        ["-999", "NA", "?", "1e999", "-inf", "9:30", "99:99 pm", "2024-02-30", "2024-02-29", "0000-00-00", "9999-12-31"]
+    ),
     st.floats().map(str),
     st.dates().map(str),
 )
@@ -34,6 +36,7 @@ COLUMNS = (
     NumericColumn("ratio", -1, 1, formula='a / b ** c - log("d e") + min(a, 2)', missing=("0",)),
     NumericColumn("old", 0, 40000, date="age", at="2024-01-01"),
     NumericColumn("stay", 0, 60, formula="days(old) - days(month)"),
+    NumericColumn("clock", 0, 24, formula="hours(old)"),
     CategoricalColumn("month", date="month", other=True),
     CategoricalColumn("day", date="weekday", format="%d.%m.%Y"),
     CategoricalColumn("sex", ("f", "m"), aliases={"femal": "f", "1": "m"}, missing=("?",)),
@@ -51,7 +54,7 @@ def test_no_content_raises_and_every_record_is_read_by_itself(rows: list[tuple[A
     np.testing.assert_array_equal(SCHEMA.domain().clip(encoded[0]), encoded[0])  # inside, and finite
     alone = np.concatenate([SCHEMA.encode(frames[1].slice(i, 1)) for i in range(len(rows))])
     np.testing.assert_array_equal(alone, encoded[0])
-    cells = TableCells.of_schema(Schema(COLUMNS[6:]))
+    cells = TableCells.of_schema(Schema(COLUMNS[7:]))
     assert cells.encode(frames[0]).max() < math.prod(cells.shape)
     SCHEMA.encode_target(frames[0])
 
@@ -71,8 +74,9 @@ def test_formulas_compute_what_they_say() -> None:
     "text",
     [
         "__import__('os')", "a.b", "a[0]", "lambda: a", "(a := 1)", "a if b else c", "f'{a}'", "open(a)", "min(a)",
-        "days(a + 1)", "a @ b", "a, b", "1 + 2", "", "a" * 501, "(" * 200 + "a", "9" * 400 + " * a", "a; b", "a\nb",
-        "min(*a)", "min(a, b, key=c)", "True * a", "1j * a", "a & b", "not a", "b'x'", "a < b", "print", "..." , "None",
+        "days(a + 1)", "hours(2)", "a @ b", "a, b", "1 + 2", "", "a" * 501, "(" * 200 + "a", "9" * 400 + " * a", "a; b",
+        "a\nb", "min(*a)", "min(a, b, key=c)", "True * a", "1j * a", "a & b", "not a", "b'x'", "a < b", "print", "...",
+        "None",
     ],
 )  # fmt: skip
 def test_formulas_hold_nothing_but_arithmetic(text: str) -> None:
@@ -123,6 +127,53 @@ def test_dates_in_other_formats() -> None:
     np.testing.assert_allclose(X[:, 0], [-0.49, -0.5, 0, 0, -0.49])
 
 
+def test_dates_with_short_years_and_names_of_months() -> None:
+    cells = ["12/31/23", "1/1/24 22:33", "13/1/24", "12/31/2023", "7/4/69"]
+    column = NumericColumn("t", -100, 100, date="age", at="2024-01-01", format="%m/%d/%y")
+    X = Schema((column,)).encode(pa.table({"t": cells}))
+    np.testing.assert_allclose(X[:, 0], [0.005, 0, 0, 0, 0.5])  # 1969, far before the range
+    column = NumericColumn("t", -100, 100, date="age", at="2024-01-01", format="%d-%b-%y")
+    X = Schema((column,)).encode(pa.table({"t": ["31-Dec-23", "31-dec-23 10:00", "31-Dez-23", None]}))
+    np.testing.assert_allclose(X[:, 0], [0.005, 0.005, 0, 0])
+    drawn = TableCells.of_schema(Schema((column,)))
+    back = drawn.decode(np.full((9, 1), 7), np.random.default_rng(0))
+    assert re.fullmatch("[0-9]{2}-[A-Z][a-z]{2}-2[34]", back["t"].to_pylist()[0])
+    assert set(drawn.encode(back)[:, 0]) == {7}
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array(["9:30", "12:00 am", "24:00"]),
+        pa.array([" 09:30:00 ", "1/1/13 0:00", "9:60"]),
+        pa.array(["2024-01-01T09:30:00.250Z", "2024-01-01 00:00:00+02:00", "noon"]),
+        pa.array([datetime.time(9, 30), datetime.time(0), None], pa.time64("us")),
+        pl.Series([datetime.time(9, 30), datetime.time(0), None]),
+        pd.Series([datetime.time(9, 30), datetime.time(0), None], dtype=object),
+        pl.Series([datetime.datetime(2023, 12, 31, 9, 30), datetime.datetime(2023, 2, 28), None]),
+        pd.Series(pd.to_datetime(["2023-12-31 09:30", "2023-02-28 00:00", None])),
+        pd.Series(["9:30", "0:00", "13:00 pm"], dtype="category"),
+    ],
+    ids=lambda cells: str(getattr(cells, "dtype", getattr(cells, "type", ""))),
+)
+def test_clock_times_are_hours_of_the_day_in_every_container(cells: Any) -> None:
+    table = pa.table({"t": cells}) if isinstance(cells, pa.Array) else None
+    frame = (pl if isinstance(cells, pl.Series) else pd).DataFrame({"t": cells}) if table is None else table
+    columns = NumericColumn("t", 0, 24, date="hour"), NumericColumn("again", 0, 24, formula="24 - hours(t)")
+    expected = [[9.5 / 24 - 0.5, 0.5 - 9.5 / 24], [-0.5, 0.5], [0, 0]]
+    np.testing.assert_allclose(Schema(columns).encode(frame), expected, atol=1e-6)
+
+
+def test_synthetic_clock_times_are_read_back() -> None:
+    schema = Schema((NumericColumn("t", 0, 24, date="hour", indicator=True),))
+    cells = TableCells.of_schema(schema)
+    assert Schema.from_toml_text(schema.to_toml()) == schema
+    codes = np.repeat(np.arange(cells.shape[0]), 20)[:, None]
+    table = cells.decode(codes, np.random.default_rng(1))
+    assert re.fullmatch("[0-9]{2}:[0-9]{2}:[0-9]{2}", table["t"].to_pylist()[0])
+    assert np.mean(cells.encode(table) == codes) > 0.99  # whole seconds may lie across an edge
+
+
 def test_transforms_are_increasing_and_undone_by_their_inverse() -> None:
     for name, (forward, inverse, limits) in TRANSFORMS.items():
         x = np.linspace(limits.get("at_least", limits.get("above", -50.1) + 0.1), 50, 101)
@@ -167,6 +218,7 @@ def test_files_hold_all_of_it() -> None:
         ("date = 'age'", "at"),
         ("date = 'age'\nat = 'soon'", "must be a date"),
         ("date = 'year'", "must be"),
+        ("date = 'hour'\nat = '2024-01-01'", "nowhere else"),
         ("at = '2024-01-01'", "nowhere else"),
         ("format = '%Y'", "%m"),
         ("formula = 'y + 1'", "target"),

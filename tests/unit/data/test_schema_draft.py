@@ -166,3 +166,48 @@ def test_words_of_files_stay_words_and_foreign_letters_are_told(tmp_path) -> Non
     draft = draft_schema(read_table(path), "sold")
     assert 'classes = ["0", "1"]' in draft
     assert "UTF-8" not in draft
+
+
+def test_clock_times_and_dates_with_times_are_drafted() -> None:
+    """On unseen tables clock times, and dates such as 1/5/13 22:33, were left out as free text."""
+    rng = np.random.default_rng(0)
+    minutes, days = rng.integers(0, 1440, 90), pd.date_range("2012-11-01", periods=90)
+    times = [f"{m // 60}:{m % 60:02d}" for m in minutes]
+    frame = pd.DataFrame(
+        {
+            "at": times,
+            "came": [f"{day.month}/{day.day}/{day:%y} {time}" for day, time in zip(days, times, strict=True)],
+            "left": [f"{day:%d-%b-%y}" for day in days],
+            "stamp": days + pd.to_timedelta(minutes, "min"),
+            "midnight": [f"{day:%Y-%m-%d} 00:00:00" for day in days],
+        }
+    )
+    draft = draft_schema(frame)
+    assert Schema.from_toml_text(draft).columns == (
+        NumericColumn("at", 0, 24, date="hour"),
+        NumericColumn("came", 0, 89, date="age", at="2013-01-29", format="%m/%d/%y"),
+        NumericColumn("left", 0, 89, date="age", at="2013-01-29", format="%d-%b-%y"),
+        NumericColumn("stamp", 0, 89, date="age", at="2013-01-29"),
+        NumericColumn("midnight", 0, 89, date="age", at="2013-01-29"),
+    )
+    for name in ("came", "stamp"):  # their time of day, as lines that wait for a person
+        lines = draft.split(f'# [columns."{name} hour"]\n')[1].split("# Left out")[0].replace("# ", "")
+        assert lines == f'formula = "hours(\\"{name}\\")"\nlower = 0\nupper = 24\n'
+        column = NumericColumn(f"{name} hour", 0, 24, formula=f'hours("{name}")')
+        np.testing.assert_allclose(Schema((column,)).encode(frame)[:, 0], minutes / 1440 - 0.5, atol=1e-9)
+    assert draft.count("hours(") == 2
+    typed = pl.DataFrame({"at": [datetime.time(9, 30)] * 3})
+    assert Schema.from_toml_text(draft_schema(typed)).columns == (NumericColumn("at", 0, 24, date="hour"),)
+    unread = Schema.from_toml_text(draft_schema(frame, ranges=False)).columns
+    assert unread[0] == NumericColumn("at", 0, 24, date="hour")  # its meaning says its range
+    assert [(column.ranged, column.date) for column in unread[1:]] == [(False, "age")] * 4  # pyright: ignore
+    assert "2013" not in draft_schema(frame, ranges=False)
+
+
+def test_zero_far_from_all_others_is_no_value() -> None:
+    years = pd.DataFrame({"built": [0, *range(1900, 1960)], "code": [0, 5, 6, 7] * 15 + [7], "cost": range(61)})
+    columns = Schema.from_toml_text(draft_schema(years)).columns
+    assert columns[0] == NumericColumn("built", 1900, 1959, step=1, missing=("0",))
+    assert not columns[1].missing
+    half = pd.DataFrame({"built": [0] * 20 + list(range(1900, 1960))})
+    assert Schema.from_toml_text(draft_schema(half)).columns[0].indicator  # pyright: ignore

@@ -31,11 +31,11 @@ from dpconvex.problems.data.sources.rows import mapped
 from dpconvex.problems.linear.expected_risk import squared_reach, typical_curvature
 from dpconvex.randomness import BitSource
 
-REMAINS = {"regression": 0.3, "classification": CLEARLY}
-"""What the best constant is taken to lose, as a share of what zero parameters are expected to lose, by task; of numbers
-of what columns are expected to explain.
+REMAINS = {"explained": 0.6, "regression": 0.3, "classification": CLEARLY}
+"""What the best constant is taken to lose, as a share of what zero parameters are expected to lose, by task; where
+plans know what columns of a regression explain, of that.
 
-Of numbers: chosen on tables that learn (docs, Which algorithm). Of classes the share is less on all those
+Of numbers: chosen on tables that learn (`benchmarks/constant_share.py`). Of classes the share is less on all those
 tables, but scores of a noisy model still rank, and equal ones do not: a constant is for plans that are hopeless."""
 
 
@@ -61,7 +61,8 @@ class ConstantPlan(TwoStagePlan):
         if given.expected is not None and typical is not None:
             columns = self.problem.explained
             lost = typical.at_zero if columns is None else columns * typical_curvature(self.problem.loss.usual) / 2
-            expected = given.expected + REMAINS[self.problem.loss.task] * min(trivial, lost)
+            share = REMAINS[self.problem.loss.task if columns is None else "explained"]
+            expected = given.expected + share * min(trivial, lost)
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")
         return replace(given, bound=bound, trivial=trivial, expected=expected, source=source, proved=known)
