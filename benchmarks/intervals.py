@@ -45,7 +45,7 @@ from dpconvex import (
 )
 from dpconvex.algorithms import curvature
 from dpconvex.data import ClassTarget, NumericTarget
-from dpconvex.inference import pivot
+from dpconvex.inference import intervals as pivot
 from dpconvex.privacy.profiles import largest_mu
 
 POPULATION = 400_000  #: Records of which the true parameter is computed.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache
-from itertools import count
+from itertools import combinations, count
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,8 +45,9 @@ def quick_examples(examples: int) -> int:
     return min(examples, max(20, examples // 4))
 
 
-# One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time. The gate does.
-if os.environ.get("OPENBLAS_NUM_THREADS") == "1" and PROFILE == "quick":
+# One BLAS thread is what `make test` asks for; to ask again in every solver would take 3 % of the time.
+_asking = _threads._controller
+if os.environ.get("OPENBLAS_NUM_THREADS") == "1" and PROFILE != "explore":
     _threads._controller = lambda: SimpleNamespace(limit=lambda **_: nullcontext())  # type: ignore[assignment]
 
 _drawn: defaultdict[str, Iterator[int]] = defaultdict(count)
@@ -140,12 +141,20 @@ def full(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
+def asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solvers ask for one BLAS thread, as they do for users."""
+    monkeypatch.setattr(_threads, "_controller", _asking)
+
+
+@pytest.fixture
 def monkeypatch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """A test that patches the library neither uses plans made before nor leaves its own behind."""
-    replace, patched = monkeypatch.setattr, False
+    """A test that patches the library neither uses plans made before nor leaves its own behind; others use those."""
+    replace, patched, kept = monkeypatch.setattr, False, dict[Any, Any]()
 
     def replacing(*arguments: Any, **options: Any) -> None:
         nonlocal patched
+        if not patched:
+            kept.update(_chosen)
         patched = True
         plan_anew()
         replace(*arguments, **options)
@@ -155,6 +164,7 @@ def monkeypatch(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]
     if patched:
         monkeypatch.undo()
         plan_anew()
+        _chosen.update(kept)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -179,7 +189,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a test that is marked `thin` every third is quick, the others are for the gate.
+    """Of the cases of a test that is marked `thin` every third is quick, the others are for the gate (but see below).
 
     So are those whose names hold a word of the mark `dear`: cheaper cases of the same test are quick. Properties that
     are not slow are tried with fewer examples in quick runs, and the gate runs those again with all.
@@ -201,21 +211,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         else:
             item.function._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)
             fewer_tried.add(item.function)
-    seen: Counter[str] = Counter()
+    alike = defaultdict[str, list[pytest.Item]](list)
     for item in items:
         if item.get_closest_marker("thin") is not None:
-            name = item.nodeid.partition("[")[0]
-            if seen[name] % 3:
+            cases = alike[item.nodeid.partition("[")[0]]
+            if len(cases) % 3:
                 item.add_marker(pytest.mark.gate)
-            seen[name] += 1
+            cases.append(item)
         for mark in item.iter_markers("dear"):
             if any(word in item.name.partition("[")[2] for word in mark.args):
                 item.add_marker(pytest.mark.gate)
+    for cases in alike.values():
+        leave_out_known_pairs(cases)
     for item in items:
         given = getattr(getattr(item, "callspec", None), "params", {})
         if item.get_closest_marker("gate") and given.get("full") is False:  # the gate runs the full form of that case
             item.add_marker(pytest.mark.slow)
     items[:] = put_together(items)
+
+
+def leave_out_known_pairs(cases: list[pytest.Item]) -> None:
+    """Of a thin test with three parameters or more the gate leaves out cases of which it has all pairs of values."""
+    known = set[frozenset[tuple[int, str]]]()
+    for item in sorted(cases, key=lambda each: each.get_closest_marker("gate") is not None):
+        if item.get_closest_marker("slow") is None and isinstance(item, pytest.Function):
+            values = enumerate(item.callspec._idlist if hasattr(item, "callspec") else ())
+            pairs = {frozenset(pair) for pair in combinations(values, 2)}
+            if len(pairs) > 1 and item.get_closest_marker("gate") and pairs <= known:
+                item.add_marker(pytest.mark.slow)
+            known |= pairs
 
 
 TOGETHER = pytest.StashKey[list[pytest.Function]]()

@@ -64,7 +64,7 @@ TREE, TREES = "algorithms/queries/noisy_tree.py", "tests/unit/algorithms/queries
 GROUPED, GROUPS = "algorithms/queries/grouped_tables.py", "tests/unit/algorithms/queries/test_grouped_tables.py"
 BINS, FOUND_BINS = "algorithms/queries/found_bins.py", "tests/unit/algorithms/queries/test_found_bins.py"
 BOOSTED = "tests/unit/algorithms/minimax/test_boosted.py"
-AGGREGATES, GATHER = "algorithms/erm/user_level/aggregates.py", "algorithms/erm/user_level/gradients.py"
+AGGREGATES = "algorithms/erm/user_level/aggregates.py"
 GRADIENTS = "algorithms/erm/gradient_descent/gradients.py"
 SAMPLES, DRAWN = "mechanisms/gaussian.py", "poisson_sample(self._units, self._mechanism.rate, self._coins)"
 SAMPLED = "tests/unit/mechanisms/test_sampled_gaussian.py"
@@ -83,11 +83,11 @@ REFERENCE = "../dpconvex_experiments/reference"
 MOMENTS = "problems/linear/second_moments.py"
 BENDS, BENT = "algorithms/curvature.py", "tests/unit/algorithms/test_curvature.py"
 CURVED = "tests/unit/privacy/events/test_curved_objective.py"
-PIVOT, PIVOTS = "inference/pivot.py", "tests/unit/inference/test_intervals.py"
+PIVOT, PIVOTS = "inference/intervals.py", "tests/unit/inference/test_intervals.py"
 INTERVALS = "inference/intervals.py"
 INFORMED, LOOK = (f"algorithms/erm/gradient_descent/{name}.py" for name in ("informed", "look"))
 LOOKS = "tests/unit/algorithms/erm/test_informed_gradient.py"
-COUNTED, USES = "mechanisms/gaussian_budget.py", "tests/unit/mechanisms/test_gaussian_budget.py"
+COUNTED, USES = "mechanisms/gaussian.py", "tests/unit/mechanisms/test_gaussian_budget.py"
 DESCENT, LOCATIONS = (
     f"tests/unit/algorithms/location/{name}.py" for name in ("test_noisy_descent", "test_location_methods")
 )
@@ -303,7 +303,7 @@ MUTANTS = (
     ),
     Mutant(
         "sampled guard: one subset for all steps",
-        GATHER,
+        AGGREGATES,
         "[lambda w: self._of(self.coins.choice(slots, size, replace=False))(w)]",
         "[self._of(self.coins.choice(slots, size, replace=False))]",
         "accelerated_user/sampled",
@@ -311,7 +311,7 @@ MUTANTS = (
     ),
     Mutant(
         "ramp of all means behind a test one count low",
-        "mechanisms/test_and_release.py",
+        "mechanisms/robust_mean.py",
         "(counts - low) / (high - low)",
         "(counts - low + 1) / (high - low)",
         "mechanism/robust_mean",
@@ -503,7 +503,7 @@ MUTANTS = (
     ),
     Mutant(
         "matrix noise: a degree of freedom less",
-        "mechanisms/matrix_noise.py",
+        "mechanisms/k_norm.py",
         "rows = [normals[k : k + self.size + 1]",
         "rows = [normals[k : k + self.size]",
         "",
@@ -821,7 +821,7 @@ MUTANTS = (
     ),
     Mutant(
         "accelerated: all batches are of the same users",
-        GATHER,
+        AGGREGATES,
         "slots[j :: batching.batches]",
         "slots[:: batching.batches]",
         "accelerated_user",

@@ -41,7 +41,7 @@ from dpconvex.problems.data.sources.cluster import open_source
 from dpconvex.problems.data.sources.rows import EncodedTables, StreamedRecords
 from dpconvex.randomness import SeededSource
 
-N, USERS = 1500, 90
+N, USERS = 1000, 60
 COLUMNS = (NumericColumn("age", 0, 100), CategoricalColumn("town", ("Aa", "Bb", "Cc"), other=True))
 CLASSES = Schema(COLUMNS, ClassTarget("sick", ("no", "yes")))
 NUMBERS = Schema(COLUMNS, NumericTarget("cost", 0, 10))
@@ -63,11 +63,11 @@ class Stream:
 
 
 def table(hostile: bool = False) -> pa.Table:
-    """Records of users of 1 to 700 rows; hostile: whatever a cell can hold."""
+    """Records of users of 1 to 450 rows; hostile: whatever a cell can hold."""
     rng = np.random.default_rng(0)
     age, cost = rng.normal(50, 30, N), rng.normal(5, 3, N)
     town = rng.choice(["Aa", "Bb", "Cc", "Zz"], N)
-    who = np.where(np.arange(N) < 700, 0, rng.integers(1, USERS, N))
+    who = np.where(np.arange(N) < 450, 0, rng.integers(1, USERS, N))
     age[:5] = [np.nan, np.inf, -np.inf, 1e300, 5e-324]
     missing = np.zeros(N, dtype=bool)
     if hostile:
@@ -196,7 +196,7 @@ def dask_frame(whole: pa.Table) -> Any:
     import dask.dataframe
 
     dask.config.set(scheduler="threads")
-    return dask.dataframe.from_pandas(whole.to_pandas(), npartitions=4, sort=False)
+    return dask.dataframe.from_pandas(whole.to_pandas(), npartitions=3, sort=False)
 
 
 LOCALIZED = {"schema": NUMBERS, "algorithm": "heavy_tailed"}

@@ -125,7 +125,7 @@ def test_hessian_is_that_of_the_derivative(loss: SmoothLoss) -> None:
 
 
 @each(EXAMPLES)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(data=st.data())
 @pytest.mark.thin
 def test_subgradient_inequality_and_convexity(loss: LinearModelLoss, data: st.DataObject) -> None:

@@ -65,7 +65,7 @@ def test_sets_are_final_values(cls: type[ConvexSet]) -> None:
 
 
 @each(EXAMPLES)
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_projection(constraint: ConvexSet, data: st.DataObject) -> None:
     """Member, idempotent, non-expansive, and nearest: the variational inequality against every member found."""

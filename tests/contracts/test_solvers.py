@@ -188,6 +188,7 @@ def test_default_solver_certifies_whatever_the_data_hold(loss, content, n, l2, l
 
 @every_loss
 @pytest.mark.thin
+@pytest.mark.usefixtures("asking")  # for one BLAS thread, which other tests do not
 def test_content_never_raises_or_warns(loss, case):
     for content in CONTENT:
         objective = make(loss, content, n=3)

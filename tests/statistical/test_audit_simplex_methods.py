@@ -103,7 +103,7 @@ def few_draws(plan):
     return plan
 
 
-@pytest.mark.parametrize("seeds", [(1,), pytest.param((1, 2, 3), marks=pytest.mark.gate)], ids=len)
+@pytest.mark.parametrize("seeds", [(1,), pytest.param((1, 2), marks=pytest.mark.gate)], ids=len)
 @pytest.mark.parametrize("name", PLANNERS)
 @pytest.mark.thin
 def test_the_law_of_all_draws_costs_no_more_than_is_claimed(name: str, seeds: tuple[int, ...]) -> None:

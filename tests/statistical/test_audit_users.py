@@ -62,7 +62,7 @@ def lower_bound(first: np.ndarray, second: np.ndarray) -> float:
 )
 def test_whole_users_are_protected(algorithm: str, mutant: str, full: bool, monkeypatch) -> None:
     """Each verdict is wrong with probability at most `ERROR`."""
-    runs = 800 if full else 400
+    runs = 600 if full else 400
     plan, source = plan_for(algorithm), SeededSource(4)
     if mutant == "weights":
         monkeypatch.setattr(problem, "record_weights", lambda groups, share: np.full(groups.n_records, share))

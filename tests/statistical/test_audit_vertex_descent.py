@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms.minimax import vertex_descent
-from dpconvex.algorithms.minimax.vertex_descent import VertexDescentPlan
-from dpconvex.algorithms.minimax.vertex_schedule import Layout, Schedule
+from dpconvex.algorithms.minimax.vertex_descent import Layout, Schedule, VertexDescentPlan
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import ORDERS, zcdp_delta
 from dpconvex.problems import SimplexSaddle

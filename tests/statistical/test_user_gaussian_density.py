@@ -96,7 +96,7 @@ def claim(loss: LinearModelLoss, m: int, tau: float, sigma: float) -> UserGaussi
 def test_no_pair_of_users_exceeds_the_claim_and_less_noise_does(loss: LinearModelLoss, full: bool) -> None:
     """At most .6 of the claim; at half the noise (two sides, whose union is coarser: at a third) several times it."""
     worst, less = 0.0, 0.0
-    for m, common, pair in pairs(loss, 3, 100 if full else 30):
+    for m, common, pair in pairs(loss, 3, 60 if full else 30):
         sigma = 2 * loss.slope_bound
         epsilon = 3.0 * loss.slope_bound / sigma
         tau = epsilon / 2 / max(rules.gaussian_rule(loss, (m, 2))[1], 0.25)  # at the planned floor

@@ -53,7 +53,7 @@ from dpconvex.algorithms.erm.objective_perturbation.planner import GAUSSIANS, ch
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import GroupedNorm, gaussian_block_weights
-from dpconvex.inference.pivot import Released, Spread, spread
+from dpconvex.inference.intervals import Released, Spread, spread
 from dpconvex.losses import CurvatureLaw
 from dpconvex.mechanisms import GaussianMechanism, GaussianObjectiveNoise, NormNoiseMechanism, Planned
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity, Unit

@@ -22,7 +22,7 @@ from dpconvex.privacy.profiles import charge
 from dpconvex.problems import Block, CustomProblem, DataDomain, Factor, LinearModelProblem, PointDomain, SimplexSaddle
 from dpconvex.problems.custom.problem import DeclaredFunction, DeclaredPayoff
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
-from dpconvex.problems.minimax.polytope import no_function
+from dpconvex.problems.minimax.games import no_function
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.sets import ConvexSet
 

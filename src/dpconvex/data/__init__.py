@@ -7,8 +7,7 @@ from dpconvex.data.look import look_at
 from dpconvex.data.read import adult_schema, check_table, load_adult, load_cities, open_files, read_header, read_table
 from dpconvex.data.schema import Schema
 from dpconvex.data.table_cells import TableCells
-from dpconvex.data.targets import ClassTarget, NumericTarget
-from dpconvex.data.unranged import UnrangedColumn, UnrangedTarget
+from dpconvex.data.targets import ClassTarget, NumericTarget, UnrangedColumn, UnrangedTarget
 
 __all__ = [
     "CategoricalColumn", "ClassTarget", "NumericColumn", "NumericTarget", "Schema", "TableCells", "UnrangedColumn",

@@ -1,7 +1,5 @@
 """A first draft of a schema file, read off a table. Drafting is not private; the draft says so line by line."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +14,7 @@ from dpconvex.data import frames
 from dpconvex.data.formulas import days, hours
 from dpconvex.data.frames import Series
 from dpconvex.data.schema_toml import format_key, format_value
-from dpconvex.data.unranged import PRIVATE
+from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import SchemaError
 
 MAX_CATEGORIES = 60  #: A text column with more distinct values is left out of a draft. The USA have up to 57 states.

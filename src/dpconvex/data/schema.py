@@ -16,8 +16,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.data.columns import AbstractColumn, Described, nonempty
 from dpconvex.data.frames import duplicates, label_codes, numbers, open_table
 from dpconvex.data.schema_toml import format_schema, parse_schema, parse_toml, read_schema_text
-from dpconvex.data.targets import AbstractTarget
-from dpconvex.data.unranged import UnrangedColumn, without_range
+from dpconvex.data.targets import AbstractTarget, UnrangedColumn, without_range
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.problems import DataDomain, NumberRange
 from dpconvex.problems.data.domain import center

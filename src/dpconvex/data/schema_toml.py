@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from dpconvex._files import read_text
 from dpconvex.data.columns import DATE_PARTS, AbstractColumn, CategoricalColumn, NumericColumn
-from dpconvex.data.targets import AbstractTarget, ClassTarget, NumericTarget
-from dpconvex.data.unranged import PRIVATE, UnrangedColumn, UnrangedTarget
+from dpconvex.data.targets import PRIVATE, AbstractTarget, ClassTarget, NumericTarget, UnrangedColumn, UnrangedTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 
 _NOTES = ("missing", "unit", "source")

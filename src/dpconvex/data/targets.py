@@ -1,17 +1,21 @@
-"""What a schema says of the column to predict."""
+"""What a schema says of the column to predict, and of numbers without a public range.
+
+A private fit finds such a range, and pays for it (docs, Private ranges).
+"""
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import ClassVar, final
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, forwarded, set_fields
-from dpconvex.data.cells import CategoryCells, CellColumn, NumberBins, OpenCells
-from dpconvex.data.columns import Described, checked_aliases, texts
+from dpconvex._types import Array, Floats, forwarded, set_fields
+from dpconvex.data.cells import PRIVATE, CategoryCells, CellColumn, NumberBins, OpenCells
+from dpconvex.data.columns import Described, NumberColumn, NumericColumn, checked_aliases, texts
 from dpconvex.data.frames import Series, codes, numbers, refuse_impossible, renamed
+from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import NumberRange
 
 
@@ -98,3 +102,73 @@ class NumericTarget(AbstractTarget):
 
     def cells(self, bins: NumberBins) -> CellColumn:
         return OpenCells.of(self.name, NumberRange(self.lower, self.upper), bins, False, self.step)
+
+
+class Unranged(Described):
+    """A column or target without a declared range: a private fit finds it."""
+
+    numeric: ClassVar[bool] = True
+    ranged: ClassVar[bool] = False
+
+    def cells(self, bins: NumberBins) -> CellColumn:
+        missing = bool(getattr(self, "indicator", None))  # a target has none
+        return OpenCells.of(self.name, None, bins, missing, 1.0 if getattr(self, "at", "") else self.step)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"range": PRIVATE, **super().to_dict()}
+
+    @property
+    def undeclared(self) -> InvalidParameterError:
+        """The error for what needs a declared range."""
+        remedy = "Give lower and upper, or use a linear or additive model, which finds ranges privately"
+        return InvalidParameterError("range", PRIVATE, f"of {self.name!r} must be declared here", remedy)
+
+
+@final
+@dataclass(frozen=True)
+class UnrangedColumn(Unranged, NumberColumn):
+    """A numeric column whose range a fit finds; ``transform="auto"`` allows a logarithmic scale for heavy tails.
+
+    Further fields, all by keyword, as in `NumericColumn`.
+    """
+
+    name: str
+    transform: Literal["auto", "none"] = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _validate.choice("transform", self.transform, ("auto", "none"))
+
+    def _place(self, cells: Array, out: Floats) -> None:
+        out[:] = cells  # as they are
+
+    def within(self, found: NumberRange) -> NumericColumn:
+        """Return the column with a range."""
+        return NumericColumn(**asdict(found), **_shared(self, NumberColumn))
+
+
+@final
+@dataclass(frozen=True)
+class UnrangedTarget(Unranged, AbstractTarget):
+    """A numeric target whose range a fit finds."""
+
+    name: str
+    labels: ClassVar[tuple[str, ...]] = ()  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def encode(self, series: Series) -> Array:
+        return numbers(self.clean(series), texts=True)
+
+    def within(self, found: NumberRange) -> NumericTarget:
+        """Return the target with a range."""
+        return NumericTarget(lower=found.lower, upper=found.upper, **_shared(self, AbstractTarget))
+
+
+def without_range(part: Any) -> Any:
+    """Return a column or target with its range, if it has one, left to a fit."""
+    if isinstance(part, NumberColumn):
+        return UnrangedColumn(**_shared(part, NumberColumn))
+    return UnrangedTarget(**_shared(part, AbstractTarget)) if isinstance(part, NumericTarget) else part
+
+
+def _shared(part: Described, kind: type[Any]) -> dict[str, Any]:
+    return {each.name: getattr(part, each.name) for each in fields(kind)}

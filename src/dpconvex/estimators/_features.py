@@ -14,7 +14,7 @@ from dpconvex.algorithms.erm.two_stage.ranges import Cut, Place
 from dpconvex.algorithms.select import LARGEST
 from dpconvex.data import Schema
 from dpconvex.data.frames import open_table
-from dpconvex.data.unranged import PRIVATE
+from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.data.domain import likely_values

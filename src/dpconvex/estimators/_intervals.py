@@ -12,12 +12,11 @@ from dpconvex._types import Floats
 from dpconvex.algorithms import curvature, recipes
 from dpconvex.algorithms.curvature import InferencePlan
 from dpconvex.algorithms.select import Options
-from dpconvex.data.unranged import PRIVATE
+from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidParameterError, NotPaidForError
 from dpconvex.estimators._features import FeatureMap, pieces
 from dpconvex.estimators.base import PrivateLinearModel
-from dpconvex.inference.intervals import Estimates, Intervals, Summary
-from dpconvex.inference.pivot import TUNING
+from dpconvex.inference.intervals import TUNING, Estimates, Intervals, Summary
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import limited
 from dpconvex.problems import LinearModelProblem

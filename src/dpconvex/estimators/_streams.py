@@ -15,9 +15,8 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._features import FeatureMap
 from dpconvex.estimators._matrices import numeric_matrix, same_length, user_labels
 from dpconvex.privacy import PrivacyParams
-from dpconvex.problems.data.sources.cells import LEAST, CellRows
 from dpconvex.problems.data.sources.cluster import open_source
-from dpconvex.problems.data.sources.rows import EncodedRows, EncodedTables, TableSource
+from dpconvex.problems.data.sources.rows import LEAST, CellRows, EncodedRows, EncodedTables, TableSource
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
 

@@ -17,7 +17,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.algorithms import stored
 from dpconvex.data import NumericTarget, Schema
 from dpconvex.data.frames import Series, codes, distinct_values, kind_of, numbers, texts_series, type_name
-from dpconvex.data.unranged import PRIVATE
+from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators._matrices import column_of, dtype_name, elements, numbers_of, same_length
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss

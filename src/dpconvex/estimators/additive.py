@@ -30,7 +30,7 @@ from dpconvex.algorithms.erm.two_stage.ranges import look_cost, worth_knots
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericColumn, UnrangedColumn
 from dpconvex.data.columns import MOST_KNOTS
-from dpconvex.data.unranged import PRIVATE
+from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._descriptions import RELEASED, with_shared
 from dpconvex.estimators._features import FeatureMap, bounds_of, checked_schema, require_one

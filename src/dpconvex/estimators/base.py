@@ -23,7 +23,7 @@ from dpconvex.algorithms.erm.two_stage.typical_user import GUESS, TYPICAL
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
-from dpconvex.data.unranged import PRIVATE
+from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
 from dpconvex.estimators import _features, _matrices
 from dpconvex.estimators._digest import with_sources
@@ -231,7 +231,10 @@ class PrivateLinearModel(FittedModel, Exported):
         return feature_map(**given, n_features=n_features, finds=True)
 
     def _constant(self, domain: DataDomain, unit: Unit) -> float:
-        """Return the constant feature: of the size of the largest, a fit stays the same when all units change."""
+        """Return the value of the constant feature that carries the intercept.
+
+        Where users scale features themselves it is as large as the largest, so that a fit does not depend on units.
+        """
         encoded = self.domain is None and self.feature_norm is None
         return 1.0 if encoded and unit == Unit.RECORD else domain.linf
 

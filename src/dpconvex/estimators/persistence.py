@@ -24,7 +24,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.algorithms.erm.heavy_tailed.registry import constraint_ends
 from dpconvex.algorithms.select import SMALLEST
 from dpconvex.data import Schema, write_atomically
-from dpconvex.data.unranged import PRIVATE
+from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import CertificateError, DpconvexError, InvalidDataError, InvalidParameterError
 from dpconvex.estimators._digest import domain_fields, model_digest
 from dpconvex.estimators._features import FeatureMap

@@ -1,8 +1,15 @@
 """Geometry: the norms in which noise is measured and drawn."""
 
 from dpconvex.geometry.grouping import centered_lengths, gaussian_block_weights
-from dpconvex.geometry.laws import FactoredNoise, IndependentNormals, NoiseLaw, StandardNormals
-from dpconvex.geometry.norms import GroupedNorm, L2Norm, NoiseNorm
+from dpconvex.geometry.norms import (
+    FactoredNoise,
+    GroupedNorm,
+    IndependentNormals,
+    L2Norm,
+    NoiseLaw,
+    NoiseNorm,
+    StandardNormals,
+)
 
 __all__ = [
     "FactoredNoise", "GroupedNorm", "IndependentNormals", "L2Norm", "NoiseLaw", "NoiseNorm", "StandardNormals",

@@ -1,14 +1,202 @@
-"""Estimates, intervals and tests for contrasts of the coefficients, with quantiles simulated from the exact laws."""
+r"""Estimates, intervals and tests for contrasts of the coefficients, with quantiles simulated from the exact laws.
+
+Their pivot is what a perturbed minimizer misses the population's parameter by; released numbers tell its covariance.
+
+Theorem
+    With ``b`` the linear term, ``w*`` the exact minimizer, theta the population's parameter, ``r = theta - w*`` and S
+    the sum of the records' gradients at theta, ``n H r - n l2 w* = b + S`` for every data set and every ``b``, H a mean
+    Hessian between the two (docs, Intervals, Lemma 1). So the *gradient* at the minimizer is released for free, with
+    noise of known law; bought is a noisy curvature. Its noise E multiplies r, not theta: it counts at second order.
+    Coverage is a statement for many records (Theorem 1 there); nothing is exact at finite n but Lemma 1.
+Guarantee
+    All of this is post-processing: functions of released and public numbers.
+
+Coordinates are those of the ridge, ``w = F v``. `patterns` say what a released entry fills in the curvature matrix.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
 from dpconvex._types import Floats
-from dpconvex.inference.pivot import TUNING, Released, lifted, repaired, robust, spread
+
+
+@final
+@dataclass(frozen=True)
+class Tuning:
+    """Chosen by ``benchmarks/intervals.py``, coverage of S1 to S5 being the constraint."""
+
+    resolved: float = 4.0  #: Standard deviations of its noise that a curvature must have to be told from none
+    #: Largest coefficient to reckon with, per unit of an encoded column, where the data do not tell: logits, or
+    #: multiples of half the target's range. It limits what unresolved directions do to the others.
+    coefficient_bound: float = 10.0
+    rounds: int = 3  #: Of lifting weak directions
+    steps: int = 60  #: Of the fixed point for the covariance
+    diverged: float = 1e4  #: Growth of its trace from which on nothing is known
+    dispersion: tuple[float, float] = (1e-4, 4.0)  #: Between which the ratio of score to curvature is kept
+    trusted: float = 0.25  #: Largest noise of a robust variance, relative to it; beyond, it is lifted
+    lifted: float = 0.5  #: By at most so many standard deviations of its noise, and not above the model's
+
+
+TUNING = Tuning()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What a fit released, and public facts of it; d columns with the constant last, p coordinates, D entries."""
+
+    n: int
+    l2: float
+    w: Floats  #: (d,), as released
+    factor: Floats  #: F, (d, p), of full rank
+    linear: Floats  #: Covariance of the linear term, (p, p)
+    output: float  #: Standard deviation of the output noise, of every coordinate
+    curvature: Floats  #: (D,), noisy mean entries of the curvature
+    dispersion: float  #: Noisy mean of squared slopes
+    deviations: Floats  #: (D,), standard deviations of the noise in `curvature`
+    patterns: Floats  #: (D, d, d)
+    levels: tuple[list[int], ...]  #: Columns of one-hot blocks
+    half_widths: Floats  #: (d,): largest magnitudes of the columns
+    scores: Floats  #: (S,), noisy mean entries of the second moments of gradients; S = 0 without any
+    score_deviations: Floats  #: (S,), standard deviations of the noise in them
+    score_patterns: Floats  #: (S, d, d)
+
+    @cached_property
+    def v(self) -> Floats:
+        """The released parameters in the coordinates of the ridge, (p,)."""
+        return cast(Floats, np.linalg.pinv(self.factor) @ self.w)
+
+
+class Repaired(NamedTuple):
+    """A curvature matrix of the columns, (d, d), in which rare levels are taken as what is known of them."""
+
+    matrix: Floats
+    patterns: Floats  #: (m, d, d), of noise in it: those of released entries, then of what rare levels may do
+    deviations: Floats  #: (m,)
+    unresolved: Any  #: (d,), Boolean
+
+
+def repaired(given: Released) -> Repaired:
+    """Return the curvature without levels that noise hides: their rows become what such a level can have at most.
+
+    A level is seen with its mean curvature h, and beside other columns about as often as anybody: entries ``h x_j`` of
+    variance ``h^2 v_j`` (docs, Intervals, Rare levels). That the true entries are within ``s_j h`` is proved; that
+    they have this mean and variance is a model, checked by simulation.
+    """
+    H, A = np.tensordot(given.curvature, given.patterns, 1), given.patterns
+    own, d, last = np.sqrt(np.square(given.deviations) @ np.square(np.einsum("fkk->fk", A))), len(H), len(H) - 1
+    s0, columns = given.half_widths[last], np.arange(d)
+    sums = [s0**2 * (H[k, last] / s0).sum() for k in given.levels]
+    H[last, last] = max(H[last, last], own[last], *sums)
+    inside = np.isin(columns, [k for block in given.levels for k in block])
+    unresolved = inside & (H[columns, columns] < TUNING.resolved * own)
+    mean = np.clip(s0 * H[:, last] / H[last, last], np.where(inside, 0.0, -given.half_widths), given.half_widths)
+    mean[unresolved], mean[last] = 0.0, s0
+    for block in given.levels:
+        mean[block] /= max(mean[block].sum(), 1e-9)
+    variance = np.where(inside, mean * (1 - mean), given.half_widths**2 / 4)
+    variance[last] = 0.0
+    A, added, sizes = A.copy(), [], []
+    for block in given.levels:
+        for k in columns[block][unresolved[block]]:
+            h = max(H[k, k], own[k])
+            A[:, k, :] = A[:, :, k] = 0.0
+            row = h * mean
+            row[block] = 0.0
+            H[k, :] = H[:, k] = row
+            H[k, k] = h
+            for j in np.flatnonzero((variance > 0) & ~np.isin(columns, block)):
+                one = np.outer(columns == k, columns == j)
+                added.append((one | one.T).astype(np.float64))
+                sizes.append(h * np.sqrt(variance[j]))
+    patterns = np.concatenate([A, np.array(added).reshape(-1, d, d)])
+    return Repaired(H, patterns, np.concatenate([given.deviations, sizes]), unresolved)
+
+
+def lifted(H: Floats, B: Floats, deviations: Floats) -> Floats:
+    """Return a positive definite matrix: directions whose curvature noise hides get about that of the noise."""
+    for _ in range(TUNING.rounds):
+        scale = np.sqrt(np.maximum(H.diagonal(), np.sqrt(np.square(deviations) @ np.square(np.einsum("fkk->fk", B)))))
+        values, vectors = np.linalg.eigh(H / np.outer(scale, scale))
+        sizes = noise_along(vectors / scale[:, None], B, deviations)
+        values = np.where(values < TUNING.resolved * sizes, np.maximum(values, sizes), values)
+        H = (vectors * values) @ vectors.T * np.outer(scale, scale)
+        H = (H + H.T) / 2
+    return H
+
+
+def noise_along(g: Floats, B: Floats, deviations: Floats) -> Floats:
+    """Return the standard deviation of ``g^T E g`` for each column of `g` (p, m)."""
+    return np.sqrt(np.square(deviations) @ np.square(np.einsum("km,fkl,lm->fm", g, B, g, optimize=True)))
+
+
+def robust(scores: Floats, model: Floats, H: Floats, B: Floats, deviations: Floats) -> Floats:
+    """Return the noisy second moments of gradients (p, p), lifted towards the `model` in directions that noise hides.
+
+    Noise errs to either side, and variances that come out too small cost more coverage than others gain. The model may
+    be far too large, though (heavy tails, users): a share of the noise is added at most.
+    """
+    values, vectors = np.linalg.eigh(H)
+    root, inverse = (vectors * np.power(values, power) @ vectors.T for power in (0.5, -0.5))
+    values, vectors = np.linalg.eigh(_symmetric(inverse @ scores @ inverse))
+    directions = inverse @ vectors
+    noise, seen = noise_along(directions, B, deviations), np.maximum(values, 0.0)
+    least = np.minimum(np.einsum("km,kl,lm->m", directions, model, directions), seen + TUNING.lifted * noise)
+    values = np.maximum(values, np.where(noise > TUNING.trusted * values, least, 0.0))
+    return _symmetric(root @ (vectors * values) @ vectors.T @ root)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Estimate and covariance in the coordinates of the ridge."""
+
+    H: Floats  #: (p, p), positive definite
+    inverse: Floats
+    shift: Floats  #: (p,): what the ridge took away, to first order
+    covariance: Floats  #: (p, p)
+    shrunk: Floats  #: (d,): factors on r in the curvature's noise; below 1 where the coefficient bound was active
+    converged: bool  #: False: nothing is known of anything
+
+    def visible(self, c: Floats, B: Floats, deviations: Floats) -> Any:
+        """Return for each contrast, a row of `c` (m, p), whether its own curvature can be told from noise."""
+        solved = self.inverse @ c.T
+        partial = 1 / np.maximum((c.T * solved).sum(0), 1e-300)
+        return self.converged & (partial >= TUNING.resolved * noise_along(partial * solved, B, deviations))
+
+
+def spread(H: Floats, center: Floats, F: Floats, v: Floats, l2: float, A: Floats, deviations: Floats) -> Spread:
+    """Solve formula (2.2) of the docs, Intervals: the covariance of r, of which E r is a part.
+
+    `H` (p, p) is positive definite, `center` (p, p) the covariance of everything but ``E r``, `A` (m, d, d) are
+    patterns of noise in the curvature with their deviations.
+    """
+    inverse = cast(Floats, np.linalg.inv(H))
+    shift = l2 * (inverse @ v)
+    first = covariance = _symmetric(inverse @ center @ inverse)
+    largest = (np.abs(F @ v) + TUNING.coefficient_bound) / 2
+    weighted, shrunk, converged = np.square(deviations)[:, None, None] * A, np.ones(len(F)), True
+    for _ in range(TUNING.steps):
+        R = F @ (np.outer(shift, shift) + covariance) @ F.T
+        shrunk = np.minimum(1.0, largest / np.sqrt(np.maximum(R.diagonal(), 1e-300)))
+        R *= np.outer(shrunk, shrunk)
+        Q = np.einsum("fij,fjk->ik", weighted, np.einsum("jl,flk->fjk", R, A, optimize=True), optimize=True)
+        before, covariance = covariance, _symmetric(inverse @ (center + F.T @ Q @ F) @ inverse)
+        if not np.trace(covariance) <= TUNING.diverged * np.trace(first):
+            converged = False
+            break
+        if np.abs(covariance - before).max() <= 1e-10 * np.abs(covariance).max():
+            break
+    return Spread(H, inverse, shift, covariance, shrunk, converged)
+
+
+def _symmetric(matrix: Floats) -> Floats:
+    return (matrix + matrix.T) / 2
+
 
 DRAWS, AT_ONCE = 10_000, 500  #: Simulated pivots, and how many (or rows of predictions) are worked on at a time.
 UNKNOWN = "the data do not say, at this epsilon"

@@ -2,13 +2,17 @@
 
 from dpconvex.mechanisms.base import FailureAllowance, Mechanism, Planned
 from dpconvex.mechanisms.cohorts import CohortMean, Cohorts, cohort_ramps, crowded, plan_cohorts
-from dpconvex.mechanisms.gaussian import GaussianMechanism, SampledGaussian, SampledSession
-from dpconvex.mechanisms.gaussian_budget import GaussianBudget, GaussianSession
-from dpconvex.mechanisms.k_norm import JointHistogram, NormNoiseMechanism
+from dpconvex.mechanisms.gaussian import (
+    GaussianBudget,
+    GaussianMechanism,
+    GaussianSession,
+    SampledGaussian,
+    SampledSession,
+)
+from dpconvex.mechanisms.k_norm import JointHistogram, MatrixNoiseMechanism, NormNoiseMechanism
 from dpconvex.mechanisms.laplace import LaplaceMechanism
-from dpconvex.mechanisms.matrix_noise import MatrixNoiseMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
-from dpconvex.mechanisms.robust_mean import OutlierRemoval, RobustMean
+from dpconvex.mechanisms.robust_mean import GuardedMean, OneTest, OutlierRemoval, RobustMean
 from dpconvex.mechanisms.selection import (
     AboveThreshold,
     BestOfRepeats,
@@ -16,7 +20,6 @@ from dpconvex.mechanisms.selection import (
     ReportNoisyMax,
     ThresholdSession,
 )
-from dpconvex.mechanisms.test_and_release import GuardedMean, OneTest
 from dpconvex.mechanisms.vertex_sampling import VertexSampling, VertexSession
 
 __all__ = [

@@ -29,8 +29,7 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
-from dpconvex.mechanisms.robust_mean import best_ramp, h_index, kappa, robust_mean_of
-from dpconvex.mechanisms.test_and_release import GuardedMean, clipped, ramp
+from dpconvex.mechanisms.robust_mean import GuardedMean, best_ramp, clipped, h_index, kappa, ramp, robust_mean_of
 from dpconvex.privacy import GuardedGaussianNoise, Sensitivity, Unit
 from dpconvex.problems.data.points import Groups, near_counts, weighted_mean
 from dpconvex.randomness import BitSource, exact
@@ -127,7 +126,7 @@ class CohortMean(GuardedMean):
 
     @property
     def passing(self) -> int:
-        """How many points near one another all cohorts need together."""
+        """How many points must be near one another for the tests of all cohorts to pass, summed over cohorts."""
         constants = {n: passing for n, passing, _, _ in self.cohorts.ramps}
         return sum(constants[n] for n in self.cohorts.sizes.tolist())
 
@@ -208,5 +207,8 @@ def cohort_ramps(count: int, number: int, passing: int) -> tuple[tuple[int, int,
 
 
 def crowded(size: int, outliers: float, failure: float) -> float:
-    """Return what share of outliers a cohort exceeds with probability `failure`, where all points have `outliers`."""
+    """Return the share of outliers that a cohort of `size` points has at most, but for probability `failure`.
+
+    `outliers` is their share among all points; the number in a cohort is taken as normal.
+    """
     return outliers - float(ndtri(failure)) * math.sqrt(outliers * (1 - outliers) / size)

@@ -13,7 +13,7 @@ from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, check_norm, exact_as_reals, exact_as_source
 from dpconvex.mechanisms.vertex_sampling import VertexSampling, soft_weights
 from dpconvex.privacy import BoundedRange, Ledger, PureMechanism, RepeatedSelection, Sensitivity
-from dpconvex.randomness import BitSource, choice, exact
+from dpconvex.randomness import BitSource, exact
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ class ExponentialMechanism(Mechanism[int]):
             raise InvalidParameterError("value.shape", value.shape, "must be (candidates,), at least one")
         scores = np.nan_to_num(value, nan=0.0) * self.factor
         weights = soft_weights(self.inner.on_grid(scores))
-        return int(choice.draw(weights, 1, source.generator())[0])
+        return int(exact.draw(weights, 1, source.generator())[0])
 
 
 @final
@@ -237,7 +237,7 @@ class BestOfRepeats(Planned):
         `Mechanism.release`.
         """
         ledger.record(self.planned(label, block))
-        count = 1 + int(choice.draw(np.array(self.event.weights), 1, source.generator())[0])
+        count = 1 + int(exact.draw(np.array(self.event.weights), 1, source.generator())[0])
         best, record = attempt()
         for k in range(1, self.event.most):
             outcome, score = attempt()

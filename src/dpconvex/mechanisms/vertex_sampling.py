@@ -8,7 +8,7 @@ A vertex j of a simplex is drawn with probability proportional to ``exp(s_j)``. 
   includes. Multiples of the step add up exactly, so a state that is kept on the grid adds no rounding of its own.
 - *The exponential* errs by units in the last place, absolutely and not relative to the range: ranges below `SMALLEST`
   on average are refused, for others it is charged with the grid.
-- *The sampler* is exact (`randomness.choice`): nothing has to be added to delta.
+- *The sampler* is exact (`randomness.exact`): nothing has to be added to delta.
 """
 
 import math
@@ -24,7 +24,7 @@ from dpconvex._types import Floats, finite
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms.base import Planned, check_norm, exact_as_reals
 from dpconvex.privacy import Ledger, PureMechanism, Sensitivity, VertexDraws
-from dpconvex.randomness import BitSource, choice
+from dpconvex.randomness import BitSource, exact
 
 FLOOR = 700.0  #: Scores are raised to the largest one minus this: a bias of ``e^-700`` a vertex, and no underflow.
 ENLARGEMENT = 1.0 + 2.0**-18  #: What rounding costs, as a factor of all ranges.
@@ -117,7 +117,7 @@ class VertexSession:
         if not 1 <= count <= self.left:
             raise BudgetExceededError(f"vertex sampling: {self.left} draws are left of the plan, {count} asked for")
         self.left -= count
-        return choice.draw(soft_weights(self._mechanism.on_grid(scores)), count, self._generator)
+        return exact.draw(soft_weights(self._mechanism.on_grid(scores)), count, self._generator)
 
 
 def soft_weights(scores: Floats) -> Floats:

@@ -9,6 +9,7 @@ from dpconvex.privacy.events.basic import (
     BoundedRange,
     FailureProbability,
     GaussianNoise,
+    GuardedGaussianNoise,
     NormExponentialNoise,
     PureMechanism,
     VertexDraws,
@@ -16,7 +17,6 @@ from dpconvex.privacy.events.basic import (
 from dpconvex.privacy.events.objective import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.privacy.events.private_selection import GroupPrivacy, RepeatedSelection, WholeRun
 from dpconvex.privacy.events.subsampled import PoissonSteps, SampledSteps
-from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
 from dpconvex.privacy.ledger import Ledger, Release
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.verify import Check, Verification, verify

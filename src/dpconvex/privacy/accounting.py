@@ -44,13 +44,13 @@ def accountant_name(events: Sequence[Counted]) -> str:
 
 
 def supports(events: Sequence[Counted]) -> bool:
-    """Whether these events can be priced together; asked while planning."""
+    """Whether there is a method that prices these events together; planners ask before they promise it."""
     alone = sum(times for _, times in events) <= 1 or _lone(events) is not None
     return alone or all(event.parts is not None for event, _ in events)
 
 
 def _lone(events: Sequence[Counted]) -> Event | None:
-    """The event without parts, if there is one, used once, and all others are pure."""
+    """Return the one event that has a profile but no `parts`, if it is used once and all other events are pure."""
     others = [(event, times) for event, times in events if event.pure_epsilon is None]
     (event, times), *more = others or [(None, 0)]
     return event if event is not None and event.parts is None and times == 1 and not more else None

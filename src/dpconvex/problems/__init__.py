@@ -1,8 +1,8 @@
 """Public domains of data, clipped records, and the objectives that solvers minimize."""
 
-from dpconvex.problems.custom.functions import ConvexFunction, RecordLoss
+from dpconvex.problems.base import Objective
+from dpconvex.problems.custom.functions import ConvexFunction, LocationLoss, RecordLoss, WholeObjective
 from dpconvex.problems.custom.jax import jax_loss
-from dpconvex.problems.custom.losses import LocationLoss, WholeObjective
 from dpconvex.problems.custom.problem import CustomProblem
 from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.factor import Factor
@@ -15,10 +15,16 @@ from dpconvex.problems.linear.objective import RegularizedRisk, TiltedRisk
 from dpconvex.problems.linear.problem import LinearModelProblem
 from dpconvex.problems.minimax.adversarial import SaddleLoss
 from dpconvex.problems.minimax.base import SimplexPoint, SimplexSaddle
-from dpconvex.problems.minimax.games import DualityGap, MatrixGame, PlayLog, RankOneGame, duality_gap
+from dpconvex.problems.minimax.games import (
+    DualityGap,
+    MatrixGame,
+    PlayLog,
+    PolytopeSaddle,
+    RankOneGame,
+    duality_gap,
+    jax_saddle,
+)
 from dpconvex.problems.minimax.group_loss import WorstGroupLoss, l1_ball_loss, single_group
-from dpconvex.problems.minimax.polytope import PolytopeSaddle, jax_saddle
-from dpconvex.problems.objective import Objective
 
 CONVEX_FUNCTIONS: tuple[type[ConvexFunction], ...] = (LocationLoss,)
 """Every ready-made convex function that is no loss of a linear model."""

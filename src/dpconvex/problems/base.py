@@ -1,14 +1,136 @@
-"""What a plan may know about the function that is minimized: public facts, of linear models and all others."""
+"""What a plan may know of the function that is minimized (public facts), and what solvers need of an objective."""
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, final
+
+import numpy as np
 
 from dpconvex._types import Array, Floats
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.linear.expected_risk import TypicalData
-from dpconvex.problems.objective import Bounds, Objective
 from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
+
+ROUNDING = 1e-13  # relative slack of a computed gradient: ten times the worst case of `data.summation`
+UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
+
+
+def inner_product_rounding(dim: int) -> float:
+    """Relative error of an inner product of `dim` terms and a few operations more, in any order; `ROUNDING` at most.
+
+    ``|fl(<w, x>) - <w, x>| <= d u / (1 - d u) |w| |x|``, u = 2^-53 (Higham 2002, section 3.1).
+    """
+    return min(ROUNDING, (dim + 16) * 2.0**-53)
+
+
+class Bounds(Protocol):
+    """What a solver may ask of a loss before it sees data: the largest slope and curvature, infinite if unbounded."""
+
+    @property
+    def slope_bound(self) -> float: ...
+
+    @property
+    def curvature_bound(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class StatedBounds:
+    """Bounds of an objective that is no linear model's, or of one whose losses are replaced by their extensions."""
+
+    slope_bound: float = math.inf
+    curvature_bound: float = math.inf
+
+
+class Objective(ABC):
+    """A strongly convex function of parameters (dim,) that depends on data, with constants that do not.
+
+    Every constant holds for every data set that the public statement of the problem allows.
+    """
+
+    l2: float  #: ridge weight
+    tilt: float = 0.0  #: how strongly large losses outweigh small ones; 0 where nothing is tilted
+    weighted: bool = False  #: whether records count differently, by weights that do not depend on the parameters
+    #: B: how far `value_rounding` may reach for any data set where values come from an oracle with a tolerance; public.
+    #: Planes are lower bounds all the same. 0 where values are exact up to rounding.
+    oracle_error: float = 0.0
+    everywhere: bool = True  #: False: defined on its constraint only, so that no solver may leave that
+
+    @property
+    @abstractmethod
+    def bounds(self) -> Bounds:
+        """What `Solver.refusal` is asked about."""
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Length of a parameter vector."""
+
+    @property
+    def strong_convexity(self) -> float:
+        """Strong convexity constant (l2)."""
+        return self.l2
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float:
+        """Smoothness constant (l2); may be infinite."""
+
+    @property
+    @abstractmethod
+    def minimizer_norm(self) -> float:
+        """Norm (l2) that the minimizer over the whole space never exceeds; may be infinite."""
+
+    @property
+    @abstractmethod
+    def initial_gap(self) -> float:
+        """Bound on ``J(0) - min J``; may be infinite."""
+
+    @abstractmethod
+    def lipschitz_within(self, radius: float) -> float:
+        """Lipschitz constant (l2) of the objective over parameters of norm at most `radius`."""
+
+    def plane_slope(self, radius: float) -> float:
+        """Return L: slopes of planes less ``mu w`` lie within L of one vector, on the ball of that radius."""
+        return self.lipschitz_within(radius) + self.strong_convexity * radius
+
+    def value(self, w: Floats) -> float:
+        """Return ``J(w)``."""
+        return self.value_and_gradient(w)[0]
+
+    def upper_values(self, points: Floats) -> Floats:
+        """Return values at points (k, dim), above J by at most `oracle_error` and rounding."""
+        return np.array([self.value(w) for w in points])
+
+    def gradient(self, w: Floats) -> Floats:
+        """Return a (sub)gradient at `w`, shape (dim,)."""
+        return self.value_and_gradient(w)[1]
+
+    @abstractmethod
+    def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
+        """Return ``J(w)`` and a (sub)gradient."""
+
+    def hessian_product(self, w: Floats, v: Floats) -> Floats:
+        """Return the Hessian at `w` times `v`, shape (dim,); here a difference of gradients: no proof rests on it."""
+        length = float(np.linalg.norm(v))
+        if length == 0:
+            return np.zeros_like(v)
+        step = 1e-6 * (1 + float(np.linalg.norm(w))) / length
+        return (self.gradient(w + step * v) - self.gradient(w - step * v)) / (2 * step)
+
+    @abstractmethod
+    def gradient_rounding(self, w: Floats) -> float:
+        """Return the slack charged for rounding in a computed gradient at `w` (l2 norm)."""
+
+    @abstractmethod
+    def value_rounding(self, value: float, w: Floats) -> float:
+        """Return the slack charged for rounding in a computed value at `w`."""
+
+    @final
+    def gradient_norm_bound(self, g: Floats, w: Floats) -> float:
+        """Return an upper bound on the norm of the gradient at `w` of which `g` is the computed value."""
+        return float(np.linalg.norm(g)) * (1 + 1e-10) + self.gradient_rounding(w)
+
 
 Aggregation = Literal["average", "tilted", "whole"]
 

@@ -10,8 +10,8 @@ from dpconvex import _validate
 from dpconvex._types import Floats, Status
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems import Objective
+from dpconvex.problems.base import Bounds
 from dpconvex.problems.data._threads import one_blas_thread
-from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet, WholeSpace
 
 

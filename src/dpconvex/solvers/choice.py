@@ -9,8 +9,8 @@ import numpy as np
 from dpconvex._types import Status, forwarded
 from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems import Objective
+from dpconvex.problems.base import Bounds
 from dpconvex.problems.minimax.adversarial import SaddleBounds
-from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
 from dpconvex.solvers.accelerated import AcceleratedGradient, SmoothedAcceleratedGradient
 from dpconvex.solvers.base import Solver, SolverResult, Start, needs_whole_space

@@ -9,7 +9,7 @@ import numpy as np
 from dpconvex._types import Floats, Status
 from dpconvex.losses import PiecewiseLinearLoss
 from dpconvex.problems import Objective, RegularizedRisk
-from dpconvex.problems.objective import Bounds
+from dpconvex.problems.base import Bounds
 from dpconvex.sets import ConvexSet, SecondOrderCones
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space

@@ -7,8 +7,8 @@ import numpy as np
 
 from dpconvex._types import Status
 from dpconvex.problems import Objective
+from dpconvex.problems.base import Bounds
 from dpconvex.problems.minimax.adversarial import SaddleBounds, SaddleObjective, saddle_constants, saddle_steps
-from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet, L2Ball
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start

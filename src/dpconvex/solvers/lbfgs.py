@@ -10,7 +10,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from dpconvex._types import Floats, Status
 from dpconvex.problems import Objective
-from dpconvex.problems.objective import Bounds
+from dpconvex.problems.base import Bounds
 from dpconvex.sets import ConvexSet
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.base import Solver, SolverResult, Start, needs_whole_space

@@ -12,9 +12,9 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from dpconvex._types import Floats, Status
 from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems import Objective
+from dpconvex.problems.base import Bounds
 from dpconvex.problems.linear.objective import LinearModelObjective
 from dpconvex.problems.linear.truncated import TruncatedBounds, TruncatedRisk
-from dpconvex.problems.objective import Bounds
 from dpconvex.sets import BallSection, ConvexSet, L2Ball
 from dpconvex.solvers import _certificates as certificates
 from dpconvex.solvers.accelerated import SmoothedAcceleratedGradient

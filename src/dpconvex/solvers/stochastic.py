@@ -9,8 +9,8 @@ import numpy as np
 from dpconvex._types import Floats, Status
 from dpconvex.losses import PiecewiseLinearLoss, SmoothLoss
 from dpconvex.problems import Objective
+from dpconvex.problems.base import Bounds
 from dpconvex.problems.linear.objective import LinearModelObjective
-from dpconvex.problems.objective import Bounds
 from dpconvex.sets import ConvexSet
 from dpconvex.solvers import _certificates as certificates, _components as components
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult, Start, needs_whole_space

@@ -10,7 +10,7 @@ from dpconvex import _validate
 from dpconvex._types import Floats, Status
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Objective
-from dpconvex.problems.objective import Bounds
+from dpconvex.problems.base import Bounds
 from dpconvex.sets import ConvexSet, L2Ball
 from dpconvex.sets.box import project_onto_simplex
 from dpconvex.solvers import _certificates as certificates

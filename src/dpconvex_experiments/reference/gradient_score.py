@@ -36,8 +36,8 @@ from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.plugins import printed
 from dpconvex.privacy import Assumption, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import LinearModelProblem, Objective
+from dpconvex.problems.base import ROUNDING
 from dpconvex.problems.linear.truncated import Truncation
-from dpconvex.problems.objective import ROUNDING
 from dpconvex_experiments.reference import localized_mechanism
 from dpconvex_experiments.reference.localized_mechanism import NetPlan
 

@@ -12,9 +12,9 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import Floats, forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block, ConvexFunction, DataDomain, RecordLoss, Records, SaddleLoss, WholeObjective
+from dpconvex.problems.base import UP
 from dpconvex.problems.custom.functions import of_shape, row_blocks
 from dpconvex.problems.minimax.base import Pair, SimplexPoint, SimplexSaddle, check_array, check_sizes, clamped
-from dpconvex.problems.objective import UP
 
 
 @final

@@ -16,7 +16,7 @@ from scipy.stats import gamma
 from dpconvex import _rounding, _validate
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Schedule, Setting, Stage
 from dpconvex.algorithms.erm.output_perturbation import schedules
-from dpconvex.algorithms.minimax import anytime, base, bias_reduced, frank_wolfe, vertex_schedule
+from dpconvex.algorithms.minimax import anytime, base, bias_reduced, frank_wolfe, vertex_descent
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import OutlierRemoval
 from dpconvex.mechanisms.robust_mean import score_sensitivity
@@ -41,11 +41,11 @@ def require_printed(epsilon: float, delta: float) -> None:
 @printed("vertex_mirror_descent")
 def vertex_mirror_descent(
     problem: SimplexSaddle, epsilon: float, delta: float, *, T: int | None = None, K: int | None = None
-) -> vertex_schedule.Schedule:
+) -> vertex_descent.Schedule:
     """Return Theorem 3.1's T and K (constants 1; or those given), and Proposition 3.3's step, one for both blocks."""
     require_printed(epsilon, delta)
     n, logd = problem.n, math.log(1 / delta)
-    bound = vertex_schedule.Bound(problem, False)
+    bound = vertex_descent.Bound(problem, False)
     ell, L0 = sum(bound.ells), max(s / 4 for s in problem.spread)
     quadratic, second = bound.bias(1) == 0, math.isfinite(problem.second_smoothness)
     if quadratic:
@@ -58,13 +58,13 @@ def vertex_mirror_descent(
     wanted = 1 if quadratic else max(1, round(math.sqrt(T / ell) if second else T / ell))
     K = K if K is not None else wanted
     base.affordable(n, T)
-    layout = vertex_schedule.Layout(T, K, False, False)
+    layout = vertex_descent.Layout(T, K, False, False)
     sizes = np.full(T - 1, max(n // T, 1))
     # Proposition 3.3, with the 1/16 that Theorem 3.1 drops: erratum E9.
     cap = (n // T) * epsilon / (16 * L0 * math.sqrt(T * (K + 1) * logd)) if L0 else math.inf
     step = min(cap, math.sqrt(ell / T) / max(problem.lipschitz))
     steps = (step, step if problem.dy > 1 else 0.0)
-    return vertex_schedule.Schedule.of(layout, sizes, steps, bound)
+    return vertex_descent.Schedule.of(layout, sizes, steps, bound)
 
 
 @printed("anytime_mirror_descent")

@@ -107,9 +107,10 @@ def test_verify_fails_on_a_tampered_certificate(run: Any, fitted_folder: Path, t
     result = run("verify", "tampered.json")
     assert result.exit_code == 1
     assert "FAIL" in result.stdout
-    as_json = run("verify", "tampered.json", "--json")
-    assert as_json.exit_code == 1
-    assert json.loads(as_json.stdout)["passed"] is False
+    if fields.get("private") is False:  # once: a verification takes a second
+        as_json = run("verify", "tampered.json", "--json")
+        assert as_json.exit_code == 1
+        assert json.loads(as_json.stdout)["passed"] is False
 
 
 def test_verify_calls_a_file_that_is_no_certificate_a_failed_check(run: Any, tmp_path: Path) -> None:

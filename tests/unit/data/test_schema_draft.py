@@ -15,7 +15,7 @@ import pytest
 
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, Schema, draft_schema, read_table
 from dpconvex.data.draft import MARK, MAX_CATEGORIES
-from dpconvex.data.unranged import UnrangedColumn
+from dpconvex.data.targets import UnrangedColumn
 from dpconvex.errors import SchemaError
 
 FRAME = pl.DataFrame(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpconvex.algorithms.erm.user_level import guards
-from dpconvex.mechanisms import test_and_release
+from dpconvex.mechanisms import robust_mean
 from dpconvex_experiments import EXPERIMENTS, Setting
 from dpconvex_experiments.checks import Anchors
 from dpconvex_experiments.user_level import crossover, rates, robustness
@@ -49,8 +49,8 @@ def test_a_seed_gives_the_same_numbers_and_another_gives_others() -> None:
 
 def with_noise(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """Multiply the noise of guarded means."""
-    add = test_and_release.add_gaussian
-    monkeypatch.setattr(test_and_release, "add_gaussian", lambda value, sigma, *rest: add(value, factor * sigma, *rest))
+    add = robust_mean.add_gaussian
+    monkeypatch.setattr(robust_mean, "add_gaussian", lambda value, sigma, *rest: add(value, factor * sigma, *rest))
 
 
 @pytest.mark.slow

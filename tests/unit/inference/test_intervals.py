@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpconvex.algorithms import curvature
-from dpconvex.inference import pivot
+from dpconvex.inference import intervals as pivot
 from dpconvex.inference.intervals import Intervals
 from dpconvex.losses import HuberLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams
@@ -80,7 +80,7 @@ def test_the_noise_of_the_curvature_has_the_covariance_that_is_reckoned_with() -
 @pytest.mark.gate
 def test_intervals_cover_as_often_as_they_say(missing: float, full: bool) -> None:
     """Seven coefficients; 4 standard errors below 95 %. Without the correction for the ridge, three in five cover."""
-    runs, covered = 60 if full else 14, []
+    runs, covered = 30 if full else 14, []
     for seed in range(runs):
         found = intervals(*records(np.random.default_rng(100 + seed), 20_000, missing=missing), seed)
         each = found.estimates(CONTRASTS, 0.95)

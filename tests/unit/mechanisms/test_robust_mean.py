@@ -12,8 +12,7 @@ import pytest
 
 from dpconvex.errors import BudgetExceededError, InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import GuardedMean, OutlierRemoval, RobustMean
-from dpconvex.mechanisms.robust_mean import _search, budget, flips, h_index, kappa, robust_mean_of
-from dpconvex.mechanisms.test_and_release import counts_within
+from dpconvex.mechanisms.robust_mean import _search, budget, counts_within, flips, h_index, kappa, robust_mean_of
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points

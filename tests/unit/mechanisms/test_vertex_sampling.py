@@ -17,7 +17,7 @@ from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.mechanisms import VertexSampling
 from dpconvex.mechanisms.vertex_sampling import ENLARGEMENT, FLOOR, SMALLEST, soft_weights
 from dpconvex.privacy import Ledger, PrivacyParams, PureMechanism, Release, Sensitivity, VertexDraws
-from dpconvex.randomness import BitSource, SeededSource, SystemSource, choice
+from dpconvex.randomness import BitSource, SeededSource, SystemSource, exact
 
 MECHANISM = VertexSampling(Sensitivity(0.01, "range", "example"), 100, 0.01, 200_000)
 
@@ -46,22 +46,22 @@ class Script:
     st.sampled_from([b"\0", b"\xff", b"\x5a"]),
 )
 def test_indices_are_those_of_exact_sums(weights: list[float], prefixes: list[int], rest: bytes) -> None:
-    exact = list(itertools.accumulate(map(Fraction, weights)))
-    more = choice._MORE_BITS
+    ends = list(itertools.accumulate(map(Fraction, weights)))
+    more = exact._MORE_BITS
     tail = int.from_bytes(rest * (more // 8), "little")
     expected = []
     for prefix in prefixes:
-        at = Fraction((prefix << more) | tail, 1 << (62 + more)) * exact[-1]
-        expected.append(next(j for j, end in enumerate(exact) if at < end))
-    assert choice.draw(np.array(weights), len(prefixes), Script(prefixes, rest)).tolist() == expected
+        at = Fraction((prefix << more) | tail, 1 << (62 + more)) * ends[-1]
+        expected.append(next(j for j, end in enumerate(ends) if at < end))
+    assert exact.draw(np.array(weights), len(prefixes), Script(prefixes, rest)).tolist() == expected
 
 
 def test_cells_far_below_float_resolution_can_be_drawn() -> None:
     """Naive inverse sampling never returns the middle one: its cell is 10^-40 wide."""
     weights = np.array([1.0, 1e-40, 1.0])
-    prefix, more = 2**61, choice._MORE_BITS
+    prefix, more = 2**61, exact._MORE_BITS
     inside = int(Fraction(10) ** -41 / 2 * 2 ** (62 + more))  # a little into the cell
-    found = choice._refined(weights, np.array([prefix]), _Bytes(inside.to_bytes(more // 8, "little")))
+    found = exact._refined(weights, np.array([prefix]), _Bytes(inside.to_bytes(more // 8, "little")))
     assert found == [1]
 
 

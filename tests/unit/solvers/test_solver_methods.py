@@ -80,7 +80,7 @@ def test_subset_that_knows_nothing_of_the_rest():
 @pytest.mark.thin
 @pytest.mark.dear("float32-0.0-HingeLoss()", "float64-10.0-HingeLoss()", "float32-10.0-HingeLoss()")
 def test_dual_coordinate_ascent(loss, linear, dtype):
-    objective = problem(loss, 2000, 10, 1e-2, linear=linear, dtype=dtype)
+    objective = problem(loss, 800, 10, 1e-2, linear=linear, dtype=dtype)
     result = DualCoordinateAscent().solve(objective, 1e-3)
     assert result.status is Status.CERTIFIED
     warm = DualCoordinateAscent().solve(objective, 1e-3, start=result.point)

@@ -35,7 +35,7 @@ from dpconvex.losses import LinearModelLoss
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
-from dpconvex.problems.objective import ROUNDING
+from dpconvex.problems.base import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball, WholeSpace
 from dpconvex.solvers import Solver, default_solver

@@ -188,7 +188,7 @@ def expected_of_first(found: Found) -> float:
 
 
 def cautious_of_first(found: Found) -> float:
-    """Sort key of lists of plans for a loss and its surrogates: as plans for one loss are ranked."""
+    """Return what sorts lists of plans, of a loss and of its surrogates: `cautious` of each list's first plan."""
     return math.inf if found[0].predicted_error.expected is None else _rounded(cautious(found[0]))
 
 

@@ -40,7 +40,7 @@ CHECK, PATIENCE, GAIN = 20, 10, 1e-5
 ZERO_WEIGHT = 100.0
 MISSED, MENDING = 2.0, (0.03, 100)
 """Deviations above what noise explains from which a pair is fitted again, and rate and steps of that
-(benchmarks/whole_tables.py --mending)."""
+(benchmarks/table_choices.py mending)."""
 LIKELY, FAR = 1.8557, 6.0
 """A cell that is r scales of Laplace noise beyond a model counts as ``LIKELY r / sqrt(1 + r^2)``, whose mean is s for
 noise around a small s and whose variance is 1.3, not 2; above `FAR`, where noise is seldom, as r (--mending, as above).

@@ -81,7 +81,7 @@ EXPECTED: dict[str, dict[str, tuple[float, float, float, float]]] = {
 """Mean total variation of two-way tables to expect, a guess: the root of the sum of squares of what relations are worth
 and of ``scale r^power R^other``. r is what noise would add to tables of columns if the whole budget went to these: it
 predicts better than R, the noise of pairs, of which a fit removes the more the more pairs there are. Fitted to tables
-of the corpus's learning half; each was judged by the fit to the others (benchmarks/whole_tables.py --corpus learning).
+of the corpus's learning half; each was judged by the fit to the others (benchmarks/table_choices.py relations).
 """
 FOREST = 4.7  #: Over p columns: the part of their relations that a forest has. Fitted as well.
 

@@ -55,7 +55,7 @@ CHOSEN, MEASURED = "next pair of the forest", "table of a chosen pair"
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """Public rules, chosen on tables of the corpus's learning half (benchmarks/whole_tables.py --corpus)."""
+    """Public rules, chosen on tables of the corpus's learning half (benchmarks/table_choices.py relations)."""
 
     most: float = 0.75  #: share of a spanning forest's pairs that are measured, at most
     falling: float = 0.5  #: over R, the share where noise is larger

@@ -23,7 +23,7 @@ ModelT = TypeVar("ModelT", bound=Searchable)
 @final
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some of the records."""
+    """Some of the records: those to fit on, or those that are held out to score on."""
 
     X: Any  #: As in `fit`
     y: Any

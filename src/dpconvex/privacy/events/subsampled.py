@@ -30,8 +30,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.events.base import Event, inner_event
-from dpconvex.privacy.events.basic import GaussianNoise
-from dpconvex.privacy.events.test_and_release import GuardedGaussianNoise
+from dpconvex.privacy.events.basic import GaussianNoise, GuardedGaussianNoise
 from dpconvex.privacy.profiles import charge, largest_mu
 
 

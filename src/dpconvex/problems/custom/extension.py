@@ -23,10 +23,10 @@ import numpy as np
 
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import AccuracyError
+from dpconvex.problems.base import ROUNDING, UP, StatedBounds
 from dpconvex.problems.custom.functions import RecordLoss
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.linear.lipschitz_extension import Extension, PlanesRisk
-from dpconvex.problems.objective import ROUNDING, UP, StatedBounds
 
 Pairs = Callable[[Array, Floats], tuple[Floats, Floats]]
 """From indices of functions (k,) and a point for each (k, dim) to values (k,) and subgradients (k, dim)."""

@@ -7,13 +7,12 @@ from typing import Any, NoReturn, final
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, attributes, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
-from dpconvex.problems.base import Aggregation, Problem
+from dpconvex.problems.base import Aggregation, Objective, Problem
 from dpconvex.problems.custom.functions import ConvexFunction
 from dpconvex.problems.data.domain import Block, DataDomain
 from dpconvex.problems.data.records import Records
 from dpconvex.problems.data.users import UserGroups
 from dpconvex.problems.minimax.adversarial import SaddleLoss
-from dpconvex.problems.objective import Objective
 
 
 @final

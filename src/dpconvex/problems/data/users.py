@@ -196,7 +196,7 @@ def clipped_mean(
     """Return the mean over users of their gradients, each shortened to l2 norm `clip`; shape (dim,).
 
     No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
-    the computed sum rounds by less than `objective.ROUNDING` times `clip` on either data set (`summation`, worst case).
+    the computed sum rounds by less than `ROUNDING` times `clip` on either data set (`summation`, worst case).
 
     An infinite `clip` shortens nothing. Without targets, which then come with the records, weights are given.
     """

@@ -26,7 +26,7 @@ from dpconvex import _validate
 from dpconvex._types import Floats
 from dpconvex.losses import LinearModelLoss
 from dpconvex.losses.base import quiet
-from dpconvex.problems.objective import UP, Objective, inner_product_rounding
+from dpconvex.problems.base import UP, Objective, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
 _SLOPE_HALVINGS = 100  # slopes may have to be small beside their range
@@ -142,7 +142,7 @@ class PlanesRisk(Objective):
     @property
     @abstractmethod
     def _center(self) -> Floats:
-        """Of the ridge."""
+        """Return the point around which the ridge term shrinks, (dim,)."""
 
     @abstractmethod
     def extension(self, w: Floats) -> Extension:

@@ -15,11 +15,11 @@ from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, SmoothLoss
 from dpconvex.losses.base import quiet
+from dpconvex.problems.base import ROUNDING, UP, Objective, inner_product_rounding
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
-from dpconvex.problems.objective import ROUNDING, UP, Objective, inner_product_rounding
 
 _HESSIANS = 4096  # of several outputs, worked on at a time
 

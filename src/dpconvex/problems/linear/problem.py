@@ -13,7 +13,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, forwarded, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.base import Aggregation, Problem
+from dpconvex.problems.base import ROUNDING, Aggregation, Problem, inner_product_rounding
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.records import Records, RecordSource
@@ -23,7 +23,6 @@ from dpconvex.problems.linear.adversarial import ATTACK_NORMS, Attack, AttackNor
 from dpconvex.problems.linear.expected_risk import TypicalData, squared_reach
 from dpconvex.problems.linear.objective import NO_TILT, LinearModelObjective, RegularizedRisk, TiltedRisk
 from dpconvex.problems.linear.shapes import ExpectedShapes
-from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
 MOST_COEFFICIENTS = 2**27  # of a model; a few vectors of so many take gigabytes

@@ -11,12 +11,12 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss, PiecewiseLinearLoss, TruncatedLosses, truncate
+from dpconvex.problems.base import ROUNDING, UP, Objective, StatedBounds, inner_product_rounding
 from dpconvex.problems.data import summation
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.linear import lipschitz_extension as extension
 from dpconvex.problems.linear.objective import clipped_targets
-from dpconvex.problems.objective import ROUNDING, UP, Objective, StatedBounds, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
 
@@ -126,7 +126,7 @@ class TruncatedRisk(CenteredRisk):
 
     @cached_property
     def losses(self) -> TruncatedLosses:
-        """Those of all records, where they are in memory."""
+        """The truncated losses of all records, which must be in memory."""
         assert isinstance(self.records, Records)
         return self._truncated(self.records, self.targets)
 

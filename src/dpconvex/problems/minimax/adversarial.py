@@ -18,11 +18,10 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Floats
-from dpconvex.problems.base import Aggregation
+from dpconvex.problems.base import ROUNDING, UP, Aggregation, StatedBounds
 from dpconvex.problems.custom.functions import ConvexFunction, CustomObjective, dense_blocks, of_shape
 from dpconvex.problems.data.domain import Block
 from dpconvex.problems.data.records import Records
-from dpconvex.problems.objective import ROUNDING, UP, StatedBounds
 from dpconvex.sets import L2Ball
 
 _INNER = 200  # accelerated steps of the attack where no saddle solver is at work: reports and searches only

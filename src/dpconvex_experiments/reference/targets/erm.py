@@ -38,7 +38,7 @@ from dpconvex.losses import (
 )
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import Block, CustomProblem, DataDomain, LinearModelProblem, LocationLoss, Objective
-from dpconvex.problems.objective import Bounds
+from dpconvex.problems.base import Bounds
 from dpconvex.randomness import BitSource
 from dpconvex.sets import Box, ConvexSet
 from dpconvex.solvers import Solver, SolverResult

@@ -142,7 +142,7 @@ def test_a_run_verifies_by_two_accountants_and_states_the_rate(loss) -> None:
 
 @pytest.mark.gate
 def test_exact_losses_are_those_of_the_dominating_pair() -> None:
-    """Steps of no length, records in the worst corner: mean and spread of 400 losses (quick: 150), 5 standard errors.
+    """Steps of no length, records in the worst corner: mean and spread of 250 losses, 5 standard errors.
 
     A sampler or an auditor that forgets the rate has losses more than twice as large.
     """
@@ -151,7 +151,7 @@ def test_exact_losses_are_those_of_the_dominating_pair() -> None:
     assert plan.typical is not None
     plan = replace(plan, typical=replace(plan.typical, size=1e-12))
     X, y = np.ones((6, 1)), np.ones(6)
-    other, runs = np.append(y[:-1], -1.0), 400
+    other, runs = np.append(y[:-1], -1.0), 250
     found = sampled_losses(plan.releases[0].event, run_of(plan), (X, y), (X, other), runs).losses
     event = plan.releases[0].event
     assert isinstance(event, PoissonSteps)

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from dpconvex.algorithms.minimax import vertex_descent
 from dpconvex.algorithms.minimax.base import batch_sizes, batch_slices
-from dpconvex.algorithms.minimax.vertex_schedule import Bound, Layout, calibrated
+from dpconvex.algorithms.minimax.vertex_descent import Bound, Layout, calibrated
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LogisticLoss, SquaredLoss
 from dpconvex.mechanisms import VertexSession

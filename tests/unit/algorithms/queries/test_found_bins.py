@@ -138,7 +138,7 @@ def test_every_outcome_gives_the_planned_bins(full: bool, opened: Open) -> None:
     """Noise alone, single cells, all there is in one cell, counts of any sign: increasing edges, cells in bins."""
     plan = planned(PrivacyParams(1.0), 50, Marginals.of_order((17, 2, 16), 2), opened=opened)
     rng, octaves = np.random.default_rng(0), [ranges.CELLS] * len(opened.unranged)
-    for trial in range(300 if full else 60):
+    for trial in range(150 if full else 60):
         counts = []
         for size in (*octaves, SIZE, SIZE):
             drawn = rng.laplace(0, rng.choice([0.1, 10, 1e4]), size)

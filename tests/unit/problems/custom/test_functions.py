@@ -58,7 +58,7 @@ class Claimed(RecordLoss):
 
 @pytest.fixture
 def trials(full: bool) -> int:
-    return 400 if full else 80
+    return 200 if full else 80
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_whole_objectives_see_all_records(full) -> None:
     center = DISC.clip(X).mean(0)
     assert value == pytest.approx(center @ center / 2)
     np.testing.assert_allclose(gradient, -center)
-    assert attack_constants(Spread(), trials=400 if full else 100).holds
+    assert attack_constants(Spread(), trials=200 if full else 100).holds
     assert Spread.examples() == ()
 
 

@@ -210,16 +210,10 @@ def test_certified_bounds_hold_on_random_problems(norm, tilt, seed) -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("loss", [HingeLoss(), AbsoluteLoss(2.0), PinballLoss(0.8, 2.0)], ids=repr)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.thin
 @pytest.mark.dear(
-    "2-HingeLoss()",
-    "1-HingeLoss()",
-    "3-HingeLoss()",
-    "0-AbsoluteLoss(target_bound=2.0)",
-    "1-AbsoluteLoss(target_bound=2.0)",
-    "2-AbsoluteLoss(target_bound=2.0)",
-    "0-HingeLoss()-l2",
+    "1-HingeLoss()", "0-AbsoluteLoss(target_bound=2.0)", "1-AbsoluteLoss(target_bound=2.0)", "0-HingeLoss()-l2"
 )
 def test_piecewise_linear_losses_agree_with_a_direct_search(norm, loss, seed) -> None:
     """Two solvers that share little, and Nelder and Mead's method on the risk itself, from the solution and from 0."""

@@ -95,7 +95,7 @@ def test_light_records_are_left_alone() -> None:
     assert risk.value(w) == pytest.approx(float(loss.value(z, y).mean()) + 0.5 * float(w @ w), rel=1e-13)
 
 
-@pytest.mark.parametrize("trials", [12, pytest.param(40, marks=pytest.mark.gate)])
+@pytest.mark.parametrize("trials", [12, pytest.param(24, marks=pytest.mark.gate)])
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.thin
 @pytest.mark.dear("SquaredLoss(target_bound=50.0, prediction_bound=inf)")

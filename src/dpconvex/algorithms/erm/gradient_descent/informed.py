@@ -55,10 +55,10 @@ from dpconvex.mechanisms import GaussianBudget, GaussianMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems.base import ROUNDING
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.sources.rows import same
 from dpconvex.problems.data.users import integer_means, mean_of_users, record_weights
-from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 

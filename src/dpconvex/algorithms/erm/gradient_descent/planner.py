@@ -19,7 +19,7 @@ from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.privacy.events.subsampled import LEAST_DELTA, LEAST_RATE, largest_contribution
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem
-from dpconvex.problems.objective import ROUNDING
+from dpconvex.problems.base import ROUNDING
 
 LEMMA = "a mean of K vectors of length at most C changes by at most 2C/K when one is replaced, plus rounding"
 SAMPLED_LEMMA = "a record in the sample adds a vector of length at most C/(q n), any other adds none; rounding"

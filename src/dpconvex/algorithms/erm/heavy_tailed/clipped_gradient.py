@@ -32,8 +32,8 @@ from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems.base import ROUNDING
 from dpconvex.problems.linear.truncated import TruncatedRisk, Truncation
-from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 

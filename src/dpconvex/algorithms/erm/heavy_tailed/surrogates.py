@@ -29,8 +29,8 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import PiecewiseLinearLoss
 from dpconvex.plugins import of_paper
 from dpconvex.problems import Objective, Records
+from dpconvex.problems.base import ROUNDING, inner_product_rounding
 from dpconvex.problems.linear.truncated import ExtensionRisk, RecordCap, TruncatedRisk, Truncation, extension_rounding
-from dpconvex.problems.objective import ROUNDING, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
 Data = tuple[Records, Array]

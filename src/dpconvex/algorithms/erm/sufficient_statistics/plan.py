@@ -40,7 +40,7 @@ from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, UserGroups
-from dpconvex.problems.objective import ROUNDING
+from dpconvex.problems.base import ROUNDING
 from dpconvex.randomness import BitSource
 
 MOMENTS = "second moments"

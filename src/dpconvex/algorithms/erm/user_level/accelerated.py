@@ -29,7 +29,7 @@ from dpconvex import _validate
 from dpconvex._types import Array, Floats, attributes
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.algorithms.erm.user_level import accelerated_schedule as schedules, guards
-from dpconvex.algorithms.erm.user_level.gradients import Smoothing, UserGradients, smoothings
+from dpconvex.algorithms.erm.user_level.aggregates import Smoothing, UserGradients, smoothings
 from dpconvex.algorithms.erm.user_level.guards import Guard
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Unit

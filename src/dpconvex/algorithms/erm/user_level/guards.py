@@ -34,8 +34,8 @@ from dpconvex.mechanisms.robust_mean import best_ramp, budget
 from dpconvex.privacy import Ledger, PrivacyParams, Release, SampledSteps, Sensitivity
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import PointDomain
+from dpconvex.problems.base import ROUNDING
 from dpconvex.problems.data.points import clip_points
-from dpconvex.problems.objective import ROUNDING
 from dpconvex.randomness import BitSource
 
 Mean = Callable[[Floats], Floats | None]  #: Noisy mean of vectors (count, dim); None: the test failed.

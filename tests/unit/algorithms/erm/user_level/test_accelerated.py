@@ -15,11 +15,10 @@ from scipy.stats import laplace, norm
 
 from dpconvex.algorithms.erm.user_level import guards, plan_accelerated
 from dpconvex.algorithms.erm.user_level.accelerated_schedule import halves
-from dpconvex.algorithms.erm.user_level.gradients import UserGradients
+from dpconvex.algorithms.erm.user_level.aggregates import UserGradients
 from dpconvex.errors import BudgetExceededError, InvalidParameterError
 from dpconvex.losses import HingeLoss, LogisticLoss, SoftmaxLoss
-from dpconvex.mechanisms.robust_mean import h_index
-from dpconvex.mechanisms.test_and_release import counts_within
+from dpconvex.mechanisms.robust_mean import counts_within, h_index
 from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
 from dpconvex.problems import DataDomain, LinearModelProblem, Records, RegularizedRisk, UserGroups
 from dpconvex.problems.data.points import weighted_mean

@@ -208,22 +208,17 @@ def largest_privacy_loss(
     loss, n = problem.loss, problem.n
     vertices = np.concatenate([np.eye(2), -np.eye(2)])
     targets = np.array([-1.0, -0.5 - 1e-9, -0.5 + 1e-9, 0.0, 0.5 - 1e-9, 0.5 + 1e-9, 1.0])
-    users = []
-    for w in (np.zeros(2), *rng.normal(0, 1, (3, 2)), *np.repeat(margins, 2).reshape(-1, 2)):
-        options = []
-        for (i, j), y0, y1, share in itertools.product(
-            itertools.combinations_with_replacement(range(4), 2), targets, targets, (0.0, 0.5)
-        ):
-            X, y, v = vertices[[i, j]], loss.clip_targets(np.array([y0, y1])), np.array([1 - share, share])
-            z = X @ w
-            G = (v * loss.derivative(z, y)) @ X
-            H = (X.T * (v * loss.hessian_weights(z, y))) @ X + n * l2 * np.eye(2)
-            options.append((G, math.log(np.linalg.det(H))))
-        users.append(options)
+    pairs = itertools.combinations_with_replacement(range(4), 2)
+    users = list(itertools.product(pairs, targets, targets, (0.0, 0.5)))
+    X = vertices[[pair for pair, *_ in users]]  # (users, 2 records, 2 features)
+    y = loss.clip_targets(np.array([each[1:3] for each in users]).ravel())
+    v = np.array([(1 - share, share) for *_, share in users])
     worst = 0.0
-    for options in users:
-        gradients = np.array([G for G, _ in options])
-        logs = np.array([log for _, log in options])
+    for w in (np.zeros(2), *rng.normal(0, 1, (3, 2)), *np.repeat(margins, 2).reshape(-1, 2)):
+        z = (X @ w).ravel()
+        gradients = np.einsum("ur,urf->uf", v * loss.derivative(z, y).reshape(v.shape), X)
+        bend = v * loss.hessian_weights(z, y).reshape(v.shape)
+        logs = np.log(np.linalg.det(np.einsum("ur,urf,urg->ufg", bend, X, X) + n * l2 * np.eye(2)))
         apart = np.abs(gradients[:, None] - gradients[None]).sum(-1)  # a common part far away attains it
         worst = max(worst, float((apart / scale + np.abs(logs[:, None] - logs[None])).max()))
     return worst

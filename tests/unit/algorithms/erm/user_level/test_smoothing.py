@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.erm.user_level.gradients import Envelope, Randomized, smoothings
+from dpconvex.algorithms.erm.user_level.aggregates import Envelope, Randomized, smoothings
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import AbsoluteLoss, HingeLoss, LogisticLoss, SoftmaxLoss
 from dpconvex.problems import DataDomain, LinearModelProblem
