@@ -560,7 +560,7 @@ MUTANTS = (
     Mutant(
         "private bins: the tables have the whole promise",
         BINS,
-        "_rounding.difference_down(1.0, _rounding.sum_up(parts))",
+        "_rounding.difference_down(1.0, _rounding.sum_up(_parts(privacy, n, open, law)))",
         "1.0",
         "",
         (f"{FOUND_BINS}::test_every_release_is_in_the_ledger_which_uses_the_promise",),

@@ -151,8 +151,7 @@ class NoisyTreePlan(QueryReleasePlan):
     @property
     def expected_variation(self) -> float:
         """The mean total variation of two-way tables to expect: the order of magnitude on other tables, a guess."""
-        columns = sum(size > 1 for size in self.queries.shape)
-        return noisy_tables.expected_variation(self.law, "tree", self.alone, columns=columns)
+        return noisy_tables.expected_variation(self.law, "tree", self.alone)
 
     @property
     def ranked(self) -> float:

@@ -264,15 +264,16 @@ def test_fewer_tables_where_noise_would_hide_the_pairs() -> None:
 
 
 def test_the_choice_among_methods_follows_the_noise() -> None:
-    """Adult: pairs of groups between all pairs and columns alone, before a forest; of few columns a forest."""
+    """Adult: a chosen forest between all pairs and columns alone; of many columns pairs of groups."""
     queries = Marginals(ADULT, tuple(combinations(range(14), 2)), center=13)
-    chosen = {0.02: "noisy_tables", 0.3: "grouped_tables", 1.0: "grouped_tables", 10.0: "noisy_tables"}
+    chosen = {0.02: "noisy_tables", 0.3: "noisy_tree", 1.0: "noisy_tree", 10.0: "noisy_tables"}
     for epsilon, name in chosen.items():
         assert plan_queries(queries, 45_222, PrivacyParams(epsilon))[0].algorithm == name
-    few = Marginals.of_order((16, 5, 8, 4, 2), 2)
-    assert plan_queries(few, 6_000, PrivacyParams(0.5))[0].algorithm == "noisy_tree"
-    for epsilon in (0.3, 1.0):
+    for epsilon in (0.1, 1.0):
         assert plan_queries(queries, 45_222, PrivacyParams(epsilon, 1e-6))[0].algorithm == "noisy_tables"
+    many = Marginals((16,) * 24, tuple(combinations(range(24), 2)), ordered=tuple(range(24)))
+    for epsilon, name in {0.1: "noisy_tables", 1.0: "grouped_tables", 20.0: "noisy_tables"}.items():
+        assert plan_queries(many, 30_000, PrivacyParams(epsilon))[0].algorithm == name
     assert plan_queries(Marginals.of_order((4, 5), 1), 500, PrivacyParams(1.0))[0].algorithm == "noisy_tables"
 
 
