@@ -183,10 +183,8 @@ def as_it_is(names: list[str], epsilons: list[float], deltas: list[float], seeds
             for plan in (plans[0], other):
                 runs = [plan.run(table.codes, SeededSource(seed)).answers for seed in range(seeds)]
                 each.append(np.mean([variations(table.queries, table.truth, answers) for answers in runs], axis=0))
-            groups, measured = max(plans[0].public["groups"]), other.public.get("relations")
-            print(
-                f"{table.name:22s} {delta:g} {epsilon:g} {groups} groups {each[0].round(4)}, {measured} {each[1].round(4)}"
-            )
+            groups, measured = f"{max(plans[0].public['groups'])} groups", other.public.get("relations")
+            print(f"{table.name:22s} {delta:g} {epsilon:g} {groups} {each[0].round(4)}, {measured} {each[1].round(4)}")
             gains.append(np.log(each[0] / each[1]))
     print(len(gains), "cells: mean and largest pair", np.exp(np.mean(gains, axis=0)).round(3), end=" ")
     print("worst", np.exp(np.max(gains, axis=0)).round(2))

@@ -45,7 +45,7 @@ from dpconvex.problems.queries import LinearQueries, Marginals
 from dpconvex.randomness import BitSource
 
 EVEN = 1e-4  #: Share of a column's records that are spread evenly over its values, whatever the noisy table holds.
-GROUPS, SHARES = (2, 3, 4, 6, 8), (0.2, 0.35, 0.6)  #: Among which a plan chooses: groups a column; budget of step 1.
+GROUPS, SHARES = (3, 4, 6, 8), (0.2, 0.35, 0.6)  #: Among which a plan chooses: groups a column; budget of step 1.
 NAME = "tables of grouped values"
 COLUMNS, GAINS = 16, 1.1  #: For `auto`: columns at least, and expected errors over those of others
 KEPT = {1: 0.0, 2: 0.5, 3: 0.61, 4: 0.69, 6: 0.81, 8: 0.88, 12: 0.975, 16: 1.0}
