@@ -144,6 +144,9 @@ ALGORITHMS = {
     "marginals": model(PrivateSyntheticData, "histogram_", schema=CLASSES, **DELTA),
     "marginals of users": model(PrivateSyntheticData, "histogram_", schema=OWN, **DELTA),
     "chosen pairs of users": model(PrivateSyntheticData, "histogram_", schema=OWN, algorithm="noisy_tree", **DELTA),
+    "pairs of groups": model(
+        PrivateSyntheticData, "histogram_", schema=CLASSES, algorithm="grouped_tables", bins=6, **DELTA
+    ),
     "mwem": model(PrivateSyntheticData, "histogram_", schema=CLASSES, algorithm="mwem", **DELTA),
     "saddle point": model(PrivateSyntheticData, "histogram_", schema=CLASSES, algorithm="saddle_point", delta=0.0),
     "median": median,

@@ -66,8 +66,8 @@ class PrivateSyntheticData(PrivateEstimator):
         More order, more tables, larger errors.
     algorithm : str, default="auto"
         ``"auto"`` takes noisy tables for orders 1 and 2, else what is predicted to have the smallest error. From public
-        facts. Where noise on all pairs of columns would hide them, it measures a forest of pairs, chosen privately, and
-        below that columns alone.
+        facts. Where noise on all pairs of columns would hide them, it measures a forest of pairs, chosen privately, or
+        from sixteen columns on pairs of grouped values, and below that columns alone.
     constants : {"calibrated", "paper"}
         Tight constants, or the paper's (repaired) ones.
     impossible : sequence of mappings, optional

@@ -184,7 +184,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
             groups[k] = grouped(shares, deviation, self.groups[k], k in self.queries.ordered)
 
         def coarse(portion: Array) -> Array:
-            values = self.queries.codes(portion)
+            values = self.queries.codes(portion.astype(np.int64, copy=False))  # sources try a row of floats first
             return np.column_stack([of[values[:, k]] for k, of in enumerate(groups)])
 
         pairs = self.pairs.release(mapped(codes, codes, coarse, same)[0], source, ledger, weights)
