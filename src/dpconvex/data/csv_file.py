@@ -8,6 +8,8 @@ The separator is the one of comma, semicolon, tab and bar that the header has mo
 public. Files may be compressed (``.gz``), and ``-`` is the standard input.
 """
 
+from __future__ import annotations
+
 import csv
 import gzip
 import io

@@ -4,6 +4,8 @@ All of it is a function of one record and public text. Formulas are parsed, neve
 ``+ - * / **`` and the functions of `FUNCTIONS` are all there is. No content raises: what has no value is missing.
 """
 
+from __future__ import annotations
+
 import ast
 import datetime
 import math

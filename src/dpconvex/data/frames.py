@@ -4,6 +4,8 @@ Two rules hold for everything here. Errors come from public facts only: the head
 record is read by itself: how a cell is read never depends on another cell, or one record could change the others.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 

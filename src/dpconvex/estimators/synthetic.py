@@ -1,5 +1,7 @@
 """`PrivateSyntheticData`: a private table that answers a family of marginals, as a scikit-learn style estimator."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, astuple, dataclass, field, replace
 from typing import Any, Self, cast, final, overload
