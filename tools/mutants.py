@@ -628,6 +628,17 @@ MUTANTS = (
         (f"{FOUND_BINS}::test_every_outcome_gives_the_planned_bins",),
     ),
     Mutant(
+        "one noise of all tables: pairs in any order",
+        TABLES,
+        "listed == [*combinations(columns, 2)] != []",
+        "len(listed) == math.comb(len(columns), 2) > 0",
+        "",
+        (
+            "tests/unit/algorithms/queries/test_matrix_tables.py::"
+            "test_pairs_out_of_order_or_listed_twice_have_noise_of_their_own",
+        ),
+    ),
+    Mutant(
         "grouped tables: pairs of groups have the whole promise",
         GROUPED,
         "for part in (share, 1 - share))",

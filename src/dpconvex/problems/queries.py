@@ -95,7 +95,7 @@ class LinearQueries(ABC):
     def _check_records(self, records: Array) -> None:
         if records.shape[1:] not in ((), (len(self.shape),)) or records.dtype.kind not in "iu":
             raise InvalidDataError(
-                f"records have shape {records.shape} and dtype {records.dtype}: one integer cell a record is needed, "
+                f"records have {records.ndim} axes and dtype {records.dtype}: one integer cell a record is needed, "
                 f"or integers of shape (records, {len(self.shape)})"
             )
 

@@ -106,7 +106,7 @@ def test_added_records_are_asked_for_with_a_declared_number(run: Any, public_fil
     assert run("verify", "synthetic").exit_code == 0
     assert run(*words(public_files, "--budget", "b.json", "--force")).exit_code == 2
     plans = run("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1, *CHOSEN, *wanted, "--json")
-    assert {one["algorithm"] for one in json.loads(plans.stdout)["plans"]} == {"noisy_tables", "grouped_tables"}
+    assert {one["algorithm"] for one in json.loads(plans.stdout)["plans"]} == {"noisy_tables"}
 
 
 def test_a_plan_reads_no_data(run: Any, public_files: Path) -> None:
@@ -134,8 +134,8 @@ def test_plans_stand_in_the_order_of_what_they_expect(run: Any, public_files: Pa
     plan = ("synthesize", "--schema", public_files / "adult.toml", "--epsilon", 1, *CHOSEN, "--rows", 5000)
     plans = json.loads(run(*plan, "--json").stdout)["plans"]
     # For pairs of columns these come first, whatever the others expect.
-    assert {one["algorithm"] for one in plans[:3]} == {"noisy_tables", "noisy_tree", "grouped_tables"}
-    expected = [one["expected_largest_error"] for one in plans[3:]]
+    assert {one["algorithm"] for one in plans[:2]} == {"noisy_tables", "noisy_tree"}
+    expected = [one["expected_largest_error"] for one in plans[2:]]
     assert expected == sorted(expected)
 
 

@@ -160,7 +160,7 @@ class QueryReleasePlan(Plan):
         if isinstance(records, EncodedRows):
             raise InvalidDataError("records are read portion by portion: these neighbors need them in memory")
         cells, columns = np.asarray(records), len(self.queries.shape)
-        if cells.ndim and not len(cells):
+        if cells.ndim and not len(cells) and not isinstance(records, np.ndarray):  # an empty list has no dtype
             return np.zeros((0, columns), dtype=np.int64)
         if not cells.ndim or not self._takes(cells):
             what = f"records have {cells.ndim} axes and dtype {cells.dtype}: integers of shape (records,)"

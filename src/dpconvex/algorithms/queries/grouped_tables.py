@@ -268,7 +268,10 @@ def _plan(
     listed = tuple(pair for pair in queries.subsets if len(pair) == 2 and min(shape[k] for k in pair) > 1)
     if not listed or max(shape) <= groups:
         return None
-    first, rest = (noisy_tables.part_of(privacy, law, part) for part in (share, 1 - share))
+    try:
+        first, rest = (noisy_tables.part_of(privacy, law, part) for part in (share, 1 - share))
+    except InvalidParameterError:  # a part of the noise keeps delta with epsilon=0
+        return None
     singles = tuple((k,) for k, size in enumerate(shape) if size > 1)
     mu = largest_mu(first.epsilon, first.delta) * (1 - 1e-9) if first.delta else 0.0
     columns = NoisyTablesPlan(queries, n, first, singles, "none", law, mu)

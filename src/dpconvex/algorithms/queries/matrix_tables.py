@@ -20,8 +20,10 @@ Lemma of Gaussian noise
     a_i^2 + sum s_i^2``, at most ``max |x|^4``, attained by columns of two values that agree in half of their length: a
     quarter of what noise on cells pays for. A user's sum lies in the convex hull of 0 and all f(x), and ``|f(x)|^2 <=
     max |x|^4 / 2``. Rounding is as above, in the Frobenius norm.
-Mistake
-    For pure noise a column's block with itself moves, too. Left at 0, it would hand out noise that hides the rest.
+Mistakes
+    Pairs listed twice, or not in the matrix's order, would make other matrices than ``x x'``, which a record moves
+    further: plans take this noise for all pairs, once and in order, alone. For pure noise a column's block with itself
+    moves, too. Left at 0, it would hand out noise that hides the rest.
 When it pays
     Pure: for many columns of few values, as the noise of a pair grows with the number of columns and the root of that
     of all values, and not with the number of pairs. Gaussian: always, most for few values: no noise is spent on what

@@ -33,6 +33,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from itertools import combinations
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -327,11 +328,11 @@ def plan(
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0
     columns = [axis for axis, size in enumerate(shape) if size > 1]
     listed = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns)]
-    rows, every = 1 + sum(shape) - len(shape), len(listed) == math.comb(len(columns), 2) > 0
+    rows, every = 1 + sum(shape) - len(shape), listed == [*combinations(columns, 2)] != []  # as the matrix has them
     most = LARGEST_GAUSSIAN if mu else LARGEST
     fits = every and privacy.neighboring.fixes_size and not queries.impossible and rows <= most
     if noise == "matrix" and not fits:
-        what = f"needs replaced units, all pairs, none impossible, and at most {most} values together"
+        what = f"needs replaced units, all pairs once and in order, none impossible, and at most {most} values together"
         raise InvalidParameterError("noise", noise, what, "Use noise='auto'")
     found: list[NoisyTablesPlan] = []
     for kind in ("all", "none") if relations == "auto" else (relations,):

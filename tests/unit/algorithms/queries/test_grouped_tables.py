@@ -84,6 +84,25 @@ def test_a_replaced_user_and_an_added_record_cost_what_is_charged(delta: float) 
 
 
 @BOTH
+def test_one_noise_of_grouped_pairs_covers_their_matrix(delta: float) -> None:
+    """All pairs of records of a domain, whatever groups the noisy tables of columns make."""
+    queries = Marginals.of_order((3, 2, 4), 2)
+    plan = grouped_tables.plan(queries, 4, PrivacyParams(3.0, delta), groups=2, share=0.5, noise="matrix")
+    places, size, worst = plan.pairs._matrix.places, 4, 0.0
+    for answers in range(3):
+        found = []
+        for row in product(*map(range, queries.shape)):
+            matrix = np.zeros((size, size))
+            matrix[places] = seen(plan, np.vstack([row, REST[:3] % 2]), answers)[-1][1]
+            found.append(matrix + np.triu(matrix, 1).T)
+        for one in found:
+            apart = np.array(found) - one
+            nuclear = np.abs(np.linalg.eigvalsh(apart)).sum(-1).max()
+            worst = max(worst, np.sqrt((apart**2).sum((-1, -2)).max() / 2) if delta else nuclear)
+    assert 0.75 < worst / plan.pairs.releases[0].sensitivity.value <= 1
+
+
+@BOTH
 def test_every_release_is_in_the_ledger_which_uses_the_promise(delta: float) -> None:
     for shape in ((16, 8, 16, 5, 7, 2), (8,) * 40, (5,) * 30):
         plan = grouped_tables.plan(Marginals.of_order(shape, 2), 20_000, PrivacyParams(0.3, delta))

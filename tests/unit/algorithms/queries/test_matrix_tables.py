@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations_with_replacement, product
+from itertools import combinations, combinations_with_replacement, product
 from unittest import mock
 
 import numpy as np
@@ -85,6 +85,17 @@ def test_a_replaced_user_costs_what_is_charged_and_no_more(promise) -> None:
             weights = exact_weights(UserGroups.of(np.array([label for label, _ in labelled])))
             sums.append(given(plan, np.array([row for _, row in labelled]), weights))
     assert 0.9 < moved(plan, np.array(sums)) <= 1
+
+
+@BOTH
+def test_pairs_out_of_order_or_listed_twice_have_noise_of_their_own(promise) -> None:
+    """In one matrix they would be no second moments of a record, and a record would move it by up to 1.8 times more."""
+    shape, pairs = (3,) * 20, [*combinations(range(20), 2)]
+    assert noisy_tables.plan(Marginals(shape, tuple(pairs)), 10_000, promise).joint
+    for wrong in (tuple(pairs[::-1]), (*pairs[:-1], pairs[0]), (pairs[1], pairs[0], *pairs[2:])):
+        assert not noisy_tables.plan(Marginals(shape, wrong), 10_000, promise).joint
+        with pytest.raises(InvalidParameterError, match="once and in order"):
+            noisy_tables.plan(Marginals(shape, wrong), 10_000, promise, relations="all", noise="matrix")
 
 
 def test_rounding_of_sums_is_charged() -> None:

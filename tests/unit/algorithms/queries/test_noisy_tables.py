@@ -179,13 +179,11 @@ def test_refusals_do_not_tell_how_many_records_there_are() -> None:
     plan = noisy_tables.plan(SMALL, 40, added(0.0))
     for n in (0, 7, 8):
         for records in (np.zeros((n, 2), int), np.zeros((n, 3)), np.float64(1.0)):
-            if np.ndim(records) and not n:
-                plan.run(records, SeededSource(0))  # no records have no columns, as a list has none
-                continue
             with pytest.raises(InvalidDataError) as refused:
                 plan.run(records, SeededSource(0))
             assert "7" not in str(refused.value)
             assert "8" not in str(refused.value)
+    plan.run([], SeededSource(0))  # an empty list has neither columns nor a type
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
