@@ -59,7 +59,7 @@ class Ruler:
 
     def __init__(self, schema: Schema, train: pa.Table, test: pa.Table) -> None:
         cells = TableCells.of_schema(schema)
-        self.cells, self.numbers = cells, [k for k, part in enumerate(cells.described) if part.numeric]
+        self.cells, self.numbers = cells, cells.ordered
         self.train, self.test = self.values(train), self.values(test)
         self.edges = {k: np.unique(np.nanquantile(self.train[:, k], np.arange(1, 16) / 16)) for k in self.numbers}
         sizes = [len(self.edges[k]) + 2 if k in self.edges else size for k, size in enumerate(cells.shape)]

@@ -45,9 +45,8 @@ class Table:
         table = TABLES[name]()
         cells = TableCells.of_schema(table.schema)
         self.name, self.codes, self.shape = name, cells.encode(table.frame), cells.shape
-        ordered = tuple(k for k, part in enumerate(cells.described) if part.numeric)
         pairs = Marginals.of_order(cells.shape, 2).subsets
-        self.queries = Marginals(cells.shape, pairs, center=len(cells.shape) - 1, ordered=ordered)
+        self.queries = Marginals(cells.shape, pairs, center=len(cells.shape) - 1, ordered=cells.ordered)
         self.truth = self.queries.record_sums(self.codes) / len(self.codes)
 
     def left_out(self) -> dict[str, Any]:

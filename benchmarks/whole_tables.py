@@ -71,8 +71,7 @@ def measure(name: str, epsilons: list[float], deltas: list[float], seeds: int, w
     cells = TableCells.of_schema(table.schema)
     codes, n = cells.encode(table.frame), len(table.frame)
     center = len(cells.shape) - 1
-    ordered = tuple(k for k, part in enumerate(cells.described) if part.numeric)
-    queries = Marginals(cells.shape, Marginals.of_order(cells.shape, 2).subsets, center=center, ordered=ordered)
+    queries = Marginals(cells.shape, Marginals.of_order(cells.shape, 2).subsets, center=center, ordered=cells.ordered)
     truth = queries.record_sums(codes) / n
     rows = []
     for delta in deltas:

@@ -82,6 +82,11 @@ class TableCells:
         """Positions of the columns whose bins are yet to be found."""
         return tuple(k for k, column in enumerate(self.columns) if isinstance(column, OpenCells))
 
+    @property
+    def ordered(self) -> tuple[int, ...]:
+        """Positions of the columns of numbers, whose values have an order."""
+        return tuple(k for k, part in enumerate(self.described) if part.numeric)
+
     def within(self, found: Sequence[tuple[Sequence[float], Sequence[tuple[float, float]]]]) -> TableCells:
         """Return the domain with the edges found of the open columns, in order, and what lies between them."""
         waiting = iter(found)

@@ -386,8 +386,7 @@ class PrivateSyntheticData(PrivateEstimator):
         target = self._schema().target
         center = cells.names.index(target.name) if target is not None and target.name in cells.names else None
         queries = Marginals.of_order(cells.shape, self.order)
-        ordered = tuple(k for k, part in enumerate(cells.described) if part.numeric)
-        return replace(queries, center=center, impossible=tuple(pairs), ordered=ordered)
+        return replace(queries, center=center, impossible=tuple(pairs), ordered=cells.ordered)
 
     def _cells(self, n: int, privacy: PrivacyParams) -> TableCells:
         """Return the domain, with open columns whose bins a fit finds: where the parameters say so, or the noise."""

@@ -24,6 +24,7 @@ from dpconvex.algorithms import Plan, check_relation
 from dpconvex.algorithms.queries.released_tables import Histogram, ReleasedModel, ReleasedTables
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyParams, Sensitivity, Unit
+from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.data._threads import one_blas_thread
 from dpconvex.problems.data.sources.rows import EncodedRows, totals
 from dpconvex.problems.data.users import UserGroups, exact_weights
@@ -199,6 +200,12 @@ def check_tables(queries: LinearQueries) -> None:
         if size > MOST[name]:
             remedy = f"Name fewer columns (columns, --column) or use fewer bins: the widest have {widest} values"
             raise InvalidParameterError(name, size, f"must be at most {MOST[name]}", remedy)
+
+
+def mu_of(privacy: PrivacyParams, law: str = "gaussian") -> float:
+    """Return the budget of Gaussian noise, a little less than the promise allows as accountants round up; else 0."""
+    gaussian = law == "gaussian" and privacy.delta > 0
+    return largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if gaussian else 0.0
 
 
 def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int, norm: str = "l2") -> Sensitivity:

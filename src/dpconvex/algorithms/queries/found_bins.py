@@ -37,14 +37,13 @@ from dpconvex import _rounding
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import PredictedError, continued, recorded, stored
 from dpconvex.algorithms.queries import noisy_tables
-from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan
+from dpconvex.algorithms.queries.base import Answered, QueryReleasePlan, mu_of
 from dpconvex.algorithms.queries.grouped_tables import GroupedTablesPlan
 from dpconvex.algorithms.queries.noisy_tables import NoisyTablesPlan
 from dpconvex.algorithms.queries.noisy_tree import NoisyTreePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Mechanism, Planned
 from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Release
-from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import NumberRange
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import mapped, same, totals
@@ -278,15 +277,11 @@ def pays(privacy: PrivacyParams, n: int, columns: int) -> bool:
     """Return whether the noise of cells is small enough to find bins of so many columns, by public facts."""
     law = "gaussian" if privacy.delta else "laplace"
     part = SHARES[1][0] / max(columns, 1)
-    return columns > 0 and noisy_tables.table_noise(law, privacy, _mu(privacy, law), part, SIZE, n)[1] <= PAYS
-
-
-def _mu(privacy: PrivacyParams, law: str) -> float:
-    return largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if law == "gaussian" else 0.0
+    return columns > 0 and noisy_tables.table_noise(law, privacy, mu_of(privacy, law), part, SIZE, n)[1] <= PAYS
 
 
 def _parts(privacy: PrivacyParams, n: int, open: Open, law: str) -> tuple[float, float]:
-    mu, least, many = _mu(privacy, law), SHARES[1][0], len(open.unranged)
+    mu, least, many = mu_of(privacy, law), SHARES[1][0], len(open.unranged)
     if not many:
         return 0.0, least
     one = noisy_tables.table_noise(law, privacy, mu, 1 / many, ranges.CELLS, n)[1] / NOISY  # with all of the budget
@@ -295,9 +290,7 @@ def _parts(privacy: PrivacyParams, n: int, open: Open, law: str) -> tuple[float,
 
 
 @recorded("found_bins")
-def plan(
-    then: NoisyTablesPlan | NoisyTreePlan | GroupedTablesPlan, privacy: PrivacyParams, open: Open
-) -> FoundBinsPlan:
+def plan(then: OfBins, privacy: PrivacyParams, open: Open) -> FoundBinsPlan:
     """Return the plan that finds the bins of some columns for planned tables; `then` keeps a promise of its own."""
     for k in open.columns:
         bins = then.queries.shape[k] - (k in open.missing) if 0 <= k < len(then.queries.shape) else 0
@@ -305,4 +298,4 @@ def plan(
         if not 1 <= bins <= most:
             raise InvalidParameterError("bins", bins, f"must be 1 to {most} where they are found")
     parts = _parts(privacy, then.n, open, then.law)
-    return FoundBinsPlan(then.queries, then.n, privacy, then, open, parts, _mu(privacy, then.law))
+    return FoundBinsPlan(then.queries, then.n, privacy, then, open, parts, mu_of(privacy, then.law))

@@ -38,7 +38,6 @@ from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedT
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import Planned
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release
-from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import mapped, same
 from dpconvex.problems.queries import LinearQueries, Marginals
@@ -252,8 +251,9 @@ def plan(
     shares = SHARES if share is None else (_validate.real("share", share, above=0.0, below=1.0),)
     found: list[GroupedTablesPlan] = []
     for law in ("gaussian", "laplace") if privacy.delta else ("laplace",):
-        each = (_plan(queries, n, privacy, law, *options, noise) for options in product(counts, shares))
-        found = found or [plan for plan in each if plan is not None]
+        if not found:
+            each = (_plan(queries, n, privacy, law, *options, noise) for options in product(counts, shares))
+            found = [plan for plan in each if plan is not None]
     if not found:
         what = "has no pair of columns of which one has more values than groups"
         raise InvalidParameterError("queries", queries.count, what, "Use algorithm='noisy_tables'")
@@ -273,8 +273,7 @@ def _plan(
     except InvalidParameterError:  # a part of the noise keeps delta with epsilon=0
         return None
     singles = tuple((k,) for k, size in enumerate(shape) if size > 1)
-    mu = largest_mu(first.epsilon, first.delta) * (1 - 1e-9) if first.delta else 0.0
-    columns = NoisyTablesPlan(queries, n, first, singles, "none", law, mu)
+    columns = NoisyTablesPlan(queries, n, first, singles, "none", law, base.mu_of(first))
     coarse = Marginals(tuple(min(size, groups) for size in shape), listed, center=queries.center)
     pairs = replace(noisy_tables.plan(coarse, n, rest, relations="all", noise=noise), title=NAME)
     if (pairs.law == "gaussian") != (law == "gaussian"):

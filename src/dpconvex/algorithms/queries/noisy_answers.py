@@ -27,7 +27,6 @@ from dpconvex.algorithms import PredictedError, recorded, uses
 from dpconvex.algorithms.queries import base
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism
 from dpconvex.privacy import Ledger, PrivacyParams
-from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
 
@@ -104,5 +103,4 @@ class QueryNoisePlan(base.QueryReleasePlan):
 def plan(queries: LinearQueries, n: int, privacy: PrivacyParams) -> QueryNoisePlan:
     """Plan the noisy answers."""
     base.check(queries, n, privacy)
-    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0  # accountants round up
-    return QueryNoisePlan(queries, n, privacy, mu)
+    return QueryNoisePlan(queries, n, privacy, base.mu_of(privacy))

@@ -49,7 +49,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianMechanism, LaplaceMechanism, Mechanism, Planned
 from dpconvex.mechanisms.gaussian import INFLATION
 from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity, Unit
-from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu
+from dpconvex.privacy.profiles import epsilon_of, gaussian_delta
 from dpconvex.problems.data.sources.rows import totals
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.queries import LinearQueries, Marginals
@@ -292,7 +292,7 @@ def part_of(privacy: PrivacyParams, law: str, share: float) -> PrivacyParams:
     """Return the promise that a share of epsilon makes, or with Gaussian noise a share of mu^2 at the same delta."""
     if law != "gaussian":
         return replace(privacy, epsilon=_rounding.product_down(privacy.epsilon, share), delta=0.0)
-    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) * math.sqrt(share)
+    mu = base.mu_of(privacy) * math.sqrt(share)
     return replace(privacy, epsilon=epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), privacy.delta))
 
 
@@ -325,7 +325,7 @@ def plan(
     base.check_tables(queries)
     _validate.choice("relations", relations, RELATIONS)
     _validate.choice("noise", noise, NOISES)
-    mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if privacy.delta else 0.0
+    mu = base.mu_of(privacy)
     columns = [axis for axis, size in enumerate(shape) if size > 1]
     listed = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns)]
     rows, every = 1 + sum(shape) - len(shape), listed == [*combinations(columns, 2)] != []  # as the matrix has them
