@@ -70,10 +70,20 @@ ADDED_ASSUMPTIONS = (
     ),
     DATA_ASSUMPTIONS[2],
 )
+ADDED_USER_ASSUMPTIONS = (
+    DATA_ASSUMPTIONS[0],
+    Assumption(
+        "neither who the users are, nor how many, nor how many records each has is public",
+        "neighbors add or remove everything that one user has; sums are divided by a declared number, a public guess "
+        "on which privacy does not rest",
+    ),
+    *USER_ASSUMPTIONS[2:],
+)
 ASSUMPTIONS = {
     (Neighboring.REPLACE_ONE, Unit.RECORD): DATA_ASSUMPTIONS,
     (Neighboring.REPLACE_ONE, Unit.USER): USER_ASSUMPTIONS,
     (Neighboring.ADD_OR_REMOVE_ONE, Unit.RECORD): ADDED_ASSUMPTIONS,
+    (Neighboring.ADD_OR_REMOVE_ONE, Unit.USER): ADDED_USER_ASSUMPTIONS,
 }
 """Of all methods, for what they protect; a promise that is not listed has no certificate."""
 USER_LOSS = Assumption(
@@ -287,6 +297,8 @@ class ConvexPlan(Plan, Generic[P]):
     def run(self, X: Array, y: Array, source: BitSource, groups: UserGroups | None = None) -> PrivateResult:
         """Run the planned algorithm on features (n_records, n_features) and targets (n_records,), both clipped here.
 
+        With a `private_n` there may be any number of them, or none.
+
         Plans that need `only_sums` also take `EncodedRows`, the same object in the place of both. There must be exactly
         the planned number of records, or of users: `groups` says whose record it is, for plans that protect users and
         for no others. Targets are ignored by problems that have none. `InvalidDataError` if
@@ -297,7 +309,10 @@ class ConvexPlan(Plan, Generic[P]):
         n = self.problem.n
         if (groups is not None) != (self.privacy.unit == Unit.USER):
             raise InvalidDataError(f"groups must be given for unit='user' only, and the plan has {self.privacy.unit!s}")
-        if groups is not None:
+        if self.problem.private_n:
+            if X.shape[0] != len(y) or (groups is not None and groups.n_records != len(y)):
+                raise InvalidDataError("X, y and groups must have one length")
+        elif groups is not None:
             if not X.shape[0] == len(y) == groups.n_records or groups.n_users != n:
                 raise InvalidDataError(f"X, y and groups must have one length and n={n} users: the noise depends on it")
         elif X.shape[0] != n or len(y) != n:
@@ -377,14 +392,22 @@ def within_floats(problem: str) -> Iterator[None]:
 
 
 def check_relation(
-    privacy: PrivacyParams, *, users: bool = False, neighbors: tuple[Neighboring, ...] = Plan.neighbors
+    privacy: PrivacyParams,
+    *,
+    users: bool = False,
+    neighbors: tuple[Neighboring, ...] = Plan.neighbors,
+    added_users: bool = False,
 ) -> None:
-    """Raise `InvalidParameterError` unless the promise is for `neighbors`, and for records, or users if `users`."""
+    """Raise `InvalidParameterError` unless the promise is for `neighbors`, and for records, or users if `users`.
+
+    With neighbors of private number, users need `added_users`.
+    """
     if privacy.neighboring not in neighbors:
         what = "must be " + " or ".join(repr(str(each)) for each in neighbors) + " for this algorithm"
-        remedy = "Only noisy tables of synthetic data, of order 1 or 2, protect added or removed records"
+        remedy = "Added or removed units are protected by noisy_gradient, informed_gradient (users) and "
+        remedy += "objective_perturbation, and by noisy tables of synthetic data, of order 1 or 2"
         raise InvalidParameterError("neighboring", str(privacy.neighboring), what, remedy)
-    if privacy.unit != Unit.RECORD and not (users and privacy.neighboring.fixes_size):
+    if privacy.unit != Unit.RECORD and not (users if privacy.neighboring.fixes_size else added_users):
         what = f"must be 'record' for this algorithm{'' if privacy.neighboring.fixes_size else ' and these neighbors'}"
         remedy = "Use a method for users, or protect single records: no groups, no user column"
         raise InvalidParameterError("unit", str(privacy.unit), what, remedy)
@@ -406,11 +429,16 @@ def check_unit(problem: Problem, privacy: PrivacyParams) -> None:
     if problem.grouped != (privacy.unit == Unit.USER):
         counted = "users" if problem.grouped else "records"
         raise InvalidParameterError("unit", str(privacy.unit), f"must fit the problem, whose n counts {counted}")
+    if problem.private_n == privacy.neighboring.fixes_size:
+        how = "is a guess" if problem.private_n else "is public"
+        raise InvalidParameterError("neighboring", str(privacy.neighboring), f"must fit the problem, whose n {how}")
 
 
-def check_average(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
-    """Raise `InvalidParameterError` unless a replaced record or user of an average loss is protected."""
-    check_relation(privacy, users=True)
+def check_average(
+    problem: LinearModelProblem, privacy: PrivacyParams, neighbors: tuple[Neighboring, ...] = Plan.neighbors
+) -> None:
+    """Raise `InvalidParameterError` unless a record or user of an average loss is protected, for `neighbors`."""
+    check_relation(privacy, users=True, neighbors=neighbors, added_users=True)
     check_unit(problem, privacy)
     require_average(problem)
 

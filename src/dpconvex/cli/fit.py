@@ -88,6 +88,7 @@ def fit(
     target: _options.Target = None,
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
     user_column: _options.UserColumn = None,
+    rows: _options.Declared = None,
     test: _options.Test = None,
     holdout: Annotated[
         float | None, typer.Option(help="Share of the records to hold out, at random and in secret, for --evaluate.")
@@ -118,7 +119,7 @@ def fit(
     from dpconvex.estimators.evaluation import fit_and_evaluate
 
     declared = _options.fit_schema(schema, target, user_column)
-    estimator = _options.build(epsilon, options, schema=declared, seed=seed)
+    estimator = _options.build(epsilon, options, schema=declared, seed=seed).set_params(rows=rows)
     promise = promise_of(estimator)  # refuses unusable parameters before anything is read
     if (holdout is None) != (evaluate is None):
         remedy = "Give both, as in --holdout 0.2 --evaluate 1"
@@ -130,6 +131,8 @@ def fit(
         engine = engine_for(table, engine, address, memory, budget)
         if holdout is not None and engine != "memory":
             raise InvalidParameterError("holdout", holdout, "needs a table in memory: one file", "Leave out --engine")
+        if engine != "memory" and not promise.neighboring.fixes_size:
+            raise InvalidParameterError("engine", engine, "must be 'memory' for these neighbors", "Use --engine memory")
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
         with opened_table(table, declared, engine, address, memory) as records:
             if holdout is None or evaluate is None:

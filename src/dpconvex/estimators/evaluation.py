@@ -248,6 +248,10 @@ def fit_and_evaluate(
     _validate.real("holdout", holdout, above=0.0, below=1.0)
     if not isinstance(model, PrivateLinearModel):
         raise InvalidParameterError("model", type(model).__name__, "must be a linear or additive model of this library")
+    if not model._relation.fixes_size:
+        raise InvalidParameterError(
+            "neighbors", model.neighbors, "must be 'replace_one' with a holdout", "Leave one out"
+        )
     if isinstance(getattr(model, "classes", None), str):
         what = "reads the labels off the records, and each part may hold others"
         raise InvalidParameterError("classes", model.classes, what, "List the classes")  # pyright: ignore

@@ -259,7 +259,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
             zipped = zip(settings, pins, strict=True)
             return tuple(_candidate(base, each, privacy, count, n_features, pin, noise, sums) for each, pin in zipped)
 
-        whole = PrivacyParams(base.epsilon, base.delta, unit=unit)
+        whole = base._promise(unit)
         return Plans(plan_search(make, whole, n, held_out, score, self.method))
 
 

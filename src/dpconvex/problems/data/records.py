@@ -200,16 +200,16 @@ class Records(RecordSource):
         self.domain, self.n, self._blocks = domain, n, blocks
 
     @classmethod
-    def clipped(cls, X: Array, domain: DataDomain) -> Records:
+    def clipped(cls, X: Array, domain: DataDomain, *, empty: bool = False) -> Records:
         """Clip `X` into `domain`, by the rule of `DataDomain.clip`.
 
         `X`, of shape (n, n_features), may have any real or integer dtype and memory order, or be a sparse matrix with
         rows (CSR), which is never made dense but block by block. It is not changed, and must
-        not change afterwards. Wrong shape or dtype, or no rows, raise `InvalidDataError`.
+        not change afterwards. Wrong shape or dtype, or no rows unless `empty`, raise `InvalidDataError`.
         """
         domain.check_columns(X)
         n = X.shape[0]
-        if n == 0:
+        if n == 0 and not empty:
             raise InvalidDataError(f"X has shape {X.shape}; at least one record is needed")
         return cls(domain, n, clipped_blocks(X, domain))
 
@@ -364,7 +364,7 @@ def clipped_blocks(X: Any, domain: DataDomain, first: int = 0) -> list[RowBlock]
         start, stop = index * step, min((index + 1) * step, n)
         return replace(_clipped_block(X[start:stop], domain), rows=slice(first + start, first + stop))
 
-    return _threads.each(-(-n // step), block)
+    return _threads.each(max(1, -(-n // step)), block)
 
 
 def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:

@@ -78,7 +78,7 @@ def by_weight(weights: Floats, largest: float, size: float, sums: Callable[[Any,
     """
     _, exponents = np.frexp(weights / largest)
     classes = np.clip((1 - exponents) // _CLASS, 0, _CLASSES - 1)
-    found = np.unique(classes).tolist()
+    found = np.unique(classes).tolist() or [0]
     if len(found) == 1:
         parts = {found[0]: sums(slice(None), size * _class_top(found[0]))}
     else:

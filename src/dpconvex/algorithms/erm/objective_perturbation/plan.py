@@ -2,7 +2,7 @@ r"""Objective perturbation with approximate minima, for linear models: constants
 
 Guarantee
     Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbors that replace one record,
-    or one user.
+    or one user; with norm-exponential ``b`` also for neighbors that add or remove one.
 Lemma
     Theorems 1 to 4 and formulas (1.1) to (5.2) of the docs, "Objective perturbation", which prove them. Gradients of
     two records differ by at most ``2 A X_K`` in the noise's norm; the determinant of the change of variables costs
@@ -14,6 +14,10 @@ Users
     ``dim`` takes the place of r (docs, Users). Gaussian ``b`` is Theorem U4: the gradients of a user with m distinct
     records lie in a simplex of m + 1 vertices that no minimizer moves, and the union over pairs of vertices is paid.
     That m is `most_rows`, which the run enforces (line 1); it is never `records_per_user`, a guess.
+Added or removed units
+    Their number is private: ``n`` is declared, and the objective has the sum of losses over it. Gradients differ by
+    that of one unit, ``A X_K``; what curvature then costs stands with `AddedObjectivePerturbation`. Solvers certify for
+    up to 1000 times as many units (`MOST_TIMES`); beyond, a run may stop with nothing released, which tells so much.
 Assumptions
     Records are clipped into the domain; the intercept is a constant feature inside the bounds and is regularized;
     `l2`, the norm, `gamma` and the comparator norm come from public facts.
@@ -32,7 +36,7 @@ from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, 
 from dpconvex.algorithms.base import USER_LOSS
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise, Planned
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams
+from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.data.domain import is_centered
 from dpconvex.problems.data.records import Records
@@ -111,6 +115,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     bound: float  #: On the expected excess mean loss
     solver: Solver  #: Fast solver with the guaranteed one that takes over
     most_rows: int | None = None  #: Gaussian noise for users: distinct records of a user that are kept
+    neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     constants: str = "calibrated"  #: ``"calibrated"``; this family has one constant set
     algorithm: ClassVar[str] = "objective_perturbation"
 
