@@ -175,8 +175,8 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "neighbors": _option(
         "replace_one",
-        "replace_one; or add_or_remove_one: how many records or users there are is private, too, and --rows (of plan: or "
-        "--users) is a public guess.",
+        "replace_one; or add_or_remove_one: how many records, or users, there are is private, too, and --rows (of plan: "
+        "or --users) is a public guess.",
     ),
     "knots": _option(int, "Number of knots of every numeric column (additive). Default: from public facts."),
     "interactions": _option([], "Two columns that act together, as age,hours; repeatable (additive).", metavar="A,B"),
@@ -190,9 +190,7 @@ OWN += ("slope_cap", "residual_cap", "smoothing", "width", "knots", "interaction
 """Of these, what only some models have."""
 
 SELDOM = "failure surrogate constraint constants noise l2 coefficient_norm tilt adversarial_radius adversarial_norm"
-SELDOM = (
-    f"{SELDOM} slope_cap residual_cap smoothing width risk solver user_test user_smoothing most_rows neighbors".split()
-)
+SELDOM += " slope_cap residual_cap smoothing width risk solver user_test user_smoothing most_rows neighbors"
 
 ADDITIVE = "additive"  #: The model's name for classes and for numbers alike.
 
@@ -203,7 +201,7 @@ def describes_model(command: Callable[..., None]) -> Callable[..., None]:
     kind = inspect.Parameter.KEYWORD_ONLY
     own = [each.replace(kind=kind) for each in signature.parameters.values() if each.name != "options"]
     shared = [inspect.Parameter(name, kind, default=default, annotation=of) for name, (of, default) in MODEL.items()]
-    for name in SELDOM:
+    for name in SELDOM.split():
         MODEL[name][0].__metadata__[0].rich_help_panel = "Options that are seldom needed"
 
     @functools.wraps(command)

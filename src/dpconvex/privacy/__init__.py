@@ -28,8 +28,8 @@ from dpconvex.privacy.verify import Check, Verification, verify
 __all__ = [
     "AddedObjectivePerturbation", "Assumption", "BoundedLaplaceNoise", "BoundedRange", "Budget", "CarriesBudgets",
     "Check", "Event", "FailureProbability", "GaussianNoise", "GaussianObjectivePerturbation", "GroupPrivacy",
-    "GuardedGaussianNoise", "Ledger", "Neighboring", "NoiseSource", "NormExponentialNoise", "Payment", "PoissonSteps", "PrivacyCertificate",
-    "PrivacyParams", "PureMechanism", "PureObjectivePerturbation", "Release", "RepeatedSelection", "SampledSteps",
+    "GuardedGaussianNoise", "Ledger", "Neighboring", "NoiseSource", "NormExponentialNoise", "Payment", "PoissonSteps",
+    "PrivacyCertificate", "PrivacyParams", "PureMechanism", "PureObjectivePerturbation", "Release", "RepeatedSelection", "SampledSteps",
     "Sensitivity", "Unit", "Verification", "VertexDraws", "WholeRun", "budget_context", "certify", "charge",
     "verify",
 ]  # fmt: skip

@@ -225,7 +225,7 @@ class InformedPlan(algorithms.LinearModelPlan):
         assert groups is not None
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
         facts = problem.loss, *problem.clipped(X, y), groups, record_weights(groups)
-        mean = partial(self._mean, facts)
+        mean = partial(self._mean, partial(mean_of_users, *facts))
         columns = self._columns(X, groups, source, ledger)  # line 0: where the columns lie
         seen = algorithms.continued(self, look=self._narrowed(*columns))
         look = seen.look
@@ -270,9 +270,9 @@ class InformedPlan(algorithms.LinearModelPlan):
             point[-1] += plan.constant_moved()
         return plan.finish(point, source)
 
-    def _mean(self, facts: Any, w: Floats, change: Callable[[Floats], Floats], size: float) -> Floats:
+    def _mean(self, mean: Any, w: Floats, change: Callable[[Floats], Floats], size: float) -> Floats:
         """Return the sum of what `change` makes of users' gradients at w, of length at most 1, over n."""
-        total = mean_of_users(*facts, w, change, size, self.problem.n)
+        total = mean(w, change, size, self.problem.n)
         return within_reach(total, 1.0) if self.problem.private_n else total
 
     def _columns(self, X: Any, groups: UserGroups, source: BitSource, ledger: Ledger) -> tuple[Any, Any]:
