@@ -175,8 +175,8 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "neighbors": _option(
         "replace_one",
-        "replace_one; or add_or_remove_one: how many records, or users, there are is private, too, and --rows (of plan: "
-        "or --users) is a public guess.",
+        "replace_one; or add_or_remove_one: whether somebody is in the data is private, too, and --rows (of plan: or "
+        "--users) is a public guess.",
     ),
     "knots": _option(int, "Number of knots of every numeric column (additive). Default: from public facts."),
     "interactions": _option([], "Two columns that act together, as age,hours; repeatable (additive).", metavar="A,B"),

@@ -29,7 +29,7 @@ __all__ = [
     "AddedObjectivePerturbation", "Assumption", "BoundedLaplaceNoise", "BoundedRange", "Budget", "CarriesBudgets",
     "Check", "Event", "FailureProbability", "GaussianNoise", "GaussianObjectivePerturbation", "GroupPrivacy",
     "GuardedGaussianNoise", "Ledger", "Neighboring", "NoiseSource", "NormExponentialNoise", "Payment", "PoissonSteps",
-    "PrivacyCertificate", "PrivacyParams", "PureMechanism", "PureObjectivePerturbation", "Release", "RepeatedSelection", "SampledSteps",
-    "Sensitivity", "Unit", "Verification", "VertexDraws", "WholeRun", "budget_context", "certify", "charge",
-    "verify",
+    "PrivacyCertificate", "PrivacyParams", "PureMechanism", "PureObjectivePerturbation", "Release",
+    "RepeatedSelection", "SampledSteps", "Sensitivity", "Unit", "Verification", "VertexDraws", "WholeRun",
+    "budget_context", "certify", "charge", "verify",
 ]  # fmt: skip
