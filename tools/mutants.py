@@ -85,6 +85,7 @@ BENDS, BENT = "algorithms/curvature.py", "tests/unit/algorithms/test_curvature.p
 CURVED = "tests/unit/privacy/events/test_curved_objective.py"
 PIVOT, PIVOTS = "inference/intervals.py", "tests/unit/inference/test_intervals.py"
 INTERVALS = "inference/intervals.py"
+ADDED = "tests/unit/algorithms/erm/test_added_units.py"
 INFORMED, LOOK = (f"algorithms/erm/gradient_descent/{name}.py" for name in ("informed", "look"))
 LOOKS = "tests/unit/algorithms/erm/test_informed_gradient.py"
 COUNTED, USES = "mechanisms/gaussian.py", "tests/unit/mechanisms/test_gaussian_budget.py"
@@ -2191,6 +2192,81 @@ MUTANTS = (
         "np.concatenate([histogram(each, count, None) for each in found])",
         "",
         (f"{TARGET_RANGE}::test_a_replaced_user_moves_every_score_by_one_at_most",),
+    ),
+    Mutant(
+        "added units: half of a unit's length is what one more moves",
+        "algorithms/erm/gradient_descent/planner.py",
+        "moved, times, lemma = (1, MOST_TIMES, ADDED_LEMMA)",
+        "moved, times, lemma = (0.5, MOST_TIMES, ADDED_LEMMA)",
+        "noisy_gradient/added",
+        (f"{ADDED}::test_one_more_moves_a_sum_by_its_sensitivity_at_most_however_many_there_are",),
+    ),
+    Mutant(
+        "added units: records are averaged over their own number",
+        GRADIENTS,
+        "within_reach(total(w) / problem.n / scales, clipping.level)",
+        "within_reach(total(w) / records.n / scales, clipping.level)",
+        "noisy_gradient/added",
+        (f"{ADDED}::test_one_more_moves_a_sum_by_its_sensitivity_at_most_however_many_there_are",),
+        3.0,
+    ),
+    Mutant(
+        "added units: users are averaged over their own number",
+        GRADIENTS,
+        "within_reach(clipped_mean(*facts, w, clipping.level, problem.n), clipping.level)",
+        "within_reach(clipped_mean(*facts, w, clipping.level), clipping.level)",
+        "noisy_gradient/added_users",
+        (f"{ADDED}::test_one_more_moves_a_sum_by_its_sensitivity_at_most_however_many_there_are",),
+        3.0,
+    ),
+    Mutant(
+        "added units: sums are not cut, however many there are",
+        GRADIENTS,
+        'shorten(cut, "l2", MOST_TIMES * level)',
+        "pass",
+        "",
+        (f"{ADDED}::test_sums_of_far_more_units_than_declared_are_cut",),
+    ),
+    Mutant(
+        "added units: shares of labels are not centered",
+        INFORMED,
+        "middle = 0.5 * problem.private_n",
+        "middle = 0.0",
+        "informed_gradient/added",
+        (f"{ADDED}::test_no_user_more_moves_a_release_of_a_look_further_than_its_sensitivity_and_some_do_nearly",),
+        2.0,
+    ),
+    Mutant(
+        "added units: curvature is free from half the ridge on",
+        OBJECTIVE_EVENTS,
+        "Fraction(self.tau) * self.pulls > self.noise_epsilon",
+        "Fraction(self.tau) * (self.pulls - 1) > self.noise_epsilon",
+        "",
+        (f"{ADDED}::test_a_unit_more_costs_half_the_noise_and_needs_half_the_ridge",),
+    ),
+    Mutant(
+        "added units: half of a gradient is what one more moves",
+        f"{PERTURBED}/planner.py",
+        "reach = _rounding.product_up(float(pulls), problem.loss.slope_bound_l1,",
+        "reach = _rounding.product_up(float(pulls) / 2, problem.loss.slope_bound_l1,",
+        "",
+        (f"{ADDED}::test_the_density_of_a_minimizer_keeps_the_promise_and_uses_it",),
+    ),
+    Mutant(
+        "added units: objective averages over the records there are",
+        "problems/linear/objective.py",
+        "float(self.counted[1] if self.counted else self.records.n)",
+        "float(self.records.n)",
+        "",
+        (f"{ADDED}::test_the_minimum_is_that_of_a_sum_over_the_declared_number",),
+    ),
+    Mutant(
+        "added units: plans are for the number that the data hold",
+        "estimators/base.py",
+        "n = self._public_count(None if declared else n)",
+        "n = self._public_count(n)",
+        "",
+        ("tests/unit/estimators/test_neighbors.py",),
     ),
 )
 

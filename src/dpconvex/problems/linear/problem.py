@@ -313,7 +313,7 @@ class LinearModelProblem(Problem):
             "loss": self.loss.name,
             **self.loss.facts,
             "n": self.n,
-            **({"n_is": "declared, a public guess"} if self.private_n else {}),
+            **({"declared_n": self.n} if self.private_n else {}),
             "outputs": self.loss.n_outputs,
             "dim": self.domain.dim,
             "feature_l2": self._length,
