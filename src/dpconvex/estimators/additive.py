@@ -308,7 +308,7 @@ def _placed(plan: LinearModelPlan) -> tuple[int, ...]:
 
 
 PARAMETERS = """
-epsilon, delta, records_per_user, weight_cap, random_state, verbose : optional
+epsilon, delta, records_per_user, neighbors, rows, weight_cap, random_state, verbose : optional
     As in `PrivateLogisticRegression`.
 schema : Schema, optional
     Columns, ranges, categories and target of a table. Its numeric columns may say ``indicator`` and ``knots``.
