@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast
 
 import numpy as np
 import scipy.sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
@@ -24,17 +24,18 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.data.targets import PRIVATE
-from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _features, _matrices
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map
 from dpconvex.estimators._matrices import fitted_columns, learned_matrix
+from dpconvex.estimators._private import PrivateEstimator
 from dpconvex.estimators._ranges import IN_UNITS, FindsRanges
 from dpconvex.estimators._streams import able, expanded
 from dpconvex.estimators._targets import packed, shares_of_cap, weighted
 from dpconvex.estimators.export import Exported
 from dpconvex.losses import LinearModelLoss
-from dpconvex.privacy import CarriesBudgets, Neighboring, Payment, PrivacyCertificate, PrivacyParams, Unit
+from dpconvex.privacy import Payment, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.records import Records
 from dpconvex.randomness import BitSource
@@ -47,46 +48,6 @@ CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
 
 LEAST_BIAS = 0.8
 """No plan expects less than this share of the excess that a perfect fit of its loss has in the usual one."""
-
-
-class PrivateEstimator(CarriesBudgets, BaseEstimator):
-    """What scikit-learn and open budgets must know of every estimator. No parameters, so this is no dataclass."""
-
-    certificate_: PrivacyCertificate
-    n_features_in_: int
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "schema":
-            with suppress(SchemaError):  # a schema that cannot be read is refused by plan and fit
-                value = _features.read_schema(value)
-        super().__setattr__(name, value)
-
-    def _repr_html_(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        found = vars(self).get("certificate_")
-        return super()._repr_html_() + ("" if found is None else found._repr_html_())
-
-    @property
-    def _relation(self) -> Neighboring:
-        """Which data sets are neighbors."""
-        given = getattr(self, "neighbors", Neighboring.REPLACE_ONE)
-        return Neighboring(_validate.choice("neighbors", given, tuple(map(str, Neighboring))))
-
-    def _public_count(self, n: int | None) -> int:
-        """Return the number of units that plans are for: `n`, or where neighbors hide it and none is given, `rows`."""
-        relation, rows = self._relation, getattr(self, "rows", None)
-        if relation.fixes_size and rows is not None:
-            what = "is for neighbors='add_or_remove_one': here the number of records is that of the data"
-            raise InvalidParameterError("rows", rows, what, "Leave it out")
-        if n is None:
-            name, given = ("n", n) if relation.fixes_size else ("rows", rows)
-            n = _validate.integer(name, given, at_least=1, remedy="Say about how many records there are, from no data")
-        return _validate.records("n", n)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
-        return tags
 
 
 class FittedModel(FindsRanges, PrivateEstimator, ABC):

@@ -24,8 +24,8 @@ from dpconvex.data.table_cells import Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._descriptions import RELEASED, SEED, with_shared
 from dpconvex.estimators._matrices import user_labels
+from dpconvex.estimators._private import PrivateEstimator
 from dpconvex.estimators._streams import open_users
-from dpconvex.estimators.base import PrivateEstimator
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data.sources.cluster import open_source

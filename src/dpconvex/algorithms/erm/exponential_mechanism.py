@@ -29,7 +29,7 @@ import numpy as np
 from dpconvex import _rounding
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded, require, uses
-from dpconvex.algorithms.base import USER_LOSS
+from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import LinearModelLoss
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax

@@ -182,7 +182,8 @@ def test_every_method_protects_added_units_or_refuses_before_it_sees_data(unit: 
 def test_refusals_say_what_to_do() -> None:
     grouped = problem(records_per_user=2)
     both = promise(1.0, 1e-6), promise(1.0, 1e-6, Unit.USER)
-    for options, name in (({"batches": 2}, "batches"), ({"rate": 0.5}, "rate")):
+    asked_for: Any = ({"batches": 2}, "batches"), ({"rate": 0.5}, "rate")
+    for options, name in asked_for:
         for given, asked in zip((problem(), grouped), both, strict=True):
             with pytest.raises(InvalidParameterError, match=name):
                 gradient_descent.plan(given, asked, **options)
