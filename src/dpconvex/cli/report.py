@@ -221,19 +221,10 @@ def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
             value, guess = float(values[k, j]), float(typical[k, j])
             known = None if reaches is None else float(reaches[k, j])
             left, right = (max(-end, min(end, edge)) for edge in (value - guess, value + guess))
-            rows.append(
-                {
-                    "name": prefix + name,
-                    "value": value,
-                    "reach": known,
-                    "typical": guess,
-                    "sure": known is not None and abs(value) > known,
-                    "end": end,
-                    "at": 50 + 50 * value / end,
-                    "left": 50 + 50 * left / end,
-                    "width": 50 * (right - left) / end,
-                }
-            )
+            row = {"name": prefix + name, "value": value, "reach": known, "typical": guess, "end": end}
+            row["sure"] = known is not None and abs(value) > known
+            place = {"at": 50 + 50 * value / end, "left": 50 + 50 * left / end, "width": 50 * (right - left) / end}
+            rows.append(row | place)
     return sorted(rows, key=lambda row: -abs(row["value"]) if row["sure"] else 1.0)  # stable
 
 

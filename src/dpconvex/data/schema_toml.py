@@ -62,9 +62,7 @@ def parse_schema(
     _check_keys(where, content, {"confirmed", "columns"}, {"source", "user", "weight", "weight_cap", "target"})
     tables = _table(f"{where}: columns", content.pop("columns"))
     columns = tuple(_column(f"{where}: [columns.{format_key(name)}]", name, tables[name]) for name in tables)
-    target = None
-    if "target" in content:
-        target = _target(f"{where}: [target]", content.pop("target"))
+    target = _target(f"{where}: [target]", content.pop("target")) if "target" in content else None
     return columns, target, content
 
 

@@ -98,13 +98,9 @@ class Cohorts:
 
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready constants, from which a reader can check `reach` again."""
-        return {
-            "points": self.count,
-            "cohorts": self.number,
-            "size_passing_ramp": [list(ramp) for ramp in self.ramps],
-            "sensitivity_in_radii": self.reach,
-            "partition": "uniform, drawn anew for every release, secret",
-        }
+        partition = "uniform, drawn anew for every release, secret"
+        sizes = {"points": self.count, "cohorts": self.number, "size_passing_ramp": [list(ramp) for ramp in self.ramps]}
+        return {**sizes, "sensitivity_in_radii": self.reach, "partition": partition}
 
 
 @final

@@ -33,7 +33,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, attributes
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, exact_as_source
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
@@ -213,14 +213,8 @@ class RobustMean(OneTest):
         return GaussianMechanism(Sensitivity(1.0, "absolute", lemma, unit=self.unit), self.score_sigma, 1)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "points": self.count,
-            "score": "h_index",
-            "passing": self.passing,
-            "ramp": [self.low, self.high],
-            "threshold": self.threshold,
-            "sensitivity_in_radii": self.reach,
-        }
+        score = {"points": self.count, "score": "h_index", "passing": self.passing, "ramp": [self.low, self.high]}
+        return {**score, "threshold": self.threshold, "sensitivity_in_radii": self.reach}
 
     def _examine(self, points: Floats, radius: float, source: BitSource) -> tuple[float, Floats]:
         counts = counts_within(points, radius)
@@ -373,14 +367,8 @@ class OutlierRemoval(OneTest):
         return LaplaceMechanism(moves, self.score_scale, 1)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "points": self.count,
-            "score": "average",
-            "coupling": self.coupling,
-            "flips": self.flips,
-            "threshold": self.threshold,
-            "sensitivity_in_radii": self.reach,
-        }
+        score = {"points": self.count, "score": "average", **attributes(self, "coupling", "flips", "threshold")}
+        return {**score, "sensitivity_in_radii": self.reach}
 
     def _examine(self, points: Floats, radius: float, source: BitSource) -> tuple[float, Floats]:
         score = float(counts_within(points, radius).sum()) / self.count

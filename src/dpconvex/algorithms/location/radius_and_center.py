@@ -140,15 +140,10 @@ class GroupedCenter(CenterFinder):
         return FailureAllowance(total, lemma, self.test.sensitivity.unit)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "center_counts": "exact" if self.ramp.exact else "groups",
-            "center_sample": self.n,
-            "center_group_size": self.group_size,
-            "center_ramp": [self.ramp.low, self.ramp.high],
-            "center_delta_margin": self.margin,
-            "center_delta_groups": self.misled,
-            "center_least_weight": LEVEL * self.n,
-        }
+        counts = {"center_counts": "exact" if self.ramp.exact else "groups", "center_sample": self.n}
+        weights = {"center_group_size": self.group_size, "center_ramp": [self.ramp.low, self.ramp.high]}
+        deltas = {"center_delta_margin": self.margin, "center_delta_groups": self.misled}
+        return {**counts, **weights, **deltas, "center_least_weight": LEVEL * self.n}
 
     def find(self, points: Points, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:
         """Test whether there is a crowd; if so release its mean."""
@@ -256,14 +251,7 @@ def plan_center(
     wide = domain.radius_bound / domain.min_radius * n * math.sqrt(domain.dim) > 2.0**36
     far = Sensitivity(COARSE_SENSITIVITY, "l2", lemma + ", and a coarse unit is 2^20 of these", unit=unit)
     coarse = GaussianMechanism.of_mu(far, mu_center * COARSE_SHARE, domain.dim)
-    return GroupedCenter(
-        domain=domain,
-        n=n,
-        ramp=ramp,
-        group_size=size,
-        test=GaussianMechanism.of_mu(weights, mu_test, 1),
-        mechanism=GaussianMechanism.of_mu(mean, mu_center * (1 - COARSE_SHARE**2), domain.dim),
-        coarse=coarse if wide else None,
-        margin=failure if exact else failure / 2,
-        misled=0.0 if exact else failure / 2,
-    )
+    test = GaussianMechanism.of_mu(weights, mu_test, 1)
+    mechanism = GaussianMechanism.of_mu(mean, mu_center * (1 - COARSE_SHARE**2), domain.dim)
+    margin, misled = (failure, 0.0) if exact else (failure / 2, failure / 2)
+    return GroupedCenter(domain, n, ramp, size, test, mechanism, coarse if wide else None, margin, misled)

@@ -162,17 +162,11 @@ def plan_stable_sgd(
 
     def phase(k: int) -> Phase:
         steps = total * (k + 1) // phases - total * k // phases
+        first, uses = steps - math.ceil(tail * steps) + 1, -(-steps // n) if order == "fixed" else None
+        label, block = f"average of phase {k + 1}", f"phase {k + 1}" if alone else None
         return Phase(
-            label=f"average of phase {k + 1}",
-            steps=steps,
-            step=travel / total / 4.0**k,
-            ball=1.0,
-            recentered=False,
-            first=steps - math.ceil(tail * steps) + 1,
-            uses=-(-steps // n) if order == "fixed" else None,
-            extra=0,
-            mechanism=mechanism,
-            block=f"phase {k + 1}" if alone else None,
-        )
+            label, steps, travel / total / 4.0**k, ball=1.0, recentered=False, first=first, uses=uses, extra=0,
+            mechanism=mechanism, block=block,
+        )  # fmt: skip
 
     return StableSgd(n, order, tuple(map(phase, range(phases))))

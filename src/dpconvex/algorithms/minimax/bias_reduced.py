@@ -97,15 +97,9 @@ class BiasReducedPlan(base.VertexSamplingPlan):
         return PredictedError(order, self.problem.trivial_gap, what, proved=False)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "truncation_level": self.budget.M,
-            "sample_budget": self.budget.U,
-            "antithetic": self.antithetic,
-            "iterations": len(self.levels),
-            "steps": list(self.steps),
-            "records_used": int(self.sizes.sum()),
-            "coins": self.coins,
-        }
+        sizes = {"truncation_level": self.budget.M, "sample_budget": self.budget.U, "antithetic": self.antithetic}
+        steps = {"iterations": len(self.levels), "steps": list(self.steps)}
+        return {**sizes, **steps, "records_used": int(self.sizes.sum()), "coins": self.coins}
 
     def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, session = self.problem, self.start(source)

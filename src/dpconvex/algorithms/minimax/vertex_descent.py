@@ -380,17 +380,10 @@ def plan(
             printed = of_paper("vertex_mirror_descent")
             schedule = printed(problem, privacy.epsilon, privacy.delta, T=iterations, K=samples)
         else:
-            schedule = calibrated(
-                problem,
-                base.range_budget(privacy) / ENLARGEMENT * (1 - 1e-6),
-                pure=privacy.pure,
-                reuse=output != "fresh",
-                tapered=output in ("auto", "tapered"),
-                balanced=batches == "balanced",
-                T=iterations,
-                K=samples,
-                measured=tuning == "measured",
-            )
+            cap = base.range_budget(privacy) / ENLARGEMENT * (1 - 1e-6)
+            ways = {"reuse": output != "fresh", "tapered": output in ("auto", "tapered")}
+            ways |= {"balanced": batches == "balanced", "measured": tuning == "measured"}
+            schedule = calibrated(problem, cap, pure=privacy.pure, T=iterations, K=samples, **ways)
     if not np.isfinite(schedule.steps).all():
         raise beyond_floats(problem.name)
     return VertexDescentPlan(problem, privacy, constants, schedule)

@@ -71,6 +71,11 @@ class Candidate:
         """Return what a certificate holds: no model, and settings as JSON has them."""
         return Candidate({name: plain(value) for name, value in self.settings.items()}, self.plan)
 
+    def describe(self) -> dict[str, Any]:
+        """JSON-ready settings and constants."""
+        facts = {"settings": dict(self.declared().settings), "algorithm": self.plan.algorithm}
+        return {**facts, **attributes(self.plan.privacy, "epsilon", "delta"), "constants": dict(self.plan.public)}
+
     @property
     def event(self) -> WholeRun:
         """All its releases together; where they depend on one another, the worst run that its promise admits."""
@@ -213,17 +218,7 @@ class SearchPlan(Plan):
         facts = attributes(self, "n", "held_out", "method")
         facts |= {"score": self.score.name, "score_bound": self.score.bound}
         facts |= attributes(self, "price", "cost", "stake", "coverage")
-        each = [
-            {
-                "settings": {name: plain(value) for name, value in candidate.settings.items()},
-                "algorithm": candidate.plan.algorithm,
-                "epsilon": candidate.plan.privacy.epsilon,
-                "delta": candidate.plan.privacy.delta,
-                "constants": dict(candidate.plan.public),
-            }
-            for candidate in self.candidates
-        ]
-        return facts | {"candidates": each}
+        return facts | {"candidates": [candidate.describe() for candidate in self.candidates]}
 
     def exact_bits(self, source: BitSource) -> bool:
         own: list[Planned | None] = [self.selection, self.noise]

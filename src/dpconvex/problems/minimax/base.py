@@ -146,14 +146,10 @@ class SimplexSaddle(ABC):
 
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready facts."""
-        return {
-            "problem": self.name,
-            **attributes(self, "n", "dx", "dy"),
-            "spread": list(self.spread),
-            "lipschitz": list(self.lipschitz),
-            "smoothness": finite_or_text(self.smoothness),
-            "second_smoothness": finite_or_text(self.second_smoothness),
-        }
+        sizes = {"problem": self.name, **attributes(self, "n", "dx", "dy")}
+        slopes = {"spread": list(self.spread), "lipschitz": list(self.lipschitz)}
+        curvatures = attributes(self, "smoothness", "second_smoothness")
+        return {**sizes, **slopes, **{name: finite_or_text(value) for name, value in curvatures.items()}}
 
     @property
     def sum_rounding(self) -> float:

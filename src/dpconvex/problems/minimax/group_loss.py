@@ -152,12 +152,8 @@ class WorstGroupLoss(base.SimplexSaddle):
         return 1 if issparse(records[0]) else self.dim
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            **super().describe(),
-            "loss": self.loss.name,
-            **attributes(self, "radius", "feature_bound", "intercept"),
-            "factors": list(self.factors),
-        }
+        facts = {**super().describe(), "loss": self.loss.name}
+        return {**facts, **attributes(self, "radius", "feature_bound", "intercept"), "factors": list(self.factors)}
 
     def count(self, records: Any) -> int:
         return len(records[1])

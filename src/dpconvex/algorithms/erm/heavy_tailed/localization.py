@@ -136,26 +136,20 @@ class LocalizationPlan(ConvexPlan[P]):
         chosen: dict[str, Any] = {} if self.method is SURROGATES["truncated"] else {"surrogate": self.method.name}
         if self.constraint is not None:
             chosen["constraint"] = repr(self.constraint)
-        return {
-            "noise": self.noise_name,
-            "target": "population",
-            **chosen,
-            "moment_order": self.moments.k,
-            "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
-            "failure_probability": self.failure,
-            **({} if self.schedule.price == 1 else {"repetition_price": self.schedule.price}),
-            "phases": [
-                {
-                    "records": phase.m,
-                    **attributes(phase, "repetitions", "l2"),
-                    **attributes(phase.truncation, "level", "smoothing"),
-                    "solver_radius": [stage.radius for stage in phase.stages],
-                    "noise_scale": [mechanism.scale for mechanism in mechanisms],
-                    **self.method.work(self.part(phase), phase.stages[-1].radius),
-                }
-                for phase, mechanisms in zip(self.phases, self.noises, strict=True)
-            ],
-        }
+        price = {} if self.schedule.price == 1 else {"repetition_price": self.schedule.price}
+        facts = {"noise": self.noise_name, "target": "population", **chosen, **self.moments.describe()}
+        phases = [
+            {
+                "records": phase.m,
+                **attributes(phase, "repetitions", "l2"),
+                **attributes(phase.truncation, "level", "smoothing"),
+                "solver_radius": [stage.radius for stage in phase.stages],
+                "noise_scale": [mechanism.scale for mechanism in mechanisms],
+                **self.method.work(self.part(phase), phase.stages[-1].radius),
+            }
+            for phase, mechanisms in zip(self.phases, self.noises, strict=True)
+        ]
+        return {**facts, "failure_probability": self.failure, **price, "phases": phases}
 
     def exact_bits(self, source: BitSource) -> bool:
         """Never: noise in floating point, guarded by two grids."""

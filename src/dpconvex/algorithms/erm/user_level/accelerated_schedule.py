@@ -15,10 +15,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
+from dpconvex._types import attributes
 from dpconvex.algorithms.erm.accelerated_sgd import Descent, plan_descent
 from dpconvex.algorithms.erm.user_level.guards import Guard
 from dpconvex.errors import InvalidParameterError
@@ -59,6 +60,14 @@ class Phase:
     l2: float  #: lambda_i
     descent: Descent
     guard: Guard  #: for one batch's share of the steps
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-ready constants."""
+        radius = None if math.isinf(self.guard.radius) else self.guard.radius
+        steps = {"steps": [stage.steps for stage in self.descent.stages], "l2": self.l2}
+        guard = {"guard": self.guard.name, "radius": radius, "noise_scale": self.guard.deviation}
+        users = attributes(self.batching, "users", "batches", "sample")
+        return {**users, **steps, **guard, "test": self.guard.describe()}
 
 
 Draft = tuple[int, int, float, Descent]  #: A phase without its guard: first slot, users, lambda_i, steps.

@@ -179,15 +179,9 @@ class Searched(Aggregate):
         return length * self.noise.release(mean / length, label, source, ledger, block)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "aggregate": "private radius",
-            "grid": [self.grid[0], self.grid[-1], len(self.grid)],
-            "clip": self.clip,
-            "passing": self.passing,
-            "ramp": [self.low, self.high],
-            "sensitivity_in_radii": self.kappa,
-            "noise_in_units": self.noise.sigma,
-        }
+        radii = {"aggregate": "private radius", "grid": [self.grid[0], self.grid[-1], len(self.grid)]}
+        weights = {**attributes(self, "clip", "passing"), "ramp": [self.low, self.high]}
+        return {**radii, **weights, "sensitivity_in_radii": self.kappa, "noise_in_units": self.noise.sigma}
 
 
 def plain(count: int, dim: int, clip: float, about_origin: bool, mu: float, unit: Unit = Unit.USER) -> Plain:

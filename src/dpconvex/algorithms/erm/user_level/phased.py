@@ -92,16 +92,14 @@ class PhasedPlan(algorithms.LinearModelPlan):
         return np.full(self.problem.dim, self.phases[-1].aggregate.deviation)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "noise": self.noise_name,
-            "gradient_evaluations": self.gradient_evaluations,
-            "fallback": "the point released by the phase before, at first the origin",
-            "phases": [
-                {"groups": each.parts, "users_per_group": each.users}
-                | {**attributes(each, "steps", "step_size"), **each.aggregate.describe()}
-                for each in self.phases
-            ],
-        }
+        fallback = "the point released by the phase before, at first the origin"
+        phases = [
+            {"groups": each.parts, "users_per_group": each.users}
+            | {**attributes(each, "steps", "step_size"), **each.aggregate.describe()}
+            for each in self.phases
+        ]
+        facts = {"noise": self.noise_name, "gradient_evaluations": self.gradient_evaluations}
+        return {**facts, "fallback": fallback, "phases": phases}
 
     def exact_bits(self, source: BitSource) -> bool:
         return source.exact  # all noise is discrete Gaussian or Laplace
