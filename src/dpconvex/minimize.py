@@ -154,21 +154,10 @@ def private_minimize(
     if X.ndim != 2 or len(X) == 0:
         raise InvalidDataError(f"X has shape {X.shape}; records need (n, n_features) with n >= 1")
     chosen = plan_minimize(
-        function,
-        len(X),
-        epsilon=epsilon,
-        delta=delta,
-        radius=radius,
-        l2=l2,
-        noise=noise,
-        constants=constants,
-        target=target,
-        trusted=trusted,
-        max_steps=max_steps,
-        heavy_tailed=heavy_tailed,
-        algorithm=algorithm,
+        function, len(X), epsilon=epsilon, delta=delta, radius=radius, l2=l2, noise=noise, constants=constants,
+        target=target, trusted=trusted, max_steps=max_steps, heavy_tailed=heavy_tailed, algorithm=algorithm,
         solver=solver,
-    )
+    )  # fmt: skip
     source = source_from(random_state)
     paid = begin(chosen, "private_minimize", X.shape[1], len(X), source)
     result = chosen.run(X, np.zeros(len(X)), source)

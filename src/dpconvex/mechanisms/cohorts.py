@@ -161,16 +161,9 @@ class CohortMean(GuardedMean):
 
 
 def plan_cohorts(
-    count: int,
-    number: int,
-    dim: int,
-    mu: float,
-    test: float,
-    *,
-    failure: float = 1e-3,
-    outliers: float = 0.0,
-    unit: Unit = Unit.USER,
-) -> GuardedMean | None:
+    count: int, number: int, dim: int, mu: float, test: float,
+    *, failure: float = 1e-3, outliers: float = 0.0, unit: Unit = Unit.USER,
+) -> GuardedMean | None:  # fmt: skip
     """Return the mechanism with the least noise for so many cohorts, None if their tests could not pass.
 
     One cohort is a `RobustMean`. `mu` is the sensitivity over deviation of score and mean together, `test` the

@@ -110,15 +110,9 @@ class GuardedMean(Planned):
 
     @final
     def release(
-        self,
-        points: Array,
-        radius: float,
-        clip: float,
-        label: str,
-        source: BitSource,
-        ledger: Ledger,
-        block: str | None = None,
-    ) -> Floats | None:
+        self, points: Array, radius: float, clip: float, label: str,
+        source: BitSource, ledger: Ledger, block: str | None = None,
+    ) -> Floats | None:  # fmt: skip
         """Record the release, then test, then release the mean; None if the test failed.
 
         `points` (count, dim) are displacements from a public or released point: NaN counts as 0, and longer ones than
@@ -234,15 +228,9 @@ def kappa(count: int, passing: int, low: Array, high: Array) -> Floats:
 
 
 def robust_mean_of(
-    count: int,
-    dim: int,
-    mu: float,
-    test: float,
-    *,
-    failure: float = 1e-3,
-    outliers: float = 0.0,
-    unit: Unit = Unit.USER,
-) -> RobustMean | None:
+    count: int, dim: int, mu: float, test: float,
+    *, failure: float = 1e-3, outliers: float = 0.0, unit: Unit = Unit.USER,
+) -> RobustMean | None:  # fmt: skip
     """Return the mechanism with the least noise for a Gaussian budget, or None if there are too few points.
 
     `mu` is the sensitivity over deviation of score and mean together, `test` the probability with which the test may

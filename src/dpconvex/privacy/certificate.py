@@ -261,15 +261,8 @@ def certify(
     if whole:
         public = {**public, COURSE: {"epsilon": spent, "delta": delta}}
         spent, delta = target.epsilon, target.delta
-    return PrivacyCertificate(
-        target=target,
-        spent_epsilon=spent,
-        spent_delta=delta,
-        accountant=_ledger.accountants(releases),
-        releases=releases,
-        public=public,
-        **stated,
-    )
+    stated |= {"spent_epsilon": spent, "spent_delta": delta, "accountant": _ledger.accountants(releases)}
+    return PrivacyCertificate(target=target, releases=releases, public=public, **stated)
 
 
 @functools.cache  # reading package metadata takes longer than many a fit

@@ -195,15 +195,9 @@ class GroupedCenter(CenterFinder):
 
 
 def plan_radius(
-    domain: PointDomain,
-    n: int,
-    epsilon: float,
-    *,
-    level: float = 0.775,
-    group_size: int = 64,
-    sample: int | None = None,
-    unit: Unit = Unit.RECORD,
-) -> GroupedRadius:
+    domain: PointDomain, n: int, epsilon: float,
+    *, level: float = 0.775, group_size: int = 64, sample: int | None = None, unit: Unit = Unit.RECORD,
+) -> GroupedRadius:  # fmt: skip
     """Fix the constants of stage 1 for a pure epsilon; `level` is the share of others near a record on average.
 
     Groups of all n records have exact scores, in time quadratic in n. All records are read, or a `sample`.
@@ -225,16 +219,9 @@ def least_group(n: int, failure: float, low: float) -> int:
 
 
 def plan_center(
-    domain: PointDomain,
-    n: int,
-    mu_test: float,
-    mu_center: float,
-    failure: float,
-    *,
-    level: float,
-    exact_up_to: int,
-    unit: Unit = Unit.RECORD,
-) -> GroupedCenter:
+    domain: PointDomain, n: int, mu_test: float, mu_center: float, failure: float,
+    *, level: float, exact_up_to: int, unit: Unit = Unit.RECORD,
+) -> GroupedCenter:  # fmt: skip
     """Fix the constants of stage 2, which reads n records; up to `exact_up_to` of them counts are exact.
 
     `failure` is the probability of both failures together; exact counts leave all of it to the margin of the test.

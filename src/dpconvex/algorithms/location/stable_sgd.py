@@ -134,17 +134,9 @@ class StableSgd(Booster):
 
 
 def plan_stable_sgd(
-    n: int,
-    dim: int,
-    mu: float,
-    *,
-    order: Order = "fixed",
-    passes: int = 1,
-    phases: int = 2,
-    travel: float = 4.0,
-    tail: float = 0.5,
-    unit: Unit = Unit.RECORD,
-) -> StableSgd:
+    n: int, dim: int, mu: float, *, order: Order = "fixed", passes: int = 1,
+    phases: int = 2, travel: float = 4.0, tail: float = 0.5, unit: Unit = Unit.RECORD,
+) -> StableSgd:  # fmt: skip
     """Plan phases of equal length that together spend `mu`, step sizes falling by 4 from one to the next.
 
     Those of the first sum to ``travel / phases`` balls; the share `tail` of a phase's last iterates is averaged.

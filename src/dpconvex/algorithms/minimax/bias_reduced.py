@@ -180,16 +180,9 @@ def draws_after(levels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @recorded("bias_reduced_mirror_descent")
 def plan(
-    problem: SimplexSaddle,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    truncation: int | None = None,
-    budget: float | None = None,
-    step: float | None = None,
-    antithetic: bool | None = None,
-    coins: int = 0,
-) -> BiasReducedPlan:
+    problem: SimplexSaddle, privacy: PrivacyParams, *, constants: str = "calibrated", truncation: int | None = None,
+    budget: float | None = None, step: float | None = None, antithetic: bool | None = None, coins: int = 0,
+) -> BiasReducedPlan:  # fmt: skip
     """Return the plan of Algorithm 3 for a second-order-smooth problem. Sees no data.
 
     ``constants="calibrated"`` is tuned by the order of the gap, batches balanced, antithetic where M > 0; ``"paper"``

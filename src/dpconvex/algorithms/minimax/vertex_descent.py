@@ -221,17 +221,9 @@ class Schedule:
 
 
 def calibrated(
-    problem: SimplexSaddle,
-    budget: float,
-    *,
-    pure: bool,
-    reuse: bool,
-    balanced: bool = True,
-    T: int | None = None,
-    K: int | None = None,
-    measured: bool = True,
-    tapered: bool = False,
-) -> Schedule:
+    problem: SimplexSaddle, budget: float, *, pure: bool, reuse: bool, balanced: bool = True,
+    T: int | None = None, K: int | None = None, measured: bool = True, tapered: bool = False,
+) -> Schedule:  # fmt: skip
     """Return the schedule of the smallest `Bound.score`; `budget` is ``sqrt(8 rho)``, with `pure` epsilon."""
     if problem.n < 2:
         raise InvalidParameterError("n", problem.n, "must be at least 2", "One record cannot be learned from privately")
@@ -341,16 +333,9 @@ def _averages(session: VertexSession, state: list[Floats], count: int) -> list[S
 
 @recorded("vertex_mirror_descent")
 def plan(
-    problem: SimplexSaddle,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    output: str = "auto",
-    batches: str = "balanced",
-    tuning: str = "measured",
-    iterations: int | None = None,
-    samples: int | None = None,
-) -> VertexDescentPlan:
+    problem: SimplexSaddle, privacy: PrivacyParams, *, constants: str = "calibrated", output: str = "auto",
+    batches: str = "balanced", tuning: str = "measured", iterations: int | None = None, samples: int | None = None,
+) -> VertexDescentPlan:  # fmt: skip
     """Return the plan of Algorithm 1. Sees no data.
 
     ``constants="calibrated"``: steps from the zCDP accountant, the rest as `output`, `batches` and `tuning` say.

@@ -259,14 +259,9 @@ def plan_search(
 
 @recorded("private_search")
 def assembled(
-    privacy: PrivacyParams,
-    n: int,
-    held_out: int,
-    score: Score,
-    whole: tuple[Candidate, ...],
-    candidates: tuple[Candidate, ...] = (),
-    repeats: Repeats | None = None,
-) -> SearchPlan:
+    privacy: PrivacyParams, n: int, held_out: int, score: Score, whole: tuple[Candidate, ...],
+    candidates: tuple[Candidate, ...] = (), repeats: Repeats | None = None,
+) -> SearchPlan:  # fmt: skip
     """Return the plan of a search over planned candidates: all of them once, or `repeats`; neither: the default alone.
 
     Whether the promise covers it is not checked here. Parameters are those of `SearchPlan`.

@@ -230,15 +230,9 @@ def _column_parts(X: Any, slopes: Floats, size: float) -> Floats:
 
 
 def l1_ball_loss(
-    loss: LinearModelLoss,
-    n: int,
-    n_features: int,
-    radius: float,
-    *,
-    feature_bound: float = 1.0,
-    intercept: bool = False,
-    third_derivative: float = math.inf,
-) -> WorstGroupLoss:
+    loss: LinearModelLoss, n: int, n_features: int, radius: float,
+    *, feature_bound: float = 1.0, intercept: bool = False, third_derivative: float = math.inf,
+) -> WorstGroupLoss:  # fmt: skip
     """Return the problem of minimizing the mean loss of a linear model over an l1 ball: one group, ``dy = 1``."""
     return WorstGroupLoss(loss, n, n_features, radius, feature_bound, (1.0,), intercept, third_derivative)
 

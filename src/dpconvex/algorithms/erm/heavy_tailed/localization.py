@@ -223,15 +223,9 @@ def check_constraint(problem: LinearModelProblem, constraint: ConvexSet | None) 
 
 @recorded("heavy_tailed")
 def plan(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    moments: Moments,
-    *,
-    constants: str = "calibrated",
-    failure: float | None = None,
-    surrogate: str = "truncated",
-    constraint: ConvexSet | None = None,
-) -> HeavyTailedPlan[LinearModelProblem]:
+    problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, *, constants: str = "calibrated",
+    failure: float | None = None, surrogate: str = "truncated", constraint: ConvexSet | None = None,
+) -> HeavyTailedPlan[LinearModelProblem]:  # fmt: skip
     """Return the plan, which spends pure epsilon, whatever delta is.
 
     The domain should be wide (`record_cap`): no noise depends on it. The loss has one prediction and is smooth or

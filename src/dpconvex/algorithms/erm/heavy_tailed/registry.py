@@ -301,16 +301,9 @@ def _after(method: HeavyMethod, *given: Any) -> Callable[..., algorithms.LinearM
 
 @algorithms.recorded("leveled")
 def leveled(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    method: HeavyMethod,
-    constants: str = "calibrated",
-    failure: float | None = None,
-    shape: Shape | None = None,
-    *,
-    proved: bool = False,
-    sums: bool = False,
-) -> LeveledPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams, method: HeavyMethod, constants: str = "calibrated",
+    failure: float | None = None, shape: Shape | None = None, *, proved: bool = False, sums: bool = False,
+) -> LeveledPlan:  # fmt: skip
     """Return the plan of a run that first finds a level; refuse what could not follow and what is to be `proved`."""
     check_heavy(problem, privacy, Moments(2.0, 1.0))
     method.check(constants)
@@ -331,15 +324,9 @@ def leveled(
 
 
 def heavy_plans(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    k: float | None,
-    bound: float | None,
-    algorithm: str = "auto",
-    options: Options | None = None,
-    failure: float | None = None,
-    shape: Shape | None = None,
-) -> tuple[algorithms.LinearModelPlan, ...]:
+    problem: LinearModelProblem, privacy: PrivacyParams, k: float | None, bound: float | None,
+    algorithm: str = "auto", options: Options | None = None, failure: float | None = None, shape: Shape | None = None,
+) -> tuple[algorithms.LinearModelPlan, ...]:  # fmt: skip
     """Return the valid plans for heavy tails, the chosen one first. Sees no data.
 
     The loss has one prediction and is smooth or piecewise linear. `bound` is ``G_k``, on the moment of order `k`, at

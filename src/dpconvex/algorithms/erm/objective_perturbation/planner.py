@@ -152,14 +152,9 @@ def noise_costs(problem: LinearModelProblem, privacy: PrivacyParams) -> Costs:
 
 
 def _pure_split(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    output_share: float,
-    norm: geometry.NoiseLaw,
-    copies: int,
-    sensitivity: Sensitivity,
-    l2: float | None,
-) -> ObjectivePerturbationPlan | None:
+    problem: LinearModelProblem, privacy: PrivacyParams, output_share: float,
+    norm: geometry.NoiseLaw, copies: int, sensitivity: Sensitivity, l2: float | None,
+) -> ObjectivePerturbationPlan | None:  # fmt: skip
     """Return the plan of Theorem 3, pure: ``epsilon = epsilon_obj + epsilon_out``."""
     d, frobenius = problem.dim, norm.name == "l2" and norm.dim == problem.dim  # of all outputs together
     epsilon_out = _rounding.product_down(output_share, privacy.epsilon)
@@ -184,14 +179,9 @@ def _pure_split(
 
 
 def gaussian(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    kind: str,
-    l2: float | None,
-    share: float = 0.0,
-    curvature: Callable[[float], GaussianMechanism] | None = None,
-    rows: int | None = None,
-) -> ObjectivePerturbationPlan | None:
+    problem: LinearModelProblem, privacy: PrivacyParams, kind: str, l2: float | None, share: float = 0.0,
+    curvature: Callable[[float], GaussianMechanism] | None = None, rows: int | None = None,
+) -> ObjectivePerturbationPlan | None:  # fmt: skip
     """Return the plan of Theorem 4 with (3.3): noises in one event, a third of a `share` of the square as (3.4t).
 
     For users of at most so many distinct `rows` it is Theorem U4's.
@@ -234,15 +224,9 @@ def gaussian(
 
 
 def _built(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    l2: float,
-    gamma: float,
-    energy: float,
-    output: SeparateOutput | JointGaussianOutput,
-    given: bool,
-    **law: Any,
-) -> ObjectivePerturbationPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams, l2: float, gamma: float,
+    energy: float, output: SeparateOutput | JointGaussianOutput, given: bool, **law: Any,
+) -> ObjectivePerturbationPlan:  # fmt: skip
     """Return the plan; its bound is (5.1) plus ``beta/2 E||z||^2``, a `given` ridge being part of the target."""
     shrinkage = 0.0 if given else l2 * problem.ridge_radius**2 / 2
     hidden = output_part(problem, l2, problem.dim * output.deviation**2)

@@ -215,16 +215,9 @@ def curvature_charge(loss: LinearModelLoss, tau: float, users: Users = None) -> 
 
 
 def calibrate_gaussian(
-    gradient_bound: float,
-    rho: float,
-    tau: float,
-    rule: str,
-    curvature: float,
-    epsilon: float,
-    delta: float,
-    share: float = 0.0,
-    users: Users = None,
-) -> GaussianObjectivePerturbation:
+    gradient_bound: float, rho: float, tau: float, rule: str, curvature: float,
+    epsilon: float, delta: float, share: float = 0.0, users: Users = None,
+) -> GaussianObjectivePerturbation:  # fmt: skip
     """Return the event of the smallest sigma whose profile, evaluated there, is at most `delta` at `epsilon`.
 
     With a `share` of the squared shift for a curvature, the tangent is the one of the smallest delta near that sigma.

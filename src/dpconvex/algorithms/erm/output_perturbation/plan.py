@@ -225,15 +225,9 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
 
 @algorithms.recorded("output_perturbation")
 def plan(
-    problem: P,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    l2: float | None = None,
-    noise: str = "auto",
-    target: str = "empirical",
-    solver: str = "auto",
-) -> tuple[OutputPerturbationPlan[P], ...]:
+    problem: P, privacy: PrivacyParams, *, constants: str = "calibrated", l2: float | None = None,
+    noise: str = "auto", target: str = "empirical", solver: str = "auto",
+) -> tuple[OutputPerturbationPlan[P], ...]:  # fmt: skip
     """Return the valid plans, one for each kind of noise: ``"l2"`` and, for ``delta > 0``, ``"gaussian"``.
 
     ``constants="calibrated"``: sharp schedule and the exact Gaussian. ``"paper"``: repaired printed schedule, ZWB

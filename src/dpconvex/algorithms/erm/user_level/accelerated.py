@@ -229,16 +229,9 @@ def _check(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
 
 
 def _guards(
-    dim: int,
-    privacy: PrivacyParams,
-    test: str,
-    batches: int,
-    sample: int | None,
-    cohort: int | None,
-    radius: float,
-    clip: float,
-    outliers: float,
-) -> schedules.GuardPlanner:
+    dim: int, privacy: PrivacyParams, test: str, batches: int, sample: int | None,
+    cohort: int | None, radius: float, clip: float, outliers: float,
+) -> schedules.GuardPlanner:  # fmt: skip
     """Return the planner of batching and guard for a phase of so many users and steps."""
 
     def parts(count: int, steps: int) -> int:

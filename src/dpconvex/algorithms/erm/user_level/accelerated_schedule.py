@@ -242,16 +242,9 @@ class Printed:
 
 
 def printed(
-    n: float,
-    m: float,
-    dim: float,
-    epsilon: float,
-    delta: float,
-    *,
-    smoothness: float = 1.0,
-    q: float | None = None,
-    logarithms: bool = True,
-) -> Printed:
+    n: float, m: float, dim: float, epsilon: float, delta: float,
+    *, smoothness: float = 1.0, q: float | None = None, logarithms: bool = True,
+) -> Printed:  # fmt: skip
     """Return them, L = D = 1, ``q = 1 / log n``; without `logarithms` by powers, ``K_i >= n_i/T_i`` enforced (E9)."""
     q = 1 / math.log(n) if q is None else q
     big = math.log(n * dim * m) if logarithms else 1.0

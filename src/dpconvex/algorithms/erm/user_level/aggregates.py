@@ -202,16 +202,9 @@ def plain_mean(points: Floats, clip: float) -> Floats:
 
 
 def searched(
-    count: int,
-    dim: int,
-    epsilon: float,
-    delta: float,
-    grid: tuple[float, ...],
-    clip: float,
-    *,
-    failure: float = 1e-3,
-    unit: Unit = Unit.USER,
-) -> Searched | None:
+    count: int, dim: int, epsilon: float, delta: float, grid: tuple[float, ...], clip: float,
+    *, failure: float = 1e-3, unit: Unit = Unit.USER,
+) -> Searched | None:  # fmt: skip
     """Return the private-radius release of the least noise; `failure`: a good radius passed over. None: too few."""
     misled, best, least = delta / 10, None, math.inf
     for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8):

@@ -196,15 +196,9 @@ def drawn_records(groups: UserGroups, users: Array, cap: int, coins: np.random.G
 
 @algorithms.recorded("phased_sgd")
 def plan_phased(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    radius: str | float = "practical",
-    aggregate: str = "auto",
-    groups: int | None = None,
-    phases: int | None = None,
-) -> PhasedPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams, *, constants: str = "calibrated",
+    radius: str | float = "practical", aggregate: str = "auto", groups: int | None = None, phases: int | None = None,
+) -> PhasedPlan:  # fmt: skip
     """Return the plan, for users, delta positive, and losses of one prediction, bounded slope and a compiled form.
 
     Parameters

@@ -241,17 +241,9 @@ class Printed:
 
 
 def printed(
-    n: int,
-    m: int,
-    dim: int,
-    epsilon: float,
-    delta: float,
-    *,
-    lipschitz: float = 1.0,
-    diameter: float = 1.0,
-    q: float | None = None,
-    groups: float | None = None,
-) -> Printed:
+    n: int, m: int, dim: int, epsilon: float, delta: float,
+    *, lipschitz: float = 1.0, diameter: float = 1.0, q: float | None = None, groups: float | None = None,
+) -> Printed:  # fmt: skip
     """Return the printed constants, or with another C; ``q = 1 / log n`` nearly maximizes the last phase."""
     q = 1 / math.log(n) if q is None else q
     C = 100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon if groups is None else groups
