@@ -248,8 +248,8 @@ MUTANTS = (
     Mutant(
         "certificate understates what was spent",
         "privacy/certificate.py",
-        "spent_epsilon=spent,",
-        "spent_epsilon=spent / 2,",
+        '"spent_epsilon": spent,',
+        '"spent_epsilon": spent / 2,',
         "output_perturbation",
         ("tests/unit/privacy/test_certificate.py",),
     ),
