@@ -178,7 +178,5 @@ def _show(path: Path, account: Account) -> None:
     if account.renews:
         print_text(f"\n{_state(account)}")
     if account.unreadable:
-        print_text(
-            f"\n{account.unreadable} line(s) cannot be read completely. A line whose two amounts are whole counts with "
-            "them, any other as all that was left."
-        )
+        counts = "A line whose two amounts are whole counts with them, any other as all that was left."
+        print_text(f"\n{account.unreadable} line(s) cannot be read completely. {counts}")

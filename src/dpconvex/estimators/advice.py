@@ -74,9 +74,8 @@ class Advice:
         typical, low, high = (self._shown(value) for value in (self.typical, self.low, self.high))
         met = next((each.algorithm for each in self.curve if each.at >= self.typical), "")
         known = " (there a constant meets it, which uses no column)" * (met == "constant")
-        return (
-            f"{self.wanted} {typical} ({low} to {high}), for {self.limits} of at most {self.goal:.3g}: a guess{known}"
-        )
+        goal = f"{self.limits} of at most {self.goal:.3g}"
+        return f"{self.wanted} {typical} ({low} to {high}), for {goal}: a guess{known}"
 
     def _shown(self, value: float) -> str:
         if math.isinf(value):

@@ -83,16 +83,10 @@ class PrivateMetrics(Mapping[str, Estimate]):
         def fields(found: Mapping[str, Estimate]) -> dict[str, Any]:
             return {name: [each.value, each.lower, each.upper] if each.known else None for name, each in found.items()}
 
-        return {
-            "metrics": fields(self),
-            "groups": {label: fields(each) for label, each in self.groups.items()},
-            "differences": {label: fields(each) for label, each in self.differences.items()},
-            "calibration": self.calibration.tolist(),
-            "roc": self.roc.tolist(),
-            "cells": self.cells_.tolist(),
-            "promise": self.promise_ or None,
-            "scope": self.scope_ or None,
-        }
+        groups, less = ({k: fields(v) for k, v in each.items()} for each in (self.groups, self.differences))
+        metrics = {"metrics": fields(self), "groups": groups, "differences": less}
+        arrays = {"calibration": self.calibration.tolist(), "roc": self.roc.tolist(), "cells": self.cells_.tolist()}
+        return {**metrics, **arrays, "promise": self.promise_ or None, "scope": self.scope_ or None}
 
     def __repr__(self) -> str:
         lines = [f"{name}: {each}" for name, each in self.items()]

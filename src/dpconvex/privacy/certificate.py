@@ -155,10 +155,9 @@ class PrivacyCertificate:
         """Inverse of `to_dict`."""
         version = fields.get("schema_version")
         if type(version) is not int or version != SCHEMA_VERSION:
-            raise CertificateError(
-                f"schema_version={version!r}: this version of dpconvex reads {SCHEMA_VERSION}, so nothing was checked. "
-                "Use the dpconvex version named under versions, or a later one"
-            )
+            what = f"this version of dpconvex reads {SCHEMA_VERSION}, so nothing was checked"
+            remedy = "Use the dpconvex version named under versions, or a later one"
+            raise CertificateError(f"schema_version={version!r}: {what}. {remedy}")
         kinds: dict[str, type] = dict.fromkeys(("algorithm", "constants", "theorem", "model", "budget"), str)
         kinds |= dict.fromkeys(("public", "versions", "planner"), dict)
         try:

@@ -11,8 +11,6 @@ Printed constants
     ``N_l >= 1`` is not implied by the theorem's condition (E1): checked here, it takes more than 100000 users.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -64,7 +62,7 @@ class Facts:
     kind: str = "auto"  #: which releases may be used: "auto", "robust" or "plain"
 
     @classmethod
-    def of(cls, problem: LinearModelProblem, privacy: PrivacyParams, radius: str | float, kind: str) -> Facts:
+    def of(cls, problem: LinearModelProblem, privacy: PrivacyParams, radius: str | float, kind: str) -> "Facts":
         """Return the facts of a problem."""
         spreads = {"practical": PRACTICAL_SPREAD, "provable": None, "private": PRACTICAL_SPREAD}
         constant = spreads[radius] if isinstance(radius, str) else float(radius)
