@@ -174,13 +174,9 @@ class Registry(Mapping[str, Method]):
         return tuple(self) if algorithm == "auto" else (algorithm,)
 
     def choose(
-        self,
-        names: tuple[str, ...],
-        options: Options,
-        facts: tuple[Any, ...],
-        rank: Callable[[Method, PlanT], Any],
-        where: str,
-    ) -> tuple[Plans[PlanT], dict[str, InvalidParameterError]]:
+        self, names: tuple[str, ...], options: Options, facts: tuple[Any, ...],
+        rank: Callable[[Method, PlanT], Any], where: str,
+    ) -> tuple[Plans[PlanT], dict[str, InvalidParameterError]]:  # fmt: skip
         """Return all valid plans of some methods, the smallest rank first, and why the others refuse.
 
         `facts` is what every planner is given: problem and promise. `rank` is the sort key of a plan; between equal

@@ -131,9 +131,6 @@ def _show(plans: Sequence[SaddlePlan], as_json: bool) -> None:
 
 def _show_strategy(player: str, weights: Floats) -> None:
     largest = (-weights).argsort(kind="stable")[:SHOWN].tolist()
-    _output.print_table(
-        f"\nStrategy of the {player} player" + (f", the largest {SHOWN} weights" if len(weights) > SHOWN else ""),
-        ("action", "probability"),
-        [(str(k), _output.number(float(weights[k]))) for k in largest],
-        right=(0, 1),
-    )
+    which = f", the largest {SHOWN} weights" if len(weights) > SHOWN else ""
+    rows = [(str(k), _output.number(float(weights[k]))) for k in largest]
+    _output.print_table(f"\nStrategy of the {player} player{which}", ("action", "probability"), rows, right=(0, 1))

@@ -293,13 +293,9 @@ TRIVIAL_DASH, EVEN_DASH, EXPECTED_DASH = (0, (4, 3)), (0, (1, 2)), (0, (6, 2))
 
 
 def loss_figure(
-    epsilons: Sequence[float],
-    bounds: Sequence[float],
-    expected: Sequence[float],
-    error: PredictedError,
-    epsilon: float,
-    even_loss: float | None = None,
-) -> str:
+    epsilons: Sequence[float], bounds: Sequence[float], expected: Sequence[float],
+    error: PredictedError, epsilon: float, even_loss: float | None = None,
+) -> str:  # fmt: skip
     """Excess loss of one method over epsilon: its bound, and what it expects on typical data, with yardsticks."""
     from matplotlib.ticker import LogLocator
 

@@ -166,14 +166,10 @@ def _show(plans: Sequence[SearchPlan], as_json: bool) -> None:
         tried = f"{plan.coverage:.0%}" if plan.selection is not None else "-"
         costs = (_output.number(plan.price, 3), _output.number(plan.cost, 2), _output.number(plan.stake, 2))
         cells.append((plan.method, plan.noise_name, _output.number(each, 3), tried, *costs))
-    budget = _output.budget_words(first.privacy)
-    _output.print_table(
-        f"Searches over {len(first.whole)} settings, {first.n:,} {first.privacy.unit}s, {budget}",
-        ("method", "noise", "epsilon of a fit", "tried", "price", "cost", "stake"),
-        cells,
-        right=(2, 3, 4, 5, 6),
-        marked=0,
-    )
+    title = f"Searches over {len(first.whole)} settings, {first.n:,} {first.privacy.unit}s"
+    headers = ("method", "noise", "epsilon of a fit", "tried", "price", "cost", "stake")
+    full = f"{title}, {_output.budget_words(first.privacy)}"
+    _output.print_table(full, headers, cells, right=(2, 3, 4, 5, 6), marked=0)
     _output.print_text("price: factor on the predicted error of a setting.")
     _output.print_text("cost: what the search loses if no setting is better, over the loss of predicting nothing.")
     _output.print_text("stake: that, and an allowance for the chance that the best setting is not tried.")

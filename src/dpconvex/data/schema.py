@@ -183,10 +183,9 @@ class Schema:
     def require_confirmed(self, where: str = "schema") -> None:
         """Raise `SchemaError` unless a person has confirmed the schema."""
         if not self.confirmed:
-            raise SchemaError(
-                f"{where}: confirmed=False: a draft is read off the private data, so its ranges and lists may reveal "
-                "them. Check every line marked 'read from the data' against public knowledge, then set confirmed = true"
-            )
+            what = "a draft is read off the private data, so its ranges and lists may reveal them"
+            check = "Check every line marked 'read from the data' against public knowledge"
+            raise SchemaError(f"{where}: confirmed=False: {what}. {check}, then set confirmed = true")
 
     def column_names(self, features_only: bool = False) -> tuple[str, ...]:
         """Columns of the table that the schema names: the features, and unless `features_only` target and user."""

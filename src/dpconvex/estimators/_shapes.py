@@ -182,11 +182,9 @@ class ShapeMap(FeatureMap):
         return tuple((self.columns[k].name, self.columns[k].range) for k in self.lookable)
 
     def found(
-        self,
-        ranges: tuple[NumberRange, ...],
-        parts: tuple[NumberRange, ...] = (),
+        self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = (),
         knots: tuple[tuple[float, ...], ...] = (),
-    ) -> "ShapeMap":
+    ) -> "ShapeMap":  # fmt: skip
         columns, own = list(self.columns), list(self.knots)
         for k, part in zip(self.lookable, parts, strict=False):
             columns[k] = columns[k].within(part)

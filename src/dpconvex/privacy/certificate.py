@@ -240,13 +240,9 @@ def _of(kind: type[T], fields: Mapping[str, Any], name: str) -> T:
 
 
 def certify(
-    *,
-    target: PrivacyParams,
-    releases: tuple[Release, ...],
-    public: Mapping[str, Any],
-    whole: bool = False,
-    **stated: Any,
-) -> PrivacyCertificate:
+    *, target: PrivacyParams, releases: tuple[Release, ...],
+    public: Mapping[str, Any], whole: bool = False, **stated: Any,
+) -> PrivacyCertificate:  # fmt: skip
     """Price the releases and put everything into a certificate; `stated` are its other fields.
 
     `whole`: the releases are one of several courses that a run may take, each within the promise. That is stated as

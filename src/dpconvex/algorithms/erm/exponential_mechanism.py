@@ -186,13 +186,9 @@ class LocalizedMechanismPlan(GridPlan):
 
 
 def relative_risk(
-    loss: LinearModelLoss,
-    records: Records,
-    targets: Floats,
-    points: Floats,
-    origin: Floats | None = None,
-    weights: Floats | None = None,
-) -> Floats:
+    loss: LinearModelLoss, records: Records, targets: Floats, points: Floats,
+    origin: Floats | None = None, weights: Floats | None = None,
+) -> Floats:  # fmt: skip
     """Return ``F(w) - F(origin)`` for every row w of `points`, (N,); default: origin 0, weights ``1/n``."""
     total = np.zeros(len(points))
     start_from = np.zeros_like(points[:1]) if origin is None else origin[None]

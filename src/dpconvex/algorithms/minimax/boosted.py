@@ -166,13 +166,9 @@ class BoostedPlan(SaddlePlan):
 
 @recorded("boosted_mirror_descent")
 def plan(
-    problem: SimplexSaddle,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    tuning: str = "measured",
-    failure: float = 0.05,
-) -> BoostedPlan:
+    problem: SimplexSaddle, privacy: PrivacyParams,
+    *, constants: str = "calibrated", tuning: str = "measured", failure: float = 0.05,
+) -> BoostedPlan:  # fmt: skip
     """Return the plan of Algorithm 4. Sees no data.
 
     ``constants="paper"``: ``I = ceil(log2(4/beta))``, ``J = ceil(log2(8 I/beta))``, Algorithm 3 for the candidates and

@@ -294,14 +294,11 @@ class VertexDescentPlan(base.VertexSamplingPlan):
 
     def describe(self) -> Mapping[str, Any]:
         layout, sizes = self.schedule.layout, self.schedule.sizes
-        return {
-            "iterations": layout.T,
-            "samples": layout.K,
-            "output": "tapered" if layout.tapered else "reuse" if layout.reuse else "fresh",
-            "batches": "balanced" if layout.balanced else "equal",
-            "batch_sizes": {"first": int(sizes[0]), "last": int(sizes[-1]), "total": int(sizes.sum())},
-            "steps": list(self.schedule.steps),
-        }
+        output = "tapered" if layout.tapered else "reuse" if layout.reuse else "fresh"
+        ways = {"output": output, "batches": "balanced" if layout.balanced else "equal"}
+        batches = {"first": int(sizes[0]), "last": int(sizes[-1]), "total": int(sizes.sum())}
+        counts = {"iterations": layout.T, "samples": layout.K}
+        return {**counts, **ways, "batch_sizes": batches, "steps": list(self.schedule.steps)}
 
     def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, schedule, layout = self.problem, self.schedule, self.schedule.layout

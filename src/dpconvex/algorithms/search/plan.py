@@ -183,14 +183,11 @@ class SearchPlan(Plan):
         if self.selection is None:
             return self.candidates[0].plan.theorem
         if isinstance(self.selection, BestOfRepeats):
-            return (
-                "Best of a random number of runs (Papernot and Steinke 2022; docs, Private search, Theorem 1), each a "
-                "fit on the training part and a noisy score on the held-out part (parallel composition)."
-            )
-        return (
-            "Composition of all fits on the training part; permute-and-flip (McKenna and Sheldon 2020) on the held-out "
-            "part; parallel composition of the two parts."
-        )
+            best = "Best of a random number of runs (Papernot and Steinke 2022; docs, Private search, Theorem 1)"
+            each = "a fit on the training part and a noisy score on the held-out part (parallel composition)"
+            return f"{best}, each {each}."
+        choice = "permute-and-flip (McKenna and Sheldon 2020) on the held-out part"
+        return f"Composition of all fits on the training part; {choice}; parallel composition of the two parts."
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

@@ -82,13 +82,9 @@ class ClippedResidualsPlan(TwoStagePlan):
 
 @recorded("clipped_residuals")
 def plan(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    moments: Moments,
-    *,
-    constants: str = "calibrated",
-    sums: bool = False,
-) -> ClippedResidualsPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments,
+    *, constants: str = "calibrated", sums: bool = False,
+) -> ClippedResidualsPlan:  # fmt: skip
     """Return the plan: of all ordinary methods, or of those that need sums alone, the one with the smallest bound.
 
     Noise is in proportion to the domain's longest record. The loss has one prediction and is smooth or piecewise

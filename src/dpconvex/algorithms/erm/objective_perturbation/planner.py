@@ -48,13 +48,9 @@ OUTPUT_SHARES, HARMLESS = (0.01, 0.03, 0.1, 0.3), 0.01
 
 @recorded("objective_perturbation")
 def plan(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    *,
-    l2: float | None = None,
-    noise: str = "auto",
-    most_rows: int | None = None,
-) -> tuple[ObjectivePerturbationPlan, ...]:
+    problem: LinearModelProblem, privacy: PrivacyParams,
+    *, l2: float | None = None, noise: str = "auto", most_rows: int | None = None,
+) -> tuple[ObjectivePerturbationPlan, ...]:  # fmt: skip
     """Return the valid plans, one for each kind of noise; the loss must be smooth with a bounded slope.
 
     `l2` is by default that of the smallest expected error (for users: bound), from public facts. `noise` is ``"auto"``

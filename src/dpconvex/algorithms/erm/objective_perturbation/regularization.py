@@ -157,13 +157,9 @@ def pure_regularization(
 
 
 def gaussian_regularization(
-    problem: LinearModelProblem,
-    gradient_bound: float,
-    deviations: Floats,
-    epsilon: float,
-    delta: float,
-    users: Users = None,
-) -> tuple[float, GaussianObjectivePerturbation]:
+    problem: LinearModelProblem, gradient_bound: float,
+    deviations: Floats, epsilon: float, delta: float, users: Users = None,
+) -> tuple[float, GaussianObjectivePerturbation]:  # fmt: skip
     """Return the regularization, and the event of the smallest Gaussian ``b`` that it allows, with ``rho = 0``."""
     unit_tau, (rule, curvature) = problem.tau(1.0), gaussian_rule(problem.loss, users)
     price = rule, curvature, epsilon, delta, 0.0, users

@@ -277,18 +277,10 @@ def _one(
         schedule = schedules.calibrated(problem, l2, e1, e2, target)
     lemma = LEMMAS[problem.aggregation] if schedule.needs_accuracy else DIAMETER_LEMMA
     mechanism, deviation = _noise(schedule.reach, lemma, problem, privacy, kind, constants)
+    chosen = _solver(solver, problem, _constraint(problem, schedule))
+    printed = schedules.printed_bound(problem, l2, privacy.epsilon, delta, target)
     return OutputPerturbationPlan(
-        problem=problem,
-        privacy=privacy,
-        schedule=schedule,
-        noise_name=kind,
-        mechanism=mechanism,
-        deviation=deviation,
-        solver=_solver(solver, problem, _constraint(problem, schedule)),
-        constants=constants,
-        target=target,
-        printed=schedules.printed_bound(problem, l2, privacy.epsilon, delta, target),
-        asked=solver,
+        problem, privacy, schedule, kind, mechanism, deviation, chosen, constants, target, printed, asked=solver
     )
 
 

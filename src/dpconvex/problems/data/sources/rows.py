@@ -220,11 +220,9 @@ def same(values: Any) -> Any:
 
 
 def mapped(
-    X: Array | EncodedRows,
-    y: Array | EncodedRows,
-    change: Callable[[Floats], Floats],
-    targets: Callable[[Any], Any] = same,
-) -> tuple[Any, Any]:
+    X: Array | EncodedRows, y: Array | EncodedRows,
+    change: Callable[[Floats], Floats], targets: Callable[[Any], Any] = same,
+) -> tuple[Any, Any]:  # fmt: skip
     """Return features and targets that functions of single rows make of others: arrays, or rows twice."""
     if isinstance(X, EncodedRows):
         rows = MappedRows(X, change, targets)
