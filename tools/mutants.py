@@ -904,7 +904,7 @@ MUTANTS = (
     ),
     Mutant(
         "search: trained on held-out units",
-        "algorithms/search/run.py",
+        "algorithms/search/plan.py",
         "np.flatnonzero(~mask)), ",
         "np.arange(len(mask))[: len(mask) - mask.sum()]), ",
         "private_search",
@@ -1032,7 +1032,7 @@ MUTANTS = (
     ),
     Mutant(
         "second moments rounded out of the domain",
-        "algorithms/erm/sufficient_statistics/statistics.py",
+        "algorithms/erm/sufficient_statistics.py",
         "b.gram(np.sqrt(self._weights(b)), size, np.trunc)",
         "b.gram(np.sqrt(self._weights(b)), size, np.ceil)",
         "",

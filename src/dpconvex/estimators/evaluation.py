@@ -25,7 +25,7 @@ from dpconvex.algorithms import begin, require_samplers
 from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
 from dpconvex.algorithms.queries.metrics import Estimate
-from dpconvex.algorithms.search.run import taken
+from dpconvex.algorithms.search.plan import taken
 from dpconvex.data.frames import codes, open_table, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _targets

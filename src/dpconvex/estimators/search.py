@@ -15,8 +15,7 @@ from dpconvex import _progress, _validate
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.erm.registry import ERM_METHODS
-from dpconvex.algorithms.search.plan import GAUSSIAN, METHODS, PURE, Candidate, SearchPlan, plan_search
-from dpconvex.algorithms.search.run import Part, run
+from dpconvex.algorithms.search.plan import GAUSSIAN, METHODS, PURE, Candidate, Part, SearchPlan, plan_search, run
 from dpconvex.algorithms.search.scores import score_for
 from dpconvex.algorithms.select import NOISES, Plans
 from dpconvex.data.frames import typed
