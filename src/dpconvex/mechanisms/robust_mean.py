@@ -37,7 +37,7 @@ from dpconvex._types import Array, Floats, attributes
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, exact_as_source
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
-from dpconvex.mechanisms.laplace import LaplaceMechanism
+from dpconvex.mechanisms.k_norm import LaplaceMechanism
 from dpconvex.privacy import GuardedGaussianNoise, Ledger, Sensitivity, Unit
 from dpconvex.privacy.events.basic import TAIL_SLACK
 from dpconvex.privacy.profiles import charge, largest_mu
