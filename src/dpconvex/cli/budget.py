@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from dpconvex.privacy.budget import Account
 
 app = typer.Typer(help="Keep account of all runs on one data set.", no_args_is_help=True)
-
 WHO = ContextVar("who", default="")  #: Who runs this command, as stated; never asked of the system.
-
 BudgetFile = Annotated[Path, typer.Argument(help="The budget file.")]
 
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 SHOWN = 30  #: Coefficients that are open to view; the others unfold.
 NOT_STATED = "not stated"
-
 GRID = (0.05, 10.0, 9)
 """First and last epsilon of the figure of planned losses, and how many; widened where the model's lies outside."""
 

@@ -119,7 +119,6 @@ FUNCTIONS |= {"log1p": (1, np.log1p), "max": (2, np.maximum), "min": (2, np.mini
 _SIGNS: dict[type, Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.USub: operator.neg, ast.UAdd: operator.pos}
 _SIGNS |= {ast.Mult: operator.mul, ast.Div: np.true_divide, ast.Pow: np.power}
 _LONGEST = 500
-
 Value = Callable[[Mapping[str, Any]], Any]
 
 

@@ -23,11 +23,8 @@ from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidDataError, SchemaError
 
 _CELLS = 2**20  # parsed at a time, at most, where columns are short
-
 _ENDS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
-
 _POSITION = 8  # bytes of the position of a level, or of the end of a text
-
 MOST_RATIO = 1000
 """A Parquet file may declare `MOST_BYTES` of cells, or so many times its own size; the larger of both."""
 

@@ -13,9 +13,7 @@ from dpconvex.data.targets import PRIVATE, AbstractTarget, ClassTarget, NumericT
 from dpconvex.errors import InvalidParameterError, SchemaError
 
 _NOTES = ("missing", "unit", "source")
-
 _LINE = 100  #: Lists that need a longer line are written with one item a line.
-
 MOST_TEXT, MOST_PARTS = 2**22, 8  #: Characters of a schema file, and parts of a key with dots.
 
 _QUOTED = re.compile(  # texts and comments; one that is not closed ends where the file does: linear time for any file
@@ -26,7 +24,6 @@ _QUOTED = re.compile(  # texts and comments; one that is not closed ends where t
     re.DOTALL,
 )
 _SIGNS = re.compile(r"[=\[\],{}\n\r]")
-
 T = TypeVar("T")
 
 

@@ -24,7 +24,6 @@ from dpconvex.problems.data.ranges import PARTS, SOUGHT
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
 
 OWN = "(missing)"  #: Name of the vertex of missing cells.
-
 PAIR_KNOTS, PAIR_LEVELS = 4, 8  #: Knots of a column in a pair, levels of a category there
 SHARES = {"pair": 0.25, "categories": 0.5}
 """Prior variance of a pair, and of three levels or more, in units of a number's (`benchmarks/additive_guess.py`)."""

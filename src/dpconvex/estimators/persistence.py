@@ -34,24 +34,18 @@ from dpconvex.problems import Block, DataDomain, NumberRange
 from dpconvex.sets import ConvexSet
 
 SavedModel = estimators.PrivateLinearModel | estimators.PrivateSparseModel  #: What can be saved: linear models, fitted.
-
 _PLAIN = {("DictNode", "builtins", "dict"), ("ListNode", "builtins", "list"), ("TupleNode", "builtins", "tuple")}
 _PLAIN |= {("TypeNode", "builtins", "str"), ("JsonNode", "builtins", "str"), ("NdArrayNode", "numpy", "ndarray")}
 """All that a model file is made of. skops itself trusts many more types, whose constructors would run."""
 
 MOST_BYTES = 2**30  #: Of a model file.
-
 _LARGE = (ArithmeticError, MemoryError)  #: Raised for numbers and shapes that are too large.
-
 MODEL, CERTIFICATE = "model.skops", "certificate.json"  #: What commands call a model's files.
-
 FORMAT, VERSION = "dpconvex-model", 1  #: Stored in every file. A reader accepts its own version only.
-
 _DROPPED = ("classes", "groups", "group_shares", "random_state", "verbose")
 _CODED = ("schema", "domain", "feature_bounds", "target_bounds", *_DROPPED)
 """Constructor parameters that are not stored as they are; the dropped ones are not stored at all."""
 _LATER = {"inference"}  # Parameters that older files lack; False there.
-
 _REALS: dict[str, dict[str, Any]] = {name: {"above": 0.0} for name in ("weight_cap", "l2", "coefficient_norm")}
 _REALS |= {name: {"at_least": 0.0} for name in ("tilt", "adversarial_radius")}
 _REALS |= {name: {"above": 0.0, "below": 1.0} for name in ("smallest_share", "failure")}

@@ -33,9 +33,7 @@ from dpconvex.errors import BudgetExceededError, BudgetFileError, DpconvexError,
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
 
 VERSION = 2  #: Of the file format; 1 knows no periods and no releases. A file of another version is not spent from.
-
 MOST_TEXT = 200  #: Characters of a line's description.
-
 _EXACT = decimal.Context(prec=4000, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])
 _AMOUNTS = re.compile(r'\{"epsilon": ([-+.eE0-9]+), "delta": ([-+.eE0-9]+),')
 

@@ -44,9 +44,7 @@ __all__ = ["ExponentialMechanismPlan", "LocalizedMechanismPlan", "plan", "plan_l
 
 LABEL = "best point of the grid"
 CENTER, CHOICE = "center of the ball", "best point of the grid around it"
-
 MAX_DIM = 2
-
 SMOOTH_SLACK, NONSMOOTH_SLACK = 0.01, 0.1  #: Solver radius as a share of half the sensitivity (ours).
 RADII = np.linspace(0.5, 30.0, 60)  #: Radii of the ball tried: the solver's, plus these multiples of the noise's scale.
 

@@ -37,7 +37,6 @@ from dpconvex.solvers.weiszfeld import COINCIDENT, UNIT_ROUNDOFF
 
 LEMMA = "average of a contractive walk, in units of its bound 2 m eta (m visits of a record), plus rounding"
 ALLOWANCE = "a record is visited more often than m times"
-
 Order = Literal["fixed", "random"]
 
 

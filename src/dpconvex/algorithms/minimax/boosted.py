@@ -34,7 +34,6 @@ from dpconvex.problems.minimax.base import SaddleSection
 from dpconvex.randomness import BitSource
 
 Planner = Callable[[SimplexSaddle, PrivacyParams], SaddlePlan]
-
 SELECTED = "candidate of the smallest estimated gap"
 SELECTION_LEMMA = (
     "an estimated gap is a difference of two extremes of means of m values, clipped to an interval of length r: each "

@@ -24,7 +24,6 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
 Pair = tuple[Floats, Floats]  # of x and of y
-
 _CHUNK = 2**20  # floats of records worked on at a time (8 MB)
 _MOST_ROWS = 4096  # records summed at a time at most; the sums of these parts are added up pairwise
 

@@ -43,7 +43,6 @@ from dpconvex.sets import Box, ConvexSet
 SHARE = 0.1  #: Of epsilon, for the level. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on.
 APART = 4  #: Localization: every fourth record finds the level.
 USUAL = (1.0, 0.25, 0.0625)  #: Levels, in units of a target's range, for which a plan is judged before one is found
-
 WIDEST, NARROW = 0.3, 4.0
 """Longest record, in units of a typical one, up to which ``"auto"`` prefers clipped residuals: the larger of NARROW and
 ``WIDEST sqrt(n epsilon / d)``. Ours, measured: the two methods cross near 0.3 to 0.45 of that root."""

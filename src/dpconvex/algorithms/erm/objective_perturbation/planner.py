@@ -41,7 +41,6 @@ NORMS: dict[str, Callable[[DataDomain, Costs], geometry.NoiseNorm]] = {
 }
 """Norms of one output's noise, by name; ``"l2"`` is the norm of all outputs together."""
 GAUSSIANS = ("gaussian", "weighted_gaussian")
-
 OUTPUT_SHARES, HARMLESS = (0.01, 0.03, 0.1, 0.3), 0.01
 """Shares of a pure budget for the output noise, tried in turn until that noise is so small a share of the error."""
 

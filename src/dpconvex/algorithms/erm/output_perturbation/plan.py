@@ -47,7 +47,6 @@ LABEL = "regularized minimizer"
 TARGETS = ("empirical", "population")
 NOISES = ("auto", "l2", "gaussian")
 OTHER_NOISE = "Other kinds are objective perturbation's: smooth losses without tilt, attack or population risk"
-
 _K = "K the largest distance of two records' gradients at a minimizer, 2L in general"
 
 LEMMAS = {
