@@ -16,22 +16,11 @@ from dpconvex.randomness import RandomState, source_from
 
 
 def plan_minimize(
-    function: ConvexFunction,
-    n: int,
-    *,
-    epsilon: float,
-    delta: float = 0.0,
-    radius: float,
-    l2: float | None = None,
-    noise: str = "auto",
-    constants: str = "calibrated",
-    target: str = "empirical",
-    trusted: bool = True,
-    max_steps: int = 100_000,
-    heavy_tailed: tuple[float, float] | None = None,
-    algorithm: str = "auto",
-    solver: str = "auto",
-) -> ConvexPlan[CustomProblem]:
+    function: ConvexFunction, n: int,
+    *, epsilon: float, delta: float = 0.0, radius: float, l2: float | None = None, noise: str = "auto",
+    constants: str = "calibrated", target: str = "empirical", trusted: bool = True, max_steps: int = 100_000,
+    heavy_tailed: tuple[float, float] | None = None, algorithm: str = "auto", solver: str = "auto",
+) -> ConvexPlan[CustomProblem]:  # fmt: skip
     """Return what `private_minimize` would do with `n` records, before any data are read.
 
     Parameters
@@ -90,23 +79,11 @@ def plan_minimize(
 
 
 def private_minimize(
-    function: ConvexFunction,
-    X: Array,
-    *,
-    epsilon: float,
-    delta: float = 0.0,
-    radius: float,
-    l2: float | None = None,
-    noise: str = "auto",
-    constants: str = "calibrated",
-    target: str = "empirical",
-    trusted: bool = True,
-    max_steps: int = 100_000,
-    heavy_tailed: tuple[float, float] | None = None,
-    algorithm: str = "auto",
-    solver: str = "auto",
-    random_state: RandomState = None,
-) -> PrivateResult:
+    function: ConvexFunction, X: Array, *, epsilon: float, delta: float = 0.0, radius: float,
+    l2: float | None = None, noise: str = "auto", constants: str = "calibrated", target: str = "empirical",
+    trusted: bool = True, max_steps: int = 100_000, heavy_tailed: tuple[float, float] | None = None,
+    algorithm: str = "auto", solver: str = "auto", random_state: RandomState = None,
+) -> PrivateResult:  # fmt: skip
     """Minimize a convex function of parameters and private records, and release the minimizer with noise.
 
     Output perturbation (Lowy and Razaviyayn, Algorithms 1 and 6, repaired): the ridge objective is minimized in the

@@ -67,14 +67,10 @@ def median(
     out: Annotated[Path, typer.Option(help="Folder for median.json and certificate.json.")] = Path("median"),
     rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records (or users).")] = None,
     features: Annotated[int | None, typer.Option(help="Number of coordinates, with --rows.")] = None,
-    seed: _options.Seed = None,
-    budget: _options.Budget = None,
-    engine: _options.Engine = None,
-    address: _options.Address = None,
-    memory: _options.Memory = None,
-    force: _options.ForceOwn = False,
+    seed: _options.Seed = None, budget: _options.Budget = None, engine: _options.Engine = None,
+    address: _options.Address = None, memory: _options.Memory = None, force: _options.ForceOwn = False,
     as_json: _options.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Release a private geometric median: a center that a corrupted minority cannot move far.
 
     With --rows and --features instead of a file: show the plan; no data are read.

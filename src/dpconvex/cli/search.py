@@ -34,13 +34,8 @@ Over = Annotated[
 
 @_output.one_line_errors
 def search(
-    schema: _options.SchemaFile,
-    epsilon: _options.Epsilon,
-    over: Over,
-    table: _options.PrivateTable = None,
-    target: _options.Target = None,
-    model: _options.Model = None,
-    delta: _options.Delta = 0.0,
+    schema: _options.SchemaFile, epsilon: _options.Epsilon, over: Over, table: _options.PrivateTable = None,
+    target: _options.Target = None, model: _options.Model = None, delta: _options.Delta = 0.0,
     method: Annotated[str, typer.Option(help="How to pay: auto, composition, repeats; none: no search.")] = "auto",
     scoring: Annotated[
         str, typer.Option(help="auto, error_rate, log_loss; for numbers squared_error, absolute_error or pinball.")
@@ -50,18 +45,11 @@ def search(
     ] = None,
     holdout: Annotated[float, typer.Option(help="Share of records held out for the choice.")] = 0.2,
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
-    rows: _options.Rows = None,
-    user_column: _options.UserColumn = None,
-    test: _options.Test = None,
-    seed: _options.Seed = None,
-    budget: _options.Budget = None,
-    engine: _options.Engine = None,
-    address: _options.Address = None,
-    memory: _options.Memory = None,
-    purpose: _options.Purpose = "",
-    force: _options.Force = False,
-    as_json: _options.Json = False,
-) -> None:
+    rows: _options.Rows = None, user_column: _options.UserColumn = None, test: _options.Test = None,
+    seed: _options.Seed = None, budget: _options.Budget = None, engine: _options.Engine = None,
+    address: _options.Address = None, memory: _options.Memory = None, purpose: _options.Purpose = "",
+    force: _options.Force = False, as_json: _options.Json = False,
+) -> None:  # fmt: skip
     """Fit several settings of a private model, choose one privately, and release it alone.
 
     The certificate covers the whole search. With --rows: show what it costs; no data are read.

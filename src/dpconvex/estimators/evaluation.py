@@ -95,15 +95,9 @@ class PrivateMetrics(Mapping[str, Estimate]):
 
 
 def private_metrics(
-    model: Any,
-    X: Any,
-    y: Any = None,
-    *,
-    epsilon: float,
-    by: Any = None,
-    groups: Any = None,
-    random_state: int | BitSource | None = None,
-) -> PrivateMetrics:
+    model: Any, X: Any, y: Any = None,
+    *, epsilon: float, by: Any = None, groups: Any = None, random_state: int | BitSource | None = None,
+) -> PrivateMetrics:  # fmt: skip
     """Evaluate a fitted model on private test records: every metric with an interval, for one epsilon.
 
     Guarantee: everything returned is together pure epsilon-DP for neighbors that replace one test record, or one user
@@ -208,15 +202,9 @@ def _evaluate(
 
 
 def fit_and_evaluate(
-    model: PrivateLinearModel,
-    X: Any,
-    y: Any = None,
-    *,
-    epsilon: float,
-    holdout: float = 0.2,
-    by: Any = None,
-    groups: Any = None,
-) -> PrivateMetrics:
+    model: PrivateLinearModel, X: Any, y: Any = None,
+    *, epsilon: float, holdout: float = 0.2, by: Any = None, groups: Any = None,
+) -> PrivateMetrics:  # fmt: skip
     """Fit a model on a random part of private records, and evaluate it on the rest, at the larger of the two prices.
 
     Guarantee: model and metrics together are (max of the epsilons, delta of the fit)-differentially private for

@@ -142,17 +142,9 @@ class Budget:
 
     @classmethod
     def create(
-        cls,
-        path: str | os.PathLike[str],
-        epsilon: float,
-        delta: float = 0.0,
-        *,
-        unit: str = "record",
-        neighboring: str = "replace_one",
-        data: str = "",
-        renews: int = 0,
-        begins: str = "",
-    ) -> Self:
+        cls, path: str | os.PathLike[str], epsilon: float, delta: float = 0.0,
+        *, unit: str = "record", neighboring: str = "replace_one", data: str = "", renews: int = 0, begins: str = "",
+    ) -> Self:  # fmt: skip
         """Write a new budget file, in a folder that exists; an existing file is never replaced.
 
         The totals are as in `PrivacyParams`; `unit` and `neighboring` are what the promises to be paid are about, and

@@ -36,13 +36,9 @@ _lock = threading.Lock()
 
 @contextmanager
 def budget_context(
-    epsilon: float | None = None,
-    delta: float = 0.0,
-    *,
-    unit: str = "record",
-    neighboring: str = "replace_one",
-    budget: Budget | str | os.PathLike[str] | None = None,
-) -> Iterator[Budget]:
+    epsilon: float | None = None, delta: float = 0.0,
+    *, unit: str = "record", neighboring: str = "replace_one", budget: Budget | str | os.PathLike[str] | None = None,
+) -> Iterator[Budget]:  # fmt: skip
     """Pay every fit inside the block from one budget, before it reads its data.
 
     Guarantee: everything that the fits inside release is together (epsilon, delta)-differentially private, however each

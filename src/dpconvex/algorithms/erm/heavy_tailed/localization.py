@@ -251,18 +251,10 @@ def plan(
 
 
 def planned(
-    problem: Any,
-    privacy: PrivacyParams,
-    moments: Moments,
-    method: Surrogate,
-    constants: str,
-    failure: float | None,
-    constraint: ConvexSet | None = None,
-    level: float | None = None,
-    *,
-    kind: Callable[..., Any] = HeavyTailedPlan,
+    problem: Any, privacy: PrivacyParams, moments: Moments, method: Surrogate, constants: str, failure: float | None,
+    constraint: ConvexSet | None = None, level: float | None = None, *, kind: Callable[..., Any] = HeavyTailedPlan,
     scaling: Callable[[schedules.Setting, int], schedules.Scaled] = schedules.one_release,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the plan, of this kind; with a `level` all phases cut there, and `moments` are of what is cut."""
     _validate.optional(_validate.real, {"failure": failure}, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))

@@ -146,21 +146,11 @@ class AcceleratedPlan(LinearModelPlan):
 
 @recorded("accelerated_user")
 def plan_accelerated(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    target: str = "empirical",
-    test: str = "auto",
-    batches: int = 1,
-    sample: int | None = None,
-    cohort: int | None = None,
-    localized: bool | None = None,
-    spread: float = SPREAD,
-    outliers: float = OUTLIERS,
-    smoothing: str = "auto",
-    l2: float = 0.0,
-) -> AcceleratedPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams,
+    *, constants: str = "calibrated", target: str = "empirical", test: str = "auto", batches: int = 1,
+    sample: int | None = None, cohort: int | None = None, localized: bool | None = None,
+    spread: float = SPREAD, outliers: float = OUTLIERS, smoothing: str = "auto", l2: float = 0.0,
+) -> AcceleratedPlan:  # fmt: skip
     """Return the plan of the least predicted error, for users and a positive delta.
 
     `problem.records_per_user` says how many records a user is assumed to have, for accuracy. With a ridge weight `l2`
