@@ -249,8 +249,8 @@ MUTANTS = (
     Mutant(
         "certificate understates what was spent",
         "privacy/certificate.py",
-        "spent_epsilon=spent,",
-        "spent_epsilon=spent / 2,",
+        '"spent_epsilon": spent,',
+        '"spent_epsilon": spent / 2,',
         "output_perturbation",
         ("tests/unit/privacy/test_certificate.py",),
     ),
@@ -905,7 +905,7 @@ MUTANTS = (
     ),
     Mutant(
         "search: trained on held-out units",
-        "algorithms/search/run.py",
+        "algorithms/search/plan.py",
         "np.flatnonzero(~mask)), ",
         "np.arange(len(mask))[: len(mask) - mask.sum()]), ",
         "private_search",
@@ -1033,7 +1033,7 @@ MUTANTS = (
     ),
     Mutant(
         "second moments rounded out of the domain",
-        "algorithms/erm/sufficient_statistics/statistics.py",
+        "algorithms/erm/sufficient_statistics.py",
         "b.gram(np.sqrt(self._weights(b)), size, np.trunc)",
         "b.gram(np.sqrt(self._weights(b)), size, np.ceil)",
         "",

@@ -34,15 +34,9 @@ def _found(module: str) -> bool:
 
 
 def real(
-    name: str,
-    value: Any,
-    *,
-    above: float | None = None,
-    at_least: float | None = None,
-    below: float | None = None,
-    at_most: float | None = None,
-    remedy: str = "",
-) -> float:
+    name: str, value: Any, *, above: float | None = None, at_least: float | None = None,
+    below: float | None = None, at_most: float | None = None, remedy: str = "",
+) -> float:  # fmt: skip
     """Return `value` as a finite float inside the stated range, or raise `InvalidParameterError`."""
     number = _number(value)
     if (

@@ -43,10 +43,8 @@ def numeric_matrix(X: Any, *, empty: bool = False) -> Any:
     if array.dtype.kind not in "fiub":
         raise InvalidDataError(f"X has dtype {dtype_name(array)}: numbers are needed. Describe text with a Schema")
     if array.ndim != 2:
-        raise InvalidDataError(
-            f"Expected 2D array, got {array.ndim}D array instead: X has shape {array.shape}. Reshape your data to "
-            "(n_records, n_features)"
-        )
+        what = f"Expected 2D array, got {array.ndim}D array instead: X has shape {array.shape}"
+        raise InvalidDataError(f"{what}. Reshape your data to (n_records, n_features)")
     _refuse_empty(array.shape, empty)
     if scipy.sparse.issparse(X) and array.dtype == np.longdouble:  # whose overflows would warn wherever it is read
         with np.errstate(all="ignore"):
@@ -67,10 +65,8 @@ def _frame_matrix(frame: Frame, empty: bool) -> Array:
         try:
             out[:, k] = read_numbers(series)
         except SchemaError:
-            raise InvalidDataError(
-                f"column {series.name!r} is not numeric, but {type_name(series)}. Leave it out, or describe "
-                "the table with a Schema"
-            ) from None
+            what = f"column {series.name!r} is not numeric, but {type_name(series)}"
+            raise InvalidDataError(f"{what}. Leave it out, or describe the table with a Schema") from None
     return out
 
 

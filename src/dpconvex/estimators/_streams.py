@@ -21,7 +21,6 @@ from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
 
 M = TypeVar("M")
-
 PROBE = 1_000_000
 """Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
 

@@ -25,7 +25,7 @@ from dpconvex.algorithms import begin, require_samplers
 from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
 from dpconvex.algorithms.queries.metrics import Estimate
-from dpconvex.algorithms.search.run import taken
+from dpconvex.algorithms.search.plan import taken
 from dpconvex.data.frames import codes, open_table, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _targets
@@ -83,16 +83,10 @@ class PrivateMetrics(Mapping[str, Estimate]):
         def fields(found: Mapping[str, Estimate]) -> dict[str, Any]:
             return {name: [each.value, each.lower, each.upper] if each.known else None for name, each in found.items()}
 
-        return {
-            "metrics": fields(self),
-            "groups": {label: fields(each) for label, each in self.groups.items()},
-            "differences": {label: fields(each) for label, each in self.differences.items()},
-            "calibration": self.calibration.tolist(),
-            "roc": self.roc.tolist(),
-            "cells": self.cells_.tolist(),
-            "promise": self.promise_ or None,
-            "scope": self.scope_ or None,
-        }
+        groups, less = ({k: fields(v) for k, v in each.items()} for each in (self.groups, self.differences))
+        metrics = {"metrics": fields(self), "groups": groups, "differences": less}
+        arrays = {"calibration": self.calibration.tolist(), "roc": self.roc.tolist(), "cells": self.cells_.tolist()}
+        return {**metrics, **arrays, "promise": self.promise_ or None, "scope": self.scope_ or None}
 
     def __repr__(self) -> str:
         lines = [f"{name}: {each}" for name, each in self.items()]
@@ -101,15 +95,9 @@ class PrivateMetrics(Mapping[str, Estimate]):
 
 
 def private_metrics(
-    model: Any,
-    X: Any,
-    y: Any = None,
-    *,
-    epsilon: float,
-    by: Any = None,
-    groups: Any = None,
-    random_state: int | BitSource | None = None,
-) -> PrivateMetrics:
+    model: Any, X: Any, y: Any = None,
+    *, epsilon: float, by: Any = None, groups: Any = None, random_state: int | BitSource | None = None,
+) -> PrivateMetrics:  # fmt: skip
     """Evaluate a fitted model on private test records: every metric with an interval, for one epsilon.
 
     Guarantee: everything returned is together pure epsilon-DP for neighbors that replace one test record, or one user
@@ -214,15 +202,9 @@ def _evaluate(
 
 
 def fit_and_evaluate(
-    model: PrivateLinearModel,
-    X: Any,
-    y: Any = None,
-    *,
-    epsilon: float,
-    holdout: float = 0.2,
-    by: Any = None,
-    groups: Any = None,
-) -> PrivateMetrics:
+    model: PrivateLinearModel, X: Any, y: Any = None,
+    *, epsilon: float, holdout: float = 0.2, by: Any = None, groups: Any = None,
+) -> PrivateMetrics:  # fmt: skip
     """Fit a model on a random part of private records, and evaluate it on the rest, at the larger of the two prices.
 
     Guarantee: model and metrics together are (max of the epsilons, delta of the fit)-differentially private for

@@ -82,16 +82,9 @@ def _primal(objective: RegularizedRisk, constraint: ConvexSet, slopes: Floats) -
 
 
 def _epoch(
-    objective: RegularizedRisk,
-    cones: SecondOrderCones | None,
-    v: Floats,
-    w: Floats,
-    slopes: Floats,
-    lo: Floats,
-    hi: Floats,
-    curvature: Floats,
-    order: np.random.Generator,
-) -> None:
+    objective: RegularizedRisk, cones: SecondOrderCones | None, v: Floats, w: Floats, slopes: Floats,
+    lo: Floats, hi: Floats, curvature: Floats, order: np.random.Generator,
+) -> None:  # fmt: skip
     """One pass over all records; changes `v`, `w` and `slopes` in place."""
     from dpconvex.solvers._loops import ascend  # loads numba
 

@@ -17,7 +17,6 @@ from dpconvex.errors import InvalidParameterError, UnsupportedEventError
 from dpconvex.privacy.profiles import charge
 
 E = TypeVar("E", bound="Event")
-
 MOST_NESTED = 6
 """Events in one another: a search, its runs, a run for a group, its steps on samples, a step; and one to spare."""
 

@@ -33,7 +33,6 @@ PURE_RULES = ("determinant", "free", "logistic")
 GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax")
 USER_RULES = GAUSSIAN_RULES[:4]
 TANGENT_RULES = ("one_sided_sc", "two_sided_sc", "logistic")  #: Curvature costs a concave function of the slope.
-
 Vertices = tuple[tuple[float, float, float], ...]
 
 

@@ -5,8 +5,6 @@ from a `DataDomain`, and `DataDomain.clip` puts every record into it, whatever t
 one record at a time, so replacing one record changes one clipped record.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -119,21 +117,21 @@ class DataDomain:
         _validate.real("intercept", self.intercept, at_least=0.0)
 
     @classmethod
-    def l2_ball(cls, dim: int, bound: float) -> DataDomain:
+    def l2_ball(cls, dim: int, bound: float) -> "DataDomain":
         """Features of l2 norm at most `bound`."""
         return cls((Block(dim, "l2", bound, "features"),))
 
     @classmethod
-    def l1_ball(cls, dim: int, bound: float) -> DataDomain:
+    def l1_ball(cls, dim: int, bound: float) -> "DataDomain":
         """Features of l1 norm at most `bound`."""
         return cls((Block(dim, "l1", bound, "features"),))
 
     @classmethod
-    def box(cls, dim: int, bound: float) -> DataDomain:
+    def box(cls, dim: int, bound: float) -> "DataDomain":
         """Features of absolute value at most `bound`, column by column."""
         return cls((Block(dim, "linf", bound, "features"),))
 
-    def with_intercept(self, value: float = 1.0) -> DataDomain:
+    def with_intercept(self, value: float = 1.0) -> "DataDomain":
         """Return the same domain with a constant feature `value` appended."""
         return DataDomain(self.blocks, value)
 

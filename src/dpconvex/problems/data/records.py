@@ -247,14 +247,9 @@ class Records(RecordSource):
         parts = [self._blocks[run[0] // size].part(run % size) for run in runs]
         factor = [np.ones(len(part.features)) if part.factor is None else part.factor for part in parts]
         extra = [part.extra for part in parts if part.extra is not None]
-        return replace(
-            parts[0],
-            rows=rows,
-            features=np.concatenate([part.features for part in parts]),
-            factor=np.concatenate(factor),
-            extra=np.concatenate(extra) if extra else None,
-            targets=None if targets is None else targets[index],
-        )
+        features, factors = np.concatenate([part.features for part in parts]), np.concatenate(factor)
+        found, extras = None if targets is None else targets[index], np.concatenate(extra) if extra else None
+        return replace(parts[0], rows=rows, features=features, factor=factors, extra=extras, targets=found)
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the records block by block, for passes that do several things at once."""

@@ -24,7 +24,7 @@ from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, cust
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.sufficient_statistics import plan_adaptive_ridge
 from dpconvex.algorithms.erm.two_stage import centering, constant, projection, ranges, typical_user
-from dpconvex.algorithms.search import run as search
+from dpconvex.algorithms.search import plan as search
 from dpconvex.algorithms.select import Options
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
 from dpconvex.losses import (

@@ -31,7 +31,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, attributes
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, require
 from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
@@ -234,13 +234,9 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         return 1.0 if factor is None else np.tile(factor.deviations(np.ones(factor.rank)), self.problem.loss.n_outputs)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "noise": self.noise_name,
-            "curvature_law": str(self.problem.loss.curvature_law),
-            "gradient_tolerance": self.gradient_tolerance,
-            "solver_radius": self.solver_radius,
-            **({"most_rows": self.most_rows} if self.most_rows else {}),
-        }
+        laws = {"noise": self.noise_name, "curvature_law": str(self.problem.loss.curvature_law)}
+        cap = {"most_rows": self.most_rows} if self.most_rows else {}
+        return {**laws, **attributes(self, "gradient_tolerance", "solver_radius"), **cap}
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger, problem = Ledger(self.privacy, self.releases), self.problem

@@ -41,20 +41,15 @@ NORMS: dict[str, Callable[[DataDomain, Costs], geometry.NoiseNorm]] = {
 }
 """Norms of one output's noise, by name; ``"l2"`` is the norm of all outputs together."""
 GAUSSIANS = ("gaussian", "weighted_gaussian")
-
 OUTPUT_SHARES, HARMLESS = (0.01, 0.03, 0.1, 0.3), 0.01
 """Shares of a pure budget for the output noise, tried in turn until that noise is so small a share of the error."""
 
 
 @recorded("objective_perturbation")
 def plan(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    *,
-    l2: float | None = None,
-    noise: str = "auto",
-    most_rows: int | None = None,
-) -> tuple[ObjectivePerturbationPlan, ...]:
+    problem: LinearModelProblem, privacy: PrivacyParams,
+    *, l2: float | None = None, noise: str = "auto", most_rows: int | None = None,
+) -> tuple[ObjectivePerturbationPlan, ...]:  # fmt: skip
     """Return the valid plans, one for each kind of noise; the loss must be smooth with a bounded slope.
 
     `l2` is by default that of the smallest expected error (for users: bound), from public facts. `noise` is ``"auto"``
@@ -158,14 +153,9 @@ def noise_costs(problem: LinearModelProblem, privacy: PrivacyParams) -> Costs:
 
 
 def _pure_split(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    output_share: float,
-    norm: geometry.NoiseLaw,
-    copies: int,
-    sensitivity: Sensitivity,
-    l2: float | None,
-) -> ObjectivePerturbationPlan | None:
+    problem: LinearModelProblem, privacy: PrivacyParams, output_share: float,
+    norm: geometry.NoiseLaw, copies: int, sensitivity: Sensitivity, l2: float | None,
+) -> ObjectivePerturbationPlan | None:  # fmt: skip
     """Return the plan of Theorem 3, pure: ``epsilon = epsilon_obj + epsilon_out``."""
     d, frobenius = problem.dim, norm.name == "l2" and norm.dim == problem.dim  # of all outputs together
     epsilon_out = _rounding.product_down(output_share, privacy.epsilon)
@@ -193,14 +183,9 @@ def _pure_split(
 
 
 def gaussian(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    kind: str,
-    l2: float | None,
-    share: float = 0.0,
-    curvature: Callable[[float], GaussianMechanism] | None = None,
-    rows: int | None = None,
-) -> ObjectivePerturbationPlan | None:
+    problem: LinearModelProblem, privacy: PrivacyParams, kind: str, l2: float | None, share: float = 0.0,
+    curvature: Callable[[float], GaussianMechanism] | None = None, rows: int | None = None,
+) -> ObjectivePerturbationPlan | None:  # fmt: skip
     """Return the plan of Theorem 4 with (3.3): noises in one event, a third of a `share` of the square as (3.4t).
 
     For users of at most so many distinct `rows` it is Theorem U4's.
@@ -243,15 +228,9 @@ def gaussian(
 
 
 def _built(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    l2: float,
-    gamma: float,
-    energy: float,
-    output: SeparateOutput | JointGaussianOutput,
-    given: bool,
-    **law: Any,
-) -> ObjectivePerturbationPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams, l2: float, gamma: float,
+    energy: float, output: SeparateOutput | JointGaussianOutput, given: bool, **law: Any,
+) -> ObjectivePerturbationPlan:  # fmt: skip
     """Return the plan; its bound is (5.1) plus ``beta/2 E||z||^2``, a `given` ridge being part of the target."""
     shrinkage = 0.0 if given else l2 * problem.ridge_radius**2 / 2
     hidden = output_part(problem, l2, problem.dim * output.deviation**2)

@@ -166,13 +166,9 @@ def pure_regularization(
 
 
 def gaussian_regularization(
-    problem: LinearModelProblem,
-    gradient_bound: float,
-    deviations: Floats,
-    epsilon: float,
-    delta: float,
-    users: Users = None,
-) -> tuple[float, GaussianObjectivePerturbation]:
+    problem: LinearModelProblem, gradient_bound: float,
+    deviations: Floats, epsilon: float, delta: float, users: Users = None,
+) -> tuple[float, GaussianObjectivePerturbation]:  # fmt: skip
     """Return the regularization, and the event of the smallest Gaussian ``b`` that it allows, with ``rho = 0``."""
     unit_tau, (rule, curvature) = problem.tau(1.0), gaussian_rule(problem.loss, users)
     price = rule, curvature, epsilon, delta, 0.0, users
@@ -224,16 +220,9 @@ def curvature_charge(loss: LinearModelLoss, tau: float, users: Users = None) -> 
 
 
 def calibrate_gaussian(
-    gradient_bound: float,
-    rho: float,
-    tau: float,
-    rule: str,
-    curvature: float,
-    epsilon: float,
-    delta: float,
-    share: float = 0.0,
-    users: Users = None,
-) -> GaussianObjectivePerturbation:
+    gradient_bound: float, rho: float, tau: float, rule: str, curvature: float,
+    epsilon: float, delta: float, share: float = 0.0, users: Users = None,
+) -> GaussianObjectivePerturbation:  # fmt: skip
     """Return the event of the smallest sigma whose profile, evaluated there, is at most `delta` at `epsilon`.
 
     With a `share` of the squared shift for a curvature, the tangent is the one of the smallest delta near that sigma.
