@@ -115,3 +115,8 @@ def _number(value: Any) -> float:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def shape_of(array: Any) -> str:
+    """Return an array's shape in words for errors, its length left out: how many records there are may be private."""
+    return f"({', '.join(['n', *map(str, array.shape[1:])])}{',' * (len(array.shape) == 1)})"

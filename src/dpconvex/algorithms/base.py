@@ -265,7 +265,7 @@ class ConvexPlan(Plan, Generic[P]):
         n = self.problem.n
         if (groups is not None) != (self.privacy.unit == Unit.USER):
             raise InvalidDataError(f"groups must be given for unit='user' only, and the plan has {self.privacy.unit!s}")
-        if self.problem.private_n:
+        if not self.privacy.neighboring.fixes_size:
             if X.shape[0] != len(y) or (groups is not None and groups.n_records != len(y)):
                 raise InvalidDataError("X, y and groups must have one length")
         elif groups is not None:

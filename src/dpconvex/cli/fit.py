@@ -116,7 +116,7 @@ def fit(
     from dpconvex.cli.report import Origin
     from dpconvex.estimators._intervals import summary_of
     from dpconvex.estimators._streams import promise_of
-    from dpconvex.estimators.evaluation import fit_and_evaluate
+    from dpconvex.estimators.evaluation import fit_and_evaluate, require_replaced
 
     declared = _options.fit_schema(schema, target, user_column)
     estimator = _options.build(epsilon, options, schema=declared, seed=seed).set_params(rows=rows)
@@ -124,6 +124,8 @@ def fit(
     if (holdout is None) != (evaluate is None):
         remedy = "Give both, as in --holdout 0.2 --evaluate 1"
         raise InvalidParameterError("holdout", holdout, "goes with --evaluate EPSILON", remedy)
+    if evaluate is not None:
+        require_replaced(estimator)
     if evaluate is not None:  # Theorem 5 of the docs, Private evaluation
         promise = dataclasses.replace(promise, epsilon=max(epsilon, evaluate))
     with _output.working("Fitting"), _output.model_folder(out, force=force) as folder:

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from dpconvex import _validate
 from dpconvex._types import Array, Floats
 from dpconvex.data.frames import Frame, Series, label_codes, numbers as read_numbers, open_table, type_name, typed
 from dpconvex.errors import InvalidDataError, SchemaError
@@ -43,7 +44,7 @@ def numeric_matrix(X: Any, *, empty: bool = False) -> Any:
     if array.dtype.kind not in "fiub":
         raise InvalidDataError(f"X has dtype {dtype_name(array)}: numbers are needed. Describe text with a Schema")
     if array.ndim != 2:
-        what = f"Expected 2D array, got {array.ndim}D array instead: X has shape {array.shape}"
+        what = f"Expected 2D array, got {array.ndim}D array instead: X has shape {_validate.shape_of(array)}"
         raise InvalidDataError(f"{what}. Reshape your data to (n_records, n_features)")
     _refuse_empty(array.shape, empty)
     if scipy.sparse.issparse(X) and array.dtype == np.longdouble:  # whose overflows would warn wherever it is read
@@ -77,9 +78,10 @@ def dtype_name(array: Array) -> str:
 
 def _refuse_empty(shape: tuple[int, ...], empty: bool) -> None:
     """Raise `InvalidDataError`, in the words that scikit-learn looks for, if a row, unless `empty`, or column lacks."""
+    seen = f"(, {shape[1]})" if empty else shape  # how many there are may be private
     for count, name in zip(shape, ("sample", "feature"), strict=True):
         if count == 0 and not (empty and name == "sample"):
-            raise InvalidDataError(f"Found array with 0 {name}(s) (shape={shape}) while a minimum of 1 is required.")
+            raise InvalidDataError(f"Found array with 0 {name}(s) (shape={seen}) while a minimum of 1 is required.")
 
 
 def _cells_of(rows: list[Any] | tuple[Any, ...]) -> Array:
@@ -131,7 +133,9 @@ def column_of(values: Any, name: str) -> Series | Array:
         array = column_or_1d(array, warn=True)
         return found.get_column(found.columns[0]) if table else array
     if array.ndim != 1:
-        raise InvalidDataError(f"{name} has shape {array.shape}; a one-dimensional array of labels is needed")
+        raise InvalidDataError(
+            f"{name} has shape {_validate.shape_of(array)}; labels are needed, one a record"
+        )
     return array
 
 

@@ -83,6 +83,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         else:
             features, encoded, targets, whose = opened
             classes = np.asarray(cast(Any, self.schema).classes)  # `open_rows` needs one
+        if isinstance(self.classes, str) and not self._relation.fixes_size:
+            raise InvalidParameterError("classes", self.classes, "is read off labels of private number", "List them")
         self._learn(features, encoded, targets, self._loss(max(len(classes), 2)), source, groups=whose, weights=weights)
         self.classes_ = classes
         if isinstance(self.classes, str):

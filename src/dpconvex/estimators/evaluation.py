@@ -201,6 +201,13 @@ def _evaluate(
     return PrivateMetrics(found.whole, each, less, *released, scope_=scope)
 
 
+def require_replaced(model: Any) -> None:
+    """Raise `InvalidParameterError` where the number of units is private: a holdout is a share of it."""
+    if not model._relation.fixes_size:
+        what = "must be 'replace_one' with a holdout"
+        raise InvalidParameterError("neighbors", model.neighbors, what, "Leave one out")
+
+
 def fit_and_evaluate(
     model: PrivateLinearModel, X: Any, y: Any = None,
     *, epsilon: float, holdout: float = 0.2, by: Any = None, groups: Any = None,
@@ -230,10 +237,7 @@ def fit_and_evaluate(
     _validate.real("holdout", holdout, above=0.0, below=1.0)
     if not isinstance(model, PrivateLinearModel):
         raise InvalidParameterError("model", type(model).__name__, "must be a linear or additive model of this library")
-    if not model._relation.fixes_size:
-        raise InvalidParameterError(
-            "neighbors", model.neighbors, "must be 'replace_one' with a holdout", "Leave one out"
-        )
+    require_replaced(model)
     if isinstance(getattr(model, "classes", None), str):
         what = "reads the labels off the records, and each part may hold others"
         raise InvalidParameterError("classes", model.classes, what, "List the classes")  # pyright: ignore

@@ -229,6 +229,7 @@ def _release_checks(read: PrivacyCertificate) -> list[Check]:
     for release in read.releases:
         stated = release.sensitivity
         same = stated.neighboring == target.neighboring and stated.unit == target.unit
+        same &= release.event.neighboring in (None, target.neighboring)
         checks.append(Check(f"relation of {release.label!r}", same, f"{target.neighboring}, {target.unit}"))
         claimed = release.event.claimed_sensitivity
         if claimed is not None:

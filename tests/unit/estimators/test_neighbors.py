@@ -143,6 +143,11 @@ def test_what_does_not_go_with_it_is_refused_before_anything_is_paid() -> None:
         lambda: model.fit(X, y[:-1]),
         lambda: PrivateLogisticRegression(1.0, **{**given, "records_per_user": "private"}).fit(X, y, groups=y),
         lambda: model.fit(X, y, groups=y[:-1]),
+        lambda: model.fit(X[:, 0], y),
+        lambda: model.fit(X[:, :0], y),
+        lambda: model.fit(X, np.column_stack([y, y])),
+        lambda: model.fit(X, y, groups=np.column_stack([y, y])),
+        lambda: PrivateLogisticRegression(1.0, **{**given, "classes": "infer"}).fit(X, y),
     ]
     with budget_context(epsilon=50, delta=1e-3, neighboring="add_or_remove_one") as budget:
         for ask in asked:

@@ -27,6 +27,7 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.events.base import Event, PureEvent
+from dpconvex.privacy.params import Neighboring
 from dpconvex.privacy.profiles import gaussian_delta
 
 PURE_RULES = ("determinant", "free", "logistic")
@@ -48,6 +49,7 @@ class PureObjectivePerturbation(PureEvent):
     curvature: float
     rank: int = 1  #: the rank bound `r` for `determinant` and `logistic`
     pulls: ClassVar[int] = 2  #: Of how many records, of those by which neighbors differ, slopes tell
+    neighboring: ClassVar[Neighboring | None] = Neighboring.REPLACE_ONE
     kind: ClassVar[str] = "pure_objective_perturbation"
 
     def __post_init__(self) -> None:
@@ -90,6 +92,7 @@ class AddedObjectivePerturbation(PureObjectivePerturbation):
     """The same where neighbors add or remove one record: ``n`` is declared, and `sensitivity` is ``A X_K``."""
 
     pulls: ClassVar[int] = 1
+    neighboring: ClassVar[Neighboring | None] = Neighboring.ADD_OR_REMOVE_ONE
     kind: ClassVar[str] = "pure_objective_perturbation_of_added_units"
 
 
@@ -162,6 +165,7 @@ class GaussianObjectivePerturbation(Event):
     rule: str
     # The bound `c`, or `q` for the `_sc` rules, or the largest slope for logistic, or the number of classes for softmax
     curvature: float
+    neighboring: ClassVar[Neighboring | None] = Neighboring.REPLACE_ONE
     curvature_mu: ClassVar[float] = 0.0
     tangent: ClassVar[float] = 1.0
     kind: ClassVar[str] = "gaussian_objective_perturbation"

@@ -206,7 +206,7 @@ class DataDomain:
     def check_columns(self, X: Array) -> None:
         """Raise `InvalidDataError` unless `X` is a numeric matrix with `n_features` columns (public facts)."""
         if X.ndim != 2 or X.shape[1] != self.n_features:
-            raise InvalidDataError(f"X has shape {X.shape}; the domain needs (n, {self.n_features})")
+            raise InvalidDataError(f"X has shape {_validate.shape_of(X)}; the domain needs (n, {self.n_features})")
         if X.dtype.kind not in "fiub":
             raise InvalidDataError(f"X has dtype {X.dtype}; a real numeric dtype is needed. Encode text with a Schema")
 

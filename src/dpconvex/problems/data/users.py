@@ -22,6 +22,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex import _validate
 from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses import LinearModelLoss
@@ -65,7 +66,7 @@ class UserGroups:
         """
         names = np.asarray(labels)
         if names.ndim != 1:
-            raise InvalidDataError(f"groups has shape {names.shape}; one label a record is needed")
+            raise InvalidDataError(f"groups has shape {_validate.shape_of(names)}; one label a record is needed")
         if len(names) == 0:
             if empty:
                 return cls(np.zeros(1, dtype=np.intp))

@@ -296,7 +296,7 @@ class RegularizedRisk(LinearModelObjective):
     weights: Floats | None = None
     heaviest: float | None = None  #: the largest weight, where weights come with the records
     #: Number of units, and the one that sums are divided by in its place; None: they are the same. Private.
-    counted: tuple[int, int] | None = None
+    counted: tuple[int, float] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -309,6 +309,11 @@ class RegularizedRisk(LinearModelObjective):
 
     @property
     def weighted(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._given or self.counted is not None  # or not 1/n each
+
+    @property
+    def _given(self) -> bool:
+        """Whether weights are given, here or with the records."""
         return self.weights is not None or self.heaviest is not None
 
     def value(self, w: Floats) -> float:
@@ -335,12 +340,15 @@ class RegularizedRisk(LinearModelObjective):
 
     def subset(self, stride: int) -> RegularizedRisk:
         records, targets, counted = self.records.subset(stride, self.targets, self.weights)
-        weights = counted * stride if self.weighted else None
-        return replace(self, records=records, targets=targets, weights=weights, heaviest=None, counted=None)
+        if self._given or self.counted is None:
+            weights = counted * stride if self._given else None
+            return replace(self, records=records, targets=targets, weights=weights, heaviest=None)
+        own = records.n, self.counted[1] * records.n / self.records.n
+        return replace(self, records=records, targets=targets, counted=own)
 
     def _weights(self, w: Floats) -> Weights:
         weights = self.weights
-        if not self.weighted:
+        if not self._given:
             return Weights(None, 1.0, float(self.counted[1] if self.counted else self.records.n))
         largest = self.heaviest if weights is None else float(weights.max(initial=1e-300))
         return Weights(lambda block, z, y: block.weights_in(weights), largest or 0.0, 1.0)

@@ -5,7 +5,9 @@ The number of units is private: plans are for a declared one, and every divisor,
 
 from __future__ import annotations
 
+import copy
 import itertools
+import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.erm import gradient_descent
+from dpconvex.algorithms.erm import gradient_descent, user_level
 from dpconvex.algorithms.erm.gradient_descent.gradients import mean_gradients
 from dpconvex.algorithms.erm.objective_perturbation import planner
 from dpconvex.algorithms.erm.registry import ERM_METHODS, plans
@@ -23,8 +25,11 @@ from dpconvex.losses import HingeLoss, LogisticLoss, SmoothedHingeLoss, SmoothLo
 from dpconvex.privacy import AddedObjectivePerturbation, Neighboring, PrivacyParams, PureObjectivePerturbation, Unit
 from dpconvex.privacy.ledger import total_epsilon
 from dpconvex.privacy.profiles import largest_mu
+from dpconvex.privacy.verify import verify
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
-from dpconvex.randomness import SeededSource
+from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex.solvers import NAMED_SOLVERS, default_solver
+from dpconvex.solvers.base import Status
 from dpconvex_experiments.audit.exact import minimizer_epsilon
 from dpconvex_experiments.audit.neighbors import added_pairs, record_pairs, user_pairs
 from dpconvex_experiments.audit.replay import privacy_losses, replayed
@@ -193,6 +198,9 @@ def test_refusals_say_what_to_do() -> None:
         problem(tilt=1.0)
     with pytest.raises(InvalidParameterError, match="whose n is a guess"):
         gradient_descent.plan(problem(), PrivacyParams(1.0, 1e-6))
+    for planner_of in (gradient_descent.plan_informed, user_level.plan_phased):
+        with pytest.raises(InvalidParameterError, match="neighboring"):
+            planner_of(grouped, PrivacyParams(1.0, 1e-6, unit=Unit.USER))
     with pytest.raises(InvalidParameterError, match="whose n is public"):
         gradient_descent.plan(replace(problem(), private_n=False), promise(1.0, 1e-6))
 
@@ -240,3 +248,43 @@ def test_the_minimum_is_that_of_a_sum_over_the_declared_number() -> None:
     usual = plans(public, PrivacyParams(epsilon), "objective_perturbation", replace(option, l2=0.5e-3))[0]
     assert heavier == pytest.approx(usual.run(*twice, SeededSource(0)).point, rel=1e-3, abs=1e-3)
     assert math.dist(heavier, alone) > 0.01
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(), SmoothedHingeLoss(0.5), HingeLoss()])
+def test_solvers_find_the_minimum_of_the_sum_or_refuse(loss: Any) -> None:
+    """Methods that draw single records would take the sum for a mean, and certify it."""
+    X, y = data(400)
+    objective = problem(20, loss).objective(X, y, 0.1)
+    usual = replace(problem(400, loss), private_n=False).objective(X, y, 0.1 * 20 / 400)
+    found = 0
+    names = "newton_cholesky", "lbfgs", "katyusha", "dual_coordinate_ascent", "stochastic_subgradient", "cutting_plane"
+    for name in names:
+        try:
+            solved = NAMED_SOLVERS[name]().solve(objective, 1e-2)
+        except InvalidParameterError:
+            continue
+        if solved.status != Status.CERTIFIED:
+            continue
+        truth = default_solver(loss, dim=5).solve(usual, 1e-3).point
+        assert float(np.linalg.norm(solved.point - truth)) <= 0.011
+        found += 1
+    assert found
+
+
+def test_a_certificate_of_one_relation_is_none_of_the_other() -> None:
+    """Half of the noise, and another relation's name or event: without a planner, too."""
+    added = perturbed(problem(200), 1.0, 1.0).certificate(SystemSource()).to_dict()
+    public = replace(problem(200), private_n=False)
+    replaced = plans(public, PrivacyParams(1.0), "objective_perturbation", Options(l2=1.0, noise="l2"))[0]
+    usual = replaced.certificate(SystemSource()).to_dict()
+    kinds = [each["releases"][0]["event"]["kind"] for each in (added, usual)]
+    for certificate, kind in ((added, kinds[1]), (usual, kinds[0])):
+        forged = copy.deepcopy(certificate)
+        forged["releases"][0]["event"]["kind"] = kind
+        wrong = {check.name for check in verify(json.dumps(forged)).checks if not check.passed}
+        assert "relation of 'minimizer of the perturbed objective'" in wrong
+        renamed = copy.deepcopy(certificate)
+        other = {"replace_one": "add_or_remove_one", "add_or_remove_one": "replace_one"}
+        for part in (renamed["target"], *(each["sensitivity"] for each in renamed["releases"])):
+            part["neighboring"] = other[part["neighboring"]]
+        assert any("relation of" in check.name for check in verify(json.dumps(renamed)).checks if not check.passed)

@@ -50,6 +50,10 @@ CAPPED = Assumption(
     "no user has more than most_rows distinct records, features and target together",
     "of whoever has more, so many stay, drawn by coins, after records are clipped and before weights are made",
 )
+MANY = Assumption(
+    "there are at most 1000 times as many units as declared",
+    "not enforced: with more the solver may fail to certify its tolerance, and that nothing is released then tells so",
+)
 LONGEST = 30
 """A linear term is at most so many root mean squares long: for a longer one, of probability below 1e-17, runs stop."""
 
@@ -178,6 +182,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
             ),
             *((USER_LOSS,) if self.problem.grouped else ()),
             *((CAPPED,) if self.most_rows else ()),
+            *((MANY,) if self.problem.private_n else ()),
         )
 
     @property

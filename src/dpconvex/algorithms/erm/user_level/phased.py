@@ -214,6 +214,7 @@ def plan_phased(
         Fix C or the number of phases.
     """
     algorithms.check_relation(privacy, users=True)
+    algorithms.check_unit(problem, privacy)
     algorithms.require_average(problem)
     _require_users(problem, privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
