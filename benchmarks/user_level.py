@@ -1,10 +1,11 @@
 """Excess log-loss on held-out users, everything that a user contributed protected: this library and what is used today.
 
     python benchmarks/user_level.py [--tables batting films planes] [--methods auto noisy_gradient Opacus]
-        [--seeds 5] [--epsilons 0.1 0.3 1 3] [--json FILE]
+        [--seeds 5] [--epsilons 0.1 0.3 1 3] [--neighbors add_or_remove_one] [--json FILE]
 
 A fifth of the users is held out. Reported: log-loss averaged over the held-out users (each user's mean), above that of
-the best model without privacy, which is fitted to the same users with the same weights. Replace-one users, delta 1e-6.
+the best model without privacy, which is fitted to the same users with the same weights. Replaced users, or added and
+removed ones of whom as many are declared as there are; delta 1e-6.
 
 - ``auto``: what the library chooses; beside it every algorithm that it can plan for users. Fits are by schema, as
   users make them.
@@ -78,13 +79,17 @@ class Split:
         return float(self.test_weights @ np.logaddexp(0.0, np.where(self.test_y == 1, -z, z)))
 
 
-def fitted(split: Split, epsilon: float, algorithm: str, seed: int, records_per_user: int) -> tuple[float, str]:
+def fitted(
+    split: Split, epsilon: float, algorithm: str, seed: int, records_per_user: int, neighbors: str
+) -> tuple[float, str]:
     model = PrivateLogisticRegression(
         epsilon,
         DELTA,
         schema=split.table.schema,
         algorithm=algorithm,
         records_per_user=records_per_user,
+        neighbors=neighbors,
+        rows=None if neighbors == "replace_one" else split.n_users,
         random_state=seed,
     )
     model.fit(split.frame, groups=split.users)
@@ -155,7 +160,7 @@ class PerUser:
         return self.split.loss(coef, intercept) - self.split.best
 
 
-def measure(name: str, seeds: int, epsilons: list[float], methods: list[str]) -> dict:
+def measure(name: str, seeds: int, epsilons: list[float], methods: list[str], neighbors: str) -> dict:
     table = TABLES[name]()
     rows: dict[str, dict[str, list[float]]] = {}
     constants, chosen, sizes = [], {}, []
@@ -175,7 +180,7 @@ def measure(name: str, seeds: int, epsilons: list[float], methods: list[str]) ->
             for algorithm in [name for name in methods if name in ("auto", *ERM_METHODS)]:
                 start = time.perf_counter()
                 try:
-                    value, used = fitted(split, epsilon, algorithm, seed, table.records_per_user)
+                    value, used = fitted(split, epsilon, algorithm, seed, table.records_per_user, neighbors)
                 except DpconvexError:
                     continue  # refused for users, or too few of them
                 note(algorithm, epsilon, value, start)
@@ -221,13 +226,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.3, 1.0, 3.0])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--neighbors", default="replace_one", choices=("replace_one", "add_or_remove_one"))
     parser.add_argument("--json")
     arguments = parser.parse_args()
     absent = importlib.util.find_spec("opacus") is None
     methods = [name for name in arguments.methods if name != "Opacus" or not absent]
     results = []
     for name in arguments.tables:
-        results.append(measure(name, arguments.seeds, arguments.epsilons, methods))
+        results.append(measure(name, arguments.seeds, arguments.epsilons, methods, arguments.neighbors))
         show(results[-1], arguments.epsilons)
         if arguments.json:
             with open(arguments.json, "w") as file:

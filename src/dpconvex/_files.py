@@ -47,12 +47,9 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def write_atomically(
-    path: str | os.PathLike[str],
-    content: str | bytes | Callable[[IO[bytes]], object],
-    *,
-    mode: int = 0o666,
-    new: bool = False,
-) -> None:
+    path: str | os.PathLike[str], content: str | bytes | Callable[[IO[bytes]], object],
+    *, mode: int = 0o666, new: bool = False,
+) -> None:  # fmt: skip
     """Write a file so that readers see the old file or the new one, never a part.
 
     The `content` is text (written as UTF-8), bytes, or a function that writes into the binary file it is given; when it

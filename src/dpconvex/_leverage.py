@@ -21,7 +21,6 @@ from dpconvex._types import Array, Floats
 
 GRID_BITS = 40
 HALF = 20  #: Bits of an integer's lower part: squares of parts add up in 64 bits.
-
 Rows = tuple[tuple[float, ...], ...]
 
 

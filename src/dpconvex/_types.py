@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 Array: TypeAlias = NDArray[Any]
-
 quiet = np.errstate(over="ignore", invalid="ignore")
 """Decorator of whatever touches data or vectors: their content never causes a numpy warning."""
 

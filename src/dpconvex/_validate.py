@@ -34,15 +34,9 @@ def _found(module: str) -> bool:
 
 
 def real(
-    name: str,
-    value: Any,
-    *,
-    above: float | None = None,
-    at_least: float | None = None,
-    below: float | None = None,
-    at_most: float | None = None,
-    remedy: str = "",
-) -> float:
+    name: str, value: Any, *, above: float | None = None, at_least: float | None = None,
+    below: float | None = None, at_most: float | None = None, remedy: str = "",
+) -> float:  # fmt: skip
     """Return `value` as a finite float inside the stated range, or raise `InvalidParameterError`."""
     number = _number(value)
     if (
@@ -121,3 +115,8 @@ def _number(value: Any) -> float:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def shape_of(array: Any) -> str:
+    """Return an array's shape in words for errors, its length left out: how many records there are may be private."""
+    return f"({', '.join(['n', *map(str, array.shape[1:])])}{',' * (len(array.shape) == 1)})"

@@ -18,17 +18,10 @@ FORMS = ("matrices", "rank_one", "plays")
 
 
 def private_game(
-    records: Any,
-    *,
-    epsilon: float,
-    delta: float = 1e-6,
-    bound: float = 1.0,
-    form: str = "matrices",
-    shape: tuple[int, int] | None = None,
-    algorithm: str = "auto",
-    constants: str = "calibrated",
-    random_state: RandomState = None,
-) -> SaddleResult:
+    records: Any, *, epsilon: float, delta: float = 1e-6, bound: float = 1.0,
+    form: str = "matrices", shape: tuple[int, int] | None = None, algorithm: str = "auto",
+    constants: str = "calibrated", random_state: RandomState = None,
+) -> SaddleResult:  # fmt: skip
     r"""Find mixed strategies of a zero-sum game whose payoff matrix is the mean over private records.
 
     The row player picks x to make ``x^T A y`` small, the column player picks y to make it large, where A is the mean of
@@ -98,14 +91,9 @@ def private_game(
 
 
 def plan_game(
-    n: int,
-    shape: tuple[int, int],
-    privacy: PrivacyParams,
-    bound: float = 1.0,
-    form: str = "matrices",
-    algorithm: str = "auto",
-    constants: str = "calibrated",
-) -> tuple[SaddlePlan, ...]:
+    n: int, shape: tuple[int, int], privacy: PrivacyParams, bound: float = 1.0,
+    form: str = "matrices", algorithm: str = "auto", constants: str = "calibrated",
+) -> tuple[SaddlePlan, ...]:  # fmt: skip
     """Return all plans for `n` records, the one that `private_game` takes first. Sees no data."""
     _validate.choice("form", form, FORMS)
     rows, columns = _sides(shape)

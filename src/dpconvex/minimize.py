@@ -16,22 +16,11 @@ from dpconvex.randomness import RandomState, source_from
 
 
 def plan_minimize(
-    function: ConvexFunction,
-    n: int,
-    *,
-    epsilon: float,
-    delta: float = 0.0,
-    radius: float,
-    l2: float | None = None,
-    noise: str = "auto",
-    constants: str = "calibrated",
-    target: str = "empirical",
-    trusted: bool = True,
-    max_steps: int = 100_000,
-    heavy_tailed: tuple[float, float] | None = None,
-    algorithm: str = "auto",
-    solver: str = "auto",
-) -> ConvexPlan[CustomProblem]:
+    function: ConvexFunction, n: int,
+    *, epsilon: float, delta: float = 0.0, radius: float, l2: float | None = None, noise: str = "auto",
+    constants: str = "calibrated", target: str = "empirical", trusted: bool = True, max_steps: int = 100_000,
+    heavy_tailed: tuple[float, float] | None = None, algorithm: str = "auto", solver: str = "auto",
+) -> ConvexPlan[CustomProblem]:  # fmt: skip
     """Return what `private_minimize` would do with `n` records, before any data are read.
 
     Parameters
@@ -90,23 +79,11 @@ def plan_minimize(
 
 
 def private_minimize(
-    function: ConvexFunction,
-    X: Array,
-    *,
-    epsilon: float,
-    delta: float = 0.0,
-    radius: float,
-    l2: float | None = None,
-    noise: str = "auto",
-    constants: str = "calibrated",
-    target: str = "empirical",
-    trusted: bool = True,
-    max_steps: int = 100_000,
-    heavy_tailed: tuple[float, float] | None = None,
-    algorithm: str = "auto",
-    solver: str = "auto",
-    random_state: RandomState = None,
-) -> PrivateResult:
+    function: ConvexFunction, X: Array, *, epsilon: float, delta: float = 0.0, radius: float,
+    l2: float | None = None, noise: str = "auto", constants: str = "calibrated", target: str = "empirical",
+    trusted: bool = True, max_steps: int = 100_000, heavy_tailed: tuple[float, float] | None = None,
+    algorithm: str = "auto", solver: str = "auto", random_state: RandomState = None,
+) -> PrivateResult:  # fmt: skip
     """Minimize a convex function of parameters and private records, and release the minimizer with noise.
 
     Output perturbation (Lowy and Razaviyayn, Algorithms 1 and 6, repaired): the ridge objective is minimized in the
@@ -154,21 +131,10 @@ def private_minimize(
     if X.ndim != 2 or len(X) == 0:
         raise InvalidDataError(f"X has shape {X.shape}; records need (n, n_features) with n >= 1")
     chosen = plan_minimize(
-        function,
-        len(X),
-        epsilon=epsilon,
-        delta=delta,
-        radius=radius,
-        l2=l2,
-        noise=noise,
-        constants=constants,
-        target=target,
-        trusted=trusted,
-        max_steps=max_steps,
-        heavy_tailed=heavy_tailed,
-        algorithm=algorithm,
+        function, len(X), epsilon=epsilon, delta=delta, radius=radius, l2=l2, noise=noise, constants=constants,
+        target=target, trusted=trusted, max_steps=max_steps, heavy_tailed=heavy_tailed, algorithm=algorithm,
         solver=solver,
-    )
+    )  # fmt: skip
     source = source_from(random_state)
     paid = begin(chosen, "private_minimize", X.shape[1], len(X), source)
     result = chosen.run(X, np.zeros(len(X)), source)

@@ -28,7 +28,6 @@ from dpconvex.privacy.profiles import limited
 from dpconvex.randomness import BitSource, SeededSource, SystemSource
 
 REGISTERED = (estimators, exponential_mechanism, evaluation)  # importing these registers every planner of this package
-
 MOST_PLANNING = 12e6  # computing, about microseconds, that goes into one plan
 
 

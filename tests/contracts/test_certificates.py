@@ -629,7 +629,7 @@ def test_the_cap_of_a_loss_is_compared() -> None:
 def test_a_wrong_closed_form_of_the_logistic_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant prices without the curvature at the cap, in making the certificate as in checking it."""
     plan = PLANS["objective capped"]()
-    monkeypatch.setattr(objective, "logistic_epsilon", lambda noise, tau, cap, rank: noise)
+    monkeypatch.setattr(objective, "logistic_epsilon", lambda noise, *_: noise)
     failed = {check.name for check in verify_numbers(plan.certificate(SystemSource())).checks if not check.passed}
     assert failed == {"price of 'minimizer of the perturbed objective'"}
 

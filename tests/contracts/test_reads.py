@@ -246,7 +246,7 @@ SPLIT |= {f"stable_sgd, {order} order": partial(_walk, order) for order in ("ran
 
 FAMILIES: dict[str, Iterable[str]] = {
     "split": SPLIT,
-    "linear": [target.name for target in erm.TARGETS],
+    "linear": [target.name for target in erm.TARGETS if "/added" not in target.name],
     # Pairs of "added" records differ in their number, so no unit takes another's place.
     "vertices": [target.name for target in minimax.TARGETS if "/added" not in target.name],
     "others": [target.name for target in (*location.TARGETS, *erm.SEARCHES, *mechanisms.TARGETS)],

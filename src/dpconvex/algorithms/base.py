@@ -15,6 +15,7 @@ import numpy as np
 from dpconvex import _validate
 from dpconvex._html import panel
 from dpconvex._types import Array, Floats, attributes
+from dpconvex.algorithms.assumptions import ASSUMPTIONS
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
 from dpconvex.errors import AccuracyError, HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
@@ -46,41 +47,6 @@ constant from either side.
 LOOSE = 10.0  # Factor by which a bound may exceed a constant's loss where no error is expected (docs, Which algorithm)
 
 P = TypeVar("P", bound=Problem, covariant=True)  #: The kind of problem that a plan is for.
-
-DATA_ASSUMPTIONS = (
-    Assumption("every record lies in the declared domain", "records are clipped into it before anything is computed"),
-    Assumption("the number of records is public", "neighbors replace one record, so both data sets have it"),
-    Assumption("the declared bounds, categories and classes are public knowledge", "declared"),
-)
-USER_ASSUMPTIONS = (
-    DATA_ASSUMPTIONS[0],
-    Assumption(
-        "the number of users is public; who they are and how many records each has is not",
-        "neighbors replace everything that one user has, by any number of records, so both data sets have it",
-    ),
-    Assumption("all records of a person bear the same user label", "declared; whoever has k labels has k units"),
-    DATA_ASSUMPTIONS[2],
-)
-ADDED_ASSUMPTIONS = (
-    DATA_ASSUMPTIONS[0],
-    Assumption(
-        "the number of records is not public; the plan is for a declared number",
-        "neighbors add or remove one record; sums are exact integers, and no divisor, size, option or message is "
-        "computed from the true number. The declared one is a public guess, and privacy does not rest on it",
-    ),
-    DATA_ASSUMPTIONS[2],
-)
-ASSUMPTIONS = {
-    (Neighboring.REPLACE_ONE, Unit.RECORD): DATA_ASSUMPTIONS,
-    (Neighboring.REPLACE_ONE, Unit.USER): USER_ASSUMPTIONS,
-    (Neighboring.ADD_OR_REMOVE_ONE, Unit.RECORD): ADDED_ASSUMPTIONS,
-}
-"""Of all methods, for what they protect; a promise that is not listed has no certificate."""
-USER_LOSS = Assumption(
-    "a user's part of the objective has the slope and curvature bounds of one record's loss",
-    "it is a weighted sum of them; the weights add up to at most 1 and depend on the user's own number of records and "
-    "a public number only",
-)
 
 
 @dataclass(frozen=True)
@@ -287,6 +253,8 @@ class ConvexPlan(Plan, Generic[P]):
     def run(self, X: Array, y: Array, source: BitSource, groups: UserGroups | None = None) -> PrivateResult:
         """Run the planned algorithm on features (n_records, n_features) and targets (n_records,), both clipped here.
 
+        With a `private_n` there may be any number of them, or none.
+
         Plans that need `only_sums` also take `EncodedRows`, the same object in the place of both. There must be exactly
         the planned number of records, or of users: `groups` says whose record it is, for plans that protect users and
         for no others. Targets are ignored by problems that have none. `InvalidDataError` if
@@ -297,7 +265,10 @@ class ConvexPlan(Plan, Generic[P]):
         n = self.problem.n
         if (groups is not None) != (self.privacy.unit == Unit.USER):
             raise InvalidDataError(f"groups must be given for unit='user' only, and the plan has {self.privacy.unit!s}")
-        if groups is not None:
+        if not self.privacy.neighboring.fixes_size:
+            if X.shape[0] != len(y) or (groups is not None and groups.n_records != len(y)):
+                raise InvalidDataError("X, y and groups must have one length")
+        elif groups is not None:
             if not X.shape[0] == len(y) == groups.n_records or groups.n_users != n:
                 raise InvalidDataError(f"X, y and groups must have one length and n={n} users: the noise depends on it")
         elif X.shape[0] != n or len(y) != n:
@@ -377,14 +348,22 @@ def within_floats(problem: str) -> Iterator[None]:
 
 
 def check_relation(
-    privacy: PrivacyParams, *, users: bool = False, neighbors: tuple[Neighboring, ...] = Plan.neighbors
+    privacy: PrivacyParams,
+    *,
+    users: bool = False,
+    neighbors: tuple[Neighboring, ...] = Plan.neighbors,
+    added_users: bool = False,
 ) -> None:
-    """Raise `InvalidParameterError` unless the promise is for `neighbors`, and for records, or users if `users`."""
+    """Raise `InvalidParameterError` unless the promise is for `neighbors`, and for records, or users if `users`.
+
+    With neighbors of private number, users need `added_users`.
+    """
     if privacy.neighboring not in neighbors:
         what = "must be " + " or ".join(repr(str(each)) for each in neighbors) + " for this algorithm"
-        remedy = "Only noisy tables of synthetic data, of order 1 or 2, protect added or removed records"
+        remedy = "Added or removed units are protected by noisy_gradient, informed_gradient (users) and "
+        remedy += "objective_perturbation, and by noisy tables of synthetic data, of order 1 or 2"
         raise InvalidParameterError("neighboring", str(privacy.neighboring), what, remedy)
-    if privacy.unit != Unit.RECORD and not (users and privacy.neighboring.fixes_size):
+    if privacy.unit != Unit.RECORD and not (users if privacy.neighboring.fixes_size else added_users):
         what = f"must be 'record' for this algorithm{'' if privacy.neighboring.fixes_size else ' and these neighbors'}"
         remedy = "Use a method for users, or protect single records: no groups, no user column"
         raise InvalidParameterError("unit", str(privacy.unit), what, remedy)
@@ -406,11 +385,16 @@ def check_unit(problem: Problem, privacy: PrivacyParams) -> None:
     if problem.grouped != (privacy.unit == Unit.USER):
         counted = "users" if problem.grouped else "records"
         raise InvalidParameterError("unit", str(privacy.unit), f"must fit the problem, whose n counts {counted}")
+    if problem.private_n == privacy.neighboring.fixes_size:
+        how = "is a guess" if problem.private_n else "is public"
+        raise InvalidParameterError("neighboring", str(privacy.neighboring), f"must fit the problem, whose n {how}")
 
 
-def check_average(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
-    """Raise `InvalidParameterError` unless a replaced record or user of an average loss is protected."""
-    check_relation(privacy, users=True)
+def check_average(
+    problem: LinearModelProblem, privacy: PrivacyParams, neighbors: tuple[Neighboring, ...] = Plan.neighbors
+) -> None:
+    """Raise `InvalidParameterError` unless a record or user of an average loss is protected, for `neighbors`."""
+    check_relation(privacy, users=True, neighbors=neighbors, added_users=True)
     check_unit(problem, privacy)
     require_average(problem)
 

@@ -259,12 +259,9 @@ class InferencePlan(TwoStagePlan):
 
 @algorithms.recorded("objective_perturbation_with_curvature")
 def plan(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    robust: bool = False,
-    l2: float | None = None,
-    noise: str = "auto",
-) -> InferencePlan:
+    problem: LinearModelProblem, privacy: PrivacyParams,
+    robust: bool = False, l2: float | None = None, noise: str = "auto",
+) -> InferencePlan:  # fmt: skip
     """Return the plan whose share for the curvature makes intervals shortest on a table that public facts suggest.
 
     `robust` releases second moments of gradients, too, as for users always. `l2` is by default smaller than without

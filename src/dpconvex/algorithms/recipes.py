@@ -27,7 +27,6 @@ from dpconvex.problems.queries import LinearQueries
 from dpconvex.sets import ConvexSet
 
 KIND = "type"  # Key under which a stored object names its class
-
 LARGEST = 1_200_000
 """Sum of all sizes in a recipe that is read: more columns or steps would keep a reader busy for minutes."""
 UNLIMITED = ("n", "coins", "held_out", "max_steps")  # Names of integers that cost a planner no time
@@ -52,7 +51,6 @@ OPEN: tuple[type, ...] = (LinearModelLoss, SimplexSaddle, LinearQueries, ConvexS
 """Whose subclasses, all that are loaded, are held as well: a loss of one's own is known where it is imported."""
 PLANNERS: dict[str, Callable[..., Any]] = {}
 NAMED: dict[str, Any] = {"no function": no_function}  #: Objects that recipes hold by name.
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -20,14 +20,11 @@ NOISES = ("auto", "grouped", "weighted_l1", "l1", "block_max", "l2", "gaussian",
 """Kinds of noise that a caller may ask for; which apply depends on the algorithm and on delta."""
 
 CONSTANTS = ("calibrated", "paper")
-
 AIMS = ("empirical", "population")
 """Whose excess loss a plan may be for: that on the data, or that on their distribution."""
 
 SMALLEST, LARGEST = 1e-100, 1e100  #: Sizes of public parameters whose squares and ratios are floats.
-
 SUMS_REMEDY = "Use another algorithm (docs, Larger than memory), or read the table into a frame"
-
 PlanT = TypeVar("PlanT", bound=Plan)
 
 
@@ -174,13 +171,9 @@ class Registry(Mapping[str, Method]):
         return tuple(self) if algorithm == "auto" else (algorithm,)
 
     def choose(
-        self,
-        names: tuple[str, ...],
-        options: Options,
-        facts: tuple[Any, ...],
-        rank: Callable[[Method, PlanT], Any],
-        where: str,
-    ) -> tuple[Plans[PlanT], dict[str, InvalidParameterError]]:
+        self, names: tuple[str, ...], options: Options, facts: tuple[Any, ...],
+        rank: Callable[[Method, PlanT], Any], where: str,
+    ) -> tuple[Plans[PlanT], dict[str, InvalidParameterError]]:  # fmt: skip
         """Return all valid plans of some methods, the smallest rank first, and why the others refuse.
 
         `facts` is what every planner is given: problem and promise. `rank` is the sort key of a plan; between equal

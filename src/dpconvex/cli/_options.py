@@ -44,6 +44,10 @@ PrivateTable = Annotated[
 SchemaFile = Annotated[Path, typer.Option("--schema", help="Schema file (TOML); see `dpconvex schema`.")]
 Target = Annotated[str | None, typer.Option(help="Column to predict. Default: the schema's.")]
 Inference = Annotated[bool, typer.Option("--inference", help="Intervals, too: logistic, linear, huber, additive.")]
+Declared = Annotated[
+    int | None,
+    typer.Option(help="With --neighbors add_or_remove_one: a public guess of how many records, or users, there are."),
+]
 Rows = Annotated[int | None, typer.Option(help="Show plans for this number of records; read no data.")]
 Users = Annotated[int | None, typer.Option(help="Number of users, instead of --rows: protects all rows of a user.")]
 Neighbors = Annotated[
@@ -169,6 +173,11 @@ MODEL: dict[str, tuple[Any, Any]] = {
         parser=lambda text: text if text == "private" else int(text),
         metavar="N|private",
     ),
+    "neighbors": _option(
+        "replace_one",
+        "replace_one; or add_or_remove_one: whether somebody is in the data is private, too, and --rows (of plan: or "
+        "--users) is a public guess.",
+    ),
     "knots": _option(int, "Number of knots of every numeric column (additive). Default: from public facts."),
     "interactions": _option([], "Two columns that act together, as age,hours; repeatable (additive).", metavar="A,B"),
     "missing": _option(str, "own (default): missing numbers have a value of their own; or none (additive)."),
@@ -181,7 +190,7 @@ OWN += ("slope_cap", "residual_cap", "smoothing", "width", "knots", "interaction
 """Of these, what only some models have."""
 
 SELDOM = "failure surrogate constraint constants noise l2 coefficient_norm tilt adversarial_radius adversarial_norm"
-SELDOM = f"{SELDOM} slope_cap residual_cap smoothing width risk solver user_test user_smoothing most_rows".split()
+SELDOM += " slope_cap residual_cap smoothing width risk solver user_test user_smoothing most_rows neighbors"
 
 ADDITIVE = "additive"  #: The model's name for classes and for numbers alike.
 
@@ -192,7 +201,7 @@ def describes_model(command: Callable[..., None]) -> Callable[..., None]:
     kind = inspect.Parameter.KEYWORD_ONLY
     own = [each.replace(kind=kind) for each in signature.parameters.values() if each.name != "options"]
     shared = [inspect.Parameter(name, kind, default=default, annotation=of) for name, (of, default) in MODEL.items()]
-    for name in SELDOM:
+    for name in SELDOM.split():
         MODEL[name][0].__metadata__[0].rich_help_panel = "Options that are seldom needed"
 
     @functools.wraps(command)

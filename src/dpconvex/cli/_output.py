@@ -32,7 +32,6 @@ MODEL, CERTIFICATE, REPORT, MEDIAN = "model.skops", "certificate.json", "report.
 FOUND = "schema.found.toml"  # the schema with the ranges that a fit found
 SYNTHETIC, GAME, SIGNATURE = "synthetic.csv", "game.json", "certificate.json.sig"
 METRICS, EVALUATED = "metrics.json", "evaluation.certificate.json"  #: Files of a folder of outputs.
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

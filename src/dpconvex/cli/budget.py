@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from dpconvex.privacy.budget import Account
 
 app = typer.Typer(help="Keep account of all runs on one data set.", no_args_is_help=True)
-
 WHO = ContextVar("who", default="")  #: Who runs this command, as stated; never asked of the system.
-
 BudgetFile = Annotated[Path, typer.Argument(help="The budget file.")]
 
 
@@ -178,7 +176,5 @@ def _show(path: Path, account: Account) -> None:
     if account.renews:
         print_text(f"\n{_state(account)}")
     if account.unreadable:
-        print_text(
-            f"\n{account.unreadable} line(s) cannot be read completely. A line whose two amounts are whole counts with "
-            "them, any other as all that was left."
-        )
+        counts = "A line whose two amounts are whole counts with them, any other as all that was left."
+        print_text(f"\n{account.unreadable} line(s) cannot be read completely. {counts}")

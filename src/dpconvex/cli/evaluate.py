@@ -30,11 +30,9 @@ def evaluate(
     ] = None,
     user_column: _options.UserColumn = None,
     out: Annotated[Path, typer.Option(help="Folder for the metrics, a page and the certificate.")] = Path("evaluation"),
-    seed: _options.Seed = None,
-    budget: _options.Budget = None,
-    force: _options.ForceOwn = False,
+    seed: _options.Seed = None, budget: _options.Budget = None, force: _options.ForceOwn = False,
     as_json: _options.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Measure a model on private records: accuracy, AUC, log-loss and calibration with intervals, for one epsilon.
 
     The test records must not be those of the fit, or else both prices add up: see --holdout of `fit`.

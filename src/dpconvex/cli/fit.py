@@ -88,6 +88,7 @@ def fit(
     target: _options.Target = None,
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
     user_column: _options.UserColumn = None,
+    rows: _options.Declared = None,
     test: _options.Test = None,
     holdout: Annotated[
         float | None, typer.Option(help="Share of the records to hold out, at random and in secret, for --evaluate.")
@@ -115,14 +116,16 @@ def fit(
     from dpconvex.cli.report import Origin
     from dpconvex.estimators._intervals import summary_of
     from dpconvex.estimators._streams import promise_of
-    from dpconvex.estimators.evaluation import fit_and_evaluate
+    from dpconvex.estimators.evaluation import fit_and_evaluate, require_replaced
 
     declared = _options.fit_schema(schema, target, user_column)
-    estimator = _options.build(epsilon, options, schema=declared, seed=seed)
+    estimator = _options.build(epsilon, options, schema=declared, seed=seed).set_params(rows=rows)
     promise = promise_of(estimator)  # refuses unusable parameters before anything is read
     if (holdout is None) != (evaluate is None):
         remedy = "Give both, as in --holdout 0.2 --evaluate 1"
         raise InvalidParameterError("holdout", holdout, "goes with --evaluate EPSILON", remedy)
+    if evaluate is not None:
+        require_replaced(estimator)
     if evaluate is not None:  # Theorem 5 of the docs, Private evaluation
         promise = dataclasses.replace(promise, epsilon=max(epsilon, evaluate))
     with _output.working("Fitting"), _output.model_folder(out, force=force) as folder:
@@ -130,6 +133,8 @@ def fit(
         engine = engine_for(table, engine, address, memory, budget)
         if holdout is not None and engine != "memory":
             raise InvalidParameterError("holdout", holdout, "needs a table in memory: one file", "Leave out --engine")
+        if engine != "memory" and not promise.neighboring.fixes_size:
+            raise InvalidParameterError("engine", engine, "must be 'memory' for these neighbors", "Use --engine memory")
         paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
         with opened_table(table, declared, engine, address, memory) as records:
             if holdout is None or evaluate is None:

@@ -24,29 +24,20 @@ if TYPE_CHECKING:
 
 @_output.one_line_errors
 def fit_sparse(
-    schema: _options.SchemaFile,
-    epsilon: _options.Epsilon,
-    table: _options.PrivateTable = None,
+    schema: _options.SchemaFile, epsilon: _options.Epsilon, table: _options.PrivateTable = None,
     group_column: Annotated[
         str | None, typer.Option(help="Column of groups: fit for the group that fares worst (classifiers).")
     ] = None,
     radius: Annotated[
         float | None, typer.Option(help="Largest l1 norm of coefficients; it does not affect privacy.")
     ] = None,
-    delta: _options.SmallDelta = 1e-6,
-    algorithm: _options.Listed = "auto",
+    delta: _options.SmallDelta = 1e-6, algorithm: _options.Listed = "auto",
     constants: _options.Constants = "calibrated",
     out: Annotated[Path, typer.Option(help="Folder for model.skops and certificate.json.")] = Path("model"),
-    rows: _options.Rows = None,
-    test: _options.Test = None,
-    seed: _options.Seed = None,
-    budget: _options.Budget = None,
-    engine: _options.Engine = None,
-    address: _options.Address = None,
-    memory: _options.Memory = None,
-    force: _options.Force = False,
-    as_json: _options.Json = False,
-) -> None:
+    rows: _options.Rows = None, test: _options.Test = None, seed: _options.Seed = None,
+    budget: _options.Budget = None, engine: _options.Engine = None, address: _options.Address = None,
+    memory: _options.Memory = None, force: _options.Force = False, as_json: _options.Json = False,
+) -> None:  # fmt: skip
     """Fit a private linear model with few large coefficients: logistic for classes, least squares for numbers.
 
     The schema's target decides which. `dpconvex predict` applies the model. With --rows: show plans; no data are read.

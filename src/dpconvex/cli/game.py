@@ -37,16 +37,12 @@ def game(
         ),
     ] = "plays",
     bound: Annotated[float, typer.Option(help="PUBLIC bound to which payoffs are clipped; 1 for rank_one.")] = 1.0,
-    delta: _options.SmallDelta = 1e-6,
-    algorithm: _options.Listed = "auto",
+    delta: _options.SmallDelta = 1e-6, algorithm: _options.Listed = "auto",
     constants: _options.Constants = "calibrated",
     out: Annotated[Path, typer.Option(help="Folder for game.json and certificate.json.")] = Path("game"),
-    rows: _options.Rows = None,
-    seed: _options.Seed = None,
-    budget: _options.Budget = None,
-    force: _options.ForceOwn = False,
-    as_json: _options.Json = False,
-) -> None:
+    rows: _options.Rows = None, seed: _options.Seed = None, budget: _options.Budget = None,
+    force: _options.ForceOwn = False, as_json: _options.Json = False,
+) -> None:  # fmt: skip
     """Learn strategies of a zero-sum game from private payoffs: what the row player pays to the column player.
 
     The game is the mean of the records' payoff matrices. With --rows instead of a file: show the plans; no data are
@@ -131,9 +127,6 @@ def _show(plans: Sequence[SaddlePlan], as_json: bool) -> None:
 
 def _show_strategy(player: str, weights: Floats) -> None:
     largest = (-weights).argsort(kind="stable")[:SHOWN].tolist()
-    _output.print_table(
-        f"\nStrategy of the {player} player" + (f", the largest {SHOWN} weights" if len(weights) > SHOWN else ""),
-        ("action", "probability"),
-        [(str(k), _output.number(float(weights[k]))) for k in largest],
-        right=(0, 1),
-    )
+    which = f", the largest {SHOWN} weights" if len(weights) > SHOWN else ""
+    rows = [(str(k), _output.number(float(weights[k]))) for k in largest]
+    _output.print_table(f"\nStrategy of the {player} player{which}", ("action", "probability"), rows, right=(0, 1))

@@ -67,30 +67,18 @@ def median(
     out: Annotated[Path, typer.Option(help="Folder for median.json and certificate.json.")] = Path("median"),
     rows: Annotated[int | None, typer.Option(help="Plan only, for this number of records (or users).")] = None,
     features: Annotated[int | None, typer.Option(help="Number of coordinates, with --rows.")] = None,
-    seed: _options.Seed = None,
-    budget: _options.Budget = None,
-    engine: _options.Engine = None,
-    address: _options.Address = None,
-    memory: _options.Memory = None,
-    force: _options.ForceOwn = False,
+    seed: _options.Seed = None, budget: _options.Budget = None, engine: _options.Engine = None,
+    address: _options.Address = None, memory: _options.Memory = None, force: _options.ForceOwn = False,
     as_json: _options.Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Release a private geometric median: a center that a corrupted minority cannot move far.
 
     With --rows and --features instead of a file: show the plan; no data are read.
     """
     from dpconvex.estimators.median import PrivateGeometricMedian
 
-    estimator = PrivateGeometricMedian(
-        epsilon,
-        delta,
-        radius_bound=radius_bound,
-        min_radius=min_radius,
-        constants=constants,
-        algorithm=algorithm,
-        level=level,
-        random_state=seed,
-    )
+    options: dict[str, Any] = {"constants": constants, "algorithm": algorithm, "level": level, "random_state": seed}
+    estimator = PrivateGeometricMedian(epsilon, delta, radius_bound=radius_bound, min_radius=min_radius, **options)
     unit = "record" if user_column is None else "user"
     if points is None:
         _show_plan(estimator, rows, features, unit, as_json)
@@ -149,13 +137,9 @@ def points_of(table: Any, names: Sequence[str]) -> Any:
 
 def released(estimator: PrivateGeometricMedian, names: list[str]) -> dict[str, Any]:
     """Return the content of ``median.json``: released values only."""
-    return {
-        "columns": names,
-        "location": estimator.location_.tolist(),
-        "center": None if estimator.center_ is None else estimator.center_.tolist(),
-        "radius": estimator.radius_,
-        "status": estimator.status_,
-    }
+    center = None if estimator.center_ is None else estimator.center_.tolist()
+    found = {"columns": names, "location": estimator.location_.tolist(), "center": center}
+    return {**found, "radius": estimator.radius_, "status": estimator.status_}
 
 
 def coordinates(path: Path, columns: list[str] | None, user: str | None) -> list[str]:
@@ -200,12 +184,8 @@ def _show_plan(model: PrivateGeometricMedian, rows: int | None, features: int | 
 
 def plan_facts(plan: LocationPlan) -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
+    from dpconvex._types import attributes
+
     each = [{"label": r.label, "mechanism": r.mechanism, "sensitivity": r.sensitivity.value} for r in plan.releases]
-    return {
-        "algorithm": plan.algorithm,
-        "constants": plan.constants,
-        "releases": each,
-        "expected_error": plan.expected_error,
-        "hopeless": plan.hopeless,
-        "public": dict(plan.public),
-    }
+    facts = {**attributes(plan, "algorithm", "constants"), "releases": each}
+    return {**facts, **attributes(plan, "expected_error", "hopeless"), "public": dict(plan.public)}

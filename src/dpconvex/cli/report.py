@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 SHOWN = 30  #: Coefficients that are open to view; the others unfold.
 NOT_STATED = "not stated"
-
 GRID = (0.05, 10.0, 9)
 """First and last epsilon of the figure of planned losses, and how many; widened where the model's lies outside."""
 
@@ -221,19 +220,10 @@ def _coefficients(estimator: PrivateLinearModel) -> list[dict[str, Any]]:
             value, guess = float(values[k, j]), float(typical[k, j])
             known = None if reaches is None else float(reaches[k, j])
             left, right = (max(-end, min(end, edge)) for edge in (value - guess, value + guess))
-            rows.append(
-                {
-                    "name": prefix + name,
-                    "value": value,
-                    "reach": known,
-                    "typical": guess,
-                    "sure": known is not None and abs(value) > known,
-                    "end": end,
-                    "at": 50 + 50 * value / end,
-                    "left": 50 + 50 * left / end,
-                    "width": 50 * (right - left) / end,
-                }
-            )
+            row = {"name": prefix + name, "value": value, "reach": known, "typical": guess, "end": end}
+            row["sure"] = known is not None and abs(value) > known
+            place = {"at": 50 + 50 * value / end, "left": 50 + 50 * left / end, "width": 50 * (right - left) / end}
+            rows.append(row | place)
     return sorted(rows, key=lambda row: -abs(row["value"]) if row["sure"] else 1.0)  # stable
 
 
@@ -302,13 +292,9 @@ TRIVIAL_DASH, EVEN_DASH, EXPECTED_DASH = (0, (4, 3)), (0, (1, 2)), (0, (6, 2))
 
 
 def loss_figure(
-    epsilons: Sequence[float],
-    bounds: Sequence[float],
-    expected: Sequence[float],
-    error: PredictedError,
-    epsilon: float,
-    even_loss: float | None = None,
-) -> str:
+    epsilons: Sequence[float], bounds: Sequence[float], expected: Sequence[float],
+    error: PredictedError, epsilon: float, even_loss: float | None = None,
+) -> str:  # fmt: skip
     """Excess loss of one method over epsilon: its bound, and what it expects on typical data, with yardsticks."""
     from matplotlib.ticker import LogLocator
 

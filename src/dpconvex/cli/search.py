@@ -34,13 +34,8 @@ Over = Annotated[
 
 @_output.one_line_errors
 def search(
-    schema: _options.SchemaFile,
-    epsilon: _options.Epsilon,
-    over: Over,
-    table: _options.PrivateTable = None,
-    target: _options.Target = None,
-    model: _options.Model = None,
-    delta: _options.Delta = 0.0,
+    schema: _options.SchemaFile, epsilon: _options.Epsilon, over: Over, table: _options.PrivateTable = None,
+    target: _options.Target = None, model: _options.Model = None, delta: _options.Delta = 0.0,
     method: Annotated[str, typer.Option(help="How to pay: auto, composition, repeats; none: no search.")] = "auto",
     scoring: Annotated[
         str, typer.Option(help="auto, error_rate, log_loss; for numbers squared_error, absolute_error or pinball.")
@@ -50,18 +45,11 @@ def search(
     ] = None,
     holdout: Annotated[float, typer.Option(help="Share of records held out for the choice.")] = 0.2,
     out: Annotated[Path, typer.Option(help="Folder for model, certificate and report.")] = Path("model"),
-    rows: _options.Rows = None,
-    user_column: _options.UserColumn = None,
-    test: _options.Test = None,
-    seed: _options.Seed = None,
-    budget: _options.Budget = None,
-    engine: _options.Engine = None,
-    address: _options.Address = None,
-    memory: _options.Memory = None,
-    purpose: _options.Purpose = "",
-    force: _options.Force = False,
-    as_json: _options.Json = False,
-) -> None:
+    rows: _options.Rows = None, user_column: _options.UserColumn = None, test: _options.Test = None,
+    seed: _options.Seed = None, budget: _options.Budget = None, engine: _options.Engine = None,
+    address: _options.Address = None, memory: _options.Memory = None, purpose: _options.Purpose = "",
+    force: _options.Force = False, as_json: _options.Json = False,
+) -> None:  # fmt: skip
     """Fit several settings of a private model, choose one privately, and release it alone.
 
     The certificate covers the whole search. With --rows: show what it costs; no data are read.
@@ -166,14 +154,10 @@ def _show(plans: Sequence[SearchPlan], as_json: bool) -> None:
         tried = f"{plan.coverage:.0%}" if plan.selection is not None else "-"
         costs = (_output.number(plan.price, 3), _output.number(plan.cost, 2), _output.number(plan.stake, 2))
         cells.append((plan.method, plan.noise_name, _output.number(each, 3), tried, *costs))
-    budget = _output.budget_words(first.privacy)
-    _output.print_table(
-        f"Searches over {len(first.whole)} settings, {first.n:,} {first.privacy.unit}s, {budget}",
-        ("method", "noise", "epsilon of a fit", "tried", "price", "cost", "stake"),
-        cells,
-        right=(2, 3, 4, 5, 6),
-        marked=0,
-    )
+    title = f"Searches over {len(first.whole)} settings, {first.n:,} {first.privacy.unit}s"
+    headers = ("method", "noise", "epsilon of a fit", "tried", "price", "cost", "stake")
+    full = f"{title}, {_output.budget_words(first.privacy)}"
+    _output.print_table(full, headers, cells, right=(2, 3, 4, 5, 6), marked=0)
     _output.print_text("price: factor on the predicted error of a setting.")
     _output.print_text("cost: what the search loses if no setting is better, over the loss of predicting nothing.")
     _output.print_text("stake: that, and an allowance for the chance that the best setting is not tried.")

@@ -1,6 +1,7 @@
 """``dpconvex verify`` and ``sign``: check a certificate without the data, and say who stands behind it."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,7 @@ def verify(
 
     Exit code 1 if a check fails.
     """
+    from dpconvex._types import attributes
     from dpconvex.privacy.verify import NOT_CHECKED
     from dpconvex.verification import verify as check
 
@@ -37,17 +39,9 @@ def verify(
         pass
     result = check(certificate, public_key=public_key)
     if as_json:
-        print_json(
-            {
-                "passed": result.passed,
-                "epsilon": result.epsilon,
-                "delta": result.delta,
-                "checks": [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks],
-                "unknown_fields": result.unknown,
-                "unconfirmed_numbers": result.unconfirmed,
-                "not_checked": NOT_CHECKED,
-            }
-        )
+        found = {**attributes(result, "passed", "epsilon", "delta"), "checks": [asdict(c) for c in result.checks]}
+        unsure = {"unknown_fields": result.unknown, "unconfirmed_numbers": result.unconfirmed}
+        print_json({**found, **unsure, "not_checked": NOT_CHECKED})
     else:
         rows = [("ok" if c.passed else "FAIL", c.name, c.detail) for c in result.checks]
         print_table(f"Certificate {path}", ("", "check", "detail"), rows)

@@ -21,7 +21,6 @@ from dpconvex.problems.data.ranges import DEPTH, NumberRange, grid, multiples
 MISSING = "(missing)"  #: Label of missing numbers, where they are a value of their own.
 DEFAULT_BINS = 16
 AUTO, PRIVATE = "auto", "private"  #: Bins: as public facts suggest; found by a release.
-
 NumberBins = int | str | Sequence[float]  #: Of a column: the number of bins, of equal width; "private"; or the edges.
 
 

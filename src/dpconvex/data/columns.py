@@ -19,11 +19,8 @@ from dpconvex.problems.data.domain import Block, BlockValues, likely_values
 from dpconvex.problems.data.ranges import NumberRange
 
 BLANKS = " \t\n\v\f\r"  #: What is trimmed off the ends of a cell before it is compared.
-
 MOST_KNOTS = 64  #: Of a shape.
-
 OTHER, MISSING = "(other)", "(missing)"  #: The level of missing and unlisted values; the feature of missing numbers.
-
 _LAST = ("step", "scale", "indicator", "formula", "date", "at", "format", "missing", "unit", "source")  #: Keys.
 DATE_PARTS = {"month": 12, "weekday": 7}  #: Parts of a date: categories, numbered from 1; weeks begin on Mondays.
 

@@ -30,7 +30,6 @@ from dpconvex.errors import InvalidDataError
 _MARK = b"\xef\xbb\xbf"  # of byte order, before the header
 SEPARATORS = ",;\t|"
 MOST_BYTES = 2**32  #: Of a compressed file once it is unpacked, and of the standard input.
-
 _CELLS, _ROWS = 2**16, 64  # located at a time: what a cache holds, but many rows of wide tables
 
 

@@ -193,9 +193,8 @@ def _dates(found: Floats, form: str, ranges: bool, name: str, clock: Floats) -> 
     lines = 'date = "age"  # days before `at`. Or date = "month", or "weekday", without `at` and bounds\n'
     lines += f"format = {format_value(form)}{MARK}\n" if form not in ("", DATE_FORMS[0]) else ""
     if not ranges:
-        return (
-            lines + _line("at", str(datetime.now(UTC).date()), read=False) + _line("range", PRIVATE, read=False) + hour
-        )
+        today = str(datetime.now(UTC).date())
+        return lines + _line("at", today, read=False) + _line("range", PRIVATE, read=False) + hour
     return lines + _line("at", at) + _line("lower", 0) + _line("upper", max(1, last - first)) + hour
 
 

@@ -112,28 +112,13 @@ def parts_of_dates(found: Floats, part: str) -> Array:
     return np.where(known, number.astype("M8[D]").astype("M8[M]").astype(np.int64) % 12 + 1, 0)
 
 
-FUNCTIONS: dict[str, tuple[int, Any]] = {
-    "abs": (1, np.abs),
-    "exp": (1, np.exp),
-    "log": (1, np.log),
-    "log1p": (1, np.log1p),
-    "max": (2, np.maximum),
-    "min": (2, np.minimum),
-    "sqrt": (1, np.sqrt),
-}
+FUNCTIONS: dict[str, tuple[int, Any]] = {"abs": (1, np.abs), "exp": (1, np.exp), "log": (1, np.log)}
+FUNCTIONS |= {"log1p": (1, np.log1p), "max": (2, np.maximum), "min": (2, np.minimum), "sqrt": (1, np.sqrt)}
 """What a formula may call, and with how many arguments; besides ``days`` and ``hours``, of a column's name."""
 
-_SIGNS: dict[type, Any] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: np.true_divide,
-    ast.Pow: np.power,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-}
+_SIGNS: dict[type, Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.USub: operator.neg, ast.UAdd: operator.pos}
+_SIGNS |= {ast.Mult: operator.mul, ast.Div: np.true_divide, ast.Pow: np.power}
 _LONGEST = 500
-
 Value = Callable[[Mapping[str, Any]], Any]
 
 

@@ -21,9 +21,7 @@ from dpconvex.errors import InvalidDataError, SchemaError
 
 Frame = nw.DataFrame[Any]
 Series = nw.Series[Any]
-
 MOST, LONGEST = 40, 100  #: Of names, and of characters of a name, in a message.
-
 _NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
 
 

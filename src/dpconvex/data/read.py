@@ -23,11 +23,8 @@ from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidDataError, SchemaError
 
 _CELLS = 2**20  # parsed at a time, at most, where columns are short
-
 _ENDS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
-
 _POSITION = 8  # bytes of the position of a level, or of the end of a text
-
 MOST_RATIO = 1000
 """A Parquet file may declare `MOST_BYTES` of cells, or so many times its own size; the larger of both."""
 
@@ -213,10 +210,9 @@ def _read_parquet(path: str | PathLike[str], names: tuple[str, ...] | None, nume
             size, levels = _declared(file.metadata, kinds)
             rows = file.metadata.num_rows
         if not 0 <= size <= max(MOST_BYTES, MOST_RATIO * os.path.getsize(path)):
-            raise InvalidDataError(
-                f"{path}: declares {size / 2**30:.3g} GiB, more than {MOST_BYTES / 2**30:g} GiB and {MOST_RATIO} "
-                "times the size of the file. Read it yourself, and use the Python interface"
-            )
+            most = f"{MOST_BYTES / 2**30:g} GiB and {MOST_RATIO} times the size of the file"
+            remedy = "Read it yourself, and use the Python interface"
+            raise InvalidDataError(f"{path}: declares {size / 2**30:.3g} GiB, more than {most}. {remedy}")
         with pq.ParquetFile(path, read_dictionary=levels) as file:
             table = file.read(columns=[name for name in names if _cell_width(kinds[name]) is not None])
         columns: dict[str, Any] = dict.fromkeys(names, pa.nulls(rows, pa.list_(pa.null())))

@@ -1,7 +1,5 @@
 """The public description of a table: which columns are features, inside which bounds, and what is predicted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -151,17 +149,17 @@ class Schema:
                     raise InvalidParameterError("name", name, what, "Make a column of its own of one of them")
 
     @classmethod
-    def from_toml(cls, path: str | PathLike[str]) -> Schema:
+    def from_toml(cls, path: str | PathLike[str]) -> "Schema":
         """Read a schema file; `SchemaError` names the file, the table and the key."""
         return cls.from_toml_text(read_schema_text(path), str(path))
 
     @classmethod
-    def from_toml_text(cls, toml: str, where: str = "schema") -> Schema:
+    def from_toml_text(cls, toml: str, where: str = "schema") -> "Schema":
         """Read the text of a schema file; `where` names it in errors (`SchemaError`)."""
         return cls.from_dict(parse_toml(toml, where), where)
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any], where: str = "schema") -> Schema:
+    def from_dict(cls, content: Mapping[str, Any], where: str = "schema") -> "Schema":
         """Read what a schema file holds, as a dictionary; `where` names it in errors (`SchemaError`)."""
         columns, target, rest = parse_schema(content, where)
         try:
@@ -178,17 +176,16 @@ class Schema:
         rest = {key: getattr(self, key) for key in ("source", "user", "weight", "weight_cap")}
         return format_schema(self.columns, self.target, self.confirmed, **rest)
 
-    def confirm(self) -> Schema:
+    def confirm(self) -> "Schema":
         """The same schema, confirmed."""
         return replace(self, confirmed=True)
 
     def require_confirmed(self, where: str = "schema") -> None:
         """Raise `SchemaError` unless a person has confirmed the schema."""
         if not self.confirmed:
-            raise SchemaError(
-                f"{where}: confirmed=False: a draft is read off the private data, so its ranges and lists may reveal "
-                "them. Check every line marked 'read from the data' against public knowledge, then set confirmed = true"
-            )
+            what = "a draft is read off the private data, so its ranges and lists may reveal them"
+            check = "Check every line marked 'read from the data' against public knowledge"
+            raise SchemaError(f"{where}: confirmed=False: {what}. {check}, then set confirmed = true")
 
     def column_names(self, features_only: bool = False) -> tuple[str, ...]:
         """Columns of the table that the schema names: the features, and unless `features_only` target and user."""
@@ -243,7 +240,7 @@ class Schema:
         """The features whose ranges are to be found privately."""
         return tuple(column for column in self.columns if isinstance(column, UnrangedColumn))
 
-    def with_ranges(self, found: Sequence[NumberRange] | Mapping[str, NumberRange]) -> Schema:
+    def with_ranges(self, found: Sequence[NumberRange] | Mapping[str, NumberRange]) -> "Schema":
         """Return the schema with released ranges: by name, or of all parts that have none, then of the target."""
         names = [part.name for part in self.columns if not part.ranged] + ([self.target.name] if self.target else [])
         given = found if isinstance(found, Mapping) else dict(zip(names, found, strict=False))
@@ -253,7 +250,7 @@ class Schema:
 
         return replace(self, columns=tuple(map(closed, self.columns)), target=closed(self.target))
 
-    def without_ranges(self) -> Schema:
+    def without_ranges(self) -> "Schema":
         """Return the schema with the ranges of all numeric columns, and of a numeric target, left to private fits."""
         return replace(self, columns=tuple(map(without_range, self.columns)), target=without_range(self.target))
 

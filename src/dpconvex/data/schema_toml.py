@@ -13,9 +13,7 @@ from dpconvex.data.targets import PRIVATE, AbstractTarget, ClassTarget, NumericT
 from dpconvex.errors import InvalidParameterError, SchemaError
 
 _NOTES = ("missing", "unit", "source")
-
 _LINE = 100  #: Lists that need a longer line are written with one item a line.
-
 MOST_TEXT, MOST_PARTS = 2**22, 8  #: Characters of a schema file, and parts of a key with dots.
 
 _QUOTED = re.compile(  # texts and comments; one that is not closed ends where the file does: linear time for any file
@@ -26,7 +24,6 @@ _QUOTED = re.compile(  # texts and comments; one that is not closed ends where t
     re.DOTALL,
 )
 _SIGNS = re.compile(r"[=\[\],{}\n\r]")
-
 T = TypeVar("T")
 
 
@@ -62,9 +59,7 @@ def parse_schema(
     _check_keys(where, content, {"confirmed", "columns"}, {"source", "user", "weight", "weight_cap", "target"})
     tables = _table(f"{where}: columns", content.pop("columns"))
     columns = tuple(_column(f"{where}: [columns.{format_key(name)}]", name, tables[name]) for name in tables)
-    target = None
-    if "target" in content:
-        target = _target(f"{where}: [target]", content.pop("target"))
+    target = _target(f"{where}: [target]", content.pop("target")) if "target" in content else None
     return columns, target, content
 
 

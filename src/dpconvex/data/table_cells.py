@@ -41,13 +41,9 @@ class TableCells:
 
     @classmethod
     def of_schema(
-        cls,
-        schema: Schema,
-        names: Sequence[str] | None = None,
-        bins: Bins = DEFAULT_BINS,
-        auto: NumberBins = DEFAULT_BINS,
-        public: Collection[str] = (),
-    ) -> TableCells:
+        cls, schema: Schema, names: Sequence[str] | None = None, bins: Bins = DEFAULT_BINS,
+        auto: NumberBins = DEFAULT_BINS, public: Collection[str] = (),
+    ) -> TableCells:  # fmt: skip
         """Return the domain of columns, by default all; bins ``"auto"`` mean `auto`, but of `public` columns 16."""
         parts: dict[str, Described] = {column.name: column for column in schema.columns}
         if schema.target is not None:

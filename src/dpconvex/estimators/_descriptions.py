@@ -48,7 +48,7 @@ algorithm, constants, noise, l2, random_state, verbose : optional
 coefficient_norm : float, optional
     Norm of the coefficients (of encoded features, in units of the target's range) that the model should be able to
     reach, positive; it steers regularization, never privacy. Default: about a third of the range for each column.
-tilt, risk, solver, user_test, user_smoothing, most_rows, records_per_user : optional
+tilt, risk, solver, user_test, user_smoothing, most_rows, records_per_user, neighbors, rows : optional
     As in `PrivateLogisticRegression`; a tilt is in the inverse unit of the loss, for a range of width 1.
 heavy_tailed : "auto", float or (float, float), optional
     For targets (claims, delays, spending) or features without a known largest value. ``"auto"``: no moment is known; a

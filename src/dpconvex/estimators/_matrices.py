@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from dpconvex import _validate
 from dpconvex._types import Array, Floats
 from dpconvex.data.frames import Frame, Series, label_codes, numbers as read_numbers, open_table, type_name, typed
 from dpconvex.errors import InvalidDataError, SchemaError
@@ -17,20 +18,24 @@ from dpconvex.problems.minimax.base import clamped
 
 def learned_matrix(model: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
     """Return `X` as `numeric_matrix` does; scikit-learn's `model` learns or checks the columns' names and number."""
-    matrix, table = numeric_matrix(X), typed(X)
+    empty = not model._relation.fixes_size  # whether there may be no record, or one, is not told
+    matrix, table = numeric_matrix(X, empty=empty), typed(X)
     if isinstance(nw.from_native(table, eager_only=True, pass_through=True), nw.DataFrame):
         validate_data(model, nw.to_native(table, pass_through=True), skip_check_array=True, reset=reset)
         return matrix
-    accepted: Any = "csr" if sparse else False
-    return validate_data(model, matrix, accept_sparse=accepted, dtype="numeric", ensure_all_finite=False, reset=reset)
+    given: Any = {"accept_sparse": "csr" if sparse else False, "ensure_min_samples": int(not empty)}
+    return validate_data(model, matrix, dtype="numeric", ensure_all_finite=False, reset=reset, **given)
 
 
-def numeric_matrix(X: Any) -> Any:
-    """Return `X` as a numeric array, or the sparse matrix that it is, by its public form: shape and dtypes alone."""
+def numeric_matrix(X: Any, *, empty: bool = False) -> Any:
+    """Return `X` as a numeric array, or the sparse matrix that it is, by its public form: shape and dtypes alone.
+
+    Without rows it is refused unless `empty`.
+    """
     # scikit-learn's checks would quote cells. Tables are read as by a schema: no cell decides how another is read.
     X = typed(X)
     if isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame):
-        return _frame_matrix(open_table(X))
+        return _frame_matrix(open_table(X), empty)
     array = X if scipy.sparse.issparse(X) else None
     if array is None:
         array = numbers_of(_cells_of(X)) if isinstance(X, list | tuple) else np.asarray(X)
@@ -39,20 +44,18 @@ def numeric_matrix(X: Any) -> Any:
     if array.dtype.kind not in "fiub":
         raise InvalidDataError(f"X has dtype {dtype_name(array)}: numbers are needed. Describe text with a Schema")
     if array.ndim != 2:
-        raise InvalidDataError(
-            f"Expected 2D array, got {array.ndim}D array instead: X has shape {array.shape}. Reshape your data to "
-            "(n_records, n_features)"
-        )
-    _refuse_empty(array.shape)
+        what = f"Expected 2D array, got {array.ndim}D array instead: X has shape {_validate.shape_of(array)}"
+        raise InvalidDataError(f"{what}. Reshape your data to (n_records, n_features)")
+    _refuse_empty(array.shape, empty)
     if scipy.sparse.issparse(X) and array.dtype == np.longdouble:  # whose overflows would warn wherever it is read
         with np.errstate(all="ignore"):
             return array.astype(np.float64)
     return array
 
 
-def _frame_matrix(frame: Frame) -> Array:
+def _frame_matrix(frame: Frame, empty: bool) -> Array:
     """Return a table as an array whose dtype follows from the types of its columns; missing cells are NaN."""
-    _refuse_empty(frame.shape)
+    _refuse_empty(frame.shape, empty)
     native, kinds = frame.to_native(), set(frame.schema.values())
     if frame.implementation.is_pandas() and all(isinstance(k, np.dtype) and k.kind in "fiub" for k in native.dtypes):
         return native.to_numpy(dtype=np.result_type(*native.dtypes))
@@ -63,10 +66,8 @@ def _frame_matrix(frame: Frame) -> Array:
         try:
             out[:, k] = read_numbers(series)
         except SchemaError:
-            raise InvalidDataError(
-                f"column {series.name!r} is not numeric, but {type_name(series)}. Leave it out, or describe "
-                "the table with a Schema"
-            ) from None
+            what = f"column {series.name!r} is not numeric, but {type_name(series)}"
+            raise InvalidDataError(f"{what}. Leave it out, or describe the table with a Schema") from None
     return out
 
 
@@ -75,11 +76,12 @@ def dtype_name(array: Array) -> str:
     return array.dtype.type.__name__.rstrip("_")
 
 
-def _refuse_empty(shape: tuple[int, ...]) -> None:
-    """Raise `InvalidDataError`, in the words that scikit-learn looks for, if there is no row or no column."""
+def _refuse_empty(shape: tuple[int, ...], empty: bool) -> None:
+    """Raise `InvalidDataError`, in the words that scikit-learn looks for, if a row, unless `empty`, or column lacks."""
+    seen = f"(, {shape[1]})" if empty else shape  # how many there are may be private
     for count, name in zip(shape, ("sample", "feature"), strict=True):
-        if count == 0:
-            raise InvalidDataError(f"Found array with 0 {name}(s) (shape={shape}) while a minimum of 1 is required.")
+        if count == 0 and not (empty and name == "sample"):
+            raise InvalidDataError(f"Found array with 0 {name}(s) (shape={seen}) while a minimum of 1 is required.")
 
 
 def _cells_of(rows: list[Any] | tuple[Any, ...]) -> Array:
@@ -131,7 +133,9 @@ def column_of(values: Any, name: str) -> Series | Array:
         array = column_or_1d(array, warn=True)
         return found.get_column(found.columns[0]) if table else array
     if array.ndim != 1:
-        raise InvalidDataError(f"{name} has shape {array.shape}; a one-dimensional array of labels is needed")
+        raise InvalidDataError(
+            f"{name} has shape {_validate.shape_of(array)}; labels are needed, one a record"
+        )
     return array
 
 
@@ -173,9 +177,11 @@ def clip_entries(X: Any, bound: float) -> Any:
     return out
 
 
-def same_length(X: Any, y: Array, what: str = "y") -> None:
-    """Raise `InvalidDataError` unless there is one `y` a record, and at least one record."""
+def same_length(X: Any, y: Array, what: str = "y", *, private: bool = False) -> None:
+    """Raise `InvalidDataError` unless there is one `y` a record, and at least one record unless that is `private`."""
+    if X.shape[0] != len(y) and private:
+        raise InvalidDataError(f"X and {what} must have one length")
     if X.shape[0] != len(y):
         raise InvalidDataError(f"X has {X.shape[0]} records and {what} has {len(y)}: they must agree")
-    if X.shape[0] < 1:
+    if X.shape[0] < 1 and not private:
         raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")

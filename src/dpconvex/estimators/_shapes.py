@@ -5,8 +5,6 @@ for missing cells, or products of two such blocks. Each record is read by itself
 alone: never from a cell, nor from a column's type, which a reader of files infers from the cells.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +24,6 @@ from dpconvex.problems.data.ranges import PARTS, SOUGHT
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
 
 OWN = "(missing)"  #: Name of the vertex of missing cells.
-
 PAIR_KNOTS, PAIR_LEVELS = 4, 8  #: Knots of a column in a pair, levels of a category there
 SHARES = {"pair": 0.25, "categories": 0.5}
 """Prior variance of a pair, and of three levels or more, in units of a number's (`benchmarks/additive_guess.py`)."""
@@ -152,7 +149,7 @@ class ShapeMap(FeatureMap):
     most: tuple[float, ...] = ()  #: How many values each column has by its declared step: more knots tell nothing
 
     @classmethod
-    def of(cls, columns: Sequence[Any], table: bool, own: bool, pairs: tuple[tuple[str, str], ...]) -> ShapeMap:
+    def of(cls, columns: Sequence[Any], table: bool, own: bool, pairs: tuple[tuple[str, str], ...]) -> "ShapeMap":
         """Return the map with two knots a column."""
         places = [k for k, column in enumerate(columns) if not column.ranged]
         ranged = [c if c.ranged else c.within(NumberRange(-0.5, 0.5)) for c in columns]
@@ -161,7 +158,7 @@ class ShapeMap(FeatureMap):
         most = tuple(c.levels if c.numeric and c.ranged else math.inf for c in columns)
         return cls(tuple(ranged), table, own, pairs, (), tuple(places), tuple(linear), lookable=looks, most=most).at(2)
 
-    def at(self, count: int) -> ShapeMap:
+    def at(self, count: int) -> "ShapeMap":
         """Return the map with so many knots a column, unless it declares its own; `SOUGHT` where they are found."""
         knots = [c.even_knots(self._few(k, count)) if c.numeric else () for k, c in enumerate(self.columns)]
         placed = self.placed if count > 2 else ()
@@ -184,11 +181,9 @@ class ShapeMap(FeatureMap):
         return tuple((self.columns[k].name, self.columns[k].range) for k in self.lookable)
 
     def found(
-        self,
-        ranges: tuple[NumberRange, ...],
-        parts: tuple[NumberRange, ...] = (),
+        self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = (),
         knots: tuple[tuple[float, ...], ...] = (),
-    ) -> ShapeMap:
+    ) -> "ShapeMap":  # fmt: skip
         columns, own = list(self.columns), list(self.knots)
         for k, part in zip(self.lookable, parts, strict=False):
             columns[k] = columns[k].within(part)
@@ -220,7 +215,7 @@ class ShapeMap(FeatureMap):
             out[:, k] = np.clip((X[:, k] * PARTS - first) / (stop - first), 0.0, 1.0)
         return out
 
-    def with_knots(self, knots: tuple[tuple[float, ...], ...]) -> ShapeMap:
+    def with_knots(self, knots: tuple[tuple[float, ...], ...]) -> "ShapeMap":
         """Return the map with these knots, checked as a column's own are."""
         if len(knots) != len(self.columns):
             raise InvalidParameterError("knots_", len(knots), f"must be those of {len(self.columns)} columns")
@@ -305,7 +300,7 @@ class ShapeMap(FeatureMap):
         return replace(problem, factor=factor, shapes=shapes)
 
     @cached_property
-    def straight(self) -> StraightLines:
+    def straight(self) -> "StraightLines":
         """The same cells as an ordinary linear model has them."""
         return StraightLines(self)
 
@@ -336,7 +331,7 @@ class StraightLines(FeatureMap):
     lookable = forwarded("shapes", "lookable")
     divisible = forwarded("shapes", "divisible")  # pyright: ignore[reportIncompatibleMethodOverride]
 
-    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> StraightLines:
+    def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> "StraightLines":
         return self.shapes.found(ranges, parts).straight
 
     def place(  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -21,7 +21,6 @@ from dpconvex.problems.data.users import UserGroups
 from dpconvex.randomness import BitSource
 
 M = TypeVar("M")
-
 PROBE = 1_000_000
 """Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
 
@@ -57,6 +56,10 @@ def open_rows(model: Any, X: Any, y: Any, groups: Any, weights: Any = None) -> O
     table = open_table(model.schema, X, y=y, sample_weight=weighed)
     if table is None or model.schema is None:
         return open_cells(model, X) if y is None and groups is None and weighed is None else None
+    if not model._relation.fixes_size:
+        raise InvalidParameterError(
+            "neighbors", model.neighbors, "is for tables in memory", "Read the table into a frame"
+        )
     features, blind = model._feature_map(None), model._blind()
     missing = model._missing
 
@@ -164,6 +167,7 @@ def able(model: M, records: Any) -> M:
 
 def promise_of(model: Any) -> PrivacyParams:
     """Return what the fit of a model with a schema would promise, by one plan, or raise what it would refuse anyway."""
+    model._public_count(PROBE if model._relation.fixes_size else None)
     loss = model._declared_loss()
     promise = model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))
     return replace(promise, epsilon=model.epsilon)  # of which ranges may take a part

@@ -140,7 +140,7 @@ class AdditiveModel(WithIntervals):
             raise InvalidParameterError("monotone", self.monotone, "is for one score", "Leave it out")
         if self._infers():
             return self._inferring(shapes, n, loss, unit)
-        placed = shapes.skewed if self.knots == "auto" else ()
+        placed = shapes.skewed if self.knots == "auto" and self._relation.fixes_size else ()
         shapes = replace(shapes, placed=placed if worth_knots(self.epsilon, n, len(placed)) else ())
         quick = copy(self)
         quick.noise = "grouped" if self.noise == "auto" else self.noise  # other laws differ little, less with knots
@@ -308,7 +308,7 @@ def _placed(plan: LinearModelPlan) -> tuple[int, ...]:
 
 
 PARAMETERS = """
-epsilon, delta, records_per_user, weight_cap, random_state, verbose : optional
+epsilon, delta, records_per_user, neighbors, rows, weight_cap, random_state, verbose : optional
     As in `PrivateLogisticRegression`.
 schema : Schema, optional
     Columns, ranges, categories and target of a table. Its numeric columns may say ``indicator`` and ``knots``.

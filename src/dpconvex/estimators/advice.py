@@ -28,13 +28,11 @@ MEASURED = (0.29, 1.25, 39.1)
 """Quantiles .02, .5 and .98 of measured over expected excess on 23 tables (benchmarks/advice.py)."""
 EPSILONS = tuple(10 ** (k / 6) for k in range(-12, 10))  # 0.01 to 31.6
 ROWS = tuple(round(10 ** (k / 3)) for k in range(6, 28))  # 100 to 1e9
-
 WIDTHS = (0.3, 1.0, 7.0)
 """Quantiles .05, .5 and .95 of measured over expected half-widths in 38 cells (benchmarks/intervals.py)."""
 HELD_OUT = 0.2  #: Share of the records that evaluations are planned for.
 #: Deviation of the noise in a metric over that in a share of records (docs, Private evaluation); of a record's own part
 SCORED = {"accuracy": (1.0, 0.5), "rate": (1.0, 0.5), "auc": (1.5, 0.5), "log_loss": (2.4, 1.0)}
-
 Planner = Callable[["PrivateLinearModel"], "Sequence[LinearModelPlan]"]
 
 
@@ -74,9 +72,8 @@ class Advice:
         typical, low, high = (self._shown(value) for value in (self.typical, self.low, self.high))
         met = next((each.algorithm for each in self.curve if each.at >= self.typical), "")
         known = " (there a constant meets it, which uses no column)" * (met == "constant")
-        return (
-            f"{self.wanted} {typical} ({low} to {high}), for {self.limits} of at most {self.goal:.3g}: a guess{known}"
-        )
+        goal = f"{self.limits} of at most {self.goal:.3g}"
+        return f"{self.wanted} {typical} ({low} to {high}), for {goal}: a guess{known}"
 
     def _shown(self, value: float) -> str:
         if math.isinf(value):

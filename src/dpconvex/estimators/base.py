@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast
 
 import numpy as np
 import scipy.sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import _progress, _validate
@@ -24,17 +24,18 @@ from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
 from dpconvex.data import Schema
 from dpconvex.data.targets import PRIVATE
-from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
+from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _features, _matrices
 from dpconvex.estimators._digest import with_sources
 from dpconvex.estimators._features import FeatureMap, feature_map
 from dpconvex.estimators._matrices import fitted_columns, learned_matrix
+from dpconvex.estimators._private import PrivateEstimator
 from dpconvex.estimators._ranges import IN_UNITS, FindsRanges
 from dpconvex.estimators._streams import able, expanded
 from dpconvex.estimators._targets import packed, shares_of_cap, weighted
 from dpconvex.estimators.export import Exported
 from dpconvex.losses import LinearModelLoss
-from dpconvex.privacy import CarriesBudgets, Payment, PrivacyCertificate, PrivacyParams, Unit
+from dpconvex.privacy import Payment, PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.problems.data.records import Records
 from dpconvex.randomness import BitSource
@@ -47,29 +48,6 @@ CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
 
 LEAST_BIAS = 0.8
 """No plan expects less than this share of the excess that a perfect fit of its loss has in the usual one."""
-
-
-class PrivateEstimator(CarriesBudgets, BaseEstimator):
-    """What scikit-learn and open budgets must know of every estimator. No parameters, so this is no dataclass."""
-
-    certificate_: PrivacyCertificate
-    n_features_in_: int
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "schema":
-            with suppress(SchemaError):  # a schema that cannot be read is refused by plan and fit
-                value = _features.read_schema(value)
-        super().__setattr__(name, value)
-
-    def _repr_html_(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        found = vars(self).get("certificate_")
-        return super()._repr_html_() + ("" if found is None else found._repr_html_())
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
-        return tags
 
 
 class FittedModel(FindsRanges, PrivateEstimator, ABC):
@@ -168,6 +146,8 @@ class PrivateLinearModel(FittedModel, Exported):
     user_smoothing: str = "auto"
     most_rows: int | None = None
     records_per_user: int | str = 1
+    neighbors: str = "replace_one"
+    rows: int | None = None
     weight_cap: float | None = None
     random_state: int | BitSource | None = None
     verbose: bool = False
@@ -258,7 +238,9 @@ class PrivateLinearModel(FittedModel, Exported):
         if groups is None and self._unit(None) == Unit.USER:
             assert self.schema is not None
             groups = self.schema.user_labels(X)
-        return None if groups is None else UserGroups.of(_matrices.user_labels(groups))
+        if groups is None:
+            return None
+        return UserGroups.of(_matrices.user_labels(groups), empty=not self._relation.fixes_size)
 
     @property
     def _cap(self) -> float | None:
@@ -278,7 +260,10 @@ class PrivateLinearModel(FittedModel, Exported):
 
     def _plans(self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD) -> Found:
         found = self._asked(self._least_expected, features, n, loss, unit)
-        return self._with_ranges(features, found, PrivacyParams(self.epsilon, self.delta, unit=unit))
+        return self._with_ranges(features, found, self._promise(unit))
+
+    def _promise(self, unit: Unit) -> PrivacyParams:
+        return PrivacyParams(self.epsilon, self.delta, self._relation, unit)
 
     def _asked(
         self,
@@ -289,7 +274,10 @@ class PrivateLinearModel(FittedModel, Exported):
         unit: Unit,
     ) -> T:
         """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
-        whole = PrivacyParams(self.epsilon, self.delta, unit=unit)
+        whole, declared = self._promise(unit), not self._relation.fixes_size
+        if declared and self._open(features):
+            what = "is for neighbors='replace_one': no private range is proved for these"
+            raise InvalidParameterError("ranges", PRIVATE, what, "Declare the ranges of all columns and of the target")
         privacy = self._rest(features, whole, n)
         defaults = {"user_test": "auto", "user_smoothing": "auto", "most_rows": None}
         own: dict[str, Any] = {name: getattr(self, name) for name in defaults}
@@ -310,7 +298,8 @@ class PrivateLinearModel(FittedModel, Exported):
             attack: tuple[float, Any] = self.adversarial_radius, self.adversarial_norm  # checked there
             typical: Any = TYPICAL[GUESS] if self._asks_users else self.records_per_user
             many = None if unit == Unit.RECORD else typical
-            problem = LinearModelProblem(self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many)
+            facts = self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many
+            problem = LinearModelProblem(*facts, private_n=declared)
             if many is None:
                 look = self._look_costs(features, whole, n)[0] > 0
                 problem = self._expecting(problem, radius / usual, look)
@@ -369,7 +358,7 @@ class PrivateLinearModel(FittedModel, Exported):
     def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         fixed = any(getattr(self, name) for name in IN_UNITS) or getattr(self, "inference", False) is not False
         usual = self.algorithm == "auto" and self.constants == "calibrated"
-        return self._looks and usual and not fixed and not self._asks_users
+        return self._looks and usual and not fixed and not self._asks_users and self._relation.fixes_size
 
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
         """Return the promise, or raise as `_choices` would."""
@@ -389,12 +378,16 @@ class PrivateLinearModel(FittedModel, Exported):
         weights: Floats | None = None,
     ) -> None:
         """Plan, run, and store what was released; predictions are ``middle + output_scale * z``."""
-        _matrices.same_length(encoded, targets)
+        declared = not self._relation.fixes_size
+        _matrices.same_length(encoded, targets, private=declared)
         if groups is not None and groups.n_records != len(targets):
+            if declared:
+                raise InvalidDataError("X and groups must have one length: one label a record")
             raise InvalidDataError(f"X has {len(targets)} records and groups has {groups.n_records}: they must agree")
         if self._weighs:
             targets = packed(self._weighted(loss), targets, weights, self._cap)
         n, unit = (len(targets), Unit.RECORD) if groups is None else (groups.n_users, Unit.USER)
+        n = self._public_count(None if declared else n)
         plan: LinearModelPlan = self._ready or able(self, encoded)._plans(features, n, loss, unit)[0]
         if self._ready is None:  # a search has paid for all its fits
             self._paid = begin(plan, type(self).__name__, fitted_columns(self), n, source)

@@ -83,6 +83,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         else:
             features, encoded, targets, whose = opened
             classes = np.asarray(cast(Any, self.schema).classes)  # `open_rows` needs one
+        if isinstance(self.classes, str) and not self._relation.fixes_size:
+            raise InvalidParameterError("classes", self.classes, "is read off labels of private number", "List them")
         self._learn(features, encoded, targets, self._loss(max(len(classes), 2)), source, groups=whose, weights=weights)
         self.classes_ = classes
         if isinstance(self.classes, str):
@@ -320,6 +322,15 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         that gain from many records per user plan with it; one-pass methods draw at most so many of a user. Privacy
         never rests on it, and all users have the same weight. ``"private"``: found from the data for 1 to 3 % of
         epsilon, and released.
+    neighbors : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        What the promise is about. With ``"add_or_remove_one"`` it is private, too, how many records (or users) there
+        are, and the noise is for one more or fewer; epsilons of the two do not compare (docs, Replaced, or added and
+        removed). By objective perturbation and, for delta > 0, noisy descent, from tables in memory, with all ranges
+        declared.
+    rows : int, optional
+        A public guess of the number of records, or of users, for ``"add_or_remove_one"`` alone, which needs it: sums
+        are divided by it, and the penalty is planned for it. Privacy does not rest on it; a guess that is wrong by a
+        factor of five costs little.
     {seed}
 
     Attributes
@@ -382,7 +393,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     epsilon, delta, feature_norm, feature_bounds, domain, schema, fit_intercept : optional
         As in `PrivateLogisticRegression`. Exactly one of the four descriptions of the features must be given.
     algorithm, constants, noise, l2, coefficient_norm, tilt, adversarial_radius, adversarial_norm, risk, solver,
-    user_test, user_smoothing, most_rows, records_per_user, random_state, verbose : optional
+    user_test, user_smoothing, most_rows, records_per_user, neighbors, rows, random_state, verbose : optional
         As in `PrivateLogisticRegression`.
 
     Attributes

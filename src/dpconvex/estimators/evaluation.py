@@ -25,7 +25,7 @@ from dpconvex.algorithms import begin, require_samplers
 from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
 from dpconvex.algorithms.queries.metrics import Estimate
-from dpconvex.algorithms.search.run import taken
+from dpconvex.algorithms.search.plan import taken
 from dpconvex.data.frames import codes, open_table, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _targets
@@ -83,16 +83,10 @@ class PrivateMetrics(Mapping[str, Estimate]):
         def fields(found: Mapping[str, Estimate]) -> dict[str, Any]:
             return {name: [each.value, each.lower, each.upper] if each.known else None for name, each in found.items()}
 
-        return {
-            "metrics": fields(self),
-            "groups": {label: fields(each) for label, each in self.groups.items()},
-            "differences": {label: fields(each) for label, each in self.differences.items()},
-            "calibration": self.calibration.tolist(),
-            "roc": self.roc.tolist(),
-            "cells": self.cells_.tolist(),
-            "promise": self.promise_ or None,
-            "scope": self.scope_ or None,
-        }
+        groups, less = ({k: fields(v) for k, v in each.items()} for each in (self.groups, self.differences))
+        metrics = {"metrics": fields(self), "groups": groups, "differences": less}
+        arrays = {"calibration": self.calibration.tolist(), "roc": self.roc.tolist(), "cells": self.cells_.tolist()}
+        return {**metrics, **arrays, "promise": self.promise_ or None, "scope": self.scope_ or None}
 
     def __repr__(self) -> str:
         lines = [f"{name}: {each}" for name, each in self.items()]
@@ -101,15 +95,9 @@ class PrivateMetrics(Mapping[str, Estimate]):
 
 
 def private_metrics(
-    model: Any,
-    X: Any,
-    y: Any = None,
-    *,
-    epsilon: float,
-    by: Any = None,
-    groups: Any = None,
-    random_state: int | BitSource | None = None,
-) -> PrivateMetrics:
+    model: Any, X: Any, y: Any = None,
+    *, epsilon: float, by: Any = None, groups: Any = None, random_state: int | BitSource | None = None,
+) -> PrivateMetrics:  # fmt: skip
     """Evaluate a fitted model on private test records: every metric with an interval, for one epsilon.
 
     Guarantee: everything returned is together pure epsilon-DP for neighbors that replace one test record, or one user
@@ -213,16 +201,17 @@ def _evaluate(
     return PrivateMetrics(found.whole, each, less, *released, scope_=scope)
 
 
+def require_replaced(model: Any) -> None:
+    """Raise `InvalidParameterError` where the number of units is private: a holdout is a share of it."""
+    if not model._relation.fixes_size:
+        what = "must be 'replace_one' with a holdout"
+        raise InvalidParameterError("neighbors", model.neighbors, what, "Leave one out")
+
+
 def fit_and_evaluate(
-    model: PrivateLinearModel,
-    X: Any,
-    y: Any = None,
-    *,
-    epsilon: float,
-    holdout: float = 0.2,
-    by: Any = None,
-    groups: Any = None,
-) -> PrivateMetrics:
+    model: PrivateLinearModel, X: Any, y: Any = None,
+    *, epsilon: float, holdout: float = 0.2, by: Any = None, groups: Any = None,
+) -> PrivateMetrics:  # fmt: skip
     """Fit a model on a random part of private records, and evaluate it on the rest, at the larger of the two prices.
 
     Guarantee: model and metrics together are (max of the epsilons, delta of the fit)-differentially private for
@@ -248,6 +237,7 @@ def fit_and_evaluate(
     _validate.real("holdout", holdout, above=0.0, below=1.0)
     if not isinstance(model, PrivateLinearModel):
         raise InvalidParameterError("model", type(model).__name__, "must be a linear or additive model of this library")
+    require_replaced(model)
     if isinstance(getattr(model, "classes", None), str):
         what = "reads the labels off the records, and each part may hold others"
         raise InvalidParameterError("classes", model.classes, what, "List the classes")  # pyright: ignore

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
 VERSION = 1  #: Of the format of `Exported.to_json`.
-
 TRANSFORMERS = {"log1p": np.log1p, "sqrt": np.sqrt}
 """What scikit-learn, ONNX and SQL have a function for; besides ``"none"``."""
 

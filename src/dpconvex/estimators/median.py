@@ -12,8 +12,8 @@ from dpconvex.algorithms.select import CONSTANTS, needs_records
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._descriptions import RELEASED, SEED, with_shared
 from dpconvex.estimators._matrices import fitted_columns, learned_matrix, same_length, user_labels
+from dpconvex.estimators._private import PrivateEstimator
 from dpconvex.estimators._streams import open_points, refuse_with_portions
-from dpconvex.estimators.base import PrivateEstimator
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import user_points

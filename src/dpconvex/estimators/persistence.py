@@ -34,45 +34,25 @@ from dpconvex.problems import Block, DataDomain, NumberRange
 from dpconvex.sets import ConvexSet
 
 SavedModel = estimators.PrivateLinearModel | estimators.PrivateSparseModel  #: What can be saved: linear models, fitted.
-
-_PLAIN = {
-    ("DictNode", "builtins", "dict"),
-    ("ListNode", "builtins", "list"),
-    ("TupleNode", "builtins", "tuple"),
-    ("TypeNode", "builtins", "str"),
-    ("JsonNode", "builtins", "str"),
-    ("NdArrayNode", "numpy", "ndarray"),
-}
+_PLAIN = {("DictNode", "builtins", "dict"), ("ListNode", "builtins", "list"), ("TupleNode", "builtins", "tuple")}
+_PLAIN |= {("TypeNode", "builtins", "str"), ("JsonNode", "builtins", "str"), ("NdArrayNode", "numpy", "ndarray")}
 """All that a model file is made of. skops itself trusts many more types, whose constructors would run."""
 
 MOST_BYTES = 2**30  #: Of a model file.
-
 _LARGE = (ArithmeticError, MemoryError)  #: Raised for numbers and shapes that are too large.
-
 MODEL, CERTIFICATE = "model.skops", "certificate.json"  #: What commands call a model's files.
-
 FORMAT, VERSION = "dpconvex-model", 1  #: Stored in every file. A reader accepts its own version only.
-
 _DROPPED = ("classes", "groups", "group_shares", "random_state", "verbose")
 _CODED = ("schema", "domain", "feature_bounds", "target_bounds", *_DROPPED)
 """Constructor parameters that are not stored as they are; the dropped ones are not stored at all."""
 _LATER = {"inference"}  # Parameters that older files lack; False there.
-
-_REALS: dict[str, dict[str, Any]] = {
-    "weight_cap": {"above": 0.0},
-    "l2": {"above": 0.0},
-    "coefficient_norm": {"above": 0.0},
-    "tilt": {"at_least": 0.0},
-    "adversarial_radius": {"at_least": 0.0},
-    "smallest_share": {"above": 0.0, "below": 1.0},
-    "failure": {"above": 0.0, "below": 1.0},
-}
+_REALS: dict[str, dict[str, Any]] = {name: {"above": 0.0} for name in ("weight_cap", "l2", "coefficient_norm")}
+_REALS |= {name: {"at_least": 0.0} for name in ("tilt", "adversarial_radius")}
+_REALS |= {name: {"above": 0.0, "below": 1.0} for name in ("smallest_share", "failure")}
 """Ranges of parameters that no other check here covers; None stands for a default."""
 
-_TEXTS = (
-    *("algorithm", "constants", "noise", "risk", "adversarial_norm", "group_column"),
-    *("solver", "user_test", "user_smoothing", "surrogate"),
-)
+_TEXTS = ("algorithm", "constants", "noise", "risk", "adversarial_norm", "group_column")
+_TEXTS += ("solver", "user_test", "user_smoothing", "surrogate")
 
 CLASSIFIERS = (estimators.PrivateLinearClassifier, estimators.PrivateSparseClassifier)
 
@@ -104,12 +84,8 @@ def save_model(estimator: SavedModel, path: str | Path) -> None:
     check_is_fitted(estimator)
     content = dumps(_state(estimator))
     if estimator.certificate_.model not in (None, model_digest(estimator)):
-        raise InvalidParameterError(
-            "estimator",
-            type(estimator).__name__,
-            "was changed after its fit, so its certificate is not of this model",
-            "Save it as it was fitted",
-        )
+        what = "was changed after its fit, so its certificate is not of this model"
+        raise InvalidParameterError("estimator", type(estimator).__name__, what, "Save it as it was fitted")
     write_atomically(path, content)
 
 

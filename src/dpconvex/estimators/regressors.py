@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
-from dpconvex.algorithms import LinearModelPlan
+from dpconvex.algorithms import LinearModelPlan, check_relation
 from dpconvex.algorithms.erm.heavy_tailed.registry import HEAVY_METHODS, Shape, constraint_set, heavy_plans
 from dpconvex.algorithms.erm.heavy_tailed.surrogates import surrogate_named
 from dpconvex.algorithms.erm.registry import Found
@@ -154,6 +154,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         for name, value in (("tilt", problem.tilt), ("attack_radius", problem.attack_radius)):
             if value:
                 raise InvalidParameterError(name, value, "must be 0 with heavy_tailed", "Leave one of the two out")
+        check_relation(privacy)
         if self._open(self._feature_map(problem.domain.n_features)):
             what = "is for columns without any bound, not for ranges that a fit finds"
             raise InvalidParameterError("heavy_tailed", self.heavy_tailed, what, "Leave it out, or declare them")

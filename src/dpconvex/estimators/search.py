@@ -15,8 +15,7 @@ from dpconvex import _progress, _validate
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin
 from dpconvex.algorithms.erm.registry import ERM_METHODS
-from dpconvex.algorithms.search.plan import GAUSSIAN, METHODS, PURE, Candidate, SearchPlan, plan_search
-from dpconvex.algorithms.search.run import Part, run
+from dpconvex.algorithms.search.plan import GAUSSIAN, METHODS, PURE, Candidate, Part, SearchPlan, plan_search, run
 from dpconvex.algorithms.search.scores import score_for
 from dpconvex.algorithms.select import NOISES, Plans
 from dpconvex.data.frames import typed
@@ -252,27 +251,20 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         share = _validate.real("holdout", self.holdout, above=0.0, below=1.0)
         _validate.choice("method", self.method, ("auto", *METHODS))
         held_out = min(max(1, round(share * _validate.integer("n", n, at_least=2))), n - 1)
-
         pins = [dict[str, dict[str, Any]]() for _ in settings]
 
         def make(privacy: PrivacyParams, count: int, noise: str) -> tuple[Candidate, ...]:
             zipped = zip(settings, pins, strict=True)
             return tuple(_candidate(base, each, privacy, count, n_features, pin, noise, sums) for each, pin in zipped)
 
-        whole = PrivacyParams(base.epsilon, base.delta, unit=unit)
+        whole = base._promise(unit)
         return Plans(plan_search(make, whole, n, held_out, score, self.method))
 
 
 def _candidate(
-    base: PrivateLinearModel,
-    settings: Mapping[str, Any],
-    privacy: PrivacyParams,
-    n: int,
-    n_features: int | None,
-    pins: dict[str, dict[str, Any]],
-    noise: str,
-    sums: bool,
-) -> Candidate:
+    base: PrivateLinearModel, settings: Mapping[str, Any], privacy: PrivacyParams, n: int, n_features: int | None,
+    pins: dict[str, dict[str, Any]], noise: str, sums: bool,
+) -> Candidate:  # fmt: skip
     """Return one setting at a budget, with the algorithm and noise that are best of their kind at the whole budget."""
     # That is planned first and leaves `pins`: planning anew at each budget would take several times as long.
     if noise != "any" and noise not in pins:

@@ -24,9 +24,9 @@ from dpconvex.data.table_cells import Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._descriptions import RELEASED, SEED, with_shared
 from dpconvex.estimators._matrices import user_labels
+from dpconvex.estimators._private import PrivateEstimator
 from dpconvex.estimators._streams import open_users
-from dpconvex.estimators.base import PrivateEstimator
-from dpconvex.privacy import Neighboring, PrivacyParams, Unit
+from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data.sources.cluster import open_source
 from dpconvex.problems.queries import Marginals
@@ -194,17 +194,11 @@ class PrivateSyntheticData(PrivateEstimator):
 
     def _promise(self, n: int | None, unit: Unit) -> tuple[int, PrivacyParams]:
         """Return the public number of records or users, and what is promised."""
-        relation = self._relation()
+        relation = self._relation
         if unit == Unit.USER and not relation.fixes_size:
             remedy = "Leave it out, or protect single records: no groups, no user column"
             raise InvalidParameterError("neighbors", self.neighbors, "must be 'replace_one' for users", remedy)
-        if relation.fixes_size and self.rows is not None:
-            what = "is for neighbors='add_or_remove_one': here the number of records is that of the data"
-            raise InvalidParameterError("rows", self.rows, what, "Leave it out")
-        if n is None:
-            name, given = ("n", n) if relation.fixes_size else ("rows", self.rows)
-            n = _validate.integer(name, given, at_least=1, remedy="Say about how many records there are, from no data")
-        return _validate.records("n", n), PrivacyParams(self.epsilon, self.delta, relation, unit)
+        return self._public_count(n), PrivacyParams(self.epsilon, self.delta, relation, unit)
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Release a distribution whose marginals are near those of a table.
@@ -233,11 +227,11 @@ class PrivateSyntheticData(PrivateEstimator):
         schema, user = self._schema(), self._user if groups is None else None
         names = TableCells.of_schema(schema, self.columns).names
         table = open_source(X, names if user is None else (*names, user))
-        if table is not None and not self._relation().fixes_size:
+        if table is not None and not self._relation.fixes_size:
             what = "is for tables in memory"
             raise InvalidParameterError("neighbors", self.neighbors, what, "Read the table into a frame")
         rows, users, unit = len(open_table(X) if table is None else table), None, Unit.RECORD
-        public = rows if self._relation().fixes_size else None
+        public = rows if self._relation.fixes_size else None
         if public == 0:
             raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
         if table is not None:
@@ -374,9 +368,6 @@ class PrivateSyntheticData(PrivateEstimator):
     def _user(self) -> str | None:
         """The schema's column of users, where there is a schema that names one."""
         return getattr(self.schema, "user", None)
-
-    def _relation(self) -> Neighboring:
-        return Neighboring(_validate.choice("neighbors", self.neighbors, tuple(map(str, Neighboring))))
 
     def _queries(self, cells: TableCells) -> Marginals:
         """Return the tables to answer, with what else is public about them."""

@@ -11,8 +11,6 @@ centered blocks is not: it is 0 for a vector that is constant in each of them.
 All laws (`NoiseLaw`) are functions of uniform numbers: these, independent normal numbers, and laws in new coordinates.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -242,7 +240,7 @@ class GroupedNorm(NoiseNorm):
             raise InvalidParameterError("weights", self.weights, "must be one positive number per group")
 
     @classmethod
-    def for_domain(cls, domain: DataDomain, costs: Sequence[float] | None = None) -> GroupedNorm:
+    def for_domain(cls, domain: DataDomain, costs: Sequence[float] | None = None) -> "GroupedNorm":
         """Cheapest grouping of the domain's blocks, by dynamic programming over blocks sorted by size and width.
 
         `costs`: what a unit of energy of each of `domain.all_blocks` costs, positive; default the same.
@@ -262,24 +260,24 @@ class GroupedNorm(NoiseNorm):
         return min(norms, key=lambda norm: norm.record_bound(domain) ** 2 * float(norm.coordinate_variances @ each))
 
     @classmethod
-    def _of(cls, shapes: grouping.Shapes, groups: grouping.IntArray, weights: Floats, name: str) -> GroupedNorm:
+    def _of(cls, shapes: grouping.Shapes, groups: grouping.IntArray, weights: Floats, name: str) -> "GroupedNorm":
         return cls(shapes.sizes, shapes.widths, groups, weights, name, shapes.euclidean, shapes.centered)
 
     @classmethod
-    def l1(cls, domain: DataDomain) -> GroupedNorm:
+    def l1(cls, domain: DataDomain) -> "GroupedNorm":
         """The plain l1 norm: independent Laplace coordinates of equal scale."""
         shapes = grouping.l1_blocks(domain)
         return cls._of(shapes, np.arange(len(shapes.sizes)), shapes.widths, "l1")
 
     @classmethod
-    def weighted_l1(cls, domain: DataDomain, costs: Sequence[float] | None = None) -> GroupedNorm:
+    def weighted_l1(cls, domain: DataDomain, costs: Sequence[float] | None = None) -> "GroupedNorm":
         """The cheapest blockwise weighted l1 norm; `costs` as `for_domain` has them."""
         shapes = grouping.l1_blocks(domain, costs)
         alone = np.arange(len(shapes.sizes))
         return cls._of(shapes, alone, grouping.optimal_weights(shapes, alone), "weighted_l1")
 
     @classmethod
-    def block_max(cls, domain: DataDomain) -> GroupedNorm:
+    def block_max(cls, domain: DataDomain) -> "GroupedNorm":
         """``max_j ||b_j|| / s_j``: every record of the domain has norm at most 1."""
         shapes = grouping.blocks_of(domain)
         return cls._of(shapes, np.zeros(len(shapes.sizes), dtype=np.int64), np.ones(1), "block_max")

@@ -236,7 +236,7 @@ def numbers(y: Array) -> Floats:
     """Return a float64 copy of targets (n,), NaN as 0; `InvalidDataError` unless they are numbers, one a record."""
     y = np.asarray(y)
     if y.ndim != 1:
-        raise InvalidDataError(f"y has shape {y.shape}; one target per record is needed, shape (n,)")
+        raise InvalidDataError(f"y has shape {_validate.shape_of(y)}; one target per record is needed, shape (n,)")
     if y.dtype.kind not in "fiub":
         raise InvalidDataError(f"y has dtype {y.dtype}; a real numeric dtype is needed. Encode labels first")
     return np.nan_to_num(np.array(y, dtype=np.float64), copy=False, nan=0.0)

@@ -9,8 +9,7 @@ from dpconvex.mechanisms.gaussian import (
     SampledGaussian,
     SampledSession,
 )
-from dpconvex.mechanisms.k_norm import JointHistogram, MatrixNoiseMechanism, NormNoiseMechanism
-from dpconvex.mechanisms.laplace import LaplaceMechanism
+from dpconvex.mechanisms.k_norm import JointHistogram, LaplaceMechanism, MatrixNoiseMechanism, NormNoiseMechanism
 from dpconvex.mechanisms.objective_noise import GaussianObjectiveNoise, NormObjectiveNoise, ObjectiveNoise
 from dpconvex.mechanisms.robust_mean import GuardedMean, OneTest, OutlierRemoval, RobustMean
 from dpconvex.mechanisms.selection import (

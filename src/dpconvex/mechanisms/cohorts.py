@@ -98,13 +98,9 @@ class Cohorts:
 
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready constants, from which a reader can check `reach` again."""
-        return {
-            "points": self.count,
-            "cohorts": self.number,
-            "size_passing_ramp": [list(ramp) for ramp in self.ramps],
-            "sensitivity_in_radii": self.reach,
-            "partition": "uniform, drawn anew for every release, secret",
-        }
+        partition = "uniform, drawn anew for every release, secret"
+        sizes = {"points": self.count, "cohorts": self.number, "size_passing_ramp": [list(ramp) for ramp in self.ramps]}
+        return {**sizes, "sensitivity_in_radii": self.reach, "partition": partition}
 
 
 @final
@@ -165,16 +161,9 @@ class CohortMean(GuardedMean):
 
 
 def plan_cohorts(
-    count: int,
-    number: int,
-    dim: int,
-    mu: float,
-    test: float,
-    *,
-    failure: float = 1e-3,
-    outliers: float = 0.0,
-    unit: Unit = Unit.USER,
-) -> GuardedMean | None:
+    count: int, number: int, dim: int, mu: float, test: float,
+    *, failure: float = 1e-3, outliers: float = 0.0, unit: Unit = Unit.USER,
+) -> GuardedMean | None:  # fmt: skip
     """Return the mechanism with the least noise for so many cohorts, None if their tests could not pass.
 
     One cohort is a `RobustMean`. `mu` is the sensitivity over deviation of score and mean together, `test` the

@@ -43,7 +43,6 @@ from dpconvex.privacy.profiles import gaussian_delta, smallest
 from dpconvex.randomness import BitSource, exact
 
 Sample = NDArray[np.int64]  #: Positions of units, ascending.
-
 INFLATION = 1.0 + 2.0**-20  #: What the sampler's standard deviation exceeds the event's by, to pay for the integers.
 
 

@@ -33,11 +33,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, attributes
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms.base import Mechanism, Planned, exact_as_source
 from dpconvex.mechanisms.gaussian import GaussianMechanism, add_gaussian
-from dpconvex.mechanisms.laplace import LaplaceMechanism
+from dpconvex.mechanisms.k_norm import LaplaceMechanism
 from dpconvex.privacy import GuardedGaussianNoise, Ledger, Sensitivity, Unit
 from dpconvex.privacy.events.basic import TAIL_SLACK
 from dpconvex.privacy.profiles import charge, largest_mu
@@ -110,15 +110,9 @@ class GuardedMean(Planned):
 
     @final
     def release(
-        self,
-        points: Array,
-        radius: float,
-        clip: float,
-        label: str,
-        source: BitSource,
-        ledger: Ledger,
-        block: str | None = None,
-    ) -> Floats | None:
+        self, points: Array, radius: float, clip: float, label: str,
+        source: BitSource, ledger: Ledger, block: str | None = None,
+    ) -> Floats | None:  # fmt: skip
         """Record the release, then test, then release the mean; None if the test failed.
 
         `points` (count, dim) are displacements from a public or released point: NaN counts as 0, and longer ones than
@@ -213,14 +207,8 @@ class RobustMean(OneTest):
         return GaussianMechanism(Sensitivity(1.0, "absolute", lemma, unit=self.unit), self.score_sigma, 1)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "points": self.count,
-            "score": "h_index",
-            "passing": self.passing,
-            "ramp": [self.low, self.high],
-            "threshold": self.threshold,
-            "sensitivity_in_radii": self.reach,
-        }
+        score = {"points": self.count, "score": "h_index", "passing": self.passing, "ramp": [self.low, self.high]}
+        return {**score, "threshold": self.threshold, "sensitivity_in_radii": self.reach}
 
     def _examine(self, points: Floats, radius: float, source: BitSource) -> tuple[float, Floats]:
         counts = counts_within(points, radius)
@@ -240,15 +228,9 @@ def kappa(count: int, passing: int, low: Array, high: Array) -> Floats:
 
 
 def robust_mean_of(
-    count: int,
-    dim: int,
-    mu: float,
-    test: float,
-    *,
-    failure: float = 1e-3,
-    outliers: float = 0.0,
-    unit: Unit = Unit.USER,
-) -> RobustMean | None:
+    count: int, dim: int, mu: float, test: float,
+    *, failure: float = 1e-3, outliers: float = 0.0, unit: Unit = Unit.USER,
+) -> RobustMean | None:  # fmt: skip
     """Return the mechanism with the least noise for a Gaussian budget, or None if there are too few points.
 
     `mu` is the sensitivity over deviation of score and mean together, `test` the probability with which the test may
@@ -373,14 +355,8 @@ class OutlierRemoval(OneTest):
         return LaplaceMechanism(moves, self.score_scale, 1)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "points": self.count,
-            "score": "average",
-            "coupling": self.coupling,
-            "flips": self.flips,
-            "threshold": self.threshold,
-            "sensitivity_in_radii": self.reach,
-        }
+        score = {"points": self.count, "score": "average", **attributes(self, "coupling", "flips", "threshold")}
+        return {**score, "sensitivity_in_radii": self.reach}
 
     def _examine(self, points: Floats, radius: float, source: BitSource) -> tuple[float, Floats]:
         score = float(counts_within(points, radius).sum()) / self.count

@@ -224,13 +224,9 @@ class BestOfRepeats(Planned):
         check_norm(self.sensitivity, "absolute")
 
     def release(
-        self,
-        attempt: Callable[[], tuple[T, float]],
-        label: str,
-        source: BitSource,
-        ledger: Ledger,
-        block: str | None = None,
-    ) -> T:
+        self, attempt: Callable[[], tuple[T, float]], label: str,
+        source: BitSource, ledger: Ledger, block: str | None = None,
+    ) -> T:  # fmt: skip
         """Record the release, make all runs, return the best outcome among those that count; of equals the first.
 
         An attempt is one run: it returns an outcome and its noisy score, larger is better; no NaN. All else is as in

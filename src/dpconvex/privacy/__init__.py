@@ -14,7 +14,11 @@ from dpconvex.privacy.events.basic import (
     PureMechanism,
     VertexDraws,
 )
-from dpconvex.privacy.events.objective import GaussianObjectivePerturbation, PureObjectivePerturbation
+from dpconvex.privacy.events.objective import (
+    AddedObjectivePerturbation,
+    GaussianObjectivePerturbation,
+    PureObjectivePerturbation,
+)
 from dpconvex.privacy.events.private_selection import GroupPrivacy, RepeatedSelection, WholeRun
 from dpconvex.privacy.events.subsampled import PoissonSteps, SampledSteps
 from dpconvex.privacy.ledger import Ledger, Release
@@ -22,10 +26,10 @@ from dpconvex.privacy.params import Neighboring, PrivacyParams, Sensitivity, Uni
 from dpconvex.privacy.verify import Check, Verification, verify
 
 __all__ = [
-    "Assumption", "BoundedLaplaceNoise", "BoundedRange", "Budget", "CarriesBudgets", "Check", "Event",
-    "FailureProbability", "GaussianNoise", "GaussianObjectivePerturbation", "GroupPrivacy", "GuardedGaussianNoise",
-    "Ledger", "Neighboring", "NoiseSource", "NormExponentialNoise", "Payment", "PoissonSteps", "PrivacyCertificate",
-    "PrivacyParams", "PureMechanism", "PureObjectivePerturbation", "Release", "RepeatedSelection", "SampledSteps",
-    "Sensitivity", "Unit", "Verification", "VertexDraws", "WholeRun", "budget_context", "certify", "charge",
-    "verify",
+    "AddedObjectivePerturbation", "Assumption", "BoundedLaplaceNoise", "BoundedRange", "Budget", "CarriesBudgets",
+    "Check", "Event", "FailureProbability", "GaussianNoise", "GaussianObjectivePerturbation", "GroupPrivacy",
+    "GuardedGaussianNoise", "Ledger", "Neighboring", "NoiseSource", "NormExponentialNoise", "Payment", "PoissonSteps",
+    "PrivacyCertificate", "PrivacyParams", "PureMechanism", "PureObjectivePerturbation", "Release",
+    "RepeatedSelection", "SampledSteps", "Sensitivity", "Unit", "Verification", "VertexDraws", "WholeRun",
+    "budget_context", "certify", "charge", "verify",
 ]  # fmt: skip

@@ -33,9 +33,7 @@ from dpconvex.errors import BudgetExceededError, BudgetFileError, DpconvexError,
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
 
 VERSION = 2  #: Of the file format; 1 knows no periods and no releases. A file of another version is not spent from.
-
 MOST_TEXT = 200  #: Characters of a line's description.
-
 _EXACT = decimal.Context(prec=4000, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])
 _AMOUNTS = re.compile(r'\{"epsilon": ([-+.eE0-9]+), "delta": ([-+.eE0-9]+),')
 
@@ -144,17 +142,9 @@ class Budget:
 
     @classmethod
     def create(
-        cls,
-        path: str | os.PathLike[str],
-        epsilon: float,
-        delta: float = 0.0,
-        *,
-        unit: str = "record",
-        neighboring: str = "replace_one",
-        data: str = "",
-        renews: int = 0,
-        begins: str = "",
-    ) -> Self:
+        cls, path: str | os.PathLike[str], epsilon: float, delta: float = 0.0,
+        *, unit: str = "record", neighboring: str = "replace_one", data: str = "", renews: int = 0, begins: str = "",
+    ) -> Self:  # fmt: skip
         """Write a new budget file, in a folder that exists; an existing file is never replaced.
 
         The totals are as in `PrivacyParams`; `unit` and `neighboring` are what the promises to be paid are about, and

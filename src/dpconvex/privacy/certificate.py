@@ -155,10 +155,9 @@ class PrivacyCertificate:
         """Inverse of `to_dict`."""
         version = fields.get("schema_version")
         if type(version) is not int or version != SCHEMA_VERSION:
-            raise CertificateError(
-                f"schema_version={version!r}: this version of dpconvex reads {SCHEMA_VERSION}, so nothing was checked. "
-                "Use the dpconvex version named under versions, or a later one"
-            )
+            what = f"this version of dpconvex reads {SCHEMA_VERSION}, so nothing was checked"
+            remedy = "Use the dpconvex version named under versions, or a later one"
+            raise CertificateError(f"schema_version={version!r}: {what}. {remedy}")
         kinds: dict[str, type] = dict.fromkeys(("algorithm", "constants", "theorem", "model", "budget"), str)
         kinds |= dict.fromkeys(("public", "versions", "planner"), dict)
         try:
@@ -241,13 +240,9 @@ def _of(kind: type[T], fields: Mapping[str, Any], name: str) -> T:
 
 
 def certify(
-    *,
-    target: PrivacyParams,
-    releases: tuple[Release, ...],
-    public: Mapping[str, Any],
-    whole: bool = False,
-    **stated: Any,
-) -> PrivacyCertificate:
+    *, target: PrivacyParams, releases: tuple[Release, ...],
+    public: Mapping[str, Any], whole: bool = False, **stated: Any,
+) -> PrivacyCertificate:  # fmt: skip
     """Price the releases and put everything into a certificate; `stated` are its other fields.
 
     `whole`: the releases are one of several courses that a run may take, each within the promise. That is stated as
@@ -261,15 +256,8 @@ def certify(
     if whole:
         public = {**public, COURSE: {"epsilon": spent, "delta": delta}}
         spent, delta = target.epsilon, target.delta
-    return PrivacyCertificate(
-        target=target,
-        spent_epsilon=spent,
-        spent_delta=delta,
-        accountant=_ledger.accountants(releases),
-        releases=releases,
-        public=public,
-        **stated,
-    )
+    stated |= {"spent_epsilon": spent, "spent_delta": delta, "accountant": _ledger.accountants(releases)}
+    return PrivacyCertificate(target=target, releases=releases, public=public, **stated)
 
 
 @functools.cache  # reading package metadata takes longer than many a fit

@@ -26,9 +26,7 @@ from dpconvex.privacy.certificate import PrivacyCertificate
 from dpconvex.privacy.params import PrivacyParams
 
 FILE = "budget_context"  #: Name of a temporary budget, which refusals give.
-
 MOST_FORMS = 1000  #: Of tables that are counted; beyond, the one fitted longest ago is forgotten.
-
 _open: list[Budget] = []  #: Of the contexts that this process (or the one it was forked from) has entered and not left.
 _sent: list[Budget] = []
 """Of the contexts of another process, as the estimator that came here last from there brought them."""
@@ -38,13 +36,9 @@ _lock = threading.Lock()
 
 @contextmanager
 def budget_context(
-    epsilon: float | None = None,
-    delta: float = 0.0,
-    *,
-    unit: str = "record",
-    neighboring: str = "replace_one",
-    budget: Budget | str | os.PathLike[str] | None = None,
-) -> Iterator[Budget]:
+    epsilon: float | None = None, delta: float = 0.0,
+    *, unit: str = "record", neighboring: str = "replace_one", budget: Budget | str | os.PathLike[str] | None = None,
+) -> Iterator[Budget]:  # fmt: skip
     """Pay every fit inside the block from one budget, before it reads its data.
 
     Guarantee: everything that the fits inside release is together (epsilon, delta)-differentially private, however each

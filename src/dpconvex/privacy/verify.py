@@ -24,19 +24,15 @@ from dpconvex.privacy.ledger import Release
 from dpconvex.privacy.profiles import charge, limited
 
 SAME = 1e-9  #: Relative difference up to which two numbers computed by the same program count as equal.
-
 ROUNDING_SHARE = 1e-4
 """Most that an event's sensitivity may exceed its lemma's, relative to it: the allowance for the samplers' grids."""
 
 SECOND = 1e-3  #: Relative difference up to which two accountants agree, beside what rounding to a grid of losses adds.
-
 GRID = 1e-4
 """Largest step of the second accountant's grid of losses; it rounds every pure loss up to it, and the Gaussian one."""
 
 PLANNED = "planned again"  #: Name of what `plan_checks` compares.
-
 ABSENT = "nothing"  #: Stands for a field that one side lacks, in words.
-
 UNREADABLE = (DpconvexError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 """What reading a certificate's fields may raise: each may be anything."""
 
@@ -233,6 +229,7 @@ def _release_checks(read: PrivacyCertificate) -> list[Check]:
     for release in read.releases:
         stated = release.sensitivity
         same = stated.neighboring == target.neighboring and stated.unit == target.unit
+        same &= release.event.neighboring in (None, target.neighboring)
         checks.append(Check(f"relation of {release.label!r}", same, f"{target.neighboring}, {target.unit}"))
         claimed = release.event.claimed_sensitivity
         if claimed is not None:

@@ -13,6 +13,7 @@ from dpconvex.problems.linear.expected_risk import TypicalData
 from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
 
 ROUNDING = 1e-13  # relative slack of a computed gradient: ten times the worst case of `data.summation`
+MOST_TIMES = 1000.0  # a declared number of units: beyond it sums are cut, and no solver need certify
 UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
 
 
@@ -141,6 +142,7 @@ class Problem(ABC):
     n: int  #: number of records, or of users; public under replace-one neighbors
     radius: float  #: l2 norm R of the parameters that one competes with
     grouped: bool = False  #: whether `n` counts users, each with any number of records
+    private_n: bool = False  #: whether `n` is a public guess of a private number
     #: Whether Lipschitz constants hold in the ball of norm `radius` only, where the minimization then stays.
     local: bool = False
     only_sums: bool = False  #: whether the objective is made of sums over single records that need nothing else

@@ -94,10 +94,8 @@ class LinearQueries(ABC):
 
     def _check_records(self, records: Array) -> None:
         if records.shape[1:] not in ((), (len(self.shape),)) or records.dtype.kind not in "iu":
-            raise InvalidDataError(
-                f"records have {records.ndim} axes and dtype {records.dtype}: one integer cell a record is needed, "
-                f"or integers of shape (records, {len(self.shape)})"
-            )
+            needed = f"one integer cell a record is needed, or integers of shape (records, {len(self.shape)})"
+            raise InvalidDataError(f"records have {records.ndim} axes and dtype {records.dtype}: {needed}")
 
 
 @final

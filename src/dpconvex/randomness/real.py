@@ -20,7 +20,6 @@ from dpconvex.randomness.source import BitSource
 _WORDS = 2  # of 8 bytes, drawn for every uniform number at a time; one draw decides but with probability below d 2^-60
 _GUARD = 32  # bits of working precision beyond those of the uniform numbers
 _RELATIVE_BITS = 60  # to which `draw` knows a number before it becomes a float of 53
-
 T = TypeVar("T")
 
 

@@ -5,13 +5,11 @@ A new solver is one class and its name in `SOLVERS`; the contract tests then che
 
 import re
 
-from dpconvex.solvers.accelerated import AcceleratedGradient, SmoothedAcceleratedGradient
+from dpconvex.solvers.accelerated import AcceleratedGradient, ExtraGradient, SmoothedAcceleratedGradient
 from dpconvex.solvers.base import Accuracy, Solver, SolverResult
 from dpconvex.solvers.choice import Guaranteed, default_solver
 from dpconvex.solvers.coordinate import DualCoordinateAscent
-from dpconvex.solvers.extragradient import ExtraGradient
-from dpconvex.solvers.lbfgs import LBFGS
-from dpconvex.solvers.newton import BallNewton, NewtonCholesky, SmoothedNewton
+from dpconvex.solvers.newton import LBFGS, BallNewton, NewtonCholesky, SmoothedNewton
 from dpconvex.solvers.stochastic import Katyusha, StochasticSubgradient
 from dpconvex.solvers.subgradient import CuttingPlane, Subgradient
 from dpconvex.solvers.weiszfeld import GeometricMedianSolution, geometric_median

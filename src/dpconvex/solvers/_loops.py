@@ -34,23 +34,10 @@ def onto_cones(v: Floats, w: Floats, count: int, size: int, slope: float) -> Non
 
 @njit(cache=True)
 def ascend(
-    features: Floats,
-    factor: Floats,
-    extra: Floats,
-    intercept: float,
-    targets: Floats,
-    slopes: Floats,
-    lo: Floats,
-    hi: Floats,
-    curvature: Floats,
-    step: float,
-    order: Array,
-    count: int,
-    size: int,
-    slope: float,
-    v: Floats,
-    w: Floats,
-) -> None:
+    features: Floats, factor: Floats, extra: Floats, intercept: float, targets: Floats,
+    slopes: Floats, lo: Floats, hi: Floats, curvature: Floats,
+    step: float, order: Array, count: int, size: int, slope: float, v: Floats, w: Floats,
+) -> None:  # fmt: skip
     """Maximize the dual over each slope in turn; ``z = <w, x>``, ``v -= step * change * x``, w its projection."""
     p = features.shape[1]
     if count == 0:
@@ -136,15 +123,9 @@ def sums(
 
 @_reordered
 def walk(
-    points: Floats,
-    visits: Array,
-    center: Floats,
-    z: Floats,
-    step: float,
-    ball: float,
-    first: int,
-    coincident_square: float,
-) -> Floats:
+    points: Floats, visits: Array, center: Floats, z: Floats,
+    step: float, ball: float, first: int, coincident_square: float,
+) -> Floats:  # fmt: skip
     """Take one step of length `step` towards each visited row; return the mean of the iterates ``first, ..., T``.
 
     (-1: ``0, ..., T - 1``.) They are relative to the center; z is the first one, and overwritten by the last.
@@ -190,19 +171,9 @@ def slope_at(curve: Floats, shape: int, scale: float, prediction: float) -> floa
 
 @_reordered
 def subgradient_steps(
-    rows: Floats,
-    index: Array,
-    curves: Floats,
-    shape: int,
-    scale: float,
-    linear: Floats,
-    w: Floats,
-    mean: Floats,
-    dual: Floats,
-    t: float,
-    mu: float,
-    radius: float,
-) -> float:
+    rows: Floats, index: Array, curves: Floats, shape: int, scale: float,
+    linear: Floats, w: Floats, mean: Floats, dual: Floats, t: float, mu: float, radius: float,
+) -> float:  # fmt: skip
     """Algorithm 3 over `rows`; `t` counts the steps of all calls."""
     for k in range(len(rows)):
         a, i = rows[k], index[k]
@@ -226,23 +197,10 @@ def subgradient_steps(
 
 @_reordered
 def katyusha_steps(
-    rows: Floats,
-    old_slopes: Floats,
-    curves: Floats,
-    shape: int,
-    scale: float,
-    mean: Floats,
-    snapshot: Floats,
-    x: Floats,
-    y: Floats,
-    z: Floats,
-    average: Floats,
-    weight: float,
-    pull: float,
-    gamma: float,
-    beta: float,
-    mu: float,
-) -> float:
+    rows: Floats, old_slopes: Floats, curves: Floats, shape: int, scale: float,
+    mean: Floats, snapshot: Floats, x: Floats, y: Floats, z: Floats, average: Floats,
+    weight: float, pull: float, gamma: float, beta: float, mu: float,
+) -> float:  # fmt: skip
     """Algorithm 5's inner loop over `rows`; `mean` is the gradient of the loss at `snapshot`, linear term included.
 
     The j-th y has weight ``(1 + gamma mu)^j`` in `average`; `weight` is the sum of weights so far over the last one.
@@ -266,16 +224,9 @@ def katyusha_steps(
 
 @_reordered
 def one_pass(
-    rows: Floats,
-    curves: Floats,
-    shape: int,
-    scale: float,
-    start: Floats,
-    step: float,
-    radius: float,
-    moved: Floats,
-    total: Floats,
-) -> None:
+    rows: Floats, curves: Floats, shape: int, scale: float,
+    start: Floats, step: float, radius: float, moved: Floats, total: Floats,
+) -> None:  # fmt: skip
     """Take one projected step a row; ``moved`` is the iterate less ``start``, ``total`` their sum before the steps."""
     d = len(start)
     for i in range(len(rows)):

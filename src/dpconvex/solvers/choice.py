@@ -12,12 +12,10 @@ from dpconvex.problems import Objective
 from dpconvex.problems.base import Bounds
 from dpconvex.problems.minimax.adversarial import SaddleBounds
 from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
-from dpconvex.solvers.accelerated import AcceleratedGradient, SmoothedAcceleratedGradient
+from dpconvex.solvers.accelerated import AcceleratedGradient, ExtraGradient, SmoothedAcceleratedGradient
 from dpconvex.solvers.base import Solver, SolverResult, Start, needs_whole_space
 from dpconvex.solvers.coordinate import DualCoordinateAscent
-from dpconvex.solvers.extragradient import ExtraGradient
-from dpconvex.solvers.lbfgs import LBFGS
-from dpconvex.solvers.newton import BallNewton, NewtonCholesky, SmoothedNewton
+from dpconvex.solvers.newton import LBFGS, BallNewton, NewtonCholesky, SmoothedNewton
 from dpconvex.solvers.subgradient import Subgradient
 
 

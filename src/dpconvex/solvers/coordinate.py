@@ -67,7 +67,9 @@ class DualCoordinateAscent(Solver):
 
 def _scale(objective: RegularizedRisk) -> Floats | float:
     """Weights relative to equal ones: ``scale * loss`` is the same maximum over ``scale * [lo, hi]``."""
-    return 1.0 if objective.weights is None else objective.records.n * objective.weights
+    if objective.weights is not None:
+        return objective.records.n * objective.weights
+    return 1.0 if objective.counted is None else objective.records.n / objective.counted[1]
 
 
 def _primal(objective: RegularizedRisk, constraint: ConvexSet, slopes: Floats) -> tuple[Floats, Floats, Accuracy]:
@@ -82,16 +84,9 @@ def _primal(objective: RegularizedRisk, constraint: ConvexSet, slopes: Floats) -
 
 
 def _epoch(
-    objective: RegularizedRisk,
-    cones: SecondOrderCones | None,
-    v: Floats,
-    w: Floats,
-    slopes: Floats,
-    lo: Floats,
-    hi: Floats,
-    curvature: Floats,
-    order: np.random.Generator,
-) -> None:
+    objective: RegularizedRisk, cones: SecondOrderCones | None, v: Floats, w: Floats, slopes: Floats,
+    lo: Floats, hi: Floats, curvature: Floats, order: np.random.Generator,
+) -> None:  # fmt: skip
     """One pass over all records; changes `v`, `w` and `slopes` in place."""
     from dpconvex.solvers._loops import ascend  # loads numba
 

@@ -193,7 +193,7 @@ def _log_density(plan: ObjectivePerturbationPlan, data: tuple[Any, ...], points:
     counts = np.ones(len(y)) if weights is None else n * weights
     targets = loss.clip_targets(y)
     b, curvature = n * plan.l2 * points, np.full(len(points), n * plan.l2)
-    for block in Records.clipped(X, problem.domain).blocks():
+    for block in Records.clipped(X, problem.domain, empty=problem.private_n).blocks():
         x = block.predict(np.full((1, 1), _unit(plan)))[:, 0]
         labels, each = targets[block.rows], counts[block.rows]
         z = np.outer(points, x)

@@ -75,7 +75,24 @@ def user_pairs(problem: LinearModelProblem, sizes: tuple[int, ...] = (1, 3, 40))
 def linear_subject(plan: LinearModelPlan) -> Subject:
     """Return a plan with the worst neighbors of its unit."""
     problem = plan.problem
-    return Subject(plan, user_pairs(problem) if problem.grouped else record_pairs(problem))
+    pairs = user_pairs(problem) if problem.grouped else record_pairs(problem)
+    return Subject(plan, added_pairs(pairs) if problem.private_n else pairs)
+
+
+def added_pairs(pairs: Mapping[str, Pair]) -> dict[str, Pair]:
+    """Return pairs of which one data set lacks the last unit of the other: the other units stay, or there are none."""
+    found = {}
+    for name, pair in pairs.items():
+        for which, (X, y, *users) in zip(("first", "second"), pair, strict=True):
+            starts = users[0].starts if users else np.arange(len(y) + 1)
+            begin = starts[-2]
+            before, last, nobody = (
+                [UserGroups(s)] * len(users) for s in (starts[:-1], starts[-2:] - begin, starts[:1])
+            )
+            found[f"{name}: {which}, without its last"] = Pair((X, y, *users), (X[:begin], y[:begin], *before))
+            alone = (X[begin:], y[begin:], *last), (X[:0], y[:0], *nobody)
+            found[f"{name}: last of the {which}, or nobody"] = Pair(*alone)
+    return found
 
 
 def point_pairs(domain: PointDomain, n: int) -> dict[str, Pair]:

@@ -31,8 +31,15 @@ import numpy as np
 
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
-from dpconvex.algorithms.erm.sufficient_statistics.plan import MOMENTS, MOMENTS_LEMMA, check_regression, noisy_mean
-from dpconvex.algorithms.erm.sufficient_statistics.statistics import Statistics, packed, unpacked
+from dpconvex.algorithms.erm.sufficient_statistics import (
+    MOMENTS,
+    MOMENTS_LEMMA,
+    Statistics,
+    check_regression,
+    noisy_mean,
+    packed,
+    unpacked,
+)
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.plugins import printed

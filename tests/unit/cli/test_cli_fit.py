@@ -343,3 +343,33 @@ def test_inference_is_in_the_json_and_refused_where_it_is_not_offered(
     assert refused.exit_code == 2
     assert "at most 40 encoded columns" in refused.stderr
     assert run(*words, "--model", "svc", "--out", "n").exit_code == 2
+
+
+def test_added_records_are_asked_for_with_a_declared_number(run: Any, public_files: Path) -> None:
+    """Also of users; a plan without data says what the fit will promise, and the budget is for that relation."""
+    wanted = ("--neighbors", "add_or_remove_one")
+    fit = ("fit", public_files / "train.csv", "--schema", public_files / "adult.toml", "--epsilon", 2, "--json")
+    assert run("budget", "create", "b.json", "--epsilon", 5, "--delta", 1e-5, *wanted).exit_code == 0
+    for more, word in (
+        (wanted, "rows=None"),
+        (("--rows", 700), "add_or_remove_one"),
+        ((*wanted, "--rows", 700, "--engine", "local"), "engine='local'"),
+        ((*wanted, "--rows", 700, "--holdout", 0.2, "--evaluate", 1), "neighbors"),
+        ((*wanted, "--rows", 700, "--ranges", "private"), "ranges"),
+        (("--budget", "b.json"), "neighboring"),
+    ):
+        refused = run(*fit, *more)
+        assert refused.exit_code == 2
+        assert word in refused.stderr
+    result = run(*fit, *wanted, "--rows", 700, "--budget", "b.json")
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert printed["certificate"]["public"]["declared_n"] == 700
+    assert printed["certificate"]["target"]["neighboring"] == "add_or_remove_one"
+    assert "Adding or removing" in Path("model/report.html").read_text()
+    assert run("verify", "model").exit_code == 0
+    plan = ("plan", "--schema", public_files / "adult.toml", "--epsilon", 2, "--json", *wanted)
+    algorithms = {one["algorithm"] for one in json.loads(run(*plan, "--rows", 700).stdout)["plans"]}
+    assert algorithms == {"objective_perturbation"}
+    of_users = json.loads(run(*plan, "--users", 700, "--delta", 1e-6).stdout)["plans"]
+    assert {one["algorithm"] for one in of_users} == {"objective_perturbation", "noisy_gradient", "informed_gradient"}

@@ -30,7 +30,7 @@ from dpconvex import (
     verify,
 )
 from dpconvex.algorithms.erm.two_stage.centering import CenteredPlan
-from dpconvex.algorithms.search import run as listing
+from dpconvex.algorithms.search import plan as listing
 from dpconvex.algorithms.search.plan import Candidate
 from dpconvex.algorithms.search.scores import Score, score_for
 from dpconvex.data import ClassTarget

@@ -29,7 +29,7 @@ import numpy as np
 from dpconvex import _rounding
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded, require, uses
-from dpconvex.algorithms.base import USER_LOSS
+from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import LinearModelLoss
 from dpconvex.mechanisms import NormNoiseMechanism, ReportNoisyMax
@@ -44,9 +44,7 @@ __all__ = ["ExponentialMechanismPlan", "LocalizedMechanismPlan", "plan", "plan_l
 
 LABEL = "best point of the grid"
 CENTER, CHOICE = "center of the ball", "best point of the grid around it"
-
 MAX_DIM = 2
-
 SMOOTH_SLACK, NONSMOOTH_SLACK = 0.01, 0.1  #: Solver radius as a share of half the sensitivity (ours).
 RADII = np.linspace(0.5, 30.0, 60)  #: Radii of the ball tried: the solver's, plus these multiples of the noise's scale.
 
@@ -186,13 +184,9 @@ class LocalizedMechanismPlan(GridPlan):
 
 
 def relative_risk(
-    loss: LinearModelLoss,
-    records: Records,
-    targets: Floats,
-    points: Floats,
-    origin: Floats | None = None,
-    weights: Floats | None = None,
-) -> Floats:
+    loss: LinearModelLoss, records: Records, targets: Floats, points: Floats,
+    origin: Floats | None = None, weights: Floats | None = None,
+) -> Floats:  # fmt: skip
     """Return ``F(w) - F(origin)`` for every row w of `points`, (N,); default: origin 0, weights ``1/n``."""
     total = np.zeros(len(points))
     start_from = np.zeros_like(points[:1]) if origin is None else origin[None]

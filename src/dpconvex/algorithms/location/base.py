@@ -21,7 +21,6 @@ from dpconvex.problems.data.sources.rows import mapped, picked
 from dpconvex.randomness import BitSource
 
 Points = Any  #: Points (n, dim): an array, or `EncodedRows`, of which samples are read by position and sums are taken.
-
 SHORTENED = 0.125  #: Share of their length to which steps are cut where the status says that the radius is too large.
 
 

@@ -169,17 +169,9 @@ class GeometricMedianPlan(base.LocationPlan):
 
 @recorded("geometric_median")
 def plan(
-    domain: PointDomain,
-    n: int,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    boost: str = "descent",
-    shares: Shares | None = None,
-    steps: int = 60,
-    passes: int = 1,
-    level: float = LEVEL,
-) -> GeometricMedianPlan:
+    domain: PointDomain, n: int, privacy: PrivacyParams, *, constants: str = "calibrated",
+    boost: str = "descent", shares: Shares | None = None, steps: int = 60, passes: int = 1, level: float = LEVEL,
+) -> GeometricMedianPlan:  # fmt: skip
     """Fix every constant from public facts, for n from 20 to 2^26 and a positive delta.
 
     ``constants="paper"`` are for epsilon up to 1, with `shares`, `steps`, `passes` and `level` of their own. `boost` is

@@ -140,15 +140,10 @@ class GroupedCenter(CenterFinder):
         return FailureAllowance(total, lemma, self.test.sensitivity.unit)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "center_counts": "exact" if self.ramp.exact else "groups",
-            "center_sample": self.n,
-            "center_group_size": self.group_size,
-            "center_ramp": [self.ramp.low, self.ramp.high],
-            "center_delta_margin": self.margin,
-            "center_delta_groups": self.misled,
-            "center_least_weight": LEVEL * self.n,
-        }
+        counts = {"center_counts": "exact" if self.ramp.exact else "groups", "center_sample": self.n}
+        weights = {"center_group_size": self.group_size, "center_ramp": [self.ramp.low, self.ramp.high]}
+        deltas = {"center_delta_margin": self.margin, "center_delta_groups": self.misled}
+        return {**counts, **weights, **deltas, "center_least_weight": LEVEL * self.n}
 
     def find(self, points: Points, radius: float, source: BitSource, ledger: Ledger) -> WarmStart | None:
         """Test whether there is a crowd; if so release its mean."""
@@ -200,15 +195,9 @@ class GroupedCenter(CenterFinder):
 
 
 def plan_radius(
-    domain: PointDomain,
-    n: int,
-    epsilon: float,
-    *,
-    level: float = 0.775,
-    group_size: int = 64,
-    sample: int | None = None,
-    unit: Unit = Unit.RECORD,
-) -> GroupedRadius:
+    domain: PointDomain, n: int, epsilon: float,
+    *, level: float = 0.775, group_size: int = 64, sample: int | None = None, unit: Unit = Unit.RECORD,
+) -> GroupedRadius:  # fmt: skip
     """Fix the constants of stage 1 for a pure epsilon; `level` is the share of others near a record on average.
 
     Groups of all n records have exact scores, in time quadratic in n. All records are read, or a `sample`.
@@ -230,16 +219,9 @@ def least_group(n: int, failure: float, low: float) -> int:
 
 
 def plan_center(
-    domain: PointDomain,
-    n: int,
-    mu_test: float,
-    mu_center: float,
-    failure: float,
-    *,
-    level: float,
-    exact_up_to: int,
-    unit: Unit = Unit.RECORD,
-) -> GroupedCenter:
+    domain: PointDomain, n: int, mu_test: float, mu_center: float, failure: float,
+    *, level: float, exact_up_to: int, unit: Unit = Unit.RECORD,
+) -> GroupedCenter:  # fmt: skip
     """Fix the constants of stage 2, which reads n records; up to `exact_up_to` of them counts are exact.
 
     `failure` is the probability of both failures together; exact counts leave all of it to the margin of the test.
@@ -256,14 +238,7 @@ def plan_center(
     wide = domain.radius_bound / domain.min_radius * n * math.sqrt(domain.dim) > 2.0**36
     far = Sensitivity(COARSE_SENSITIVITY, "l2", lemma + ", and a coarse unit is 2^20 of these", unit=unit)
     coarse = GaussianMechanism.of_mu(far, mu_center * COARSE_SHARE, domain.dim)
-    return GroupedCenter(
-        domain=domain,
-        n=n,
-        ramp=ramp,
-        group_size=size,
-        test=GaussianMechanism.of_mu(weights, mu_test, 1),
-        mechanism=GaussianMechanism.of_mu(mean, mu_center * (1 - COARSE_SHARE**2), domain.dim),
-        coarse=coarse if wide else None,
-        margin=failure if exact else failure / 2,
-        misled=0.0 if exact else failure / 2,
-    )
+    test = GaussianMechanism.of_mu(weights, mu_test, 1)
+    mechanism = GaussianMechanism.of_mu(mean, mu_center * (1 - COARSE_SHARE**2), domain.dim)
+    margin, misled = (failure, 0.0) if exact else (failure / 2, failure / 2)
+    return GroupedCenter(domain, n, ramp, size, test, mechanism, coarse if wide else None, margin, misled)

@@ -37,7 +37,6 @@ from dpconvex.solvers.weiszfeld import COINCIDENT, UNIT_ROUNDOFF
 
 LEMMA = "average of a contractive walk, in units of its bound 2 m eta (m visits of a record), plus rounding"
 ALLOWANCE = "a record is visited more often than m times"
-
 Order = Literal["fixed", "random"]
 
 
@@ -134,17 +133,9 @@ class StableSgd(Booster):
 
 
 def plan_stable_sgd(
-    n: int,
-    dim: int,
-    mu: float,
-    *,
-    order: Order = "fixed",
-    passes: int = 1,
-    phases: int = 2,
-    travel: float = 4.0,
-    tail: float = 0.5,
-    unit: Unit = Unit.RECORD,
-) -> StableSgd:
+    n: int, dim: int, mu: float, *, order: Order = "fixed", passes: int = 1,
+    phases: int = 2, travel: float = 4.0, tail: float = 0.5, unit: Unit = Unit.RECORD,
+) -> StableSgd:  # fmt: skip
     """Plan phases of equal length that together spend `mu`, step sizes falling by 4 from one to the next.
 
     Those of the first sum to ``travel / phases`` balls; the share `tail` of a phase's last iterates is averaged.
@@ -162,17 +153,11 @@ def plan_stable_sgd(
 
     def phase(k: int) -> Phase:
         steps = total * (k + 1) // phases - total * k // phases
+        first, uses = steps - math.ceil(tail * steps) + 1, -(-steps // n) if order == "fixed" else None
+        label, block = f"average of phase {k + 1}", f"phase {k + 1}" if alone else None
         return Phase(
-            label=f"average of phase {k + 1}",
-            steps=steps,
-            step=travel / total / 4.0**k,
-            ball=1.0,
-            recentered=False,
-            first=steps - math.ceil(tail * steps) + 1,
-            uses=-(-steps // n) if order == "fixed" else None,
-            extra=0,
-            mechanism=mechanism,
-            block=f"phase {k + 1}" if alone else None,
-        )
+            label, steps, travel / total / 4.0**k, ball=1.0, recentered=False, first=first, uses=uses, extra=0,
+            mechanism=mechanism, block=block,
+        )  # fmt: skip
 
     return StableSgd(n, order, tuple(map(phase, range(phases))))

@@ -143,17 +143,10 @@ def exposures(T: int, picks: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int6
 
 @recorded("anytime_mirror_descent")
 def plan(
-    problem: SimplexSaddle,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    iterations: int | None = None,
-    samples: int | None = None,
-    period: int | None = None,
-    output_samples: int | None = None,
-    step: float | None = None,
-    coins: int = 0,
-) -> AnytimePlan:
+    problem: SimplexSaddle, privacy: PrivacyParams,
+    *, constants: str = "calibrated", iterations: int | None = None, samples: int | None = None,
+    period: int | None = None, output_samples: int | None = None, step: float | None = None, coins: int = 0,
+) -> AnytimePlan:  # fmt: skip
     """Return the plan of Algorithm 5 for a smooth problem with ``dy = 1``. Sees no data.
 
     ``constants="calibrated"`` takes the smallest explicit bound under the zCDP accountant, ``"paper"`` what is printed,

@@ -20,7 +20,6 @@ from dpconvex.problems import SimplexSaddle
 from dpconvex.randomness import BitSource
 
 MOST_ITERATIONS = 2**22  # more would take hours, and their schedule gigabytes
-
 SIGNS = (-1.0, 1.0)
 """Descent in x, ascent in y: erratum E1. (The paper prints a minus in the gradient *and* in the update.)"""
 

@@ -97,15 +97,9 @@ class BiasReducedPlan(base.VertexSamplingPlan):
         return PredictedError(order, self.problem.trivial_gap, what, proved=False)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "truncation_level": self.budget.M,
-            "sample_budget": self.budget.U,
-            "antithetic": self.antithetic,
-            "iterations": len(self.levels),
-            "steps": list(self.steps),
-            "records_used": int(self.sizes.sum()),
-            "coins": self.coins,
-        }
+        sizes = {"truncation_level": self.budget.M, "sample_budget": self.budget.U, "antithetic": self.antithetic}
+        steps = {"iterations": len(self.levels), "steps": list(self.steps)}
+        return {**sizes, **steps, "records_used": int(self.sizes.sum()), "coins": self.coins}
 
     def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, session = self.problem, self.start(source)
@@ -186,16 +180,9 @@ def draws_after(levels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @recorded("bias_reduced_mirror_descent")
 def plan(
-    problem: SimplexSaddle,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    truncation: int | None = None,
-    budget: float | None = None,
-    step: float | None = None,
-    antithetic: bool | None = None,
-    coins: int = 0,
-) -> BiasReducedPlan:
+    problem: SimplexSaddle, privacy: PrivacyParams, *, constants: str = "calibrated", truncation: int | None = None,
+    budget: float | None = None, step: float | None = None, antithetic: bool | None = None, coins: int = 0,
+) -> BiasReducedPlan:  # fmt: skip
     """Return the plan of Algorithm 3 for a second-order-smooth problem. Sees no data.
 
     ``constants="calibrated"`` is tuned by the order of the gap, batches balanced, antithetic where M > 0; ``"paper"``

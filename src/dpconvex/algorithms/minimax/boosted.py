@@ -34,7 +34,6 @@ from dpconvex.problems.minimax.base import SaddleSection
 from dpconvex.randomness import BitSource
 
 Planner = Callable[[SimplexSaddle, PrivacyParams], SaddlePlan]
-
 SELECTED = "candidate of the smallest estimated gap"
 SELECTION_LEMMA = (
     "an estimated gap is a difference of two extremes of means of m values, clipped to an interval of length r: each "
@@ -166,13 +165,9 @@ class BoostedPlan(SaddlePlan):
 
 @recorded("boosted_mirror_descent")
 def plan(
-    problem: SimplexSaddle,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    tuning: str = "measured",
-    failure: float = 0.05,
-) -> BoostedPlan:
+    problem: SimplexSaddle, privacy: PrivacyParams,
+    *, constants: str = "calibrated", tuning: str = "measured", failure: float = 0.05,
+) -> BoostedPlan:  # fmt: skip
     """Return the plan of Algorithm 4. Sees no data.
 
     ``constants="paper"``: ``I = ceil(log2(4/beta))``, ``J = ceil(log2(8 I/beta))``, Algorithm 3 for the candidates and

@@ -35,13 +35,9 @@ SPARSE_METHODS = Registry(
 
 
 def plan_saddle(
-    problem: SimplexSaddle,
-    privacy: PrivacyParams,
-    algorithm: str = "auto",
-    *,
-    constants: str = "calibrated",
-    sums: bool = False,
-) -> tuple[SaddlePlan, ...]:
+    problem: SimplexSaddle, privacy: PrivacyParams, algorithm: str = "auto",
+    *, constants: str = "calibrated", sums: bool = False,
+) -> tuple[SaddlePlan, ...]:  # fmt: skip
     """Return all valid plans, the smallest `SaddlePlan.expectation` first, for one player (``dy = 1``) or two.
 
     Sees no data. With `sums`, those alone that need sums over all records. With delta 0 the methods with

@@ -221,17 +221,9 @@ class Schedule:
 
 
 def calibrated(
-    problem: SimplexSaddle,
-    budget: float,
-    *,
-    pure: bool,
-    reuse: bool,
-    balanced: bool = True,
-    T: int | None = None,
-    K: int | None = None,
-    measured: bool = True,
-    tapered: bool = False,
-) -> Schedule:
+    problem: SimplexSaddle, budget: float, *, pure: bool, reuse: bool, balanced: bool = True,
+    T: int | None = None, K: int | None = None, measured: bool = True, tapered: bool = False,
+) -> Schedule:  # fmt: skip
     """Return the schedule of the smallest `Bound.score`; `budget` is ``sqrt(8 rho)``, with `pure` epsilon."""
     if problem.n < 2:
         raise InvalidParameterError("n", problem.n, "must be at least 2", "One record cannot be learned from privately")
@@ -302,14 +294,11 @@ class VertexDescentPlan(base.VertexSamplingPlan):
 
     def describe(self) -> Mapping[str, Any]:
         layout, sizes = self.schedule.layout, self.schedule.sizes
-        return {
-            "iterations": layout.T,
-            "samples": layout.K,
-            "output": "tapered" if layout.tapered else "reuse" if layout.reuse else "fresh",
-            "batches": "balanced" if layout.balanced else "equal",
-            "batch_sizes": {"first": int(sizes[0]), "last": int(sizes[-1]), "total": int(sizes.sum())},
-            "steps": list(self.schedule.steps),
-        }
+        output = "tapered" if layout.tapered else "reuse" if layout.reuse else "fresh"
+        ways = {"output": output, "batches": "balanced" if layout.balanced else "equal"}
+        batches = {"first": int(sizes[0]), "last": int(sizes[-1]), "total": int(sizes.sum())}
+        counts = {"iterations": layout.T, "samples": layout.K}
+        return {**counts, **ways, "batch_sizes": batches, "steps": list(self.schedule.steps)}
 
     def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, schedule, layout = self.problem, self.schedule, self.schedule.layout
@@ -341,16 +330,9 @@ def _averages(session: VertexSession, state: list[Floats], count: int) -> list[S
 
 @recorded("vertex_mirror_descent")
 def plan(
-    problem: SimplexSaddle,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    output: str = "auto",
-    batches: str = "balanced",
-    tuning: str = "measured",
-    iterations: int | None = None,
-    samples: int | None = None,
-) -> VertexDescentPlan:
+    problem: SimplexSaddle, privacy: PrivacyParams, *, constants: str = "calibrated", output: str = "auto",
+    batches: str = "balanced", tuning: str = "measured", iterations: int | None = None, samples: int | None = None,
+) -> VertexDescentPlan:  # fmt: skip
     """Return the plan of Algorithm 1. Sees no data.
 
     ``constants="calibrated"``: steps from the zCDP accountant, the rest as `output`, `batches` and `tuning` say.
@@ -380,17 +362,10 @@ def plan(
             printed = of_paper("vertex_mirror_descent")
             schedule = printed(problem, privacy.epsilon, privacy.delta, T=iterations, K=samples)
         else:
-            schedule = calibrated(
-                problem,
-                base.range_budget(privacy) / ENLARGEMENT * (1 - 1e-6),
-                pure=privacy.pure,
-                reuse=output != "fresh",
-                tapered=output in ("auto", "tapered"),
-                balanced=batches == "balanced",
-                T=iterations,
-                K=samples,
-                measured=tuning == "measured",
-            )
+            cap = base.range_budget(privacy) / ENLARGEMENT * (1 - 1e-6)
+            ways = {"reuse": output != "fresh", "tapered": output in ("auto", "tapered")}
+            ways |= {"balanced": batches == "balanced", "measured": tuning == "measured"}
+            schedule = calibrated(problem, cap, pure=privacy.pure, T=iterations, K=samples, **ways)
     if not np.isfinite(schedule.steps).all():
         raise beyond_floats(problem.name)
     return VertexDescentPlan(problem, privacy, constants, schedule)

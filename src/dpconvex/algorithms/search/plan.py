@@ -1,4 +1,4 @@
-r"""Plans of a search: which budget every candidate gets, how one is chosen, what it costs. Sees no data.
+r"""Private search: which budget every candidate gets, how one is chosen, what it costs. `run` alone sees data.
 
 Records (or users) are split by public coins into a training and a held-out part. Candidates are fitted on the first and
 scored on the second, so that a record is in one of them only: costs are those of the dearer part, not their sum.
@@ -15,10 +15,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeVar, cast, final
 
-from dpconvex import _rounding
-from dpconvex._types import attributes
+import narwhals as nw
+import numpy as np
+
+from dpconvex import _progress, _rounding
+from dpconvex._types import Array, attributes
 from dpconvex.algorithms import LinearModelPlan, Plan, PredictedError, check_relation, recorded, stored
 from dpconvex.algorithms.search.scores import Repeats, Score, Searchable, fit_label, plain
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
@@ -28,6 +31,7 @@ from dpconvex.privacy import (
     Event,
     FailureProbability,
     GaussianNoise,
+    Ledger,
     PrivacyParams,
     PureMechanism,
     Release,
@@ -37,6 +41,8 @@ from dpconvex.privacy import (
 from dpconvex.privacy.events.private_selection import LAW_SLACK
 from dpconvex.privacy.ledger import fits
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu, smallest
+from dpconvex.problems import UserGroups
+from dpconvex.problems.data.sources.rows import TableSource
 from dpconvex.randomness import BitSource
 
 TRAINING, HELD_OUT = "training part", "held-out part"
@@ -70,6 +76,11 @@ class Candidate:
     def declared(self) -> "Candidate":
         """Return what a certificate holds: no model, and settings as JSON has them."""
         return Candidate({name: plain(value) for name, value in self.settings.items()}, self.plan)
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-ready settings and constants."""
+        facts = {"settings": dict(self.declared().settings), "algorithm": self.plan.algorithm}
+        return {**facts, **attributes(self.plan.privacy, "epsilon", "delta"), "constants": dict(self.plan.public)}
 
     @property
     def event(self) -> WholeRun:
@@ -178,14 +189,11 @@ class SearchPlan(Plan):
         if self.selection is None:
             return self.candidates[0].plan.theorem
         if isinstance(self.selection, BestOfRepeats):
-            return (
-                "Best of a random number of runs (Papernot and Steinke 2022; docs, Private search, Theorem 1), each a "
-                "fit on the training part and a noisy score on the held-out part (parallel composition)."
-            )
-        return (
-            "Composition of all fits on the training part; permute-and-flip (McKenna and Sheldon 2020) on the held-out "
-            "part; parallel composition of the two parts."
-        )
+            best = "Best of a random number of runs (Papernot and Steinke 2022; docs, Private search, Theorem 1)"
+            each = "a fit on the training part and a noisy score on the held-out part (parallel composition)"
+            return f"{best}, each {each}."
+        choice = "permute-and-flip (McKenna and Sheldon 2020) on the held-out part"
+        return f"Composition of all fits on the training part; {choice}; parallel composition of the two parts."
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -213,17 +221,7 @@ class SearchPlan(Plan):
         facts = attributes(self, "n", "held_out", "method")
         facts |= {"score": self.score.name, "score_bound": self.score.bound}
         facts |= attributes(self, "price", "cost", "stake", "coverage")
-        each = [
-            {
-                "settings": {name: plain(value) for name, value in candidate.settings.items()},
-                "algorithm": candidate.plan.algorithm,
-                "epsilon": candidate.plan.privacy.epsilon,
-                "delta": candidate.plan.privacy.delta,
-                "constants": dict(candidate.plan.public),
-            }
-            for candidate in self.candidates
-        ]
-        return facts | {"candidates": each}
+        return facts | {"candidates": [candidate.describe() for candidate in self.candidates]}
 
     def exact_bits(self, source: BitSource) -> bool:
         own: list[Planned | None] = [self.selection, self.noise]
@@ -264,14 +262,9 @@ def plan_search(
 
 @recorded("private_search")
 def assembled(
-    privacy: PrivacyParams,
-    n: int,
-    held_out: int,
-    score: Score,
-    whole: tuple[Candidate, ...],
-    candidates: tuple[Candidate, ...] = (),
-    repeats: Repeats | None = None,
-) -> SearchPlan:
+    privacy: PrivacyParams, n: int, held_out: int, score: Score, whole: tuple[Candidate, ...],
+    candidates: tuple[Candidate, ...] = (), repeats: Repeats | None = None,
+) -> SearchPlan:  # fmt: skip
     """Return the plan of a search over planned candidates: all of them once, or `repeats`; neither: the default alone.
 
     Whether the promise covers it is not checked here. Parameters are those of `SearchPlan`.
@@ -364,3 +357,86 @@ def _attempt(plan: Callable[[], SearchPlan | None]) -> SearchPlan | None:
         return plan()
     except (InvalidParameterError, UnsupportedEventError):
         return None
+
+
+ModelT = TypeVar("ModelT", bound=Searchable)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some of the records: those to fit on, or those that are held out to score on."""
+
+    X: Any  #: As in `fit`
+    y: Any
+    labels: Array | None  #: Numbers of their users (n_records,); None where records are protected
+
+    @property
+    def groups(self) -> UserGroups | None:
+        """Whose record it is."""
+        return None if self.labels is None else UserGroups.of(self.labels)
+
+
+def run(plan: SearchPlan, base: ModelT, data: Part, source: BitSource) -> tuple[int, ModelT]:
+    """Return the position of the chosen candidate and its fitted model; parameters of `base` are searched."""
+    if plan.selection is None:
+        return 0, cast(ModelT, fit(plan.candidates[0], data, source))
+    ledger = Ledger(plan.privacy, plan.releases)
+    training, held_out = split(data, plan.n, plan.held_out, source)
+    truth, groups = partial(base._blind()._truth, y=held_out.y), held_out.groups
+
+    def scored(k: int) -> tuple[ModelT, float]:
+        model = cast(ModelT, fit(plan.candidates[k], training, source))
+        return model, plan.score.mean(model, held_out.X, truth, groups)
+
+    if isinstance(plan.selection, BestOfRepeats):
+        drawn, noise = source.generator(), plan.noise
+        assert noise is not None
+
+        def attempt() -> tuple[tuple[int, ModelT], float]:
+            k = int(drawn.integers(len(plan.candidates)))
+            model, score = scored(k)
+            own = Ledger(plan.privacy, [noise.planned("score")])  # the search's has the run as a whole
+            noisy = noise.release(np.array([score]), "score", source, own)
+            return (k, model), float(noisy[0])
+
+        return plan.selection.release(attempt, BEST, source, ledger)
+    assert isinstance(plan.selection, ReportNoisyMax)
+    fitted = []
+    for k, candidate in enumerate(plan.candidates):
+        ledger.record(candidate.release(fit_label(k, len(plan.candidates))))
+        fitted.append(scored(k))
+    scores = np.array([score for _, score in fitted])
+    chosen = plan.selection.release(scores, CHOICE, source, ledger, HELD_OUT)
+    return chosen, fitted[chosen][0]
+
+
+def fit(candidate: Candidate, data: Part, source: BitSource) -> Searchable:
+    """Return the fitted model of a candidate, as planned, without its source."""
+    assert candidate.model is not None
+    with _progress.muted():
+        return candidate.model._fitted_as(candidate.plan, data.X, data.y, data.labels, source)
+
+
+def split(data: Part, n: int, held_out: int, source: BitSource) -> tuple[Part, Part]:
+    """Return training and held-out part, by public coins, from numbers of units; a user's records go to one part."""
+    out = np.zeros(n, dtype=bool)
+    out[source.generator().permutation(n)[:held_out]] = True
+    mask = out if data.labels is None else out[data.labels.astype(np.intp)]
+    return _rows(data, np.flatnonzero(~mask)), _rows(data, np.flatnonzero(mask))
+
+
+def _rows(data: Part, rows: Array) -> Part:
+    return Part(taken(data.X, rows), taken(data.y, rows), None if data.labels is None else data.labels[rows])
+
+
+def taken(values: Any, rows: Array) -> Any:
+    """Return some rows of a table, column, array or list, of the same kind; tables elsewhere stay there."""
+    if isinstance(values, TableSource):
+        return values.taken(rows)
+    found: Any = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(found, nw.DataFrame | nw.Series):
+        return found[rows.tolist()].to_native()
+    if values is None or isinstance(values, list | tuple):
+        return None if values is None else list(map(values.__getitem__, rows.tolist()))
+    return np.asarray(values)[rows]

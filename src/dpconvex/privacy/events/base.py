@@ -14,10 +14,10 @@ from typing import Any, ClassVar, TypeVar
 
 from dpconvex import _rounding
 from dpconvex.errors import InvalidParameterError, UnsupportedEventError
+from dpconvex.privacy.params import Neighboring
 from dpconvex.privacy.profiles import charge
 
 E = TypeVar("E", bound="Event")
-
 MOST_NESTED = 6
 """Events in one another: a search, its runs, a run for a group, its steps on samples, a step; and one to spare."""
 
@@ -39,6 +39,7 @@ class Event(ABC):
     """
 
     kind: ClassVar[str]
+    neighboring: ClassVar[Neighboring | None] = None  #: For which alone its price is proved; None: as its sensitivity
     finest: ClassVar[bool] = False
     pure_epsilon: Fraction | None = None  #: exact; None if the event has none
     #: What a search finds of a pure epsilon that is a maximum in closed form, to be compared; None for others

@@ -10,6 +10,10 @@ predictions has rank at most ``r`` and trace at most ``t`` (``determinant``; one
 k classes: ``r = k - 1, t = 1 - 1/k``). With SC their sum is at most the noise part when ``q tau <= epsilon_1 / 2``
 (``free``; softmax with Frobenius noise: ``q = 4``); for logistic slopes capped at A it is maximized over the slope
 (``logistic``). These two rules need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
+
+Neighbors that add or remove one record (`AddedObjectivePerturbation`; n declared): gradients differ by that of one,
+``A X_K``, and one of the two orders pays the determinant alone. ``free`` then needs ``q tau <= epsilon_1`` only, and
+``logistic`` is formula (1.4a) (docs, Objective perturbation, Added or removed units).
 """
 
 import math
@@ -23,13 +27,13 @@ import numpy as np
 from dpconvex import _rounding, _validate
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy.events.base import Event, PureEvent
+from dpconvex.privacy.params import Neighboring
 from dpconvex.privacy.profiles import gaussian_delta
 
 PURE_RULES = ("determinant", "free", "logistic")
 GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax")
 USER_RULES = GAUSSIAN_RULES[:4]
 TANGENT_RULES = ("one_sided_sc", "two_sided_sc", "logistic")  #: Curvature costs a concave function of the slope.
-
 Vertices = tuple[tuple[float, float, float], ...]
 
 
@@ -44,6 +48,8 @@ class PureObjectivePerturbation(PureEvent):
     # The trace bound `t` for `determinant`, `q` for `free`, the largest slope for `logistic` (1: no cap)
     curvature: float
     rank: int = 1  #: the rank bound `r` for `determinant` and `logistic`
+    pulls: ClassVar[int] = 2  #: Of how many records, of those by which neighbors differ, slopes tell
+    neighboring: ClassVar[Neighboring | None] = Neighboring.REPLACE_ONE
     kind: ClassVar[str] = "pure_objective_perturbation"
 
     def __post_init__(self) -> None:
@@ -51,8 +57,8 @@ class PureObjectivePerturbation(PureEvent):
         _validate.choice("rule", self.rule, PURE_RULES)
         _check_cap(self.rule, self.curvature)
         _validate.integer("rank", self.rank, at_least=1)
-        if self.rule == "free" and Fraction(self.curvature) * Fraction(self.tau) * 2 > self.noise_epsilon:
-            what = "must satisfy q*tau <= epsilon_1/2 for rule='free'"
+        if self.rule == "free" and Fraction(self.curvature) * Fraction(self.tau) * self.pulls > self.noise_epsilon:
+            what = f"must satisfy q*tau <= epsilon_1{'/2' * (self.pulls - 1)} for rule='free'"
             raise InvalidParameterError("tau", self.tau, what, "Raise the regularization")
 
     @property
@@ -68,7 +74,7 @@ class PureObjectivePerturbation(PureEvent):
             return noise
         if self.rule == "determinant":
             return noise + Fraction(determinant_cost(self.curvature, self.rank, self.tau))
-        return logistic_epsilon(noise, self.tau, self.curvature, self.rank)
+        return logistic_epsilon(noise, self.tau, self.curvature, self.rank, self.pulls)
 
     @property
     def searched_epsilon(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -77,7 +83,17 @@ class PureObjectivePerturbation(PureEvent):
             return None
         e, cap, r, slopes = _rounding.float_up(self.noise_epsilon), self.curvature, self.rank, np.linspace(0, 1, 2001)
         bends = cap * slopes * (1 - cap * slopes)
-        return float(np.max(e / 2 * (1 + slopes) + r * np.log1p(self.tau / r * bends)))
+        pulls = e * slopes if self.pulls == 1 else e / 2 * (1 + slopes)
+        return float(np.max(pulls + r * np.log1p(self.tau / r * bends)))
+
+
+@dataclass(frozen=True)
+class AddedObjectivePerturbation(PureObjectivePerturbation):
+    """The same where neighbors add or remove one record: ``n`` is declared, and `sensitivity` is ``A X_K``."""
+
+    pulls: ClassVar[int] = 1
+    neighboring: ClassVar[Neighboring | None] = Neighboring.ADD_OR_REMOVE_ONE
+    kind: ClassVar[str] = "pure_objective_perturbation_of_added_units"
 
 
 def determinant_cost(trace: float, rank: int, tau: float) -> float:
@@ -85,14 +101,15 @@ def determinant_cost(trace: float, rank: int, tau: float) -> float:
     return _rounding.widen_up(rank * math.log1p(trace * tau / rank))
 
 
-def logistic_epsilon(noise: Fraction, tau: float, cap: float = 1.0, rank: int = 1) -> Fraction:
+def logistic_epsilon(noise: Fraction, tau: float, cap: float = 1.0, rank: int = 1, pulls: int = 2) -> Fraction:
     """Formula (1.4): ``e/2 + max of e a/(2 A) + r log(1 + tau a (1 - a)/r) over slopes a in [0, A]``, rounded up.
 
+    Of one record more, `pulls` = 1, formula (1.4a): the same maximum with ``e a/A``, and no first term.
     Here `noise` is ``e``, `cap` is A and `rank` is r. The bracket is concave in a, with its maximum at A or at a root.
     """
     if rank > 1:
-        return rank * logistic_epsilon(noise / rank, _rounding.ratio_up(tau, rank), cap)
-    rate = _rounding.float_up(noise) / (2 * cap)
+        return rank * logistic_epsilon(noise / rank, _rounding.ratio_up(tau, rank), cap, pulls=pulls)
+    rate = _rounding.float_up(noise) / (pulls * cap)
     at_cap = noise if cap == 1 else noise + Fraction(determinant_cost(cap * (1 - cap), 1, tau))
     if rate * (1 + tau * cap * (1 - cap)) >= tau * (2 * cap - 1):
         return at_cap
@@ -101,7 +118,7 @@ def logistic_epsilon(noise: Fraction, tau: float, cap: float = 1.0, rank: int = 
     root = math.sqrt(b * b + 4 * half * c)
     a = (b + root) / (2 * half) if b > 0 else 2 * c / (root - b)
     a = min(max(a, 0.0), cap)
-    value = rate * (cap + a) + math.log1p(tau * a * (1 - a))
+    value = rate * ((pulls - 1) * cap + a) + math.log1p(tau * a * (1 - a))
     return max(at_cap, Fraction(value * (1 + 1e-11)))  # the bracket is flat at the root, whose rounding costs far less
 
 
@@ -148,6 +165,7 @@ class GaussianObjectivePerturbation(Event):
     rule: str
     # The bound `c`, or `q` for the `_sc` rules, or the largest slope for logistic, or the number of classes for softmax
     curvature: float
+    neighboring: ClassVar[Neighboring | None] = Neighboring.REPLACE_ONE
     curvature_mu: ClassVar[float] = 0.0
     tangent: ClassVar[float] = 1.0
     kind: ClassVar[str] = "gaussian_objective_perturbation"

@@ -33,7 +33,6 @@ from dpconvex.privacy.profiles import charge, gaussian_delta, smallest
 LAW_SLACK = Fraction(1, 2**50)
 """Added to epsilon: the weights of the number of runs are floats, each within 2^-53 of the formula, relative to it."""
 MOST_RUNS = 10_000
-
 Used = tuple[str | None, int, Event]  #: The block of records that is read (None: all), how often, and what it costs.
 
 

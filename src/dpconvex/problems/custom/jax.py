@@ -16,15 +16,9 @@ from dpconvex.problems.data.domain import DataDomain
 
 
 def jax_loss(
-    f: Callable[[Any, Any], Any],
-    *,
-    dim: int,
-    domain: DataDomain,
-    lipschitz: float | Callable[[float], float],
-    smoothness: float = math.inf,
-    value_at_zero: float = math.inf,
-    name: str = "jax loss",
-) -> RecordLoss:
+    f: Callable[[Any, Any], Any], *, dim: int, domain: DataDomain, lipschitz: float | Callable[[float], float],
+    smoothness: float = math.inf, value_at_zero: float = math.inf, name: str = "jax loss",
+) -> RecordLoss:  # fmt: skip
     """Return the loss of one record as a `RecordLoss`. Needs ``dpconvex[jax]``.
 
     The function is mapped over records, differentiated and compiled; it runs in float64, whatever JAX does elsewhere.

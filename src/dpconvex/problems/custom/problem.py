@@ -100,15 +100,11 @@ class CustomProblem(Problem):
         return replace(self, function=DeclaredFunction(**common, **own))
 
     def describe(self) -> dict[str, Any]:
-        blocks = self.function.domain.blocks
-        facts = {"smoothness": self.smoothness, "value_at_zero": self.value_at_zero}
-        return {
-            "objective": self.name,
-            **attributes(self, "aggregation", "n", "dim", "radius", "lipschitz", "contrast"),
-            **{name: value for name, value in facts.items() if math.isfinite(value)},
-            "trusted": self.trusted,
-            "blocks": [block.describe() for block in blocks],
-        }
+        facts = attributes(self, "aggregation", "n", "dim", "radius", "lipschitz", "contrast")
+        some = attributes(self, "smoothness", "value_at_zero")
+        facts |= {name: value for name, value in some.items() if math.isfinite(value)}
+        blocks = [block.describe() for block in self.function.domain.blocks]
+        return {"objective": self.name, **facts, "trusted": self.trusted, "blocks": blocks}
 
 
 @dataclass(frozen=True, kw_only=True)

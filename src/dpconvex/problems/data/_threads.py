@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
-
 _MOST = 4  # threads: more would wait for memory
 _LEAST_PARTS = 4  # a thread must have at least so many blocks to be worth its start
-
 _OWN = local()  # of a thread: `busy` where others are at work beside it
 
 

@@ -5,8 +5,6 @@ from a `DataDomain`, and `DataDomain.clip` puts every record into it, whatever t
 one record at a time, so replacing one record changes one clipped record.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -119,21 +117,21 @@ class DataDomain:
         _validate.real("intercept", self.intercept, at_least=0.0)
 
     @classmethod
-    def l2_ball(cls, dim: int, bound: float) -> DataDomain:
+    def l2_ball(cls, dim: int, bound: float) -> "DataDomain":
         """Features of l2 norm at most `bound`."""
         return cls((Block(dim, "l2", bound, "features"),))
 
     @classmethod
-    def l1_ball(cls, dim: int, bound: float) -> DataDomain:
+    def l1_ball(cls, dim: int, bound: float) -> "DataDomain":
         """Features of l1 norm at most `bound`."""
         return cls((Block(dim, "l1", bound, "features"),))
 
     @classmethod
-    def box(cls, dim: int, bound: float) -> DataDomain:
+    def box(cls, dim: int, bound: float) -> "DataDomain":
         """Features of absolute value at most `bound`, column by column."""
         return cls((Block(dim, "linf", bound, "features"),))
 
-    def with_intercept(self, value: float = 1.0) -> DataDomain:
+    def with_intercept(self, value: float = 1.0) -> "DataDomain":
         """Return the same domain with a constant feature `value` appended."""
         return DataDomain(self.blocks, value)
 
@@ -208,7 +206,7 @@ class DataDomain:
     def check_columns(self, X: Array) -> None:
         """Raise `InvalidDataError` unless `X` is a numeric matrix with `n_features` columns (public facts)."""
         if X.ndim != 2 or X.shape[1] != self.n_features:
-            raise InvalidDataError(f"X has shape {X.shape}; the domain needs (n, {self.n_features})")
+            raise InvalidDataError(f"X has shape {_validate.shape_of(X)}; the domain needs (n, {self.n_features})")
         if X.dtype.kind not in "fiub":
             raise InvalidDataError(f"X has dtype {X.dtype}; a real numeric dtype is needed. Encode text with a Schema")
 

@@ -7,8 +7,6 @@ of features ``F^T x`` with the random term ``F^T b`` has the privacy of noise ``
 Nothing is inverted, so nothing is enclosed: F is what its floats say (`dpconvex._leverage`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -62,7 +60,7 @@ class Factor:
         return fits and (found.balanced or not is_centered(self.domain, block))
 
     @classmethod
-    def of(cls, domain: DataDomain, shares: Sequence[float], kernel: Kernel) -> Factor:
+    def of(cls, domain: DataDomain, shares: Sequence[float], kernel: Kernel) -> "Factor":
         """Return the factor in which block j has the largest prior variance ``shares[j]`` of a prediction.
 
         `kernel` is asked for centered blocks; the others have equal, independent parameters.
@@ -77,7 +75,7 @@ class Factor:
         return cls(domain, tuple(parts))
 
     @classmethod
-    def contrasts(cls, domain: DataDomain) -> Factor:
+    def contrasts(cls, domain: DataDomain) -> "Factor":
         """Return the factor of the plain ridge: orthonormal contrasts of centered blocks, all else as it is."""
         blocks = domain.all_blocks
         parts = (Contrasts(b.size, (b.size - 1) / b.size) if is_centered(domain, b) else 1.0 for b in blocks)

@@ -5,8 +5,6 @@ Neighbors are counted exactly within groups of records, never with an n x n matr
 position of a record and on public coins, never on its value.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -147,7 +145,7 @@ class Groups:
     bounds: IntArray
 
     @classmethod
-    def random(cls, n: int, size: int, coins: np.random.Generator) -> Groups:
+    def random(cls, n: int, size: int, coins: np.random.Generator) -> "Groups":
         """Return ``floor(n / size)`` random groups, at least one, of `size` records or more; one needs no coins."""
         sizes = group_sizes(n, size)
         order = np.arange(n) if len(sizes) == 1 else coins.permutation(n)

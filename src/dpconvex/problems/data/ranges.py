@@ -31,7 +31,6 @@ LOWEST, HIGHEST = -30, 40
 END = HIGHEST - LOWEST + 1  #: Level of the end cells; that of 0 is 0, those of octaves lie between.
 MISSING = 2 * END + 1
 CELLS = MISSING + 1
-
 EDGE, FAR, NEAR = 0.7, 1.2, 3
 """Deviations of noise that octaves beyond the fullest must hold, on average, for a range to go on; then `FAR`."""
 RARE, RARER, STANDS = 0.1, 0.25, 3.0

@@ -200,16 +200,16 @@ class Records(RecordSource):
         self.domain, self.n, self._blocks = domain, n, blocks
 
     @classmethod
-    def clipped(cls, X: Array, domain: DataDomain) -> Records:
+    def clipped(cls, X: Array, domain: DataDomain, *, empty: bool = False) -> Records:
         """Clip `X` into `domain`, by the rule of `DataDomain.clip`.
 
         `X`, of shape (n, n_features), may have any real or integer dtype and memory order, or be a sparse matrix with
         rows (CSR), which is never made dense but block by block. It is not changed, and must
-        not change afterwards. Wrong shape or dtype, or no rows, raise `InvalidDataError`.
+        not change afterwards. Wrong shape or dtype, or no rows unless `empty`, raise `InvalidDataError`.
         """
         domain.check_columns(X)
         n = X.shape[0]
-        if n == 0:
+        if n == 0 and not empty:
             raise InvalidDataError(f"X has shape {X.shape}; at least one record is needed")
         return cls(domain, n, clipped_blocks(X, domain))
 
@@ -247,14 +247,9 @@ class Records(RecordSource):
         parts = [self._blocks[run[0] // size].part(run % size) for run in runs]
         factor = [np.ones(len(part.features)) if part.factor is None else part.factor for part in parts]
         extra = [part.extra for part in parts if part.extra is not None]
-        return replace(
-            parts[0],
-            rows=rows,
-            features=np.concatenate([part.features for part in parts]),
-            factor=np.concatenate(factor),
-            extra=np.concatenate(extra) if extra else None,
-            targets=None if targets is None else targets[index],
-        )
+        features, factors = np.concatenate([part.features for part in parts]), np.concatenate(factor)
+        found, extras = None if targets is None else targets[index], np.concatenate(extra) if extra else None
+        return replace(parts[0], rows=rows, features=features, factor=factors, extra=extras, targets=found)
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the records block by block, for passes that do several things at once."""
@@ -364,7 +359,7 @@ def clipped_blocks(X: Any, domain: DataDomain, first: int = 0) -> list[RowBlock]
         start, stop = index * step, min((index + 1) * step, n)
         return replace(_clipped_block(X[start:stop], domain), rows=slice(first + start, first + stop))
 
-    return _threads.each(-(-n // step), block)
+    return _threads.each(max(1, -(-n // step)), block)
 
 
 def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:

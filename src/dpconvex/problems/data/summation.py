@@ -15,8 +15,6 @@ What a record's summand is, is a function of that record alone: predictions are 
 digit of NumPy's ``exp`` and ``log``. Machines of one cluster should be of one type where bits must agree.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,7 +76,7 @@ def by_weight(weights: Floats, largest: float, size: float, sums: Callable[[Any,
     """
     _, exponents = np.frexp(weights / largest)
     classes = np.clip((1 - exponents) // _CLASS, 0, _CLASSES - 1)
-    found = np.unique(classes).tolist()
+    found = np.unique(classes).tolist() or [0]
     if len(found) == 1:
         parts = {found[0]: sums(slice(None), size * _class_top(found[0]))}
     else:
@@ -134,11 +132,11 @@ class Largest:
     value: float
 
     @classmethod
-    def of(cls, values: Floats) -> Largest:
+    def of(cls, values: Floats) -> "Largest":
         """Return the largest value; NaN if one is."""
         return cls(float(np.max(values, initial=-math.inf)))
 
-    def __add__(self, other: Largest) -> Largest:
+    def __add__(self, other: "Largest") -> "Largest":
         return Largest(float(np.maximum(self.value, other.value)))
 
 

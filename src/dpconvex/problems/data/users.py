@@ -22,6 +22,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex import _validate
 from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidDataError
 from dpconvex.losses import LinearModelLoss
@@ -56,17 +57,19 @@ class UserGroups:
     order: Positions | None = None
 
     @classmethod
-    def of(cls, labels: Array) -> UserGroups:
+    def of(cls, labels: Array, *, empty: bool = False) -> UserGroups:
         """Group records by their labels; users are in the order of the sorted labels.
 
         Labels (n_records,) are numbers, texts or dates; objects are told apart by their text. All missing labels are
-        one user: nobody's protection is weaker for it than if they had a label of their own. No record, or labels that
-        are no vector, raise `InvalidDataError` (public facts).
+        one user: nobody's protection is weaker for it than if they had a label of their own. No record unless `empty`,
+        or labels that are no vector, raise `InvalidDataError` (public facts).
         """
         names = np.asarray(labels)
         if names.ndim != 1:
-            raise InvalidDataError(f"groups has shape {names.shape}; one label a record is needed")
+            raise InvalidDataError(f"groups has shape {_validate.shape_of(names)}; one label a record is needed")
         if len(names) == 0:
+            if empty:
+                return cls(np.zeros(1, dtype=np.intp))
             raise InvalidDataError("groups holds no records; at least 1 is needed")
         if names.dtype.kind == "O":  # whatever the cells hold, and however long their texts are, can be compared then
             codes: dict[str, int] = dict.fromkeys(_MISSING, 0)
@@ -192,13 +195,15 @@ def clipped_mean(
     weights: Floats | None,
     w: Floats,
     clip: float,
+    n: int | None = None,
 ) -> Floats:
     """Return the mean over users of their gradients, each shortened to l2 norm `clip`; shape (dim,).
 
     No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
     the computed sum rounds by less than `ROUNDING` times `clip` on either data set (`summation`, worst case).
 
-    An infinite `clip` shortens nothing. Without targets, which then come with the records, weights are given.
+    An infinite `clip` shortens nothing. Without targets, which then come with the records, weights are given. The sum
+    is divided by `n`, by default the number of users.
     """
 
     def shortened(G: Floats) -> Floats:
@@ -207,7 +212,8 @@ def clipped_mean(
             shorten(G, "l2", clip)
         return G
 
-    return mean_of_users(loss, records, targets, groups, weights, w, shortened, min(clip, _reach(loss, records, w)))
+    size = min(clip, _reach(loss, records, w))
+    return mean_of_users(loss, records, targets, groups, weights, w, shortened, size, n)
 
 
 def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups) -> Array:
@@ -233,11 +239,13 @@ def mean_of_users(
     w: Floats,
     change: Callable[[Floats], Floats],
     size: float,
+    n: int | None = None,
 ) -> Floats:
     """Return the mean over users of the vectors (k,) that `change` makes of their gradients, row by row; shape (k,).
 
     `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and returns an array (m, k), whose
     entries are at most `size`. Nothing else is known of the vectors; sums and targets are as `clipped_mean` has them.
+    Their sum is divided by `n`, by default the number of users.
     """
 
     def changed(G: Floats) -> Array:
@@ -256,7 +264,7 @@ def mean_of_users(
         reader = _Reader(loss, records, targets, groups, weights, w)
         work = lambda part: (changed(reader.gradients(reader.users(part))),)  # noqa: E731
         parts = _threads.total(reader.parts, work)[0]
-    return summation.vector(parts) / groups.n_users
+    return summation.vector(parts) / (n or groups.n_users)
 
 
 def _streamed_sum(
@@ -323,7 +331,7 @@ class _Reader:
         self._portion = max(1, _PORTION // records.dim, 0 if groups.order is None else n // _SHARE)
         self.size = _reach(loss, records, w)  # of all records' products
         cuts = np.searchsorted(groups.starts, np.arange(self._portion, n, self._portion))
-        self._bounds = np.unique(np.concatenate([[0], cuts, [groups.n_users]]))
+        self._bounds = np.array([0, *np.unique(np.concatenate([cuts, [groups.n_users]]))])
         self.parts = len(self._bounds) - 1
 
     def users(self, part: int) -> slice:
@@ -353,7 +361,7 @@ class _Reader:
             if self._weights is not None:
                 slopes = slopes * self._weights[index][:, None]
             _loops.add_by_user(rows, slopes, starts, first, steps, high, low)
-        return high.reshape(len(high), -1), low.reshape(len(low), -1)
+        return high.reshape(len(high), self._W.size), low.reshape(len(low), self._W.size)
 
     def _read(self, place: slice) -> tuple[Floats, slice | Array]:
         order = self._groups.order

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class LinearModelObjective(Objective):
     #: New coordinates: `w` is then (n_outputs, factor.rank), and the model is ``F w``.
     factor: Factor | None = field(default=None, kw_only=True)
     bounds = forwarded("loss")  # pyright: ignore[reportIncompatibleMethodOverride]
+    mass: ClassVar[float] = 1.0  #: What weights add up to at most
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, at_least=0.0)
@@ -92,7 +93,7 @@ class LinearModelObjective(Objective):
     @property
     def lipschitz(self) -> float:
         """Lipschitz constant (l2) of the data part, for every data set of the domain; may be infinite."""
-        return self.loss.slope_bound * self._length * UP
+        return self.mass * self.loss.slope_bound * self._length * UP
 
     @property
     def minimizer_norm(self) -> float:
@@ -100,21 +101,21 @@ class LinearModelObjective(Objective):
         return (self.lipschitz + self.linear_norm) / self.l2
 
     def lipschitz_within(self, radius: float) -> float:
-        slope = self._slope_at(radius) * self._length
+        slope = self.mass * self._slope_at(radius) * self._length
         return (slope + self.linear_norm + self.l2 * radius) * UP
 
     @property
     def smoothness(self) -> float:
         # Weights that move with w add tilt L^2, the largest covariance of gradients times the tilt.
         tilting = self.tilt * self.lipschitz**2 if self.tilt else 0.0
-        return (self.loss.curvature_bound * self._length**2 + tilting + self.l2) * UP
+        return (self.mass * self.loss.curvature_bound * self._length**2 + tilting + self.l2) * UP
 
     @property
     def initial_gap(self) -> float:
         # The smaller of sup loss(0) + |linear|^2 / (2 l2) (losses are at least 0) and |grad J(0)|^2 / (2 l2).
         linear = self.linear_norm
-        slope = self._slope_at(0.0) * self._length + linear
-        return min(self.loss.value_at_zero + linear**2 / (2 * self.l2), slope**2 / (2 * self.l2)) * UP
+        slope = self.mass * self._slope_at(0.0) * self._length + linear
+        return min(self.mass * self.loss.value_at_zero + linear**2 / (2 * self.l2), slope**2 / (2 * self.l2)) * UP
 
     @property
     def linear_norm(self) -> float:
@@ -176,11 +177,12 @@ class LinearModelObjective(Objective):
         tilting = 2 * self.tilt * slope * (self.loss.value_at_zero + slope * norm) if self.tilt else 0.0
         moved = inner_product_rounding(self.records.dim + (self._columns if self.factor else 0)) * growth * norm
         grid = 0.0 if self.factor is None else self.factor.summed_rounding * self.records.domain.linf
-        return ROUNDING * (slope + self.linear_norm + tilting) + moved + grid * self._slope_at(norm)
+        rounding = ROUNDING * (self.mass * slope + self.linear_norm + tilting)
+        return rounding + moved + grid * self.mass * self._slope_at(norm)
 
     def value_rounding(self, value: float, w: Floats) -> float:
         norm = float(np.linalg.norm(w))
-        slope = self._slope_at(norm) * self._length
+        slope = self.mass * self._slope_at(norm) * self._length
         largest = self.loss.value_at_zero if self.tilt else 0.0  # the aggregate may lie far below the largest loss
         return ROUNDING * (abs(value) + largest + (slope + 2 * self.linear_norm + self.l2 * norm) * norm)
 
@@ -293,6 +295,8 @@ class RegularizedRisk(LinearModelObjective):
     #: (n,): at least 0, of sum at most 1; None: ``1/n`` each. So every bound of an average of losses holds.
     weights: Floats | None = None
     heaviest: float | None = None  #: the largest weight, where weights come with the records
+    #: Number of units, and the one that sums are divided by in its place; None: they are the same. Private.
+    counted: tuple[int, float] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -300,7 +304,16 @@ class RegularizedRisk(LinearModelObjective):
             raise InvalidDataError(f"weights have shape {self.weights.shape}; the records need ({self.records.n},)")
 
     @property
+    def mass(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return 1.0 if self.counted is None else max(1.0, self.counted[0] / self.counted[1])
+
+    @property
     def weighted(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._given or self.counted is not None  # or not 1/n each
+
+    @property
+    def _given(self) -> bool:
+        """Whether weights are given, here or with the records."""
         return self.weights is not None or self.heaviest is not None
 
     def value(self, w: Floats) -> float:
@@ -327,14 +340,17 @@ class RegularizedRisk(LinearModelObjective):
 
     def subset(self, stride: int) -> RegularizedRisk:
         records, targets, counted = self.records.subset(stride, self.targets, self.weights)
-        weights = counted * stride if self.weighted else None
-        return replace(self, records=records, targets=targets, weights=weights, heaviest=None)
+        if self._given or self.counted is None:
+            weights = counted * stride if self._given else None
+            return replace(self, records=records, targets=targets, weights=weights, heaviest=None)
+        own = records.n, self.counted[1] * records.n / self.records.n
+        return replace(self, records=records, targets=targets, counted=own)
 
     def _weights(self, w: Floats) -> Weights:
         weights = self.weights
-        if not self.weighted:
-            return Weights(None, 1.0, float(self.records.n))
-        largest = self.heaviest if weights is None else float(weights.max())
+        if not self._given:
+            return Weights(None, 1.0, float(self.counted[1] if self.counted else self.records.n))
+        largest = self.heaviest if weights is None else float(weights.max(initial=1e-300))
         return Weights(lambda block, z, y: block.weights_in(weights), largest or 0.0, 1.0)
 
 

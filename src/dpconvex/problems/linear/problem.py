@@ -13,7 +13,7 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, forwarded, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LinearModelLoss
-from dpconvex.problems.base import ROUNDING, Aggregation, Problem, inner_product_rounding
+from dpconvex.problems.base import MOST_TIMES, ROUNDING, Aggregation, Problem, inner_product_rounding
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.records import Records, RecordSource
@@ -63,6 +63,9 @@ class LinearModelProblem(Problem):
     explained: float | None = None
     #: What plans expect residuals of numbers to deviate, in units of targets' range; None: the ordinary share.
     residual: float | None = None
+    #: Whether `n` is a public guess of a number that is private: losses are added up, however many they are, and the
+    #: sum is divided by `n`. So one unit adds as much to the objective as in a mean over `n`. For averages.
+    private_n: bool = False
     name = forwarded("loss", "name")  # pyright: ignore[reportIncompatibleMethodOverride]
     value_at_zero = forwarded("loss", "value_at_zero")  # pyright: ignore[reportIncompatibleMethodOverride]
     trivial = forwarded("loss", "trivial")  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -87,6 +90,9 @@ class LinearModelProblem(Problem):
         _validate.choice("attack_norm", self.attack_norm, ATTACK_NORMS)
         if self.attack is not None:
             self.attack.check(self.loss, self.tilt)
+        if self.private_n and (self.tilt or self.attack_radius):
+            name = "tilt" if self.tilt else "attack_radius"
+            raise InvalidParameterError(name, numbers[name], "must be 0 where the number of records is private")
         if self.records_per_user is not None:
             number = _validate.integer("records_per_user", self.records_per_user, at_least=1)
             object.__setattr__(self, "records_per_user", number)
@@ -114,7 +120,7 @@ class LinearModelProblem(Problem):
         if isinstance(X, EncodedRows):
             return streamed(X, self.domain, self.loss.clip_targets), None
         assert isinstance(y, np.ndarray)
-        return Records.clipped(X, self.domain), self.loss.clip_targets(y)
+        return Records.clipped(X, self.domain, empty=self.private_n), self.loss.clip_targets(y)
 
     def on(
         self,
@@ -133,7 +139,8 @@ class LinearModelProblem(Problem):
         weights, heaviest = self.weights(groups), None
         if weights is not None and targets is None:  # both come with the records
             records, weights, heaviest = records.weighted(weights), None, float(weights.max())
-        given = (self.loss, records, targets, l2, linear, weights, heaviest)
+        counted = (records.n if groups is None else groups.n_users, self.n) if self.private_n else None
+        given = (self.loss, records, targets, l2, linear, weights, heaviest, counted)
         return RegularizedRisk(*given, factor=self.factor)
 
     def weights(self, groups: UserGroups | None) -> Floats | None:
@@ -142,7 +149,7 @@ class LinearModelProblem(Problem):
             raise InvalidDataError("groups must be given where, and only where, the problem has records_per_user")
         if groups is None:
             return None
-        if groups.n_users != self.n:
+        if groups.n_users != self.n and not self.private_n:
             raise InvalidDataError(f"groups has {groups.n_users} users, but the problem is for n={self.n}. Plan again")
         return record_weights(groups, _rounding.ratio_down(1.0, self.n))
 
@@ -245,8 +252,8 @@ class LinearModelProblem(Problem):
 
     def minimizer_norm(self, l2: float) -> float:
         # L / l2: the gradient vanishes. sqrt(2 v / l2): J(w*) <= J(0), losses are at least 0, at zero at most v.
-        v = self.loss.value_at_zero
-        return _rounding.widen_up(min(self.lipschitz / l2, math.sqrt(2 * v / l2)))
+        v, most = self.loss.value_at_zero, self._most_times
+        return _rounding.widen_up(min(most * self.lipschitz / l2, math.sqrt(2 * most * v / l2)))
 
     def loss_range(self, radius: float) -> float:
         """Largest difference between two records' losses *at the same parameters* of norm at most `radius`, rounded up.
@@ -291,15 +298,22 @@ class LinearModelProblem(Problem):
             smoothed = 1.5 * (15 * ROUNDING * size * (self.lipschitz / l2) ** 2) ** (1 / 3)
             return max(gap, smoothed) + 12 * ROUNDING * tilting / l2
         columns = self.domain.dim + (0 if self.factor is None else self.factor.rank)
-        moved = inner_product_rounding(columns) * (self.smoothness + l2) * size
+        most = self._most_times
+        moved = inner_product_rounding(columns) * (most * self.smoothness + l2) * size
         grid = 0.0 if self.factor is None else self.factor.summed_rounding * self.domain.linf * self.loss.slope_bound
-        return 3 * (ROUNDING * (self.lipschitz + linear + tilting) + moved + grid) / l2
+        return 3 * (ROUNDING * (most * self.lipschitz + linear + tilting) + moved + most * grid) / l2
+
+    @property
+    def _most_times(self) -> float:
+        """How many times as many units as `n` there may be, for solvers to certify what is planned."""
+        return MOST_TIMES if self.private_n else 1.0
 
     def describe(self) -> dict[str, Any]:
         return {
             "loss": self.loss.name,
             **self.loss.facts,
             "n": self.n,
+            **({"declared_n": self.n} if self.private_n else {}),
             "outputs": self.loss.n_outputs,
             "dim": self.domain.dim,
             "feature_l2": self._length,

@@ -6,8 +6,6 @@ So plans use the bounds for Lipschitz losses, unless h is strongly concave in v.
 (docs, Saddle problems).
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from bisect import bisect_left
@@ -72,7 +70,7 @@ class SaddleLoss(ConvexFunction):
         return (self.parameter_smoothness + self.cross_smoothness**2 / self.attack_concavity) * UP
 
     @final
-    def objective(self, records: Records, l2: float, radius: float) -> SaddleObjective:
+    def objective(self, records: Records, l2: float, radius: float) -> "SaddleObjective":
         return SaddleObjective(self, records, l2, radius)
 
     @final

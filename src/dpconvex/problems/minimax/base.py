@@ -8,8 +8,6 @@ Privacy rests on `SimplexSaddle.spread` alone, so each class enforces it *record
 entries are clamped, non-finite numbers become 0, nothing is dropped. The other constants serve accuracy.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -26,7 +24,6 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
 Pair = tuple[Floats, Floats]  # of x and of y
-
 _CHUNK = 2**20  # floats of records worked on at a time (8 MB)
 _MOST_ROWS = 4096  # records summed at a time at most; the sums of these parts are added up pairwise
 
@@ -41,7 +38,7 @@ class SimplexPoint:
     dim: int  #: number of vertices of the simplex
 
     @classmethod
-    def average(cls, draws: NDArray[np.int64], dim: int) -> SimplexPoint:
+    def average(cls, draws: NDArray[np.int64], dim: int) -> "SimplexPoint":
         """Return the average of drawn vertices, shape (K,), repetitions counted."""
         if len(draws) == 1:
             return cls(draws, np.ones(1), dim)
@@ -49,12 +46,12 @@ class SimplexPoint:
         return cls(indices, counts / len(draws), dim)
 
     @classmethod
-    def full(cls, weights: Floats) -> SimplexPoint:
+    def full(cls, weights: Floats) -> "SimplexPoint":
         """Return the point with these weights, shape (dim,)."""
         return cls(np.arange(len(weights)), np.asarray(weights, dtype=np.float64), len(weights))
 
     @classmethod
-    def uniform(cls, dim: int) -> SimplexPoint:
+    def uniform(cls, dim: int) -> "SimplexPoint":
         """Return the center of the simplex."""
         return cls.full(np.full(dim, 1 / dim))
 
@@ -68,7 +65,7 @@ class SimplexPoint:
         """Return the weighted sum of columns of `M` (..., dim), reading only those that matter."""
         return (M if len(self.indices) == self.dim else M[..., self.indices]) @ self.weights
 
-    def plus_vertex(self, index: int, share: float) -> SimplexPoint:
+    def plus_vertex(self, index: int, share: float) -> "SimplexPoint":
         """Return the point moved towards a vertex by this share of the way."""
         weights = (1 - share) * self.dense()
         weights[index] += share
@@ -146,14 +143,10 @@ class SimplexSaddle(ABC):
 
     def describe(self) -> Mapping[str, Any]:
         """JSON-ready facts."""
-        return {
-            "problem": self.name,
-            **attributes(self, "n", "dx", "dy"),
-            "spread": list(self.spread),
-            "lipschitz": list(self.lipschitz),
-            "smoothness": finite_or_text(self.smoothness),
-            "second_smoothness": finite_or_text(self.second_smoothness),
-        }
+        sizes = {"problem": self.name, **attributes(self, "n", "dx", "dy")}
+        slopes = {"spread": list(self.spread), "lipschitz": list(self.lipschitz)}
+        curvatures = attributes(self, "smoothness", "second_smoothness")
+        return {**sizes, **slopes, **{name: finite_or_text(value) for name, value in curvatures.items()}}
 
     @property
     def sum_rounding(self) -> float:
@@ -230,7 +223,7 @@ def _added_pairwise(terms: Iterable[Pair]) -> Pair | None:
 def _left(name: str) -> Any:
     """Return the property of a section that is the whole's pair; of one player, that player's."""
 
-    def pair(section: SaddleSection) -> tuple[float, float]:
+    def pair(section: "SaddleSection") -> tuple[float, float]:
         both = getattr(section.whole, name)
         return both if section.player == "both" else (both[section.player == "y"], 0.0)
 

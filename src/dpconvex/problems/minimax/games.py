@@ -330,17 +330,10 @@ def no_function(*_: Any) -> NoReturn:
 
 
 def jax_saddle(
-    f: Callable[[Any, Any, Any], Any],
-    n: int,
-    V: Floats,
-    W: Floats,
-    *,
-    bounds: tuple[float, float],
-    value_bounds: tuple[float, float],
-    smoothness: float = math.inf,
-    second_smoothness: float = math.inf,
-    bilinear: bool = False,
-) -> PolytopeSaddle:
+    f: Callable[[Any, Any, Any], Any], n: int, V: Floats, W: Floats,
+    *, bounds: tuple[float, float], value_bounds: tuple[float, float],
+    smoothness: float = math.inf, second_smoothness: float = math.inf, bilinear: bool = False,
+) -> PolytopeSaddle:  # fmt: skip
     """Return the problem of one JAX function ``f(u, v, record)``. Needs ``dpconvex[jax]``.
 
     It is a JAX scalar, convex in u and concave in v. The other arguments are those of `PolytopeSaddle`; `smoothness`,

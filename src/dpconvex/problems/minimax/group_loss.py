@@ -152,12 +152,8 @@ class WorstGroupLoss(base.SimplexSaddle):
         return 1 if issparse(records[0]) else self.dim
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            **super().describe(),
-            "loss": self.loss.name,
-            **attributes(self, "radius", "feature_bound", "intercept"),
-            "factors": list(self.factors),
-        }
+        facts = {**super().describe(), "loss": self.loss.name}
+        return {**facts, **attributes(self, "radius", "feature_bound", "intercept"), "factors": list(self.factors)}
 
     def count(self, records: Any) -> int:
         return len(records[1])
@@ -234,15 +230,9 @@ def _column_parts(X: Any, slopes: Floats, size: float) -> Floats:
 
 
 def l1_ball_loss(
-    loss: LinearModelLoss,
-    n: int,
-    n_features: int,
-    radius: float,
-    *,
-    feature_bound: float = 1.0,
-    intercept: bool = False,
-    third_derivative: float = math.inf,
-) -> WorstGroupLoss:
+    loss: LinearModelLoss, n: int, n_features: int, radius: float,
+    *, feature_bound: float = 1.0, intercept: bool = False, third_derivative: float = math.inf,
+) -> WorstGroupLoss:  # fmt: skip
     """Return the problem of minimizing the mean loss of a linear model over an l1 ball: one group, ``dy = 1``."""
     return WorstGroupLoss(loss, n, n_features, radius, feature_bound, (1.0,), intercept, third_derivative)
 

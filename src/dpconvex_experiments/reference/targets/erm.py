@@ -24,7 +24,7 @@ from dpconvex.algorithms.erm.heavy_tailed import Moments, clipped_gradient, cust
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.erm.sufficient_statistics import plan_adaptive_ridge
 from dpconvex.algorithms.erm.two_stage import centering, constant, projection, ranges, typical_user
-from dpconvex.algorithms.search import run as search
+from dpconvex.algorithms.search import plan as search
 from dpconvex.algorithms.select import Options
 from dpconvex.estimators import PrivateLinearSVC, PrivateSearchCV
 from dpconvex.losses import (
@@ -36,7 +36,7 @@ from dpconvex.losses import (
     SmoothedHingeLoss,
     SquaredLoss,
 )
-from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.privacy import Neighboring, PrivacyParams, Unit
 from dpconvex.problems import Block, CustomProblem, DataDomain, LinearModelProblem, LocationLoss, Objective
 from dpconvex.problems.base import Bounds
 from dpconvex.randomness import BitSource
@@ -44,7 +44,7 @@ from dpconvex.sets import Box, ConvexSet
 from dpconvex.solvers import Solver, SolverResult
 from dpconvex.solvers.base import Start
 from dpconvex_experiments.audit.neighbors import linear_subject, record_pairs
-from dpconvex_experiments.audit.target import Pair, Subject, Use, builder, targets
+from dpconvex_experiments.audit.target import Builder, Pair, Subject, Use, builder, targets
 
 N = 3  #: Records: few, so that one of them moves the result far.
 SEARCHED = 6  #: Records of a search, two of them held out: one of them moves a score far.
@@ -59,6 +59,16 @@ def linear_problem(loss: LinearModelLoss, bound: float, n: int = N, records: int
     """Return a problem with one column in an interval."""
     domain = DataDomain((Block(1, "linf", bound),))
     return LinearModelProblem(loss, domain, n, 1.0 / bound, records_per_user=records)
+
+
+def _counted(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModelProblem:
+    """Return the problem with a number of units that is public, or declared, as the promise has it."""
+    return replace(problem, private_n=not privacy.neighboring.fixes_size)
+
+
+def _added(build: Builder) -> Builder:
+    """Return a builder for neighbors of which one has a unit more."""
+    return lambda privacy, bound: build(replace(privacy, neighboring=Neighboring.ADD_OR_REMOVE_ONE), bound)
 
 
 @builder
@@ -104,7 +114,7 @@ def _objective(
     ridge: float = 100.0,
     most_rows: int | None = None,
 ) -> Subject:
-    problem = linear_problem(loss, bound, records=2 if privacy.unit == Unit.USER else None)
+    problem = _counted(linear_problem(loss, bound, records=2 if privacy.unit == Unit.USER else None), privacy)
     l2 = ridge * loss.curvature_bound * bound**2 / (N * privacy.epsilon)
     options = Options(l2=l2, noise=noise, most_rows=most_rows)
     return linear_subject(plans(problem, privacy, "objective_perturbation", options)[0])
@@ -131,7 +141,7 @@ def _localized(privacy: PrivacyParams, bound: float) -> Subject:
 def _noisy(privacy: PrivacyParams, bound: float, steps: int, **options: Any) -> Subject:
     """All steps see full gradients of either sign; on samples nothing else hides whether a record takes part."""
     grouped = privacy.unit == Unit.USER
-    problem = linear_problem(HingeLoss(), bound, records=2 if grouped else None)
+    problem = _counted(linear_problem(HingeLoss(), bound, records=2 if grouped else None), privacy)
     return linear_subject(gradient_descent.plan(problem, privacy, steps=steps, clip=problem.lipschitz, **options))
 
 
@@ -264,7 +274,7 @@ def _informed(privacy: PrivacyParams, bound: float) -> Subject:
     """
     domain = DataDomain((Block(1, "linf", bound, values="binary"),), bound)
     problem = LinearModelProblem(LogisticLoss(), domain, N, 1.0 / bound, records_per_user=2)
-    plan = gradient_descent.plan_informed(problem, privacy)
+    plan = gradient_descent.plan_informed(_counted(problem, privacy), privacy)
     # The look's gradient is read as noise alone, and the level of slopes is tiny, as it might be: levels stay short,
     # and pairs use all of the budget behind them.
     look = replace(plan.look, deviations=(*plan.look.deviations[:2], 1e9))
@@ -307,10 +317,13 @@ TARGETS = (
             "objective_perturbation/gaussian": ("approximate", _objective("gaussian", SmoothedHingeLoss(0.5))),
             "objective_perturbation_with_curvature": ("pure", _curvature),
             "objective_perturbation_with_curvature/gaussian": ("approximate", _curvature),
+            "objective_perturbation/added": ("pure", _added(_objective("l2", SmoothedHingeLoss(0.5)))),
+            "objective_perturbation/added_logistic": ("pure", _added(_objective("l2", LogisticLoss(), 2.0))),
             "exponential_mechanism": ("pure", _grid),
             "exponential_mechanism/localised": ("pure", _localized),
             "noisy_gradient": ("approximate", _noisy(4, proved=True)),
             "noisy_gradient/blocks": ("approximate", _noisy_blocks),
+            "noisy_gradient/added": ("approximate", _added(_noisy(4, proved=True))),
             "noisy_gradient/samples": ("approximate", _noisy(8, rate=0.4)),
             "sufficient_statistics": ("approximate", _statistics(sufficient_statistics.plan)),
             "sufficient_statistics/adaptive_ridge": ("approximate", _statistics(plan_adaptive_ridge)),
@@ -336,15 +349,18 @@ TARGETS = (
         {
             "output_perturbation/users": ("pure", _output("l2", HingeLoss())),
             "objective_perturbation/users": ("pure", _objective("l2", SmoothedHingeLoss(0.5))),
+            "objective_perturbation/added_users": ("pure", _added(_objective("l2", SmoothedHingeLoss(0.5)))),
             "objective_perturbation/users_gaussian": (
                 "approximate",
                 _objective("gaussian", SmoothedHingeLoss(0.5), most_rows=1),
             ),
             "objective_perturbation_with_curvature/users": ("pure", _curvature),
             "noisy_gradient/users": ("approximate", _noisy(4, proved=True)),
+            "noisy_gradient/added_users": ("approximate", _added(_noisy(4, proved=True))),
             "noisy_gradient/user_samples": ("approximate", _noisy(8, rate=0.4)),
             "sufficient_statistics/users": ("approximate", _statistics(sufficient_statistics.plan)),
             "informed_gradient": ("approximate", _informed),
+            "informed_gradient/added": ("approximate", _added(_informed)),
             "phased_sgd": ("approximate", _phased("plain")),
             "typical_user": ("pure", _typical),
             "recentering/users": ("pure", _recentered),

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dpconvex.algorithms.erm.registry import plans
-from dpconvex.algorithms.erm.sufficient_statistics import SufficientStatisticsPlan, plan, plan_adaptive_ridge
-from dpconvex.algorithms.erm.sufficient_statistics.statistics import (
+from dpconvex.algorithms.erm.sufficient_statistics import (
     Curvature,
     Statistics,
+    SufficientStatisticsPlan,
     cutting_level,
     packed,
+    plan,
+    plan_adaptive_ridge,
     unpacked,
 )
 from dpconvex.algorithms.select import Options

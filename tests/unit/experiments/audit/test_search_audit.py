@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dpconvex.algorithms.search import run as listing
+from dpconvex.algorithms.search import plan as listing
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.errors import BudgetExceededError
 from dpconvex.randomness import SeededSource

@@ -11,7 +11,9 @@ import numpy as np
 from dpconvex._types import Array, Floats
 from dpconvex.mechanisms.gaussian import Sample
 from dpconvex.problems import LinearModelProblem, UserGroups
+from dpconvex.problems.base import MOST_TIMES
 from dpconvex.problems.data import summation
+from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.records import RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.data.users import clipped_mean, pick_users, record_weights
@@ -34,7 +36,7 @@ class Clipping:
     @property
     def cuts(self) -> bool:
         """Whether a gradient can be longer than the level at all."""
-        return self.deviations is not None or self.level < self.problem.lipschitz
+        return self.deviations is not None or self.level < self.problem.lipschitz or self.problem.private_n
 
     @cached_property
     def scales(self) -> Floats:
@@ -110,6 +112,8 @@ def _of_records(clipping: Clipping, X: Array, y: Array) -> Gradient:
     records, targets = problem.clipped(X, y)
     total = partial(clipped_sum, problem, records, targets, records.each(clipping.lengths), clipping.level)
     scales = 1.0 if clipping.deviations is None else clipping.scales
+    if problem.private_n:
+        return lambda w: within_reach(total(w) / problem.n / scales, clipping.level)
     return lambda w: total(w) / records.n / scales
 
 
@@ -119,7 +123,20 @@ def _of_users(clipping: Clipping, X: Array, y: Array, groups: UserGroups) -> Gra
         own = replace(problem, n=groups.n_users)  # those of a batch are fewer
         return own.on(*own.clipped(X, y), 0.0, groups).gradient
     records, targets = problem.clipped(X, y)
-    return lambda w: clipped_mean(problem.loss, records, targets, groups, weights, w, clipping.level)
+    facts = problem.loss, records, targets, groups, weights
+    if problem.private_n:
+        return lambda w: within_reach(clipped_mean(*facts, w, clipping.level, problem.n), clipping.level)
+    return lambda w: clipped_mean(*facts, w, clipping.level)
+
+
+def within_reach(total: Floats, level: float) -> Floats:
+    """Return a sum over units, divided by a declared number, cut to `MOST_TIMES` levels: its roundings are public then.
+
+    Cutting brings no two sums farther apart, and does nothing unless there are so many times the declared units.
+    """
+    cut = np.nan_to_num(total, nan=0.0)[None]
+    shorten(cut, "l2", MOST_TIMES * level)
+    return cut[0]
 
 
 def clipped_sum(

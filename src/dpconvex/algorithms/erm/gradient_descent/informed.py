@@ -1,7 +1,7 @@
 r"""Noisy gradient descent on users that looks first and plans the rest of the run from what it saw.
 
 Guarantee
-    (epsilon, delta)-DP, neighbors replace one user with all records.
+    (epsilon, delta)-DP, neighbors replace one user with all records, or add or remove one.
 Lemma
     Releases that are each a mean over n users of vectors that are functions of one user's records, of public facts and
     of earlier releases: (0) where there are p numeric columns, the user's mean of each in units of its half range, in
@@ -19,10 +19,12 @@ Lemma
     pair of ``mu^2 = sum mu_i^2`` (Zhu, Dong and Wang 2022, Theorem 10), which is what the promise allows.
 Sensitivity
     As above, plus the rounding of sums (`mean_of_users`): at most `ROUNDING` times the longest vector, on either side.
+    Where users are added or removed, sums are divided by a declared number (`plan`, Added or removed units): one more
+    adds at most ``sqrt(p)``, ``sqrt(p)``, 1/2 (shares less 1/2), 1, 1, 1, 1 and 1 to those of (0) to (6), over n.
     Centers and widths are sums of integers, multiples of 2^-31, into which each user's number is rounded by itself.
 Assumptions
-    The number of users is public. Nothing is drawn: after a look no samples may be taken, for their price depends on
-    rate and T together.
+    The number of users is public, or declared. Nothing is drawn: after a look no samples may be taken, for their price
+    depends on rate and T together.
 Accuracy
     `look` reads the releases; docs, Look first, then plan, has the model and what was measured.
 """
@@ -40,6 +42,7 @@ import numpy as np
 from dpconvex import _rounding, _validate, algorithms
 from dpconvex._types import Array, Floats, forwarded
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
+from dpconvex.algorithms.erm.gradient_descent.gradients import within_reach
 from dpconvex.algorithms.erm.gradient_descent.look import (
     FARTHEST,
     KEPT,
@@ -52,10 +55,10 @@ from dpconvex.algorithms.erm.gradient_descent.look import (
 from dpconvex.algorithms.erm.gradient_descent.plan import FAR
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import GaussianBudget, GaussianMechanism
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity, Unit
+from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, UserGroups
-from dpconvex.problems.base import ROUNDING
+from dpconvex.problems.base import MOST_TIMES, ROUNDING
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.sources.rows import same
 from dpconvex.problems.data.users import integer_means, mean_of_users, record_weights
@@ -73,6 +76,7 @@ LENGTHS_LEMMA = "one user leaves a bin and one enters another: sqrt(2)/n in the 
 SLOPE = "slope at the end of the way, over its level"
 SLOPE_LEMMA = "a mean over n users of numbers in [-1, 1] changes by at most 2/n, plus rounding"
 CONSTANT = "slope of the constant at the end, over the largest one"
+VECTOR = 2.0, 1.0  #: How far a sum of vectors of length at most 1 is moved by a user who is replaced, and by one more.
 VECTORS_LEMMA = "a mean over n users of vectors of length at most 1 changes by at most 2/n, plus rounding"
 
 
@@ -98,6 +102,7 @@ class InformedPlan(algorithms.LinearModelPlan):
     #: then the slope of the constant, the ridge's included
     released: tuple[Any, ...] = ()
     l2: float = 0.0
+    neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     noise_name = "gaussian"
     constants = "calibrated"
     algorithm: ClassVar[str] = "informed_gradient"
@@ -220,14 +225,15 @@ class InformedPlan(algorithms.LinearModelPlan):
         assert groups is not None
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
         facts = problem.loss, *problem.clipped(X, y), groups, record_weights(groups)
-        mean = partial(mean_of_users, *facts)
+        mean = partial(self._mean, partial(mean_of_users, *facts))
         columns = self._columns(X, groups, source, ledger)  # line 0: where the columns lie
         seen = algorithms.continued(self, look=self._narrowed(*columns))
         look = seen.look
         begin, share = np.zeros(problem.dim), 0.5
         if self.labels is not None:  # line 1: where to start
-            noisy_share = self.labels.release(mean(begin, self._shares, 1.0), LABELS, source, ledger)
-            share = float(noisy_share[0])
+            middle = 0.5 * problem.private_n  # of shares, around which a user more moves their sum by half as much
+            mean_share = mean(begin, lambda G: self._shares(G) - middle, 1.0)
+            share = middle + float(self.labels.release(mean_share, LABELS, source, ledger)[0])
             begin[-1] = look.start(share)[0]
         shares = self.lengths.release(mean(begin, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
@@ -264,6 +270,11 @@ class InformedPlan(algorithms.LinearModelPlan):
             point[-1] += plan.constant_moved()
         return plan.finish(point, source)
 
+    def _mean(self, mean: Any, w: Floats, change: Callable[[Floats], Floats], size: float) -> Floats:
+        """Return the sum of what `change` makes of users' gradients at w, of length at most 1, over n."""
+        total = mean(w, change, size, self.problem.n)
+        return within_reach(total, 1.0) if self.problem.private_n else total
+
     def _columns(self, X: Any, groups: UserGroups, source: BitSource, ledger: Ledger) -> tuple[Any, Any]:
         """Release where the numeric columns lie, in half ranges: centers, and mean distances from what they tell."""
         if self.centers is None or self.widths is None:
@@ -274,7 +285,8 @@ class InformedPlan(algorithms.LinearModelPlan):
             return np.rint(change(self.problem.domain.clip(rows)[:, places] / halves) * UNITS).astype(np.int64)
 
         def sums(found: Array) -> Floats:
-            return found.sum(0) / UNITS / self.problem.n
+            total = found.sum(0) / UNITS / self.problem.n
+            return within_reach(total, math.sqrt(len(places))) if self.problem.private_n else total
 
         center = self.centers.release(sums(integer_means(X, partial(units, same), groups)), CENTERS, source, ledger)
         apart = partial(units, lambda inside: np.square((inside - self.look.centers(center)) / 2))
@@ -318,7 +330,7 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     """
     if privacy.unit != Unit.USER:
         raise InvalidParameterError("unit", str(privacy.unit), "must be 'user' for a look", "Use 'noisy_gradient'")
-    algorithms.check_average(problem, privacy)
+    algorithms.check_average(problem, privacy, InformedPlan.neighbors)
     algorithms.require_delta(privacy)
     _validate.real("l2", l2, at_least=0.0)
     loss = problem.loss
@@ -333,19 +345,21 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     mus = [mu * math.sqrt(share) * (1 - 1e-15) for share in TUNING.column_shares]
     centers = widths = None
     if columns and problem.domain.intercept and math.sqrt(columns) / (problem.n * mus[1]) < TUNING.loud:
-        centers = _mechanism(problem, 2 * math.sqrt(columns), "l2", CENTERS_LEMMA, mus[0], columns)
-        widths = _mechanism(problem, math.sqrt(columns), "l2", WIDTHS_LEMMA, mus[1], columns)
+        centers = _mechanism(
+            problem, (2 * math.sqrt(columns), math.sqrt(columns)), "l2", CENTERS_LEMMA, mus[0], columns
+        )
+        widths = _mechanism(problem, (math.sqrt(columns), math.sqrt(columns)), "l2", WIDTHS_LEMMA, mus[1], columns)
     before = (TUNING.shares[0] if constant else 0.0, *TUNING.shares[1:])
     columns_too = 0.0 if centers is None else sum(TUNING.column_shares)
     last = TUNING.slope_share, TUNING.constant_share * constant
     shares = (*before, 1 - sum(before) - columns_too - sum(last), *last)
     of_labels, of_lengths, of_gradient, of_steps, *of_last = (mu * math.sqrt(share) * (1 - 1e-15) for share in shares)
-    labels = _mechanism(problem, 1.0, "absolute", LABELS_LEMMA, of_labels, 1) if constant else None
-    lengths = _mechanism(problem, math.sqrt(2), "l2", LENGTHS_LEMMA, of_lengths, TUNING.bins)
-    gradient = _mechanism(problem, 2.0, "l2", VECTORS_LEMMA, of_gradient, problem.dim)
-    budget = GaussianBudget(_mechanism(problem, 2.0, "l2", VECTORS_LEMMA, of_steps, problem.dim))
-    slope = _mechanism(problem, 2.0, "absolute", SLOPE_LEMMA, of_last[0], 1)
-    end = _mechanism(problem, 2.0, "absolute", SLOPE_LEMMA, of_last[1], 1) if constant else None
+    labels = _mechanism(problem, (1.0, 0.5), "absolute", LABELS_LEMMA, of_labels, 1) if constant else None
+    lengths = _mechanism(problem, (math.sqrt(2), 1.0), "l2", LENGTHS_LEMMA, of_lengths, TUNING.bins)
+    gradient = _mechanism(problem, VECTOR, "l2", VECTORS_LEMMA, of_gradient, problem.dim)
+    budget = GaussianBudget(_mechanism(problem, VECTOR, "l2", VECTORS_LEMMA, of_steps, problem.dim))
+    slope = _mechanism(problem, VECTOR, "absolute", SLOPE_LEMMA, of_last[0], 1)
+    end = _mechanism(problem, VECTOR, "absolute", SLOPE_LEMMA, of_last[1], 1) if constant else None
     deviations = 0.0 if labels is None else labels.sigma, lengths.sigma, gradient.sigma
     own = (0.0, 0.0) if centers is None or widths is None else (centers.sigma, widths.sigma)
     look = Look(with_smaller_constant(problem), of_steps, l2, deviations, own)
@@ -353,7 +367,13 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     return InformedPlan(problem, privacy, *first, budget, slope, end, look, look.unread(), l2=l2)
 
 
-def _mechanism(task: LinearModelProblem, moved: float, norm: str, lemma: str, mu: float, dim: int) -> GaussianMechanism:
-    """Return the noise of a mean over users, of which one moves the sum by at most `moved`."""
-    value = _rounding.sum_up((_rounding.ratio_up(_rounding.widen_up(moved), task.n), 2 * ROUNDING))
-    return GaussianMechanism.of_mu(Sensitivity(value, norm, lemma, unit=Unit.USER), mu, dim)
+def _mechanism(
+    task: LinearModelProblem, moved: tuple[float, float], norm: str, lemma: str, mu: float, dim: int
+) -> GaussianMechanism:
+    """Return the noise of a mean over users: how far one moves the sum if it is replaced, or if it is added."""
+    relation, rounding, most = Neighboring.REPLACE_ONE, 2 * ROUNDING, moved[0]
+    if task.private_n:
+        relation, rounding, most = Neighboring.ADD_OR_REMOVE_ONE, rounding * MOST_TIMES, moved[1]
+        lemma = f"one user more adds a vector of length at most {most:.4g} to a sum, over a declared n, plus rounding"
+    value = _rounding.sum_up((_rounding.ratio_up(_rounding.widen_up(most), task.n), rounding))
+    return GaussianMechanism.of_mu(Sensitivity(value, norm, lemma, relation, Unit.USER), mu, dim)

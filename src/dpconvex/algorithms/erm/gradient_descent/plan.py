@@ -1,7 +1,8 @@
 r"""Noisy projected gradient descent with gradients clipped per unit: a record, or everything of one user.
 
 Guarantee
-    (epsilon, delta)-DP, neighbors replace one record, or one user with all records (the unit of the promise).
+    (epsilon, delta)-DP, neighbors replace one record, or one user with all records (the unit of the promise), or add or
+    remove one.
 Lemma
     The mean over K units of vectors of length at most C moves by at most ``2C/K`` in l2 when one unit is replaced, at
     every point, whatever the point depends on. A unit is in one batch, which is read ``steps / batches`` times;
@@ -13,9 +14,15 @@ Samples (rate q < 1)
     their number, moves by at most ``C/(q n)`` in l2 with a unit's taking part, and a replaced one changes no other's
     coin: users stand in the order of their labels, and a new label moves others by a place, but the law of independent
     coins knows no order. So T steps cost what `PoissonSteps` says.
+Added or removed units
+    Then their number is private, and one that is declared, n0, stands in its place wherever a plan divides: a sum of
+    vectors of length at most C, over n0, moves by at most ``C/n0`` when one joins it. The sum is over exact multiples
+    of a grid, so others' roundings stay as they are; it is cut to ``1000 C`` (a projection onto a ball, which brings no
+    two points farther apart), so that roundings of the sum are at most `ROUNDING` times that. All units, one batch.
 Assumptions
-    The number of units is public; C, steps and step size are functions of public numbers. Records are put into batches
-    by position, users by a uniform permutation (coins of their own): its law does not change when a user's label does.
+    The number of units is public, or a declared one; C, steps and step size are functions of public numbers. Records
+    are put into batches by position, users by a uniform permutation (coins of their own): its law does not change when
+    a user's label does.
 Steps and bounds (docs, Noisy gradient descent and Clipped users)
     Typical steps measure gradients divided by D, `gaussian_block_weights`: the lemma is about ``D^-1 g``, and g gets
     noise of deviation ``sigma D``. Others have the bound of `accelerated_sgd`; plain ones average half of the points.
@@ -35,7 +42,7 @@ from dpconvex.algorithms.erm.accelerated_sgd import Descent, Stage
 from dpconvex.algorithms.erm.gradient_descent.gradients import Clipping, Gradient, mean_gradients, sampled_gradient
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import Steps
 from dpconvex.mechanisms import GaussianMechanism, Planned, SampledGaussian
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release
+from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Release
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
@@ -68,6 +75,7 @@ class NoisyGradientPlan(LinearModelPlan):
     deviations: Floats | None = None
     expected: float | None = None  #: Excess on typical data
     rate: float = 1.0  #: Probability with which a unit takes part in a step; 1: all units, or those of the batch
+    neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     noise_name = "gaussian"
     constants = "calibrated"
     algorithm: ClassVar[str] = "noisy_gradient"

@@ -19,8 +19,11 @@ from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.privacy.events.subsampled import LEAST_DELTA, LEAST_RATE, largest_contribution
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem
-from dpconvex.problems.base import ROUNDING
+from dpconvex.problems.base import MOST_TIMES, ROUNDING
 
+ADDED_LEMMA = (
+    "a sum of vectors of length at most C over a declared K changes by at most C/K with one more, plus rounding"
+)
 LEMMA = "a mean of K vectors of length at most C changes by at most 2C/K when one is replaced, plus rounding"
 SAMPLED_LEMMA = "a record in the sample adds a vector of length at most C/(q n), any other adds none; rounding"
 MOST_GIVEN = 10_000  #: Steps that a caller may ask for where momentum is chosen for them: their weights are tabulated.
@@ -75,13 +78,16 @@ def plan(
     of 1 and some small ones the one that does best on typical data, in the time that 1 may take; 1 where the bound
     decides. Users take part with all their records, and only at a rate that is given.
     """
-    check_average(problem, privacy)
+    check_average(problem, privacy, NoisyGradientPlan.neighbors)
     if privacy.pure:
         remedy = "Use a value far below 1/n, or algorithm='output_perturbation'"
         raise InvalidParameterError("delta", privacy.delta, "must be positive for noisy gradient descent", remedy)
     _validate.integer("batches", batches, at_least=1)
     if batches > min(problem.n, MOST_BATCHES):
         raise InvalidParameterError("batches", batches, f"must be at most {min(problem.n, MOST_BATCHES)}")
+    if problem.private_n and (batches > 1 or (rate is not None and rate < 1)):
+        name, value = ("batches", batches) if batches > 1 else ("rate", rate)
+        raise InvalidParameterError(name, value, "must be 1 where the number of units is private", "Leave it out")
     _validate.real("l2", l2, at_least=0.0)
     if clip is not None:
         _validate.real("clip", clip, above=0.0)
@@ -98,7 +104,8 @@ def plan(
         if rate is not None:
             rates = (_rate(rate),)
         else:
-            rates = (1.0, *typical_steps.TUNING.sampling_rates) if privacy.delta >= LEAST_DELTA else (1.0,)
+            drawn = privacy.delta >= LEAST_DELTA and not problem.private_n
+            rates = (1.0, *typical_steps.TUNING.sampling_rates) if drawn else (1.0,)
         return setting.typical(clip, steps, rates)
     if rate is not None and rate != 1 and not sampled:
         remedy = "Use rate=1, or leave batches, steps' sizes and bounds alone"
@@ -160,13 +167,14 @@ class _Setting:
 
     def mechanism(self, clip: float, steps: int, rate: float = 1.0) -> GaussianMechanism:
         """Return the noise of one gradient, of all units or of a sample."""
+        moved, times, lemma = (1, MOST_TIMES, ADDED_LEMMA) if self.problem.private_n else (2, 1.0, LEMMA)
         if rate == 1:
-            value, lemma, mu = 2 * clip / self.least_batch + 2 * ROUNDING * clip, LEMMA, self.mu_of_step(steps)
+            value, mu = moved * clip / self.least_batch + 2 * ROUNDING * times * clip, self.mu_of_step(steps)
         else:
             value = clip / (rate * self.problem.n) + 2 * ROUNDING * clip / rate
             lemma = in_units(SAMPLED_LEMMA, self.privacy)
             mu = largest_contribution(rate, steps, self.privacy.epsilon, self.privacy.delta) * (1 - 1e-12)
-        sensitivity = Sensitivity(value * (1 + 1e-12), "l2", lemma, unit=self.privacy.unit)
+        sensitivity = Sensitivity(value * (1 + 1e-12), "l2", lemma, self.privacy.neighboring, self.privacy.unit)
         return GaussianMechanism.of_mu(sensitivity, mu, self.problem.dim)
 
     def typical(self, clip: float | None, steps: int | None, rates: tuple[float, ...]) -> NoisyGradientPlan:
@@ -177,7 +185,7 @@ class _Setting:
             deviations, length = gaussian_block_weights(problem.domain)
             scales, longest = deviations, typical_steps.slope_unit(problem.loss) * length
             levels = typical_steps.typical_levels(problem, 1 / deviations**2)
-        noise = 2 * longest / (problem.n * self.mu) * scales
+        noise = (1 if problem.private_n else 2) * longest / (problem.n * self.mu) * scales
         chosen = typical_steps.choose(problem, noise, mu=self.mu, levels=levels, steps=steps, l2=self.l2, rates=rates)
         level, T, rate = longest * chosen.level, chosen.steps.count, chosen.rate
         mechanism = self.mechanism(level, T, rate)
@@ -223,7 +231,7 @@ class _Setting:
         """Return constants, and the bound without the bias of clipping; `within` is t, for users alike."""
         problem = self.problem
         L, R = min(clip, problem.lipschitz) + self.l2 * problem.radius, problem.radius
-        sigma = 2 * clip / (self.least_batch * self.mu_of_step(steps))
+        sigma = (1 if problem.private_n else 2) * clip / (self.least_batch * self.mu_of_step(steps))
         if self.rate < 1:
             sigma = self.mechanism(clip, steps, self.rate).sigma
         noise = math.sqrt(problem.dim) * sigma

@@ -114,14 +114,9 @@ class ClippedGradientPlan(LinearModelPlan):
 
 @recorded("clipped_gradient")
 def plan(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    moments: Moments,
-    *,
-    level: float | None = None,
-    steps: int | None = None,
-    step_size: float | None = None,
-) -> ClippedGradientPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments,
+    *, level: float | None = None, steps: int | None = None, step_size: float | None = None,
+) -> ClippedGradientPlan:  # fmt: skip
     """Return the plan: Gaussian noise if ``delta > 0``, else noise of the l2 norm.
 
     The loss has one prediction and is smooth or piecewise linear. Moments are those of the gradients over the ball, for

@@ -69,14 +69,8 @@ class ClippedResidualsPlan(TwoStagePlan):
         method = {**self.then.describe(), "method": self.then.algorithm}
         if not self.bias:
             return method
-        return {
-            **method,
-            "loss": self.problem.loss.name,
-            "minimized_loss": self.then.problem.loss.name,
-            "slope_cut_at": self.level,
-            "moment_order": self.moments.k,
-            "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
-        }
+        losses = {"loss": self.problem.loss.name, "minimized_loss": self.then.problem.loss.name}
+        return {**method, **losses, "slope_cut_at": self.level, **self.moments.describe()}
 
     def at(self, privacy: PrivacyParams) -> "ClippedResidualsPlan":
         return plan(self.problem, privacy, self.moments, constants=self.constants, sums=self.sums)
@@ -88,13 +82,9 @@ class ClippedResidualsPlan(TwoStagePlan):
 
 @recorded("clipped_residuals")
 def plan(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    moments: Moments,
-    *,
-    constants: str = "calibrated",
-    sums: bool = False,
-) -> ClippedResidualsPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments,
+    *, constants: str = "calibrated", sums: bool = False,
+) -> ClippedResidualsPlan:  # fmt: skip
     """Return the plan: of all ordinary methods, or of those that need sums alone, the one with the smallest bound.
 
     Noise is in proportion to the domain's longest record. The loss has one prediction and is smooth or piecewise

@@ -72,13 +72,9 @@ def check_custom(problem: CustomProblem, privacy: PrivacyParams, moments: object
 
 @recorded("heavy_tailed_custom")
 def plan(
-    problem: CustomProblem,
-    privacy: PrivacyParams,
-    moments: Moments,
-    *,
-    constants: str = "calibrated",
-    failure: float | None = None,
-) -> HeavyTailedPlan[CustomProblem]:
+    problem: CustomProblem, privacy: PrivacyParams, moments: Moments,
+    *, constants: str = "calibrated", failure: float | None = None,
+) -> HeavyTailedPlan[CustomProblem]:  # fmt: skip
     """Return the plan, which spends pure epsilon, whatever delta is; parameters as in `localization.plan`."""
     check_custom(problem, privacy, moments)
     return planned(problem, privacy, moments, CustomExtension(), constants, failure)

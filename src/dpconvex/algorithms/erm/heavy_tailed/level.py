@@ -192,13 +192,9 @@ def localized(
 
 
 def ordinary(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    constants: str,
-    failure: float | None,
-    *released: float,
-    sums: bool = False,
-) -> LinearModelPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams, constants: str,
+    failure: float | None, *released: float, sums: bool = False,
+) -> LinearModelPlan:  # fmt: skip
     """Return the best ordinary method on the loss whose slope is cut; `sums`: of those that need sums alone."""
     return fitted(problem, privacy, released[0], constants, sums)
 

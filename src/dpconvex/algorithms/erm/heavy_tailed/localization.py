@@ -136,26 +136,20 @@ class LocalizationPlan(ConvexPlan[P]):
         chosen: dict[str, Any] = {} if self.method is SURROGATES["truncated"] else {"surrogate": self.method.name}
         if self.constraint is not None:
             chosen["constraint"] = repr(self.constraint)
-        return {
-            "noise": self.noise_name,
-            "target": "population",
-            **chosen,
-            "moment_order": self.moments.k,
-            "moment_bounds": [self.moments.bound, self.moments.g2, self.moments.g1],
-            "failure_probability": self.failure,
-            **({} if self.schedule.price == 1 else {"repetition_price": self.schedule.price}),
-            "phases": [
-                {
-                    "records": phase.m,
-                    **attributes(phase, "repetitions", "l2"),
-                    **attributes(phase.truncation, "level", "smoothing"),
-                    "solver_radius": [stage.radius for stage in phase.stages],
-                    "noise_scale": [mechanism.scale for mechanism in mechanisms],
-                    **self.method.work(self.part(phase), phase.stages[-1].radius),
-                }
-                for phase, mechanisms in zip(self.phases, self.noises, strict=True)
-            ],
-        }
+        price = {} if self.schedule.price == 1 else {"repetition_price": self.schedule.price}
+        facts = {"noise": self.noise_name, "target": "population", **chosen, **self.moments.describe()}
+        phases = [
+            {
+                "records": phase.m,
+                **attributes(phase, "repetitions", "l2"),
+                **attributes(phase.truncation, "level", "smoothing"),
+                "solver_radius": [stage.radius for stage in phase.stages],
+                "noise_scale": [mechanism.scale for mechanism in mechanisms],
+                **self.method.work(self.part(phase), phase.stages[-1].radius),
+            }
+            for phase, mechanisms in zip(self.phases, self.noises, strict=True)
+        ]
+        return {**facts, "failure_probability": self.failure, **price, "phases": phases}
 
     def exact_bits(self, source: BitSource) -> bool:
         """Never: noise in floating point, guarded by two grids."""
@@ -229,15 +223,9 @@ def check_constraint(problem: LinearModelProblem, constraint: ConvexSet | None) 
 
 @recorded("heavy_tailed")
 def plan(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    moments: Moments,
-    *,
-    constants: str = "calibrated",
-    failure: float | None = None,
-    surrogate: str = "truncated",
-    constraint: ConvexSet | None = None,
-) -> HeavyTailedPlan[LinearModelProblem]:
+    problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments, *, constants: str = "calibrated",
+    failure: float | None = None, surrogate: str = "truncated", constraint: ConvexSet | None = None,
+) -> HeavyTailedPlan[LinearModelProblem]:  # fmt: skip
     """Return the plan, which spends pure epsilon, whatever delta is.
 
     The domain should be wide (`record_cap`): no noise depends on it. The loss has one prediction and is smooth or
@@ -263,18 +251,10 @@ def plan(
 
 
 def planned(
-    problem: Any,
-    privacy: PrivacyParams,
-    moments: Moments,
-    method: Surrogate,
-    constants: str,
-    failure: float | None,
-    constraint: ConvexSet | None = None,
-    level: float | None = None,
-    *,
-    kind: Callable[..., Any] = HeavyTailedPlan,
+    problem: Any, privacy: PrivacyParams, moments: Moments, method: Surrogate, constants: str, failure: float | None,
+    constraint: ConvexSet | None = None, level: float | None = None, *, kind: Callable[..., Any] = HeavyTailedPlan,
     scaling: Callable[[schedules.Setting, int], schedules.Scaled] = schedules.one_release,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the plan, of this kind; with a `level` all phases cut there, and `moments` are of what is cut."""
     _validate.optional(_validate.real, {"failure": failure}, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))

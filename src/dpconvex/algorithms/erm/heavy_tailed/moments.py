@@ -6,6 +6,7 @@ methods need, from the counts of records in public bins of their gradient bounds
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,10 @@ class Moments:
     def g1(self) -> float:
         """``G_1``."""
         return self.g2 if self.first is None else self.first
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-ready facts."""
+        return {"moment_order": self.k, "moment_bounds": [self.bound, self.g2, self.g1]}
 
     def excess(self, level: float) -> float:
         """Bound on ``E (A - C)_+`` for the level C: ``G_k^k / ((k - 1) C^(k-1))``, at most ``G_1``."""

@@ -43,7 +43,6 @@ from dpconvex.sets import Box, ConvexSet
 SHARE = 0.1  #: Of epsilon, for the level. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on.
 APART = 4  #: Localization: every fourth record finds the level.
 USUAL = (1.0, 0.25, 0.0625)  #: Levels, in units of a target's range, for which a plan is judged before one is found
-
 WIDEST, NARROW = 0.3, 4.0
 """Longest record, in units of a typical one, up to which ``"auto"`` prefers clipped residuals: the larger of NARROW and
 ``WIDEST sqrt(n epsilon / d)``. Ours, measured: the two methods cross near 0.3 to 0.45 of that root."""
@@ -301,16 +300,9 @@ def _after(method: HeavyMethod, *given: Any) -> Callable[..., algorithms.LinearM
 
 @algorithms.recorded("leveled")
 def leveled(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    method: HeavyMethod,
-    constants: str = "calibrated",
-    failure: float | None = None,
-    shape: Shape | None = None,
-    *,
-    proved: bool = False,
-    sums: bool = False,
-) -> LeveledPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams, method: HeavyMethod, constants: str = "calibrated",
+    failure: float | None = None, shape: Shape | None = None, *, proved: bool = False, sums: bool = False,
+) -> LeveledPlan:  # fmt: skip
     """Return the plan of a run that first finds a level; refuse what could not follow and what is to be `proved`."""
     check_heavy(problem, privacy, Moments(2.0, 1.0))
     method.check(constants)
@@ -331,15 +323,9 @@ def leveled(
 
 
 def heavy_plans(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    k: float | None,
-    bound: float | None,
-    algorithm: str = "auto",
-    options: Options | None = None,
-    failure: float | None = None,
-    shape: Shape | None = None,
-) -> tuple[algorithms.LinearModelPlan, ...]:
+    problem: LinearModelProblem, privacy: PrivacyParams, k: float | None, bound: float | None,
+    algorithm: str = "auto", options: Options | None = None, failure: float | None = None, shape: Shape | None = None,
+) -> tuple[algorithms.LinearModelPlan, ...]:  # fmt: skip
     """Return the valid plans for heavy tails, the chosen one first. Sees no data.
 
     The loss has one prediction and is smooth or piecewise linear. `bound` is ``G_k``, on the moment of order `k`, at

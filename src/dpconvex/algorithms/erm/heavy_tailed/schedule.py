@@ -118,14 +118,9 @@ class Setting:
 
     @classmethod
     def of(
-        cls,
-        problem: Any,
-        epsilon: float,
-        moments: Moments,
-        surrogate: Surrogate,
-        constraint: ConvexSet | None,
-        one: float | None = None,
-    ) -> "Setting":
+        cls, problem: Any, epsilon: float, moments: Moments, surrogate: Surrogate,
+        constraint: ConvexSet | None, one: float | None = None,
+    ) -> "Setting":  # fmt: skip
         """Return the setting; without a constraint W is the ball of the problem's radius."""
         R = problem.radius
         if constraint is None:

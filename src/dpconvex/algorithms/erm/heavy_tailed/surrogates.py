@@ -35,7 +35,6 @@ from dpconvex.sets import ConvexSet
 
 Data = tuple[Records, Array]
 Near = tuple[ConvexSet, float, Floats]  #: Region, distance and start of a minimization.
-
 SOLVER = solvers.Guaranteed(solvers.BallNewton(), solvers.AcceleratedGradient())
 """Of truncated losses in balls; over other sets the guaranteed one alone."""
 

@@ -2,7 +2,7 @@ r"""Objective perturbation with approximate minima, for linear models: constants
 
 Guarantee
     Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbors that replace one record,
-    or one user.
+    or one user; with norm-exponential ``b`` also for neighbors that add or remove one.
 Lemma
     Theorems 1 to 4 and formulas (1.1) to (5.2) of the docs, "Objective perturbation", which prove them. Gradients of
     two records differ by at most ``2 A X_K`` in the noise's norm; the determinant of the change of variables costs
@@ -14,6 +14,10 @@ Users
     ``dim`` takes the place of r (docs, Users). Gaussian ``b`` is Theorem U4: the gradients of a user with m distinct
     records lie in a simplex of m + 1 vertices that no minimizer moves, and the union over pairs of vertices is paid.
     That m is `most_rows`, which the run enforces (line 1); it is never `records_per_user`, a guess.
+Added or removed units
+    Their number is private: ``n`` is declared, and the objective has the sum of losses over it. Gradients differ by
+    that of one unit, ``A X_K``; what curvature then costs stands with `AddedObjectivePerturbation`. Solvers certify for
+    up to 1000 times as many units (`MOST_TIMES`); beyond, a run may stop with nothing released, which tells so much.
 Assumptions
     Records are clipped into the domain; the intercept is a constant feature inside the bounds and is regularized;
     `l2`, the norm, `gamma` and the comparator norm come from public facts.
@@ -27,12 +31,12 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, attributes
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, require
-from dpconvex.algorithms.base import USER_LOSS
+from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormNoiseMechanism, ObjectiveNoise, Planned
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams
+from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.data.domain import is_centered
 from dpconvex.problems.data.records import Records
@@ -45,6 +49,10 @@ MINIMIZER, MASK = "minimizer of the perturbed objective", "solver inaccuracy"
 CAPPED = Assumption(
     "no user has more than most_rows distinct records, features and target together",
     "of whoever has more, so many stay, drawn by coins, after records are clipped and before weights are made",
+)
+MANY = Assumption(
+    "there are at most 1000 times as many units as declared",
+    "not enforced: with more the solver may fail to certify its tolerance, and that nothing is released then tells so",
 )
 LONGEST = 30
 """A linear term is at most so many root mean squares long: for a longer one, of probability below 1e-17, runs stop."""
@@ -111,6 +119,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     bound: float  #: On the expected excess mean loss
     solver: Solver  #: Fast solver with the guaranteed one that takes over
     most_rows: int | None = None  #: Gaussian noise for users: distinct records of a user that are kept
+    neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     constants: str = "calibrated"  #: ``"calibrated"``; this family has one constant set
     algorithm: ClassVar[str] = "objective_perturbation"
 
@@ -173,6 +182,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
             ),
             *((USER_LOSS,) if self.problem.grouped else ()),
             *((CAPPED,) if self.most_rows else ()),
+            *((MANY,) if self.problem.private_n else ()),
         )
 
     @property
@@ -229,13 +239,9 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         return 1.0 if factor is None else np.tile(factor.deviations(np.ones(factor.rank)), self.problem.loss.n_outputs)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "noise": self.noise_name,
-            "curvature_law": str(self.problem.loss.curvature_law),
-            "gradient_tolerance": self.gradient_tolerance,
-            "solver_radius": self.solver_radius,
-            **({"most_rows": self.most_rows} if self.most_rows else {}),
-        }
+        laws = {"noise": self.noise_name, "curvature_law": str(self.problem.loss.curvature_law)}
+        cap = {"most_rows": self.most_rows} if self.most_rows else {}
+        return {**laws, **attributes(self, "gradient_tolerance", "solver_radius"), **cap}
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger, problem = Ledger(self.privacy, self.releases), self.problem

@@ -27,7 +27,7 @@ from dpconvex.algorithms.erm.objective_perturbation.plan import (
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import CurvatureLaw
 from dpconvex.mechanisms import GaussianMechanism, GaussianObjectiveNoise, NormNoiseMechanism, NormObjectiveNoise
-from dpconvex.privacy import PrivacyParams, PureObjectivePerturbation, Sensitivity
+from dpconvex.privacy import AddedObjectivePerturbation, PrivacyParams, PureObjectivePerturbation, Sensitivity
 from dpconvex.problems import DataDomain, Factor, LinearModelProblem
 from dpconvex.solvers import default_solver
 
@@ -41,27 +41,22 @@ NORMS: dict[str, Callable[[DataDomain, Costs], geometry.NoiseNorm]] = {
 }
 """Norms of one output's noise, by name; ``"l2"`` is the norm of all outputs together."""
 GAUSSIANS = ("gaussian", "weighted_gaussian")
-
 OUTPUT_SHARES, HARMLESS = (0.01, 0.03, 0.1, 0.3), 0.01
 """Shares of a pure budget for the output noise, tried in turn until that noise is so small a share of the error."""
 
 
 @recorded("objective_perturbation")
 def plan(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    *,
-    l2: float | None = None,
-    noise: str = "auto",
-    most_rows: int | None = None,
-) -> tuple[ObjectivePerturbationPlan, ...]:
+    problem: LinearModelProblem, privacy: PrivacyParams,
+    *, l2: float | None = None, noise: str = "auto", most_rows: int | None = None,
+) -> tuple[ObjectivePerturbationPlan, ...]:  # fmt: skip
     """Return the valid plans, one for each kind of noise; the loss must be smooth with a bounded slope.
 
     `l2` is by default that of the smallest expected error (for users: bound), from public facts. `noise` is ``"auto"``
     (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``. `most_rows` caps what
     Gaussian noise for users keeps of a user's distinct records; None: there is no such noise for users.
     """
-    check_average(problem, privacy)
+    check_average(problem, privacy, ObjectivePerturbationPlan.neighbors)
     options = ("auto", *NORMS, "l2", *GAUSSIANS)
     _validate.choice("noise", noise, options)
     _validate.optional(_validate.real, {"l2": l2}, above=0.0)
@@ -73,7 +68,7 @@ def plan(
         problem = replace(problem, factor=coordinates(problem.domain, plain=l2 is not None))
     kinds = [kind for kind in options[1:] if noise in ("auto", kind)]
     plans = [_pure(problem, privacy, kind, l2) for kind in kinds if kind not in GAUSSIANS]
-    if not privacy.pure and problem.grouped == (most_rows is not None):
+    if not privacy.pure and not problem.private_n and problem.grouped == (most_rows is not None):
         plans += [gaussian(problem, privacy, kind, l2, rows=most_rows) for kind in kinds if kind in GAUSSIANS]
     found = tuple(p for p in plans if p is not None)
     if not found:
@@ -89,6 +84,9 @@ def check_noise(problem: LinearModelProblem, privacy: PrivacyParams, noise: str,
             raise InvalidParameterError("most_rows", most_rows, "is for users", "Protect users, or leave it out")
     if noise in GAUSSIANS and privacy.pure:
         raise InvalidParameterError("noise", noise, "needs delta > 0", "Give delta, or use a pure noise")
+    if noise in GAUSSIANS and problem.private_n:
+        what = "protects replaced units only"
+        raise InvalidParameterError("noise", noise, what, "Use a pure noise, or algorithm='noisy_gradient'")
     if noise in GAUSSIANS and problem.grouped and (most_rows is None or problem.loss.n_outputs > 1):
         what = "needs a cap on users' distinct rows and, for users, a loss of one output"
         raise InvalidParameterError("noise", noise, what, "Give most_rows, or use a pure noise")
@@ -99,15 +97,18 @@ def _pure(
 ) -> ObjectivePerturbationPlan | None:
     """Return the best split of a pure budget, by the planned error; None where curvature uses up all of it."""
     assert problem.factor is not None
+    pulls = rules.pulling(problem)
     if kind == "l2":
         norm: geometry.NoiseLaw = geometry.L2Norm(problem.dim)
-        copies, reach = 1, _rounding.product_up(2.0, problem.lipschitz)
+        copies, reach = 1, _rounding.product_up(float(pulls), problem.lipschitz)
     else:
         base, copies = _norm(kind, problem.domain, noise_costs(problem, privacy)), problem.loss.n_outputs
         norm = geometry.FactoredNoise(base, problem.factor)
-        reach = _rounding.product_up(2.0, problem.loss.slope_bound_l1, base.record_bound(problem.domain))
+        reach = _rounding.product_up(float(pulls), problem.loss.slope_bound_l1, base.record_bound(problem.domain))
     lemma = "gradients of two records differ by at most 2 A X_K (docs, Objective perturbation, (1.1))"
-    sensitivity = Sensitivity(reach, norm.name, in_units(lemma, privacy), unit=privacy.unit)
+    if pulls == 1:
+        lemma = "the gradient of a record is at most A X_K (docs, Objective perturbation, Added or removed units)"
+    sensitivity = Sensitivity(reach, norm.name, in_units(lemma, privacy), privacy.neighboring, privacy.unit)
     best: ObjectivePerturbationPlan | None = None
     for share in OUTPUT_SHARES:
         plan = _pure_split(problem, privacy, share, norm, copies, sensitivity, l2)
@@ -152,14 +153,9 @@ def noise_costs(problem: LinearModelProblem, privacy: PrivacyParams) -> Costs:
 
 
 def _pure_split(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    output_share: float,
-    norm: geometry.NoiseLaw,
-    copies: int,
-    sensitivity: Sensitivity,
-    l2: float | None,
-) -> ObjectivePerturbationPlan | None:
+    problem: LinearModelProblem, privacy: PrivacyParams, output_share: float,
+    norm: geometry.NoiseLaw, copies: int, sensitivity: Sensitivity, l2: float | None,
+) -> ObjectivePerturbationPlan | None:  # fmt: skip
     """Return the plan of Theorem 3, pure: ``epsilon = epsilon_obj + epsilon_out``."""
     d, frobenius = problem.dim, norm.name == "l2" and norm.dim == problem.dim  # of all outputs together
     epsilon_out = _rounding.product_down(output_share, privacy.epsilon)
@@ -169,14 +165,17 @@ def _pure_split(
         deviations, per_radius = sensitivity.value * unit_deviations, 2 * math.sqrt(d + 1) / epsilon_out
         lam, share = rules.pure_regularization(problem, frobenius, deviations, budget, lambda noise: per_radius)
     else:
-        lam, share = l2, rules.pure_share(problem.loss, frobenius, problem.tau(l2), budget, rules.user_rank(problem))
+        rank, pulls = rules.user_rank(problem), rules.pulling(problem)
+        lam, share = l2, rules.pure_share(problem.loss, frobenius, problem.tau(l2), budget, rank, pulls)
     if share.epsilon <= 0:
         return None
     scale = _rounding.ratio_up(sensitivity.value, share.epsilon)
-    event = PureObjectivePerturbation(sensitivity.value, scale, problem.tau(lam), *share[1:])
+    kind = AddedObjectivePerturbation if problem.private_n else PureObjectivePerturbation
+    event = kind(sensitivity.value, scale, problem.tau(lam), *share[1:])
     energy = event.scale**2 * norm.energy * copies
     gamma = gradient_tolerance(problem, lam, energy, 4 * d * (d + 1) / epsilon_out**2)
-    mask = Sensitivity(_rounding.ratio_up(2 * gamma, lam), "l2", "2 gamma / l2 (Theorem 3)", unit=privacy.unit)
+    relation = privacy.neighboring, privacy.unit
+    mask = Sensitivity(_rounding.ratio_up(2 * gamma, lam), "l2", "2 gamma / l2 (Theorem 3)", *relation)
     output = SeparateOutput(NormNoiseMechanism(geometry.L2Norm(d), mask, epsilon_out))
     law = {"noise_name": norm.name, "noise": NormObjectiveNoise(norm, event, sensitivity), "copies": copies}
     deviations = event.scale * unit_deviations
@@ -184,14 +183,9 @@ def _pure_split(
 
 
 def gaussian(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    kind: str,
-    l2: float | None,
-    share: float = 0.0,
-    curvature: Callable[[float], GaussianMechanism] | None = None,
-    rows: int | None = None,
-) -> ObjectivePerturbationPlan | None:
+    problem: LinearModelProblem, privacy: PrivacyParams, kind: str, l2: float | None, share: float = 0.0,
+    curvature: Callable[[float], GaussianMechanism] | None = None, rows: int | None = None,
+) -> ObjectivePerturbationPlan | None:  # fmt: skip
     """Return the plan of Theorem 4 with (3.3): noises in one event, a third of a `share` of the square as (3.4t).
 
     For users of at most so many distinct `rows` it is Theorem U4's.
@@ -234,15 +228,9 @@ def gaussian(
 
 
 def _built(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    l2: float,
-    gamma: float,
-    energy: float,
-    output: SeparateOutput | JointGaussianOutput,
-    given: bool,
-    **law: Any,
-) -> ObjectivePerturbationPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams, l2: float, gamma: float,
+    energy: float, output: SeparateOutput | JointGaussianOutput, given: bool, **law: Any,
+) -> ObjectivePerturbationPlan:  # fmt: skip
     """Return the plan; its bound is (5.1) plus ``beta/2 E||z||^2``, a `given` ridge being part of the target."""
     shrinkage = 0.0 if given else l2 * problem.ridge_radius**2 / 2
     hidden = output_part(problem, l2, problem.dim * output.deviation**2)

@@ -48,38 +48,41 @@ class NoiseShare(NamedTuple):
 
 
 def pure_share(
-    loss: LinearModelLoss, frobenius: bool, tau: float, budget: float, rank: int | None = None
+    loss: LinearModelLoss, frobenius: bool, tau: float, budget: float, rank: int | None = None, pulls: int = 2
 ) -> NoiseShare:
     """Return the largest noise share within a pure `budget`, the epsilon of the exact minimizer; `tau` is rounded up.
 
     `frobenius` says whether the noise is in the l2 norm of the flat parameters, for which more losses have free
-    curvature; `rank` is that of a unit's Hessian, where units are users (None: that of a record).
+    curvature; `rank` is that of a unit's Hessian, where units are users (None: that of a record); `pulls` is 1 where
+    one unit is added or removed.
     """
     q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
-    if q is not None and 2 * q * tau * MARGIN**0.5 <= budget:  # Theorem 2: curvature costs nothing
+    if q is not None and pulls * q * tau * MARGIN**0.5 <= budget:  # Theorem 2: curvature costs nothing
         return NoiseShare(budget, "free", q)
     rank = loss.curvature_rank if rank is None else rank
     if loss.curvature_law == CurvatureLaw.LOGISTIC:
-        return NoiseShare(_logistic_share(tau, budget, loss.slope_bound, rank), "logistic", loss.slope_bound, rank)
+        return NoiseShare(
+            _logistic_share(tau, budget, loss.slope_bound, rank, pulls), "logistic", loss.slope_bound, rank
+        )
     trace = loss.curvature_trace  # Theorem 1
     left = _rounding.difference_down(budget, determinant_cost(trace, rank, tau))
     return NoiseShare(left, "determinant", trace, rank)
 
 
-def _logistic_share(tau: float, budget: float, cap: float, rank: int) -> float:
+def _logistic_share(tau: float, budget: float, cap: float, rank: int, pulls: int) -> float:
     """Return the largest noise share by (1.4): the curvature is a(1 - a) at every slope a below the cap."""
 
     def fits(epsilon: float) -> bool:
         # Also for the two floats below: the scale is rounded, and (1.4) in floats rises to within rounding only.
         below = math.nextafter(epsilon, 0.0)
         tried = (epsilon, below, math.nextafter(below, 0.0))
-        return all(logistic_epsilon(Fraction(x), tau, cap, rank) <= Fraction(budget) for x in tried)
+        return all(logistic_epsilon(Fraction(x), tau, cap, rank, pulls) <= Fraction(budget) for x in tried)
 
     at_cap = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), rank, tau)
     high = _rounding.difference_down(budget, at_cap)
     if high <= 0 or fits(high):  # where the sum of noise and curvature is largest at the cap
         return high
-    high = min(high, _logistic_estimate(tau, budget, cap, rank))
+    high = min(high, _logistic_estimate(tau, budget, cap, rank, pulls))
     low = high * (1 - 1e-3)  # the grid's error is of second order
     if high <= 0 or not fits(low):
         low = 0.0
@@ -91,19 +94,25 @@ def _logistic_share(tau: float, budget: float, cap: float, rank: int) -> float:
     return low
 
 
-def _logistic_estimate(tau: float, budget: float, cap: float, rank: int) -> float:
+def _logistic_estimate(tau: float, budget: float, cap: float, rank: int, pulls: int) -> float:
     """Return `_logistic_share` in plain floats, a little above it: the least of what the slopes of a grid leave."""
     bend = tau / rank * cap * (1 - cap)
     at_cap = budget - rank * math.log1p(bend)
-    if at_cap * (1 + bend) >= 2 * cap * tau * (2 * cap - 1):
+    if at_cap * (1 + bend) >= pulls * cap * tau * (2 * cap - 1):
         return at_cap
     left = budget - rank * np.log1p(tau / rank * cap * SLOPES * (1 - cap * SLOPES))
-    return float(np.min(left / (0.5 + SLOPES / 2)))
+    own = SLOPES if pulls == 1 else 0.5 + SLOPES / 2
+    return float(np.min(left[1:] / own[1:]))  # at slope 0 more is left
 
 
 def user_rank(problem: LinearModelProblem) -> int | None:
     """Return the rank of a user's Hessian, who may have any number of records; None where units are records."""
     return problem.dim if problem.grouped else None
+
+
+def pulling(problem: LinearModelProblem) -> int:
+    """Return of how many units, of those by which neighbors differ, gradients tell: one is added, or two exchanged."""
+    return 1 if problem.private_n else 2
 
 
 def planned_error(
@@ -137,33 +146,29 @@ def pure_regularization(
     """Minimize the planned error over the ridge; `deviations` (dim,) are those of ``b`` at ``epsilon_1 = 1``."""
     loss, unit_tau, error = problem.loss, problem.tau(1.0), planned_error(problem, deviations, output)
     q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
-    rank = user_rank(problem) or loss.curvature_rank
+    rank, pulls = user_rank(problem) or loss.curvature_rank, pulling(problem)
 
     def noise(l2: float) -> float:
         tau = unit_tau / l2  # what `pure_share` leaves, in plain floats
-        if q is not None and 2 * q * tau <= budget:
+        if q is not None and pulls * q * tau <= budget:
             left = budget
         elif loss.curvature_law == CurvatureLaw.LOGISTIC:
-            left = _logistic_estimate(tau, budget, loss.slope_bound, rank)
+            left = _logistic_estimate(tau, budget, loss.slope_bound, rank, pulls)
         else:
             left = budget - rank * math.log1p(loss.curvature_trace * tau / rank)
         return 1 / left if left > 0 else math.inf
 
     ideal = float(np.linalg.norm(deviations)) / (budget * problem.n * problem.ridge_radius)  # (5.2)
-    floor = unit_tau * 2 * q / budget * MARGIN if q is not None else ideal
+    floor = unit_tau * pulls * q / budget * MARGIN if q is not None else ideal
     lowest = smallest_l2(problem, budget)
     best = least_error(error, noise, lowest, 1e3 * max(ideal, floor, lowest), ideal, floor)
-    return best, pure_share(loss, frobenius, problem.tau(best), budget, user_rank(problem))
+    return best, pure_share(loss, frobenius, problem.tau(best), budget, user_rank(problem), pulls)
 
 
 def gaussian_regularization(
-    problem: LinearModelProblem,
-    gradient_bound: float,
-    deviations: Floats,
-    epsilon: float,
-    delta: float,
-    users: Users = None,
-) -> tuple[float, GaussianObjectivePerturbation]:
+    problem: LinearModelProblem, gradient_bound: float,
+    deviations: Floats, epsilon: float, delta: float, users: Users = None,
+) -> tuple[float, GaussianObjectivePerturbation]:  # fmt: skip
     """Return the regularization, and the event of the smallest Gaussian ``b`` that it allows, with ``rho = 0``."""
     unit_tau, (rule, curvature) = problem.tau(1.0), gaussian_rule(problem.loss, users)
     price = rule, curvature, epsilon, delta, 0.0, users
@@ -215,16 +220,9 @@ def curvature_charge(loss: LinearModelLoss, tau: float, users: Users = None) -> 
 
 
 def calibrate_gaussian(
-    gradient_bound: float,
-    rho: float,
-    tau: float,
-    rule: str,
-    curvature: float,
-    epsilon: float,
-    delta: float,
-    share: float = 0.0,
-    users: Users = None,
-) -> GaussianObjectivePerturbation:
+    gradient_bound: float, rho: float, tau: float, rule: str, curvature: float,
+    epsilon: float, delta: float, share: float = 0.0, users: Users = None,
+) -> GaussianObjectivePerturbation:  # fmt: skip
     """Return the event of the smallest sigma whose profile, evaluated there, is at most `delta` at `epsilon`.
 
     With a `share` of the squared shift for a curvature, the tangent is the one of the smallest delta near that sigma.

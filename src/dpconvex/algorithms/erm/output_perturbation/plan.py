@@ -29,7 +29,8 @@ import numpy as np
 
 from dpconvex import _validate, algorithms
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms.base import USER_LOSS, P
+from dpconvex.algorithms.assumptions import USER_LOSS
+from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.predicted_error import reach_quantile, simulations
 from dpconvex.errors import InvalidParameterError
@@ -47,7 +48,6 @@ LABEL = "regularized minimizer"
 TARGETS = ("empirical", "population")
 NOISES = ("auto", "l2", "gaussian")
 OTHER_NOISE = "Other kinds are objective perturbation's: smooth losses without tilt, attack or population risk"
-
 _K = "K the largest distance of two records' gradients at a minimizer, 2L in general"
 
 LEMMAS = {
@@ -225,15 +225,9 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
 
 @algorithms.recorded("output_perturbation")
 def plan(
-    problem: P,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    l2: float | None = None,
-    noise: str = "auto",
-    target: str = "empirical",
-    solver: str = "auto",
-) -> tuple[OutputPerturbationPlan[P], ...]:
+    problem: P, privacy: PrivacyParams, *, constants: str = "calibrated", l2: float | None = None,
+    noise: str = "auto", target: str = "empirical", solver: str = "auto",
+) -> tuple[OutputPerturbationPlan[P], ...]:  # fmt: skip
     """Return the valid plans, one for each kind of noise: ``"l2"`` and, for ``delta > 0``, ``"gaussian"``.
 
     ``constants="calibrated"``: sharp schedule and the exact Gaussian. ``"paper"``: repaired printed schedule, ZWB
@@ -283,18 +277,10 @@ def _one(
         schedule = schedules.calibrated(problem, l2, e1, e2, target)
     lemma = LEMMAS[problem.aggregation] if schedule.needs_accuracy else DIAMETER_LEMMA
     mechanism, deviation = _noise(schedule.reach, lemma, problem, privacy, kind, constants)
+    chosen = _solver(solver, problem, _constraint(problem, schedule))
+    printed = schedules.printed_bound(problem, l2, privacy.epsilon, delta, target)
     return OutputPerturbationPlan(
-        problem=problem,
-        privacy=privacy,
-        schedule=schedule,
-        noise_name=kind,
-        mechanism=mechanism,
-        deviation=deviation,
-        solver=_solver(solver, problem, _constraint(problem, schedule)),
-        constants=constants,
-        target=target,
-        printed=schedules.printed_bound(problem, l2, privacy.epsilon, delta, target),
-        asked=solver,
+        problem, privacy, schedule, kind, mechanism, deviation, chosen, constants, target, printed, asked=solver
     )
 
 

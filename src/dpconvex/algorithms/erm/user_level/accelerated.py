@@ -26,7 +26,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, attributes
+from dpconvex._types import Array, Floats
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_average, recorded
 from dpconvex.algorithms.erm.user_level import accelerated_schedule as schedules, guards
 from dpconvex.algorithms.erm.user_level.aggregates import Smoothing, UserGradients, smoothings
@@ -104,24 +104,10 @@ class AcceleratedPlan(LinearModelPlan):
         return np.full(self.problem.dim, min(walked, self.problem.radius))
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "noise": self.noise_name,
-            "smoothing": [self.smoothing.name, self.smoothing.size],
-            "on_failure": "the point reached before the step whose test failed",
-            "planned_gradients": self.planned_gradients,
-            "phases": [
-                {
-                    **attributes(phase.batching, "users", "batches", "sample"),
-                    "steps": [stage.steps for stage in phase.descent.stages],
-                    "l2": phase.l2,
-                    "guard": phase.guard.name,
-                    "radius": None if math.isinf(phase.guard.radius) else phase.guard.radius,
-                    "noise_scale": phase.guard.deviation,
-                    "test": phase.guard.describe(),
-                }
-                for phase in self.phases
-            ],
-        }
+        failed = "the point reached before the step whose test failed"
+        facts = {"noise": self.noise_name, "smoothing": [self.smoothing.name, self.smoothing.size]}
+        facts |= {"on_failure": failed, "planned_gradients": self.planned_gradients}
+        return {**facts, "phases": [phase.describe() for phase in self.phases]}
 
     @property
     def planned_gradients(self) -> int:
@@ -160,21 +146,11 @@ class AcceleratedPlan(LinearModelPlan):
 
 @recorded("accelerated_user")
 def plan_accelerated(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    target: str = "empirical",
-    test: str = "auto",
-    batches: int = 1,
-    sample: int | None = None,
-    cohort: int | None = None,
-    localized: bool | None = None,
-    spread: float = SPREAD,
-    outliers: float = OUTLIERS,
-    smoothing: str = "auto",
-    l2: float = 0.0,
-) -> AcceleratedPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams,
+    *, constants: str = "calibrated", target: str = "empirical", test: str = "auto", batches: int = 1,
+    sample: int | None = None, cohort: int | None = None, localized: bool | None = None,
+    spread: float = SPREAD, outliers: float = OUTLIERS, smoothing: str = "auto", l2: float = 0.0,
+) -> AcceleratedPlan:  # fmt: skip
     """Return the plan of the least predicted error, for users and a positive delta.
 
     `problem.records_per_user` says how many records a user is assumed to have, for accuracy. With a ridge weight `l2`
@@ -243,16 +219,9 @@ def _check(problem: LinearModelProblem, privacy: PrivacyParams) -> None:
 
 
 def _guards(
-    dim: int,
-    privacy: PrivacyParams,
-    test: str,
-    batches: int,
-    sample: int | None,
-    cohort: int | None,
-    radius: float,
-    clip: float,
-    outliers: float,
-) -> schedules.GuardPlanner:
+    dim: int, privacy: PrivacyParams, test: str, batches: int, sample: int | None,
+    cohort: int | None, radius: float, clip: float, outliers: float,
+) -> schedules.GuardPlanner:  # fmt: skip
     """Return the planner of batching and guard for a phase of so many users and steps."""
 
     def parts(count: int, steps: int) -> int:

@@ -15,10 +15,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
+from dpconvex._types import attributes
 from dpconvex.algorithms.erm.accelerated_sgd import Descent, plan_descent
 from dpconvex.algorithms.erm.user_level.guards import Guard
 from dpconvex.errors import InvalidParameterError
@@ -59,6 +60,14 @@ class Phase:
     l2: float  #: lambda_i
     descent: Descent
     guard: Guard  #: for one batch's share of the steps
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-ready constants."""
+        radius = None if math.isinf(self.guard.radius) else self.guard.radius
+        steps = {"steps": [stage.steps for stage in self.descent.stages], "l2": self.l2}
+        guard = {"guard": self.guard.name, "radius": radius, "noise_scale": self.guard.deviation}
+        users = attributes(self.batching, "users", "batches", "sample")
+        return {**users, **steps, **guard, "test": self.guard.describe()}
 
 
 Draft = tuple[int, int, float, Descent]  #: A phase without its guard: first slot, users, lambda_i, steps.
@@ -233,16 +242,9 @@ class Printed:
 
 
 def printed(
-    n: float,
-    m: float,
-    dim: float,
-    epsilon: float,
-    delta: float,
-    *,
-    smoothness: float = 1.0,
-    q: float | None = None,
-    logarithms: bool = True,
-) -> Printed:
+    n: float, m: float, dim: float, epsilon: float, delta: float,
+    *, smoothness: float = 1.0, q: float | None = None, logarithms: bool = True,
+) -> Printed:  # fmt: skip
     """Return them, L = D = 1, ``q = 1 / log n``; without `logarithms` by powers, ``K_i >= n_i/T_i`` enforced (E9)."""
     q = 1 / math.log(n) if q is None else q
     big = math.log(n * dim * m) if logarithms else 1.0

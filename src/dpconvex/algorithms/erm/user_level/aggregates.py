@@ -179,15 +179,9 @@ class Searched(Aggregate):
         return length * self.noise.release(mean / length, label, source, ledger, block)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "aggregate": "private radius",
-            "grid": [self.grid[0], self.grid[-1], len(self.grid)],
-            "clip": self.clip,
-            "passing": self.passing,
-            "ramp": [self.low, self.high],
-            "sensitivity_in_radii": self.kappa,
-            "noise_in_units": self.noise.sigma,
-        }
+        radii = {"aggregate": "private radius", "grid": [self.grid[0], self.grid[-1], len(self.grid)]}
+        weights = {**attributes(self, "clip", "passing"), "ramp": [self.low, self.high]}
+        return {**radii, **weights, "sensitivity_in_radii": self.kappa, "noise_in_units": self.noise.sigma}
 
 
 def plain(count: int, dim: int, clip: float, about_origin: bool, mu: float, unit: Unit = Unit.USER) -> Plain:
@@ -208,16 +202,9 @@ def plain_mean(points: Floats, clip: float) -> Floats:
 
 
 def searched(
-    count: int,
-    dim: int,
-    epsilon: float,
-    delta: float,
-    grid: tuple[float, ...],
-    clip: float,
-    *,
-    failure: float = 1e-3,
-    unit: Unit = Unit.USER,
-) -> Searched | None:
+    count: int, dim: int, epsilon: float, delta: float, grid: tuple[float, ...], clip: float,
+    *, failure: float = 1e-3, unit: Unit = Unit.USER,
+) -> Searched | None:  # fmt: skip
     """Return the private-radius release of the least noise; `failure`: a good radius passed over. None: too few."""
     misled, best, least = delta / 10, None, math.inf
     for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8):

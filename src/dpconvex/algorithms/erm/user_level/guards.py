@@ -193,16 +193,9 @@ def clipped(count: int, dim: int, privacy: PrivacyParams, steps: int, clip: floa
 
 
 def sampled(
-    population: int,
-    count: int,
-    cohorts: int,
-    dim: int,
-    privacy: PrivacyParams,
-    steps: int,
-    radius: float,
-    clip: float,
-    outliers: float,
-) -> Guard:
+    population: int, count: int, cohorts: int, dim: int, privacy: PrivacyParams,
+    steps: int, radius: float, clip: float, outliers: float,
+) -> Guard:  # fmt: skip
     """Plan `SampledGuard`, the dearest step that fits; half of delta pays for tests that pass wrongly."""
     if privacy.delta < 1e-11:
         what = "must be at least 1e-11 for sampled steps"

@@ -92,16 +92,14 @@ class PhasedPlan(algorithms.LinearModelPlan):
         return np.full(self.problem.dim, self.phases[-1].aggregate.deviation)
 
     def describe(self) -> Mapping[str, Any]:
-        return {
-            "noise": self.noise_name,
-            "gradient_evaluations": self.gradient_evaluations,
-            "fallback": "the point released by the phase before, at first the origin",
-            "phases": [
-                {"groups": each.parts, "users_per_group": each.users}
-                | {**attributes(each, "steps", "step_size"), **each.aggregate.describe()}
-                for each in self.phases
-            ],
-        }
+        fallback = "the point released by the phase before, at first the origin"
+        phases = [
+            {"groups": each.parts, "users_per_group": each.users}
+            | {**attributes(each, "steps", "step_size"), **each.aggregate.describe()}
+            for each in self.phases
+        ]
+        facts = {"noise": self.noise_name, "gradient_evaluations": self.gradient_evaluations}
+        return {**facts, "fallback": fallback, "phases": phases}
 
     def exact_bits(self, source: BitSource) -> bool:
         return source.exact  # all noise is discrete Gaussian or Laplace
@@ -198,15 +196,9 @@ def drawn_records(groups: UserGroups, users: Array, cap: int, coins: np.random.G
 
 @algorithms.recorded("phased_sgd")
 def plan_phased(
-    problem: LinearModelProblem,
-    privacy: PrivacyParams,
-    *,
-    constants: str = "calibrated",
-    radius: str | float = "practical",
-    aggregate: str = "auto",
-    groups: int | None = None,
-    phases: int | None = None,
-) -> PhasedPlan:
+    problem: LinearModelProblem, privacy: PrivacyParams, *, constants: str = "calibrated",
+    radius: str | float = "practical", aggregate: str = "auto", groups: int | None = None, phases: int | None = None,
+) -> PhasedPlan:  # fmt: skip
     """Return the plan, for users, delta positive, and losses of one prediction, bounded slope and a compiled form.
 
     Parameters
@@ -222,6 +214,7 @@ def plan_phased(
         Fix C or the number of phases.
     """
     algorithms.check_relation(privacy, users=True)
+    algorithms.check_unit(problem, privacy)
     algorithms.require_average(problem)
     _require_users(problem, privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))

@@ -11,8 +11,6 @@ Printed constants
     ``N_l >= 1`` is not implied by the theorem's condition (E1): checked here, it takes more than 100000 users.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -64,7 +62,7 @@ class Facts:
     kind: str = "auto"  #: which releases may be used: "auto", "robust" or "plain"
 
     @classmethod
-    def of(cls, problem: LinearModelProblem, privacy: PrivacyParams, radius: str | float, kind: str) -> Facts:
+    def of(cls, problem: LinearModelProblem, privacy: PrivacyParams, radius: str | float, kind: str) -> "Facts":
         """Return the facts of a problem."""
         spreads = {"practical": PRACTICAL_SPREAD, "provable": None, "private": PRACTICAL_SPREAD}
         constant = spreads[radius] if isinstance(radius, str) else float(radius)
@@ -241,17 +239,9 @@ class Printed:
 
 
 def printed(
-    n: int,
-    m: int,
-    dim: int,
-    epsilon: float,
-    delta: float,
-    *,
-    lipschitz: float = 1.0,
-    diameter: float = 1.0,
-    q: float | None = None,
-    groups: float | None = None,
-) -> Printed:
+    n: int, m: int, dim: int, epsilon: float, delta: float,
+    *, lipschitz: float = 1.0, diameter: float = 1.0, q: float | None = None, groups: float | None = None,
+) -> Printed:  # fmt: skip
     """Return the printed constants, or with another C; ``q = 1 / log n`` nearly maximizes the last phase."""
     q = 1 / math.log(n) if q is None else q
     C = 100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon if groups is None else groups

@@ -26,7 +26,6 @@ from dpconvex.problems.data.sources.rows import Held, Portion, TableSource, chos
 
 T = TypeVar("T")
 Encode = Callable[[Any], Portion]
-
 RETRIES = 3  #: How often a task is sent anew.
 
 

@@ -38,7 +38,6 @@ from dpconvex.problems.data.records import Records, RecordSource, RowBlock, Subs
 from dpconvex.problems.data.summation import Parts
 
 Portion = tuple[Floats, Floats]  #: Encoded features (m, n_features), and targets (m,) as a plan takes them.
-
 Held = Callable[[int, int], Any]
 """What goes along with rows ``first, ..., stop - 1``: called by the driver, with numbers that are public."""
 
@@ -220,11 +219,9 @@ def same(values: Any) -> Any:
 
 
 def mapped(
-    X: Array | EncodedRows,
-    y: Array | EncodedRows,
-    change: Callable[[Floats], Floats],
-    targets: Callable[[Any], Any] = same,
-) -> tuple[Any, Any]:
+    X: Array | EncodedRows, y: Array | EncodedRows,
+    change: Callable[[Floats], Floats], targets: Callable[[Any], Any] = same,
+) -> tuple[Any, Any]:  # fmt: skip
     """Return features and targets that functions of single rows make of others: arrays, or rows twice."""
     if isinstance(X, EncodedRows):
         rows = MappedRows(X, change, targets)
@@ -357,7 +354,6 @@ def parts_of(blocks: list[RowBlock], work: Callable[[RowBlock], Parts]) -> Parts
 
 
 LEAST = 2**26  #: Bytes of the smallest matrix that is not made.
-
 _STEP, _PORTION, _LEAST_ROWS = 2**15, 2**20, 256
 """Rows that are read at a time; floats of a portion, and its rows where they are wide."""
 

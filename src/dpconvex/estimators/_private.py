@@ -1,0 +1,51 @@
+"""What scikit-learn, open budgets and promises must know of every estimator."""
+
+from contextlib import suppress
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from dpconvex import _validate
+from dpconvex.errors import InvalidParameterError, SchemaError
+from dpconvex.estimators import _features
+from dpconvex.privacy import CarriesBudgets, Neighboring, PrivacyCertificate
+
+
+class PrivateEstimator(CarriesBudgets, BaseEstimator):
+    """What all estimators share. No parameters, so this is no dataclass."""
+
+    certificate_: PrivacyCertificate
+    n_features_in_: int
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "schema":
+            with suppress(SchemaError):  # a schema that cannot be read is refused by plan and fit
+                value = _features.read_schema(value)
+        super().__setattr__(name, value)
+
+    def _repr_html_(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        found = vars(self).get("certificate_")
+        return super()._repr_html_() + ("" if found is None else found._repr_html_())
+
+    @property
+    def _relation(self) -> Neighboring:
+        """Which data sets are neighbors."""
+        given = getattr(self, "neighbors", Neighboring.REPLACE_ONE)
+        return Neighboring(_validate.choice("neighbors", given, tuple(map(str, Neighboring))))
+
+    def _public_count(self, n: int | None) -> int:
+        """Return the number of units that plans are for: `n`, or where neighbors hide it and none is given, `rows`."""
+        relation, rows = self._relation, getattr(self, "rows", None)
+        if relation.fixes_size and rows is not None:
+            what = "is for neighbors='add_or_remove_one': here the number of records is that of the data"
+            raise InvalidParameterError("rows", rows, what, "Leave it out")
+        if n is None:
+            name, given = ("n", n) if relation.fixes_size else ("rows", rows)
+            n = _validate.integer(name, given, at_least=1, remedy="Say about how many records there are, from no data")
+        return _validate.records("n", n)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
