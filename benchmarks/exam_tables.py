@@ -19,10 +19,7 @@ EXAM: dict[str, Recipe] = {
         "ethnicity city16 immigrant",
     ),
     "insured": Recipe(
-        "stevedata",
-        "mm_nhis",
-        "hi",
-        "fml nwhite empl 0 1; hlth 1 5; age 18 100; yedu 0 25; famsize 1 20; inc 0 500000",
+        "stevedata", "mm_nhis", "hi", "fml nwhite empl 0 1; hlth 1 5; age 18 100; yedu 0 25; famsize 1 20; inc 0 500000"
     ),
     "personality": Recipe(
         "psych",
@@ -45,11 +42,7 @@ EXAM: dict[str, Recipe] = {
     ),
     "biopsies": Recipe("MASS", "biopsy", "class", "V1 V2 V3 V4 V5 V6 V7 V8 V9 1 10"),
     "new_jobs": Recipe(
-        "Ecdat",
-        "UnempDur",
-        "censor1",
-        "spell 0 60; age 16 80; reprate disrate 0 1; logwage 0 12; tenure 0 60",
-        "ui",
+        "Ecdat", "UnempDur", "censor1", "spell 0 60; age 16 80; reprate disrate 0 1; logwage 0 12; tenure 0 60", "ui"
     ),
     "rodents": Recipe(
         "ratdat",

@@ -1,5 +1,6 @@
 """Where an estimator's domain comes from: a schema, bounds or a norm. Always declared, never read off the data."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms.erm.two_stage.ranges import Cut, Place
+from dpconvex.algorithms.erm.two_stage.ranges import Cut, Place, Step
 from dpconvex.algorithms.select import LARGEST
 from dpconvex.data import Schema
 from dpconvex.data.frames import open_table
@@ -18,7 +19,7 @@ from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.data.domain import likely_values
-from dpconvex.problems.data.ranges import kept
+from dpconvex.problems.data.ranges import PARTS, kept
 
 PREDICTED = 2**16  #: Rows of a table that are encoded at a time for predictions.
 
@@ -44,6 +45,8 @@ class FeatureMap(ABC):
     """Positions of the columns of whose declared ranges a fit may keep a part."""
     divisible: tuple[tuple[str, NumberRange], ...] = ()
     """Names and declared ranges of these columns."""
+    steps: tuple[Step, ...] = ()
+    """Their steps; (): none has any."""
     n_columns: Any = forwarded("domain", "n_features")
     """How many columns a user's features have."""
 
@@ -178,6 +181,10 @@ class FromSchema(FeatureMap):
         every: Any = self.schema.columns
         return tuple((each.name, each.range) for each in filter(divisible, every))
 
+    @property
+    def steps(self) -> tuple[Step, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return tuple(map(step_of, filter(divisible, self.schema.columns)))
+
     def _where(self, chosen: Callable[[Any], bool]) -> tuple[int, ...]:
         starts = np.cumsum([0, *(column.block.size for column in self.schema.columns)]).tolist()
         return tuple(k for k, column in zip(starts, self.schema.columns, strict=False) if chosen(column))
@@ -207,6 +214,13 @@ def divisible(column: Any) -> bool:
     """Return whether a column of a schema is one whose declared range is worth a look."""
     there = column.numeric and column.ranged and column.transform == "none"
     return there and column.levels > 2 and worth_a_look(column.lower, column.upper)
+
+
+def step_of(part: Any) -> Step:
+    """Return where the first multiple of a column's or target's step lies in its range, and its length, in cells."""
+    step = 0.0 if getattr(part, "date", None) else part.step
+    unit = (part.upper - part.lower) / PARTS
+    return ((math.ceil(part.lower / step - 1e-9) * step - part.lower) / unit, step / unit) if step else (0.0, 0.0)
 
 
 def pieces(schema: Schema | None, X: Any) -> list[Any]:

@@ -11,7 +11,8 @@ from dpconvex.algorithms.erm.registry import Found, plans
 from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
-from dpconvex.estimators._features import FeatureMap
+from dpconvex.estimators._features import FeatureMap, step_of
+from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem, NumberRange
 from dpconvex.problems.linear.expected_risk import ORDINARY
@@ -113,29 +114,44 @@ class FindsRanges:
         """Return the public range of a numeric target; None for classes."""
         return None
 
+    def _target_step(self) -> ranges.Step:
+        """Return the step of a declared target, in cells of its range."""
+        target: Any = None if self.schema is None or getattr(self, "target_bounds", None) else self.schema.target
+        return step_of(target) if target is not None and target.numeric and target.ranged else (0.0, 0.0)
+
     def _with_ranges(self, features: FeatureMap, found: Found, privacy: PrivacyParams) -> Found:
         """Return plans that find the ranges first, where some are left open, and look at the target's, if so."""
         listed = found if isinstance(found, Plans) else Plans(found)
-        look, looks = (cost > 0 for cost in self._look_costs(features, privacy, found[0].problem.n))
-        if not self._open(features) + len(features.placed) + look + looks:
-            return listed
+        n = found[0].problem.n
+        look, looks = (cost > 0 for cost in self._look_costs(features, privacy, n))
+        finds = self._open(features) + len(features.placed) + look + looks
+        declared = self._may_look and self._target_range() is not None and not self._finds_target
+        alone = ranges.look_cost(privacy.epsilon, n, True) if declared else 0.0  # before a mean, which uses no columns
         # what a number is in proportion to is seldom a logarithm
         linear = features.linear if self._target_range() is None else features.unranged
         looked = features.lookable if looks else ()
-        asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed, look, looked
+        of_target, none = self._target_step(), (0.0, 0.0)
+        steps = (*((features.steps or (none,) * len(looked)) if looked else ()), of_target)
+        steps = steps if any(length >= 1 for _, length in steps) else ()  # others leave parts as they are
+        asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed, look, looked, steps
         place = features.place if features.unranged or features.placed or looks else None  # else the method's already
 
-        def ranged(each: LinearModelPlan) -> LinearModelPlan:
+        def ranged(each: Any) -> LinearModelPlan:
             if each.algorithm != "constant":
-                return ranges.plan(each, privacy, *asked).through(place)
-            if self._finds_target:  # alone: a constant uses no columns
-                own = ranges.remaining(privacy.epsilon, each.problem.n, 0, target=True)
-                each = each.at(replace(each.privacy, epsilon=own))  # pyright: ignore[reportAttributeAccessIssue]
-            elif not look:
+                return ranges.plan(each, privacy, *asked).through(place) if finds else each
+            if self._finds_target:
+                own = ranges.remaining(privacy.epsilon, n, 0, target=True)
+            elif look or (alone and isinstance(each.problem.loss.usual, SquaredLoss)):
+                own = _rounding.difference_down(privacy.epsilon, alone)
+            else:
                 return each
-            return ranges.plan(each, privacy, (), target=self._finds_target, look=look)
+            each = each.at(replace(each.privacy, epsilon=own))
+            more = (
+                {"target": True} if self._finds_target else {"look": True, "steps": (of_target,) * (of_target[1] >= 1)}
+            )
+            return ranges.plan(each, privacy, (), **more)
 
-        if self._loses_target(features, found[0].problem.n):
+        if self._loses_target(features, n):
             found = tuple(sorted(found, key=lambda each: each.algorithm != "constant"))
         return listed.changed(map(ranged, found))
 

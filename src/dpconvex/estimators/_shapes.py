@@ -16,11 +16,11 @@ from typing import Any, cast, final
 import numpy as np
 
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms.erm.two_stage.ranges import Cut
+from dpconvex.algorithms.erm.two_stage.ranges import Cut, Step
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
 from dpconvex.data.columns import OTHER, AbstractColumn
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, divisible
+from dpconvex.estimators._features import FeatureMap, divisible, step_of
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem, NumberRange
 from dpconvex.problems.data.ranges import PARTS, SOUGHT
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
@@ -183,6 +183,10 @@ class ShapeMap(FeatureMap):
     def divisible(self) -> tuple[tuple[str, NumberRange], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return tuple((self.columns[k].name, self.columns[k].range) for k in self.lookable)
 
+    @property
+    def steps(self) -> tuple[Step, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return tuple(step_of(self.columns[k]) for k in self.lookable)
+
     def found(
         self,
         ranges: tuple[NumberRange, ...],
@@ -335,6 +339,7 @@ class StraightLines(FeatureMap):
     linear = forwarded("shapes", "linear")
     lookable = forwarded("shapes", "lookable")
     divisible = forwarded("shapes", "divisible")  # pyright: ignore[reportIncompatibleMethodOverride]
+    steps = forwarded("shapes", "steps")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> StraightLines:
         return self.shapes.found(ranges, parts).straight

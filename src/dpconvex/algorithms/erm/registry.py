@@ -18,6 +18,7 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.two_stage import centering, constant, projection
 from dpconvex.algorithms.select import AIMS, LARGEST, NOISES, SMALLEST, Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
+from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem
 
@@ -85,7 +86,10 @@ def _projection(
 
 
 def _constant(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "l2", l2: float | None = None) -> Found:
-    return constant.plan(problem, privacy, Methods(Options(noise=noise, l2=l2), PROJECTED))
+    asked = noise != "l2" or l2 is not None
+    mean = isinstance(problem.loss, SquaredLoss) and not asked  # curvature is the same for all data: no ridge
+    planner = constant.mean if mean else Methods(Options(noise=noise, l2=l2), PROJECTED)
+    return constant.plan(problem, privacy, planner)
 
 
 ERM_METHODS = Registry(

@@ -11,9 +11,10 @@ Lemma
     one release of `JointHistogram`, that of the target another, for a part of the same epsilon (Lemma F, twice).
     Crowds: given the ranges read off them, or declared, every number lies in one of 32 public cells, or is missing:
     Lemma F again. Looks: a part of whole cells of a declared range scores the number of records in it, plus a public
-    number: permute-and-flip (Lemma T). Method: for each *fixed* outcome, the map from a record's cells, and from its
-    target, to the method's is public and takes one record; so neighbors become neighbors (or equal) in a domain that
-    does not depend on the outcome. (Docs, Private ranges, with proofs.)
+    number: permute-and-flip (Lemma T). Moving its ends to multiples of a public step is post-processing. Method: for
+    each *fixed* outcome, the map from a record's cells, and from its target, to the method's is public and takes one
+    record; so neighbors become neighbors (or equal) in a domain that does not depend on the outcome. (Docs, Private
+    ranges, with proofs.)
 Users
     A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column: a point of the simplex
     again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
@@ -46,7 +47,7 @@ from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
-from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
+from dpconvex.problems.data.sources.rows import EncodedRows, gathered, mapped, same, totals
 from dpconvex.randomness import BitSource
 
 RANGES = "histogram of octaves of the columns without declared ranges"
@@ -68,6 +69,8 @@ LEMMA = "a replaced record, or user, moves the count of every part by at most 1 
 LOOKED, LOOK_SHARES, NEEDED, HALVED = 300.0, (0.03, 0.1), 500.0, 2.0
 """Epsilon of a look times the units, and its least and largest share; epsilon times units from which on a look gains;
 scales of noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, on the learning tables)."""
+LOOKED_ALONE, ALONE_SHARES, ALONE_NEEDED = 50.0, (0.1, 0.5), 60.0
+"""The same where the answer is a mean that uses no column (`benchmarks/declared_ranges.py constant`)."""
 LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
 """The same of looks at columns: for each of them, of all together (`benchmarks/declared_ranges.py columns`)."""
 SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to it.
@@ -76,7 +79,9 @@ STEPS = 2.0**10  #: Parts of 1 in which public scores are stated
 UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
 
 Cells = Callable[[Array], NDArray[np.int64]]
-Cut = tuple[tuple[int, int], ...]  #: Parts of ranges: of each the first of 32 cells, and the one after the last
+Cut = tuple[tuple[float, float], ...]
+"""Parts of ranges: of each the first of 32 cells, and the one after the last; fractions at multiples of a step."""
+Step = tuple[float, float]  #: Where the first multiple of a step lies in a range, and how long a step is, in cells
 Place = Callable[[Floats, tuple[NumberRange, ...], tuple[tuple[float, ...], ...], Cut], Floats]
 
 
@@ -98,10 +103,11 @@ class RangedPlan(TwoStagePlan):
     edges: tuple[tuple[int, ...], ...] = ()  #: Of the cells of these ranges: what is kept, and knots between
     placed: tuple[int, ...] = ()  #: Columns in declared ranges, given as places in [0, 1]; knots of theirs are found
     look: ReportNoisyMax | None = None  #: At the declared range of the target
-    target_cells: tuple[int, ...] = ()  #: Of the part of it that is kept: the first, and the one after the last
+    target_cells: tuple[float, ...] = ()  #: Of the part of it that is kept: the first, and the one after the last
     looks: ReportNoisyMax | None = None  #: At each of the columns
     looked: tuple[int, ...] = ()  #: of these positions, which a run is given in their declared ranges, missing as NaN
     cells: Cut = ()  #: Of the parts of these that are kept
+    steps: tuple[Step, ...] = ()  #: Of these columns, and of the target last; (): none has any
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
 
@@ -212,11 +218,11 @@ class RangedPlan(TwoStagePlan):
         outer, edges, target, cells = tuple[NumberRange, ...](), tuple[tuple[int, ...], ...](), (), Cut()
         if self.look is not None:
             counts = counted(X, y, groups, lambda X, y: ranges.parts(SCALED, y)[None], ranges.PARTS + 1)
-            target = _chosen(self.look, counts, HALVED, LOOK, source, ledger)[0]
+            target = _chosen(self.look, counts, HALVED, LOOK, self.steps[-1:], source, ledger)[0]
         if self.looks is not None:
             places = lambda X, _: ranges.parts_of_columns(self._inside, X, self.looked)  # noqa: E731
             counts = counted(X, y, groups, places, ranges.PARTS + 1)
-            cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, source, ledger)
+            cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, self.steps[:-1], source, ledger)
         if self.first is not None:
             octaves = self._counts(X, y, groups, [ranges.cells] * self._open, ranges.CELLS)
             noisy, off = self._octaves(octaves, source, ledger)  # line 1
@@ -270,11 +276,35 @@ class RangedPlan(TwoStagePlan):
         return inside
 
 
-def _chosen(look: ReportNoisyMax, counts: Floats, halved: float, label: str, source: BitSource, ledger: Ledger) -> Cut:
-    """Return the released part of each range, one after the other, whose cells were counted."""
+def _chosen(
+    look: ReportNoisyMax,
+    counts: Floats,
+    halved: float,
+    label: str,
+    steps: tuple[Step, ...],
+    source: BitSource,
+    ledger: Ledger,
+) -> Cut:
+    """Return the part of each range, one after the other, whose cells were counted, as released and `whole_steps`."""
     rows = counts.reshape(-1, ranges.PARTS + 1)
     chosen = [look.release(scored(each, halved * look.scale), label, source, ledger) for each in rows]  # Lemma T
-    return tuple((int(FIRST[k]), int(STOP[k])) for k in chosen)
+    parts = [(int(FIRST[k]), int(STOP[k])) for k in chosen]
+    return tuple(map(whole_steps, parts, steps)) if steps else tuple(parts)
+
+
+def whole_steps(part: tuple[int, int], step: Step) -> tuple[float, float]:
+    """Return the multiples of a public step that are the ends of a released part, if a step is a cell or longer.
+
+    They are the first and the last in it, for there are no numbers between; of less than two, those around it: so a
+    part is at least a step wide, or ends where its range does.
+    """
+    first, length = step
+    if length < 1:
+        return part
+    low, high = (part[0] - first) / length, (part[1] - first) / length
+    inner, outer = (math.ceil(low - 1e-9), math.floor(high + 1e-9)), (math.floor(low + 1e-9), math.ceil(high - 1e-9))
+    low, high = inner if inner[1] > inner[0] else outer
+    return max(first + low * length, 0.0), min(first + high * length, float(ranges.PARTS))
 
 
 def scored(counts: Floats, halved: float) -> Floats:
@@ -291,8 +321,7 @@ def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Arr
 
     if groups is None or not isinstance(X, EncodedRows):
         return totals(X, y, lambda X, y: (histograms(places(X, y)),))[0]
-    parts = X.run(lambda portion, first, _: (first, places(*portion)))  # a user may be in several portions
-    return histograms(np.hstack([part for _, part in sorted(parts, key=lambda each: each[0])]))
+    return histograms(np.hstack(gathered(X, places)))  # a user may be in several portions
 
 
 def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False) -> float:
@@ -301,9 +330,10 @@ def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: boo
     return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
 
 
-def look_cost(epsilon: float, n: int) -> float:
-    """Return what a look at n units takes of epsilon; 0 where none is expected to gain."""
-    return _cost(epsilon, n, LOOKED, LOOK_SHARES, NEEDED)
+def look_cost(epsilon: float, n: int, alone: bool = False) -> float:
+    """Return what a look at n units takes of epsilon, `alone`: before a mean; 0 where none is expected to gain."""
+    cost = _cost(epsilon, n, LOOKED, LOOK_SHARES, NEEDED)
+    return cost or (alone and _cost(epsilon, n, LOOKED_ALONE, ALONE_SHARES, ALONE_NEEDED))
 
 
 def looks_cost(epsilon: float, n: int, columns: int) -> float:
@@ -352,12 +382,14 @@ def plan(
     placed: tuple[int, ...] = (),
     look: bool = False,
     looked: tuple[int, ...] = (),
+    steps: tuple[Step, ...] = (),
 ) -> RangedPlan:
     """Return the plan that finds the ranges of some columns for a planned method; `then` keeps its own promise.
 
     Columns are those that a run is given; of `placed` ones knots are found, inside their declared ranges. In the
     method's problem, the target has width 1 if its range is looked for. Looks at the `looked` columns' declared ranges
     take their cost (`looks_cost`), all that is left of epsilon without a look at the target's; that takes the rest.
+    `steps` are those of the looked columns, then of the target.
     """
     check_relation(privacy, users=True)
     count = len(columns) + target
@@ -384,7 +416,7 @@ def plan(
     of = partial(ReportNoisyMax, replace(moved, unit=privacy.unit))
     choice = of(_rounding.difference_down(left, cost)) if look else None
     choices = of(_rounding.ratio_down(cost, len(looked))) if looked else None
-    stages: dict[str, Any] = {"look": choice, "looks": choices, "looked": looked}
+    stages: dict[str, Any] = {"look": choice, "looks": choices, "looked": looked, "steps": steps}
     return RangedPlan(privacy, first, of_target, second, then, columns, linear, target, knots, placed=placed, **stages)
 
 
