@@ -43,10 +43,8 @@ class FeatureMap(ABC):
     """What becomes of encoded records once ranges and knots are released; None: numbers are scaled, and no more."""
     lookable: tuple[int, ...] = ()
     """Positions of the columns of whose declared ranges a fit may keep a part."""
-    divisible: tuple[tuple[str, NumberRange], ...] = ()
-    """Names and declared ranges of these columns."""
-    steps: tuple[Step, ...] = ()
-    """Their steps; (): none has any."""
+    divisible: tuple[tuple[str, NumberRange, Step], ...] = ()
+    """Names, declared ranges and steps of these columns."""
     n_columns: Any = forwarded("domain", "n_features")
     """How many columns a user's features have."""
 
@@ -57,7 +55,7 @@ class FeatureMap(ABC):
     @final
     def parts(self, cut: Cut) -> tuple[NumberRange, ...]:
         """Return what is kept of these ranges, by cells."""
-        return tuple(kept(declared, *cells) for (_, declared), cells in zip(self.divisible, cut, strict=False))
+        return tuple(kept(declared, *cells) for (_, declared, _), cells in zip(self.divisible, cut, strict=False))
 
     @abstractmethod
     def encode(self, X: Any, missing: float = 0.0) -> Array:
@@ -125,8 +123,9 @@ class Scaled(FeatureMap):
         return () if self.open else tuple(k for k, ends in each if worth_a_look(*ends))
 
     @property
-    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple(("", NumberRange(float(self.lower[k]), float(self.upper[k]))) for k in self.lookable)
+    def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        ends = (NumberRange(float(self.lower[k]), float(self.upper[k])) for k in self.lookable)
+        return tuple(("", each, (0.0, 0.0)) for each in ends)
 
     def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> FeatureMap:
         given = ranges[: len(self.lower)] if self.open else parts
@@ -177,20 +176,16 @@ class FromSchema(FeatureMap):
         return self._where(divisible)
 
     @property
-    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         every: Any = self.schema.columns
-        return tuple((each.name, each.range) for each in filter(divisible, every))
-
-    @property
-    def steps(self) -> tuple[Step, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple(map(step_of, filter(divisible, self.schema.columns)))
+        return tuple((each.name, each.range, step_of(each)) for each in filter(divisible, every))
 
     def _where(self, chosen: Callable[[Any], bool]) -> tuple[int, ...]:
         starts = np.cumsum([0, *(column.block.size for column in self.schema.columns)]).tolist()
         return tuple(k for k, column in zip(starts, self.schema.columns, strict=False) if chosen(column))
 
     def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> FeatureMap:
-        names = (name for name, _ in self.divisible)
+        names = (name for name, *_ in self.divisible)
         return FromSchema(self.schema.with_ranges(ranges).with_ranges(dict(zip(names, parts, strict=False))))
 
     def encode(self, X: Any, missing: float = 0.0) -> Floats:
@@ -218,9 +213,11 @@ def divisible(column: Any) -> bool:
 
 def step_of(part: Any) -> Step:
     """Return where the first multiple of a column's or target's step lies in its range, and its length, in cells."""
-    step = 0.0 if getattr(part, "date", None) else part.step
-    unit = (part.upper - part.lower) / PARTS
-    return ((math.ceil(part.lower / step - 1e-9) * step - part.lower) / unit, step / unit) if step else (0.0, 0.0)
+    step = getattr(part, "step", 0.0)
+    if not step or not part.ranged or getattr(part, "date", ""):
+        return 0.0, 0.0
+    cell = (part.upper - part.lower) / PARTS
+    return (math.ceil(part.lower / step - 1e-9) * step - part.lower) / cell, step / cell
 
 
 def pieces(schema: Schema | None, X: Any) -> list[Any]:

@@ -52,7 +52,7 @@ class FindsRanges:
         """The schema with the ranges that a fit found: all of them public from then on. None without a schema."""
         if self.schema is None:
             return None
-        (found, parts), names = self._told, [name for name, _ in self._feature_map(None).divisible]
+        (found, parts), names = self._told, [name for name, *_ in self._feature_map(None).divisible]
         made = self.schema.with_ranges(found).with_ranges(dict(zip(names, parts, strict=False)))
         return made if self.coef_.any() else replace(made, columns=self.schema.columns)  # a constant looks at no column
 
@@ -114,11 +114,6 @@ class FindsRanges:
         """Return the public range of a numeric target; None for classes."""
         return None
 
-    def _target_step(self) -> ranges.Step:
-        """Return the step of a declared target, in cells of its range."""
-        target: Any = None if self.schema is None or getattr(self, "target_bounds", None) else self.schema.target
-        return step_of(target) if target is not None and target.numeric and target.ranged else (0.0, 0.0)
-
     def _with_ranges(self, features: FeatureMap, found: Found, privacy: PrivacyParams) -> Found:
         """Return plans that find the ranges first, where some are left open, and look at the target's, if so."""
         listed = found if isinstance(found, Plans) else Plans(found)
@@ -130,8 +125,8 @@ class FindsRanges:
         # what a number is in proportion to is seldom a logarithm
         linear = features.linear if self._target_range() is None else features.unranged
         looked = features.lookable if looks else ()
-        of_target, none = self._target_step(), (0.0, 0.0)
-        steps = (*((features.steps or (none,) * len(looked)) if looked else ()), of_target)
+        target = None if getattr(self, "target_bounds", None) else getattr(self.schema, "target", None)
+        steps = (*(step for *_, step in features.divisible), step_of(target))
         steps = steps if any(length >= 1 for _, length in steps) else ()  # others leave parts as they are
         asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed, look, looked, steps
         place = features.place if features.unranged or features.placed or looks else None  # else the method's already
@@ -146,10 +141,8 @@ class FindsRanges:
             else:
                 return each
             each = each.at(replace(each.privacy, epsilon=own))
-            more = (
-                {"target": True} if self._finds_target else {"look": True, "steps": (of_target,) * (of_target[1] >= 1)}
-            )
-            return ranges.plan(each, privacy, (), **more)
+            finds_it = self._finds_target
+            return ranges.plan(each, privacy, (), target=finds_it, look=not finds_it, steps=steps[-1:])
 
         if self._loses_target(features, n):
             found = tuple(sorted(found, key=lambda each: each.algorithm != "constant"))

@@ -180,12 +180,8 @@ class ShapeMap(FeatureMap):
         return tuple(k for k in logs if self.most[k] > SOUGHT and min(np.diff(_grid(self.columns[k]))) > 0)
 
     @property
-    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple((self.columns[k].name, self.columns[k].range) for k in self.lookable)
-
-    @property
-    def steps(self) -> tuple[Step, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple(step_of(self.columns[k]) for k in self.lookable)
+    def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return tuple((each.name, each.range, step_of(each)) for each in map(self.columns.__getitem__, self.lookable))
 
     def found(
         self,
@@ -339,7 +335,6 @@ class StraightLines(FeatureMap):
     linear = forwarded("shapes", "linear")
     lookable = forwarded("shapes", "lookable")
     divisible = forwarded("shapes", "divisible")  # pyright: ignore[reportIncompatibleMethodOverride]
-    steps = forwarded("shapes", "steps")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> StraightLines:
         return self.shapes.found(ranges, parts).straight

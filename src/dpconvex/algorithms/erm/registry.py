@@ -41,6 +41,7 @@ PROJECTED = ("objective_perturbation",)
 
 Gaussian noise in every direction is the same with fewer columns: other methods have no need."""
 
+LEAST_MEAN = 10.0  #: Epsilon times units below which a mean is best drawn to the middle of its range by a ridge.
 GAUSSIAN = ("auto", "gaussian")
 OF_USERS = ("test", "smoothing")
 
@@ -86,8 +87,8 @@ def _projection(
 
 
 def _constant(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "l2", l2: float | None = None) -> Found:
-    asked = noise != "l2" or l2 is not None
-    mean = isinstance(problem.loss, SquaredLoss) and not asked  # curvature is the same for all data: no ridge
+    usual = noise == "l2" and l2 is None and problem.n * privacy.epsilon >= LEAST_MEAN
+    mean = isinstance(problem.loss, SquaredLoss) and usual
     planner = constant.mean if mean else Methods(Options(noise=noise, l2=l2), PROJECTED)
     return constant.plan(problem, privacy, planner)
 

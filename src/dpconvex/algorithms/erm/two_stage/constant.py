@@ -6,15 +6,16 @@ Lemma
     Every record's features are replaced by one public number, whatever they are: a map of single records. So neighbors
     become neighbors in the domain of that one column (which differ by the target at most), and the method protects
     them; of users, whose records they are stays as it is. Coefficients of columns are 0, a public number.
-    Squared errors: their sum has the same curvature in a constant for all data, so its minimizer, the mean, is released
-    with noise and needs no ridge. Targets are clipped into ``[-B, B]``, so a replaced one moves the mean by ``2B/n`` at
-    most; so does a replaced user's mean, in the mean of n users'. Sums are of integers, multiples of ``B 2^-31`` (each
-    user's mean is rounded down to one), so nothing but a division is rounded: ``2^-50`` covers it, in units of B.
+    Squared errors: the mean, of targets in ``[-B, B]``, moves by at most ``2B/n`` when one is replaced, and so does
+    that of users' means of theirs. Sums are of integers, multiples of ``B 2^-31`` (a user's mean is rounded down to
+    one), so nothing but a division is rounded: ``2^-50`` covers it, in units of B.
 Sensitivity
     The method's, for records of the length of the constant; of the mean as the lemma has it.
 Assumptions
     Those of the method.
 """
+
+# pyright: reportAssignmentType=false, reportIncompatibleMethodOverride=false
 
 import math
 from collections.abc import Mapping
@@ -28,22 +29,20 @@ from dpconvex import _rounding, algorithms
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms.base import CLEARLY
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
-from dpconvex.algorithms.erm.two_stage.centering import UNITS, total
+from dpconvex.algorithms.erm.two_stage.centering import UNITS
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import L2Norm
 from dpconvex.losses import SquaredLoss
 from dpconvex.mechanisms import NormNoiseMechanism
-from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Sensitivity
+from dpconvex.privacy import Ledger, PrivacyParams, Sensitivity
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
-from dpconvex.problems.data.sources.rows import EncodedRows, gathered, mapped, totals
+from dpconvex.problems.data.sources.rows import mapped, totals
+from dpconvex.problems.data.users import integer_means
 from dpconvex.problems.linear.expected_risk import squared_reach, typical_curvature
 from dpconvex.randomness import BitSource
 
 MEAN = "mean of the targets"
 MEAN_LEMMA = "the mean of n numbers in [-1, 1], or of users' means, changes by at most 2/n when one is replaced"
-SPREAD = 0.4
-"""What the square of a mean is taken to be, in units of that of the largest target: means are drawn to 0 by the share
-of the noise's variance in the sum of both. Any from .3 to 1 is level on the tables that learn (docs, A constant)."""
 REMAINS = {"explained": 0.6, "regression": 0.3, "classification": CLEARLY}
 """What the best constant is taken to lose, as a share of what zero parameters are expected to lose, by task; where
 plans know what columns of a regression explain, of that.
@@ -62,8 +61,8 @@ class ConstantPlan(TwoStagePlan):
     then: algorithms.LinearModelPlan
     planner: Planner
     algorithm: ClassVar[str] = "constant"
-    hopeless = True  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    outlook = "no column is used, and the answer is the same for all"  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    hopeless = True
+    outlook = "no column is used, and the answer is the same for all"
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:
@@ -131,73 +130,41 @@ def alone(problem: LinearModelProblem) -> LinearModelProblem:
 @final
 @dataclass(frozen=True)
 class MeanPlan(algorithms.LinearModelPlan):
-    """The mean of targets in a range, with noise: of a loss for means, over the constant feature alone."""
+    """The mean of targets in a range, with noise: of squared errors, over the constant feature alone."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
-    noise: NormNoiseMechanism  #: of the mean in units of the targets' bound
-    l2 = 0.0
-    constants = "calibrated"
-    noise_name = "l2"
+    noise: NormNoiseMechanism  #: of the mean in units of the largest target
+    largest: float  #: target
+    l2, assumptions = 0.0, ()
+    constants, noise_name, only_sums = "calibrated", "l2", True
     algorithm: ClassVar[str] = "noisy_mean"
-    only_sums = True
-    theorem = "A mean of clipped numbers, or of users' means of theirs, with Laplace noise."  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    mechanisms = algorithms.uses({MEAN: "noise"})  # pyright: ignore[reportIncompatibleMethodOverride]
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        return ()
-
-    @property
-    def _bound(self) -> float:
-        """The largest target."""
-        loss: Any = self.problem.loss
-        return loss.target_bound
-
-    @property
-    def _largest(self) -> float:
-        """The parameter of the largest target."""
-        return self._bound / self.problem.domain.l2
-
-    @property
-    def _drawn(self) -> float:
-        """The factor of the noisy mean."""
-        return SPREAD / (SPREAD + 2 * self.noise.scale**2)
+    theorem = "A mean of clipped numbers, or of users' means of theirs, with Laplace noise."
+    mechanisms = algorithms.uses({MEAN: "noise"})
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:
-        """Half the mean square of noise and of what is drawn; a cut loss is at most half a square."""
-        noise, half = 2 * (self._drawn * self.noise.scale) ** 2, self._bound**2 / 2
-        bound, expected = (half * (noise + (1 - self._drawn) ** 2 * square) for square in (1.0, SPREAD))
-        cut = 0.0 if isinstance(self.problem.loss, SquaredLoss) else half
-        return algorithms.PredictedError(bound + cut, self.problem.trivial, "a noisy mean", expected=expected)
+        half = (self.largest * self.noise.scale) ** 2  # of the variance of the noise
+        return algorithms.PredictedError(half, self.problem.trivial, "a noisy mean", expected=half)
 
-    @property
-    def coefficient_deviation(self) -> Floats:
-        return np.array([math.sqrt(2) * self._drawn * self.noise.scale * self._largest])
+    def _run(self, X: Any, y: Any, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
+        def units(y: Array) -> Array:
+            return np.rint(self.problem.loss.clip_targets(y)[:, None] / self.largest * UNITS).astype(np.int64)
 
-    def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
-        ledger = Ledger(self.privacy, self.releases)
-        mean = self._units(X, y, groups) / UNITS / self.problem.n  # line 1: of numbers in [-1, 1]
-        noisy = self.noise.release(mean, MEAN, source, ledger)  # line 2
-        return self.finish(np.clip(self._drawn * noisy, -1.0, 1.0) * self._largest, source)
-
-    def _units(self, X: Any, y: Any, groups: UserGroups | None) -> Array:
-        """Return the sum of targets, or of users' means, in whole units, (1,)."""
-
-        def units(X: Array, y: Array) -> Array:
-            return np.rint(self.problem.loss.clip_targets(y) / self._bound * UNITS).astype(np.int64)
-
-        if groups is None or not isinstance(X, EncodedRows):
-            return totals(X, y, lambda X, y: (np.array([total(units(X, y), groups)]),))[0]
-        return np.array([total(np.concatenate(gathered(X, units)), groups)])
+        if groups is None:
+            whole = totals(X, y, lambda X, y: (units(y).sum(0),))[0]
+        else:
+            whole = integer_means(y, units, groups, 1).sum(0)
+        mean, ledger = whole / UNITS / self.problem.n, Ledger(self.privacy, self.releases)
+        noisy = np.clip(self.noise.release(mean, MEAN, source, ledger), -1.0, 1.0)
+        return self.finish(noisy * self.largest / self.problem.domain.l2, source)
 
 
 @algorithms.recorded("noisy_mean")
 def mean(problem: LinearModelProblem, privacy: PrivacyParams) -> tuple[MeanPlan, ...]:
-    """Return the plan of a mean; the problem is over the constant feature alone, its loss one for means."""
-    if not isinstance(problem.loss.usual, SquaredLoss) or problem.dim != 1:
-        raise InvalidParameterError("loss", problem.loss.name, "must be for means, over a constant alone")
+    """Return the plan of a mean; the problem is over the constant feature alone."""
+    if not isinstance(problem.loss, SquaredLoss) or problem.dim != 1:
+        raise InvalidParameterError("loss", problem.loss.name, "must be squared, over a constant alone")
     reach = _rounding.sum_up((_rounding.ratio_up(2.0, problem.n), 2.0**-50))
-    sensitivity = Sensitivity(reach, "l2", MEAN_LEMMA, unit=privacy.unit)
-    return (MeanPlan(problem, privacy, NormNoiseMechanism(L2Norm(1), sensitivity, privacy.epsilon)),)
+    noise = NormNoiseMechanism(L2Norm(1), Sensitivity(reach, "l2", MEAN_LEMMA, unit=privacy.unit), privacy.epsilon)
+    return (MeanPlan(problem, privacy, noise, problem.loss.target_bound),)

@@ -47,7 +47,7 @@ from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
-from dpconvex.problems.data.sources.rows import EncodedRows, gathered, mapped, same, totals
+from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
 from dpconvex.randomness import BitSource
 
 RANGES = "histogram of octaves of the columns without declared ranges"
@@ -79,8 +79,7 @@ STEPS = 2.0**10  #: Parts of 1 in which public scores are stated
 UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
 
 Cells = Callable[[Array], NDArray[np.int64]]
-Cut = tuple[tuple[float, float], ...]
-"""Parts of ranges: of each the first of 32 cells, and the one after the last; fractions at multiples of a step."""
+Cut = tuple[tuple[float, float], ...]  #: Parts of ranges: of each the first of 32 cells, and the one after the last
 Step = tuple[float, float]  #: Where the first multiple of a step lies in a range, and how long a step is, in cells
 Place = Callable[[Floats, tuple[NumberRange, ...], tuple[tuple[float, ...], ...], Cut], Floats]
 
@@ -218,11 +217,14 @@ class RangedPlan(TwoStagePlan):
         outer, edges, target, cells = tuple[NumberRange, ...](), tuple[tuple[int, ...], ...](), (), Cut()
         if self.look is not None:
             counts = counted(X, y, groups, lambda X, y: ranges.parts(SCALED, y)[None], ranges.PARTS + 1)
-            target = _chosen(self.look, counts, HALVED, LOOK, self.steps[-1:], source, ledger)[0]
+            target = _chosen(self.look, counts, HALVED, LOOK, source, ledger)[0]
         if self.looks is not None:
             places = lambda X, _: ranges.parts_of_columns(self._inside, X, self.looked)  # noqa: E731
             counts = counted(X, y, groups, places, ranges.PARTS + 1)
-            cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, self.steps[:-1], source, ledger)
+            cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, source, ledger)
+        if self.steps:
+            cells = tuple(map(whole_steps, cells, self.steps))
+            target = whole_steps(target, self.steps[-1]) if target else ()
         if self.first is not None:
             octaves = self._counts(X, y, groups, [ranges.cells] * self._open, ranges.CELLS)
             noisy, off = self._octaves(octaves, source, ledger)  # line 1
@@ -276,32 +278,22 @@ class RangedPlan(TwoStagePlan):
         return inside
 
 
-def _chosen(
-    look: ReportNoisyMax,
-    counts: Floats,
-    halved: float,
-    label: str,
-    steps: tuple[Step, ...],
-    source: BitSource,
-    ledger: Ledger,
-) -> Cut:
-    """Return the part of each range, one after the other, whose cells were counted, as released and `whole_steps`."""
+def _chosen(look: ReportNoisyMax, counts: Floats, halved: float, label: str, source: BitSource, ledger: Ledger) -> Cut:
+    """Return the released part of each range, one after the other, whose cells were counted."""
     rows = counts.reshape(-1, ranges.PARTS + 1)
     chosen = [look.release(scored(each, halved * look.scale), label, source, ledger) for each in rows]  # Lemma T
-    parts = [(int(FIRST[k]), int(STOP[k])) for k in chosen]
-    return tuple(map(whole_steps, parts, steps)) if steps else tuple(parts)
+    return tuple((int(FIRST[k]), int(STOP[k])) for k in chosen)
 
 
-def whole_steps(part: tuple[int, int], step: Step) -> tuple[float, float]:
-    """Return the multiples of a public step that are the ends of a released part, if a step is a cell or longer.
+def whole_steps(part: tuple[float, float], step: Step) -> tuple[float, float]:
+    """Return a released part that ends at multiples of a public step, if one is a cell or longer: no number is between.
 
-    They are the first and the last in it, for there are no numbers between; of less than two, those around it: so a
-    part is at least a step wide, or ends where its range does.
+    They are the first and the last in it, or around one that holds less than two: so it is a step wide, or at an end.
     """
     first, length = step
     if length < 1:
         return part
-    low, high = (part[0] - first) / length, (part[1] - first) / length
+    low, high = ((end - first) / length for end in part)
     inner, outer = (math.ceil(low - 1e-9), math.floor(high + 1e-9)), (math.floor(low + 1e-9), math.ceil(high - 1e-9))
     low, high = inner if inner[1] > inner[0] else outer
     return max(first + low * length, 0.0), min(first + high * length, float(ranges.PARTS))
@@ -321,7 +313,8 @@ def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Arr
 
     if groups is None or not isinstance(X, EncodedRows):
         return totals(X, y, lambda X, y: (histograms(places(X, y)),))[0]
-    return histograms(np.hstack(gathered(X, places)))  # a user may be in several portions
+    parts = X.run(lambda portion, first, _: (first, places(*portion)))  # a user may be in several portions
+    return histograms(np.hstack([part for _, part in sorted(parts, key=lambda each: each[0])]))
 
 
 def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False) -> float:
@@ -389,7 +382,7 @@ def plan(
     Columns are those that a run is given; of `placed` ones knots are found, inside their declared ranges. In the
     method's problem, the target has width 1 if its range is looked for. Looks at the `looked` columns' declared ranges
     take their cost (`looks_cost`), all that is left of epsilon without a look at the target's; that takes the rest.
-    `steps` are those of the looked columns, then of the target.
+    `steps` are those of the looked columns, and of the target last.
     """
     check_relation(privacy, users=True)
     count = len(columns) + target

@@ -100,7 +100,8 @@ def each_row(table: Any, values: Callable[[Any], Array]) -> Array:
         found = values(part) if len(part) else np.empty(0)
         return found, found
 
-    return np.concatenate(gathered(table.encoded(encode, 1), lambda X, _: X))
+    found = list(table.encoded(encode, 1).run(lambda portion, first, _: (first, portion[0])))
+    return np.concatenate([part for _, part in sorted(found, key=lambda each: each[0])])
 
 
 def inside(index: Array, first: int, stop: int) -> Array:
@@ -243,12 +244,6 @@ def totals(
     if own is None:
         return reduce(_threads.add, X.run(lambda portion, *_: work(*portion)))
     return reduce(_threads.add, X.run(lambda portion, _, held: work(*portion, held), lambda i, j: own[i:j]))
-
-
-def gathered(X: EncodedRows, work: Callable[[Array, Array], Array]) -> list[Array]:
-    """Return `work` of features and targets of each portion, in the order of their rows."""
-    found = list(X.run(lambda portion, first, _: (first, work(*portion))))
-    return [part for _, part in sorted(found, key=lambda each: each[0])]
 
 
 def picked(X: Array | EncodedRows, index: Array) -> Floats:
