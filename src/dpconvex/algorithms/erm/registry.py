@@ -18,7 +18,6 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.two_stage import centering, constant, projection
 from dpconvex.algorithms.select import AIMS, LARGEST, NOISES, SMALLEST, Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
-from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem
 
@@ -41,7 +40,6 @@ PROJECTED = ("objective_perturbation",)
 
 Gaussian noise in every direction is the same with fewer columns: other methods have no need."""
 
-LEAST_MEAN = 10.0  #: Epsilon times units below which a mean is best drawn to the middle of its range by a ridge.
 GAUSSIAN = ("auto", "gaussian")
 OF_USERS = ("test", "smoothing")
 
@@ -87,10 +85,7 @@ def _projection(
 
 
 def _constant(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "l2", l2: float | None = None) -> Found:
-    usual = noise == "l2" and l2 is None and problem.n * privacy.epsilon >= LEAST_MEAN
-    mean = isinstance(problem.loss, SquaredLoss) and usual
-    planner = constant.mean if mean else Methods(Options(noise=noise, l2=l2), PROJECTED)
-    return constant.plan(problem, privacy, planner)
+    return constant.plan(problem, privacy, Methods(Options(noise=noise, l2=l2), PROJECTED))
 
 
 ERM_METHODS = Registry(

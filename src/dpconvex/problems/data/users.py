@@ -210,11 +210,8 @@ def clipped_mean(
     return mean_of_users(loss, records, targets, groups, weights, w, shortened, min(clip, _reach(loss, records, w)))
 
 
-def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups, of: int = 0) -> Array:
-    """Return each user's means of integers (m, k) that `values` makes of rows, rounded down; shape (n_users, k).
-
-    `of` says of what of them, where they are read in portions: 0, features, or 1, targets.
-    """
+def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups) -> Array:
+    """Return each user's means of integers that `values` makes of rows, (m, k), rounded down; shape (n_users, k)."""
     users = groups.spread(np.arange(groups.n_users, dtype=np.float64)).astype(np.intp)
 
     def sums(rows: Any, first: int) -> Array:
@@ -223,7 +220,7 @@ def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups,
         np.add.at(out, users[first : first + len(found)], found)
         return out
 
-    parts = X.run(lambda portion, first, _: sums(portion[of], first)) if isinstance(X, EncodedRows) else [sums(X, 0)]
+    parts = X.run(lambda portion, first, _: sums(portion[0], first)) if isinstance(X, EncodedRows) else [sums(X, 0)]
     return sum(parts) // groups.sizes[:, None]  # integers: exact in any order
 
 

@@ -67,10 +67,10 @@ LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
 LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
 LOOKED, LOOK_SHARES, NEEDED, HALVED = 300.0, (0.03, 0.1), 500.0, 2.0
-"""Epsilon of a look times the units, and its least and largest share; epsilon times units from which on a look gains;
-scales of noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, on the learning tables)."""
-LOOKED_ALONE, ALONE_SHARES, ALONE_NEEDED = 50.0, (0.1, 0.5), 60.0
-"""The same where the answer is a mean that uses no column (`benchmarks/declared_ranges.py constant`)."""
+"""Epsilon of a look times the units, and its least and largest share, from so many units times epsilon on; scales of
+noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, on the learning tables)."""
+LOOKED_FEW, FEW_SHARES, LEAST, LEAST_ALONE = 50.0, (0.1, 0.5), 200.0, 60.0
+"""The same at the target for fewer: from which on a look gains, and before a constant (`benchmarks/few_records.py`)."""
 LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
 """The same of looks at columns: for each of them, of all together (`benchmarks/declared_ranges.py columns`)."""
 SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to it.
@@ -324,9 +324,9 @@ def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: boo
 
 
 def look_cost(epsilon: float, n: int, alone: bool = False) -> float:
-    """Return what a look at n units takes of epsilon, `alone`: before a mean; 0 where none is expected to gain."""
-    cost = _cost(epsilon, n, LOOKED, LOOK_SHARES, NEEDED)
-    return cost or (alone and _cost(epsilon, n, LOOKED_ALONE, ALONE_SHARES, ALONE_NEEDED))
+    """Return what a look at n units takes of epsilon; 0 where none is expected to gain. `alone`: before a constant."""
+    looked, shares = (LOOKED_FEW, FEW_SHARES) if n * epsilon < NEEDED else (LOOKED, LOOK_SHARES)
+    return _cost(epsilon, n, looked, shares, LEAST_ALONE if alone else LEAST)
 
 
 def looks_cost(epsilon: float, n: int, columns: int) -> float:
