@@ -125,7 +125,7 @@ class FindsRanges:
         # what a number is in proportion to is seldom a logarithm
         linear = features.linear if self._target_range() is None else features.unranged
         looked = features.lookable if looks else ()
-        target = None if getattr(self, "target_bounds", None) else getattr(self.schema, "target", None)
+        target = getattr(self.schema, "target", None) if getattr(self, "target_bounds", None) is None else None
         steps = (*(step for *_, step in features.divisible), step_of(target))
         steps = steps if any(length >= 1 for _, length in steps) else ()  # others leave parts as they are
         asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed, look, looked, steps
