@@ -91,7 +91,7 @@ def declared(schema: Schema, of: str, below: float, above: float, every: int) ->
     """Return the schema with ranges of the target, or of the columns that a fit may look at, declared wider."""
     if of == "target":
         return replace(schema, target=widened(schema.target, below, above))
-    looked = [name for name, _ in FromSchema(schema).divisible][::every]
+    looked = [name for name, *_ in FromSchema(schema).divisible][::every]
     columns = (widened(each, below, above) if each.name in looked else each for each in schema.columns)
     return replace(schema, columns=tuple(columns))
 

@@ -2268,6 +2268,30 @@ MUTANTS = (
         "",
         ("tests/unit/estimators/test_neighbors.py",),
     ),
+    Mutant(
+        "looks: ends go to multiples of a step only where records are",
+        "algorithms/erm/two_stage/ranges.py",
+        "        if self.steps:\n",
+        "        if self.steps and counts[5] > 0:\n",
+        "",
+        (TARGET_RANGE, "-k", "released_alone"),
+    ),
+    Mutant(
+        "looks: one before a constant is not charged beside it",
+        "estimators/_ranges.py",
+        "own = _rounding.difference_down(privacy.epsilon, alone)",
+        "own = _rounding.difference_down(privacy.epsilon, alone / 2)",
+        "",
+        (TARGET_RANGE, "-k", "few_units"),
+    ),
+    Mutant(
+        "intervals: half the bound of a number and its mark of missing values",
+        BENDS,
+        '[Block(1, "linf", block.bound, block.name)] * 2',
+        '[Block(1, "linf", block.bound / 2, block.name)] * 2',
+        "",
+        ("tests/unit/estimators/test_intervals.py", "-k", "mark_of_missing"),
+    ),
 )
 
 

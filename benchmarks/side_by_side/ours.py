@@ -1,18 +1,25 @@
 """dpconvex at its defaults: `algorithm="auto"`, nothing tuned.
 
-PYTHONPATH=benchmarks python -m side_by_side.ours [--quick] [--tables adult ...]
+PYTHONPATH=benchmarks python -m side_by_side.ours [--quick] [--tables adult ...] [--methods "dpconvex additive"]
+
+Linear models; additive ones of tables with a schema, two classes or numbers, where they are named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dpconvex import PrivateLinearRegression, PrivateLogisticRegression
+from dpconvex import (
+    PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+)
 from side_by_side.cells import Data, Fit, Job, Method, arguments, run
 from side_by_side.prepare import described, domain_of, split
 
@@ -28,14 +35,15 @@ def records(name: str) -> tuple[Any, Any, Any] | None:
     return table.schema, *parts
 
 
-def fit(data: Data, jobs: Sequence[Job]) -> list[Fit]:
+def fit(data: Data, jobs: Sequence[Job], additive: bool = False) -> list[Fit]:
     """Seeded, hence not private: this measures accuracy on public data."""
-    return [fit_one(data, job.epsilon, job.delta, job.seed) for job in jobs]
+    return [fit_one(data, job.epsilon, job.delta, job.seed, additive) for job in jobs]
 
 
-def fit_one(data: Data, epsilon: float, delta: float, seed: int) -> Fit:
+def fit_one(data: Data, epsilon: float, delta: float, seed: int, additive: bool) -> Fit:
     given, scores = records(data.facts["name"]), None
-    kind: Any = PrivateLinearRegression if data.kind == "regression" else PrivateLogisticRegression
+    kinds: Any = (PrivateLinearRegression, PrivateLogisticRegression)
+    kind = (kinds, (PrivateAdditiveRegressor, PrivateAdditiveClassifier))[additive][data.kind != "regression"]
     if given is None:
         classes = list(range(data.facts["outputs"]))
         domain = domain_of(data.facts["blocks"]).with_intercept(1.0)
@@ -43,7 +51,7 @@ def fit_one(data: Data, epsilon: float, delta: float, seed: int) -> Fit:
     else:
         schema, *parts = given
         model = kind(epsilon, delta, schema=schema, random_state=seed).fit(parts[0])
-        scores = tuple(scored(model, part) for part in parts)
+        scores = tuple(scored(model, part, data.kind) for part in parts)
     plan = model.plan_
     # Half squared errors in the plan; squared errors in units of the variance in the table.
     unit = 2 / data.facts["variance"] if data.kind == "regression" else 1.0
@@ -56,9 +64,9 @@ def fit_one(data: Data, epsilon: float, delta: float, seed: int) -> Fit:
     return Fit(np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_), notes=notes, scores=scores)
 
 
-def scored(model: Any, part: Any) -> np.ndarray:
+def scored(model: Any, part: Any, kind: str) -> np.ndarray:
     """Scores of records, (n, outputs); predicted numbers in [-1/2, 1/2], as the peers see targets."""
-    if isinstance(model, PrivateLinearRegression):
+    if kind == "regression":
         target = model.schema.target
         return ((model.predict(part) - target.lower) / (target.upper - target.lower) - 0.5)[:, None]
     return model.decision_function(part).reshape(len(part), -1)
@@ -66,7 +74,9 @@ def scored(model: Any, part: Any) -> np.ndarray:
 
 KINDS = ("binary", "multiclass", "regression")
 METHODS = (Method("dpconvex", "pure", KINDS, fit), Method("dpconvex, delta > 0", "approximate", KINDS, fit))
+ADDITIVE = Method("dpconvex additive", "pure", ("binary", "regression"), partial(fit, additive=True))
 
 
 if __name__ == "__main__":
-    run(METHODS, arguments("ours", __doc__), ("dpconvex", "numpy", "scipy"))
+    given = arguments("ours", __doc__)
+    run((*METHODS, ADDITIVE) if given.methods else METHODS, given, ("dpconvex", "numpy", "scipy"))

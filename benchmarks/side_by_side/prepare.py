@@ -3,7 +3,7 @@
 PYTHONPATH=benchmarks python -m side_by_side.prepare [--quick] [--tables adult ...]
 
 Tables of the corpus are prepared where they are named; ``--tables held_out`` stands for the half on which nothing was
-ever chosen, two classes or numbers, ``--tables learning`` for the other.
+ever chosen, two classes or numbers, ``--tables learning`` for the other, ``--tables exam`` for `exam_tables.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tables
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems import Block, DataDomain, Records, RegularizedRisk
 from dpconvex.solvers import NewtonCholesky
+from exam_tables import EXAM
 from side_by_side.cells import arguments, mean_loss
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")  # where the Debian package puts it
@@ -50,8 +51,10 @@ SOURCES = {
     "fashion": fashion,
     **{name: partial(from_schema, make) for name, make in tables.REGRESSION_TABLES.items()},
 }
-CORPUS = {name: partial(from_schema, partial(corpus.load, name)) for name in corpus.TWO_CLASSES_OR_NUMBERS}
-HALVES = {half: [name for name in names if name in CORPUS] for half, names in corpus.HALVES.items()}
+DESCRIBED = {name: partial(corpus.load, name) for name in corpus.TWO_CLASSES_OR_NUMBERS}
+DESCRIBED |= {name: partial(recipe.table, name) for name, recipe in EXAM.items()}
+GROUPS = {half: [name for name in names if name in DESCRIBED] for half, names in corpus.HALVES.items()}
+GROUPS["exam"] = list(EXAM)
 
 
 def optimum(kind: str, X: np.ndarray, y: np.ndarray, domain: DataDomain) -> float:
@@ -87,14 +90,12 @@ def split(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def described(name: str) -> tables.Table | None:
     """The table as its schema describes it; None for one of images, which has none."""
-    if name in CORPUS:
-        return corpus.load(name)
-    makers = {**tables.TABLES, **tables.REGRESSION_TABLES, "adult": partial(tables.adult, 45_222)}
+    makers = {**DESCRIBED, **tables.TABLES, **tables.REGRESSION_TABLES, "adult": partial(tables.adult, 45_222)}
     return makers[name]() if name in makers else None
 
 
 def prepare(name: str, folder: Path) -> None:
-    X, y, domain = {**CORPUS, **SOURCES}[name]()
+    X, y, domain = SOURCES[name]() if name in SOURCES else from_schema(DESCRIBED[name])
     kind = (
         "regression" if np.ptp(y) <= 1 and not np.isin(y, (0, 1)).all() else "binary" if y.max() == 1 else "multiclass"
     )
@@ -122,7 +123,7 @@ def domain_of(blocks: list) -> DataDomain:
 
 def main() -> None:
     given = arguments("prepare", __doc__, [name for name in SOURCES if name != "fashion" or FASHION.exists()])
-    for name in HALVES.get(given.tables[0], given.tables):
+    for name in GROUPS.get(given.tables[0], given.tables):
         if not (given.data / name / "facts.json").exists():
             prepare(name, given.data / name)
     kept = {path.parent.name: json.loads(path.read_text()) for path in sorted(given.data.glob("*/facts.json"))}

@@ -271,11 +271,11 @@ def plan(
     """
     algorithms.check_average(problem, privacy)
     check_noise(problem, privacy, noise)
+    problem = replace(problem, domain=apart(problem.domain))
     domain, remedy = problem.domain, "Use two classes, fit_intercept=True, fewer columns or levels"
     if any(block.size > 1 and block.norm in ("l1", "l2") for block in domain.blocks):
-        what = "must have bounds of their own for inference: no feature_norm, no domain in l1 or l2, no indicator"
-        remedy = "Give feature_bounds, or a schema without indicators"
-        raise InvalidParameterError("features", "bounded together", what, remedy)
+        what = "must have bounds of their own for inference: no feature_norm, no domain in l1 or l2"
+        raise InvalidParameterError("features", "bounded together", what, "Give feature_bounds, or a schema")
     smooth = math.isfinite(problem.smoothness)
     if problem.loss.n_outputs > 1 or domain.intercept == 0 or domain.dim > MOST_COLUMNS or not smooth:
         what = f"must have a smooth loss, one output, a constant, at most {MOST_COLUMNS} encoded columns for inference"
@@ -290,6 +290,15 @@ def plan(
     tried = [_at(problem, privacy, share, robust, l2, kind) for share in TUNING.shares]
     best = min(reversed(tried), key=lambda each: each.expected_deviation)  # where all diverge, the largest share
     return best if kind == noise else _at(problem, privacy, best.share, robust, l2, noise)
+
+
+def apart(domain: DataDomain) -> DataDomain:
+    """Return a domain that holds this one, in which a number and its mark of missing values are bounded one by one."""
+    blocks = list[Block]()
+    for block in domain.blocks:
+        marked = block.norm == "l1" and block.size == 2
+        blocks += [Block(1, "linf", block.bound, block.name)] * 2 if marked else [block]
+    return replace(domain, blocks=tuple(blocks))
 
 
 def _at(

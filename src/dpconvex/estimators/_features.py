@@ -1,5 +1,6 @@
 """Where an estimator's domain comes from: a schema, bounds or a norm. Always declared, never read off the data."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms.erm.two_stage.ranges import Cut, Place
+from dpconvex.algorithms.erm.two_stage.ranges import Cut, Place, Step
 from dpconvex.algorithms.select import LARGEST
 from dpconvex.data import Schema
 from dpconvex.data.frames import open_table
@@ -18,7 +19,7 @@ from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.data.domain import likely_values
-from dpconvex.problems.data.ranges import kept
+from dpconvex.problems.data.ranges import PARTS, kept
 
 PREDICTED = 2**16  #: Rows of a table that are encoded at a time for predictions.
 
@@ -42,8 +43,8 @@ class FeatureMap(ABC):
     """What becomes of encoded records once ranges and knots are released; None: numbers are scaled, and no more."""
     lookable: tuple[int, ...] = ()
     """Positions of the columns of whose declared ranges a fit may keep a part."""
-    divisible: tuple[tuple[str, NumberRange], ...] = ()
-    """Names and declared ranges of these columns."""
+    divisible: tuple[tuple[str, NumberRange, Step], ...] = ()
+    """Names, declared ranges and steps of these columns."""
     n_columns: Any = forwarded("domain", "n_features")
     """How many columns a user's features have."""
 
@@ -54,7 +55,7 @@ class FeatureMap(ABC):
     @final
     def parts(self, cut: Cut) -> tuple[NumberRange, ...]:
         """Return what is kept of these ranges, by cells."""
-        return tuple(kept(declared, *cells) for (_, declared), cells in zip(self.divisible, cut, strict=False))
+        return tuple(kept(declared, *cells) for (_, declared, _), cells in zip(self.divisible, cut, strict=False))
 
     @abstractmethod
     def encode(self, X: Any, missing: float = 0.0) -> Array:
@@ -122,8 +123,9 @@ class Scaled(FeatureMap):
         return () if self.open else tuple(k for k, ends in each if worth_a_look(*ends))
 
     @property
-    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple(("", NumberRange(float(self.lower[k]), float(self.upper[k]))) for k in self.lookable)
+    def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        ends = (NumberRange(float(self.lower[k]), float(self.upper[k])) for k in self.lookable)
+        return tuple(("", each, (0.0, 0.0)) for each in ends)
 
     def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> FeatureMap:
         given = ranges[: len(self.lower)] if self.open else parts
@@ -174,16 +176,16 @@ class FromSchema(FeatureMap):
         return self._where(divisible)
 
     @property
-    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         every: Any = self.schema.columns
-        return tuple((each.name, each.range) for each in filter(divisible, every))
+        return tuple((each.name, each.range, step_of(each)) for each in filter(divisible, every))
 
     def _where(self, chosen: Callable[[Any], bool]) -> tuple[int, ...]:
         starts = np.cumsum([0, *(column.block.size for column in self.schema.columns)]).tolist()
         return tuple(k for k, column in zip(starts, self.schema.columns, strict=False) if chosen(column))
 
     def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> FeatureMap:
-        names = (name for name, _ in self.divisible)
+        names = (name for name, *_ in self.divisible)
         return FromSchema(self.schema.with_ranges(ranges).with_ranges(dict(zip(names, parts, strict=False))))
 
     def encode(self, X: Any, missing: float = 0.0) -> Floats:
@@ -207,6 +209,15 @@ def divisible(column: Any) -> bool:
     """Return whether a column of a schema is one whose declared range is worth a look."""
     there = column.numeric and column.ranged and column.transform == "none"
     return there and column.levels > 2 and worth_a_look(column.lower, column.upper)
+
+
+def step_of(part: Any) -> Step:
+    """Return where the first multiple of a column's or target's step lies in its range, and its length, in cells."""
+    step = getattr(part, "step", 0.0)
+    if not step or not part.ranged or getattr(part, "date", ""):
+        return 0.0, 0.0
+    cell = (part.upper - part.lower) / PARTS
+    return (math.ceil(part.lower / step - 1e-9) * step - part.lower) / cell, step / cell
 
 
 def pieces(schema: Schema | None, X: Any) -> list[Any]:

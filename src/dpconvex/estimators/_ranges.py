@@ -11,7 +11,8 @@ from dpconvex.algorithms.erm.registry import Found, plans
 from dpconvex.algorithms.erm.two_stage import ranges
 from dpconvex.algorithms.select import Plans
 from dpconvex.data import Schema
-from dpconvex.estimators._features import FeatureMap
+from dpconvex.estimators._features import FeatureMap, step_of
+from dpconvex.losses import SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem, NumberRange
 from dpconvex.problems.linear.expected_risk import ORDINARY
@@ -51,7 +52,7 @@ class FindsRanges:
         """The schema with the ranges that a fit found: all of them public from then on. None without a schema."""
         if self.schema is None:
             return None
-        (found, parts), names = self._told, [name for name, _ in self._feature_map(None).divisible]
+        (found, parts), names = self._told, [name for name, *_ in self._feature_map(None).divisible]
         made = self.schema.with_ranges(found).with_ranges(dict(zip(names, parts, strict=False)))
         return made if self.coef_.any() else replace(made, columns=self.schema.columns)  # a constant looks at no column
 
@@ -116,26 +117,34 @@ class FindsRanges:
     def _with_ranges(self, features: FeatureMap, found: Found, privacy: PrivacyParams) -> Found:
         """Return plans that find the ranges first, where some are left open, and look at the target's, if so."""
         listed = found if isinstance(found, Plans) else Plans(found)
-        look, looks = (cost > 0 for cost in self._look_costs(features, privacy, found[0].problem.n))
-        if not self._open(features) + len(features.placed) + look + looks:
-            return listed
+        n = found[0].problem.n
+        look, looks = (cost > 0 for cost in self._look_costs(features, privacy, n))
+        finds = self._open(features) + len(features.placed) + look + looks
+        declared = self._may_look and self._target_range() is not None and not self._finds_target
+        alone = ranges.look_cost(privacy.epsilon, n, True) if declared else 0.0  # before a mean, which uses no columns
         # what a number is in proportion to is seldom a logarithm
         linear = features.linear if self._target_range() is None else features.unranged
         looked = features.lookable if looks else ()
-        asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed, look, looked
+        target = getattr(self.schema, "target", None) if getattr(self, "target_bounds", None) is None else None
+        steps = (*(step for *_, step in features.divisible), step_of(target))
+        steps = steps if any(length >= 1 for _, length in steps) else ()  # others leave parts as they are
+        asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed, look, looked, steps
         place = features.place if features.unranged or features.placed or looks else None  # else the method's already
 
-        def ranged(each: LinearModelPlan) -> LinearModelPlan:
+        def ranged(each: Any) -> LinearModelPlan:
             if each.algorithm != "constant":
-                return ranges.plan(each, privacy, *asked).through(place)
-            if self._finds_target:  # alone: a constant uses no columns
-                own = ranges.remaining(privacy.epsilon, each.problem.n, 0, target=True)
-                each = each.at(replace(each.privacy, epsilon=own))  # pyright: ignore[reportAttributeAccessIssue]
-            elif not look:
+                return ranges.plan(each, privacy, *asked).through(place) if finds else each
+            if self._finds_target:
+                own = ranges.remaining(privacy.epsilon, n, 0, target=True)
+            elif look or (alone and isinstance(each.problem.loss.usual, SquaredLoss)):
+                own = _rounding.difference_down(privacy.epsilon, alone)
+            else:
                 return each
-            return ranges.plan(each, privacy, (), target=self._finds_target, look=look)
+            each = each.at(replace(each.privacy, epsilon=own))
+            finds_it = self._finds_target
+            return ranges.plan(each, privacy, (), target=finds_it, look=not finds_it, steps=steps[-1:])
 
-        if self._loses_target(features, found[0].problem.n):
+        if self._loses_target(features, n):
             found = tuple(sorted(found, key=lambda each: each.algorithm != "constant"))
         return listed.changed(map(ranged, found))
 

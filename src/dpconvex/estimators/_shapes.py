@@ -14,11 +14,11 @@ from typing import Any, cast, final
 import numpy as np
 
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms.erm.two_stage.ranges import Cut
+from dpconvex.algorithms.erm.two_stage.ranges import Cut, Step
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
 from dpconvex.data.columns import OTHER, AbstractColumn
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators._features import FeatureMap, divisible
+from dpconvex.estimators._features import FeatureMap, divisible, step_of
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem, NumberRange
 from dpconvex.problems.data.ranges import PARTS, SOUGHT
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
@@ -177,8 +177,8 @@ class ShapeMap(FeatureMap):
         return tuple(k for k in logs if self.most[k] > SOUGHT and min(np.diff(_grid(self.columns[k]))) > 0)
 
     @property
-    def divisible(self) -> tuple[tuple[str, NumberRange], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple((self.columns[k].name, self.columns[k].range) for k in self.lookable)
+    def divisible(self) -> tuple[tuple[str, NumberRange, Step], ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return tuple((each.name, each.range, step_of(each)) for each in map(self.columns.__getitem__, self.lookable))
 
     def found(
         self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = (),

@@ -26,7 +26,7 @@ from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.curvature import MOST_COLUMNS
 from dpconvex.algorithms.erm.registry import Found, expected_of_first, plans
-from dpconvex.algorithms.erm.two_stage.ranges import look_cost, worth_knots
+from dpconvex.algorithms.erm.two_stage.ranges import NEEDED, worth_knots
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericColumn, UnrangedColumn
 from dpconvex.data.columns import MOST_KNOTS
@@ -155,7 +155,7 @@ class AdditiveModel(WithIntervals):
         typical, expected = best[0].problem.typical, best[0].predicted_error.expected
         bent = typical is None or expected is None or expected < LEARNED[loss.task] * typical.at_zero
         bent = bent and not self._loses_target(shapes, n)
-        if bent and (loss.task != "regression" or look_cost(self.epsilon, n) > 0):  # else targets may reach anywhere
+        if bent and (loss.task != "regression" or self.epsilon * n >= NEEDED):  # else targets may reach anywhere
             return best
         lines = copy(self)
         lines._straight = True

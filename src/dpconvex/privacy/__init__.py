@@ -19,7 +19,7 @@ from dpconvex.privacy.events.objective import (
     GaussianObjectivePerturbation,
     PureObjectivePerturbation,
 )
-from dpconvex.privacy.events.private_selection import GroupPrivacy, RepeatedSelection, WholeRun
+from dpconvex.privacy.events.private_selection import RepeatedSelection, WholeRun
 from dpconvex.privacy.events.subsampled import PoissonSteps, SampledSteps
 from dpconvex.privacy.ledger import Ledger, Release
 from dpconvex.privacy.params import Neighboring, PrivacyParams, Sensitivity, Unit
@@ -27,7 +27,7 @@ from dpconvex.privacy.verify import Check, Verification, verify
 
 __all__ = [
     "AddedObjectivePerturbation", "Assumption", "BoundedLaplaceNoise", "BoundedRange", "Budget", "CarriesBudgets",
-    "Check", "Event", "FailureProbability", "GaussianNoise", "GaussianObjectivePerturbation", "GroupPrivacy",
+    "Check", "Event", "FailureProbability", "GaussianNoise", "GaussianObjectivePerturbation",
     "GuardedGaussianNoise", "Ledger", "Neighboring", "NoiseSource", "NormExponentialNoise", "Payment", "PoissonSteps",
     "PrivacyCertificate", "PrivacyParams", "PureMechanism", "PureObjectivePerturbation", "Release",
     "RepeatedSelection", "SampledSteps", "Sensitivity", "Unit", "Verification", "VertexDraws", "WholeRun",

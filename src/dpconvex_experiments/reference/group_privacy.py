@@ -18,6 +18,7 @@ Bound
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -27,14 +28,61 @@ from dpconvex import _rounding, _validate
 from dpconvex._types import Array, forwarded
 from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, check_relation, check_unit, recorded
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import Assumption, GroupPrivacy, PrivacyParams, Release, Unit
+from dpconvex.privacy import Assumption, Event, PrivacyParams, Release, Unit, WholeRun
+from dpconvex.privacy.events.base import Parts, inner_event
 from dpconvex.privacy.ledger import fits
+from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.data.users import Positions
 from dpconvex.randomness import BitSource
 
 Planner = Callable[[LinearModelProblem, PrivacyParams], Sequence[LinearModelPlan]]
 """Plans for records, the best first."""
+
+
+@dataclass(frozen=True)
+class GroupPrivacy(Event):
+    """A guarantee for records, read as one for groups: up to `size` records, all of one user, are replaced at once.
+
+    Replacing them one by one gives ``size`` times the pure epsilon; ``size`` times the mu of any mechanism that a
+    Gaussian dominates (Dong, Roth and Su 2022, "Gaussian differential privacy", Theorem 2.14); and in general, for the
+    profile delta of one record, ``delta(epsilon / size) (e^epsilon - 1)/(e^(epsilon/size) - 1)`` (Vadhan 2017, "The
+    complexity of differential privacy", Lemma 2.2). A mechanism that is dominated by a pure and a Gaussian one
+    *together* may cost a group more than both of them enlarged: a chain of data sets, each as far from the last as
+    that allows, reaches further. Only where the two are separate uses does each enlarge by itself.
+    """
+
+    size: int
+    record: Event
+    kind: ClassVar[str] = "group_privacy"
+    claimed_sensitivity = forwarded("record", "claimed_sensitivity")  # of one record  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "record", inner_event("record", self.record, Event))
+        _validate.integer("size", self.size, at_least=1)
+
+    @property
+    def pure_epsilon(self) -> Fraction | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        pure = self.record.pure_epsilon
+        return None if pure is None else self.size * pure
+
+    @property
+    def parts(self) -> Parts | None:
+        """Size times the pure or the Gaussian part; None where nothing is proved of the record's parts."""
+        parts = self.record.parts
+        if parts is None or parts.failure or parts.rho or (parts.pure and parts.mu and not _separate(self.record)):
+            return None
+        return Parts(self.size * parts.pure, _rounding.product_up(self.size, parts.mu) if parts.mu else 0.0)
+
+    def delta(self, epsilon: float) -> float:
+        parts = self.parts
+        if parts is not None and parts.pure == 0 and parts.mu:
+            return gaussian_delta(epsilon, parts.mu)
+        each = self.record.delta(_rounding.ratio_down(epsilon, self.size))
+        if each == 0:
+            return 0.0
+        many = math.log(self.size) if epsilon == 0 else _log_expm1(epsilon) - _log_expm1(epsilon / self.size)
+        return min(1.0, math.exp(min(0.0, math.log(each) + many)) * (1 + 1e-9))
 
 
 @dataclass(frozen=True)
@@ -140,3 +188,15 @@ def _serves(option: GroupPrivacyPlan) -> bool:
 
     events = [(release.event, release.times) for release in option.releases]
     return accounting.supports(events) and fits(option.releases, option.privacy)
+
+
+def _separate(event: Event) -> bool:
+    """Whether an event is a list of uses each of which is pure, or dominated by a Gaussian, by itself."""
+    uses = event.uses if isinstance(event, WholeRun) else ()
+    each = [use.parts for _, _, use in uses]
+    return bool(each) and all(p is not None and not (p.pure and p.mu) for p in each)
+
+
+def _log_expm1(x: float) -> float:
+    """``log(e^x - 1)`` for x > 0, which does not overflow."""
+    return x + math.log(-math.expm1(-x))

@@ -311,7 +311,7 @@ def test_the_ridge_is_half_the_floor_and_the_share_is_chosen_for_the_size() -> N
         ("noise", {"noise": "gaussian"}),
         ("unit", {"privacy": PrivacyParams(1.0, unit=Unit.USER)}),
         ("features", {"domain": DataDomain.l2_ball(3, 1.0).with_intercept()}),
-        ("features", {"domain": DataDomain((Block(2, "l1", 0.5),), 1.0)}),
+        ("features", {"domain": DataDomain((Block(3, "l1", 0.5),), 1.0)}),
         ("problem", {"domain": DataDomain.box(3, 1.0)}),
         ("problem", {"domain": DataDomain.box(50, 1.0).with_intercept()}),
         ("problem", {"loss": SoftmaxLoss(3)}),

@@ -189,7 +189,7 @@ def test_a_declared_step_bounds_the_knots_and_what_is_looked_at() -> None:
         [2, 3, 3, 3],
         [2, 4, 8, 8],
     ]
-    assert [name for name, _ in features.divisible] == ["stage", "cents", "age"]
+    assert [name for name, *_ in features.divisible] == ["stage", "cents", "age"]
     assert [column.values for column in columns] == ["binary", "any", "any", "any"]
     kept = features.at(8).found((), tuple(NumberRange(4.0, 4.25) for _ in range(3)))  # planned blocks stay
     assert kept.domain == features.at(8).domain

@@ -170,6 +170,23 @@ def test_what_no_interval_is_proved_for_is_refused_before_data_are_read(name: st
     assert refused.value.name == name
 
 
+def test_a_number_and_its_mark_of_missing_values_have_intervals_of_their_own() -> None:
+    """Their bound on both together is one on each."""
+    rng = np.random.default_rng(8)
+    columns = (NumericColumn("a", 0, 10, indicator=True), NumericColumn("b", 0, 100))
+    a, b = rng.uniform(0, 10, 20_000), rng.uniform(0, 100, 20_000)
+    y = (rng.random(20_000) < 1 / (1 + np.exp(4 - 0.6 * a - 0.02 * b))).astype(int)
+    frame = pa.table({"a": np.where(rng.random(20_000) < 0.3, np.nan, a), "b": b, "y": y})
+    schema = Schema(columns, ClassTarget("y", ("0", "1")))
+    for delta in (0.0, 1e-6):
+        model = PrivateLogisticRegression(2.0, delta, schema=schema, inference=True).fit(frame)
+        blocks = model.plan_.problem.domain.blocks
+        assert [(block.size, block.norm, block.bound) for block in blocks] == [(1, "linf", 0.5)] * 3
+        assert np.isfinite(model.conf_int()).all()
+        assert model.summary().found.p_value[1] < 0.01
+        assert verify(model.certificate_).passed
+
+
 def test_domains_with_simplices_and_searches_are_refused(fitted: PrivateLogisticRegression) -> None:
     domain = CLASSES.domain()
     with pytest.raises(InvalidParameterError, match="domain"):

@@ -1,4 +1,4 @@
-r"""Events made of others: a whole run, a guarantee read for groups, the best of a secret random number of runs.
+r"""Events made of others: a whole run, and the best of a secret random number of runs.
 
 The runs of a search (`RepeatedSelection`) are independent draws from one law Q: a candidate drawn uniformly, its fit,
 its noisy score, which is part of the run. The number K of runs is random and secret, with
@@ -24,11 +24,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import forwarded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import accounting
 from dpconvex.privacy.events.base import Event, Parts, inner_event, pure_delta
-from dpconvex.privacy.profiles import charge, gaussian_delta, smallest
+from dpconvex.privacy.profiles import charge, smallest
 
 LAW_SLACK = Fraction(1, 2**50)
 """Added to epsilon: the weights of the number of runs are floats, each within 2^-53 of the formula, relative to it."""
@@ -88,51 +87,6 @@ class WholeRun(Event):
         if pure is not None:
             return pure_delta(pure, epsilon)
         return max(accounting.spent_delta(events, epsilon) for events in self._lists)
-
-
-@dataclass(frozen=True)
-class GroupPrivacy(Event):
-    """A guarantee for records, read as one for groups: up to `size` records, all of one user, are replaced at once.
-
-    Replacing them one by one gives ``size`` times the pure epsilon; ``size`` times the mu of any mechanism that a
-    Gaussian dominates (Dong, Roth and Su 2022, "Gaussian differential privacy", Theorem 2.14); and in general, for the
-    profile delta of one record, ``delta(epsilon / size) (e^epsilon - 1)/(e^(epsilon/size) - 1)`` (Vadhan 2017, "The
-    complexity of differential privacy", Lemma 2.2). A mechanism that is dominated by a pure and a Gaussian one
-    *together* may cost a group more than both of them enlarged: a chain of data sets, each as far from the last as
-    that allows, reaches further. Only where the two are separate uses does each enlarge by itself.
-    """
-
-    size: int
-    record: Event
-    kind: ClassVar[str] = "group_privacy"
-    claimed_sensitivity = forwarded("record", "claimed_sensitivity")  # of one record  # pyright: ignore[reportIncompatibleMethodOverride]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "record", inner_event("record", self.record, Event))
-        _validate.integer("size", self.size, at_least=1)
-
-    @property
-    def pure_epsilon(self) -> Fraction | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        pure = self.record.pure_epsilon
-        return None if pure is None else self.size * pure
-
-    @property
-    def parts(self) -> Parts | None:
-        """Size times the pure or the Gaussian part; None where nothing is proved of the record's parts."""
-        parts = self.record.parts
-        if parts is None or parts.failure or parts.rho or (parts.pure and parts.mu and not _separate(self.record)):
-            return None
-        return Parts(self.size * parts.pure, _rounding.product_up(self.size, parts.mu) if parts.mu else 0.0)
-
-    def delta(self, epsilon: float) -> float:
-        parts = self.parts
-        if parts is not None and parts.pure == 0 and parts.mu:
-            return gaussian_delta(epsilon, parts.mu)
-        each = self.record.delta(_rounding.ratio_down(epsilon, self.size))
-        if each == 0:
-            return 0.0
-        many = math.log(self.size) if epsilon == 0 else _log_expm1(epsilon) - _log_expm1(epsilon / self.size)
-        return min(1.0, math.exp(min(0.0, math.log(each) + many)) * (1 + 1e-9))
 
 
 @dataclass(frozen=True)
@@ -214,18 +168,6 @@ class RepeatedSelection(Event):
             return worst
         left = _rounding.difference_down(epsilon, self.charge)
         return min(worst, 1.0, _rounding.product_up(self.expected, self.run_delta(left)))
-
-
-def _separate(event: Event) -> bool:
-    """Whether an event is a list of uses each of which is pure, or dominated by a Gaussian, by itself."""
-    uses = event.uses if isinstance(event, WholeRun) else ()
-    each = [use.parts for _, _, use in uses]
-    return bool(each) and all(p is not None and not (p.pure and p.mu) for p in each)
-
-
-def _log_expm1(x: float) -> float:
-    """``log(e^x - 1)`` for x > 0, which does not overflow."""
-    return x + math.log(-math.expm1(-x))
 
 
 def _listed(name: str, values: Any) -> Sequence[Any]:

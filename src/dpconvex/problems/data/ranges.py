@@ -291,7 +291,7 @@ def sought(counts: Floats, deviation: float) -> tuple[int, ...]:
     return tuple(sorted(edges))
 
 
-def kept(found: NumberRange, first: int, stop: int, count: int = PARTS) -> NumberRange:
+def kept(found: NumberRange, first: float, stop: float, count: int = PARTS) -> NumberRange:
     """Return the part of a range from one of so many cells to before another."""
     if (first, stop) == (0, count):
         return found

@@ -8,7 +8,7 @@ import pytest
 from dpconvex.algorithms.erm import gradient_descent, registry
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LogisticLoss
-from dpconvex.privacy import GroupPrivacy, GuardedGaussianNoise, PrivacyParams, Unit, verify
+from dpconvex.privacy import GuardedGaussianNoise, PrivacyParams, Unit, verify
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex_experiments.reference import group_privacy
@@ -113,7 +113,7 @@ def test_the_error_does_not_fall_with_the_records_of_a_user() -> None:
 def test_the_profile_of_a_group_is_exact_for_pure_noise_and_never_overflows() -> None:
     """(e, d) for one record is (3 e, d (1 + e^e + e^2e)) for three: Vadhan 2017, Lemma 2.2."""
     one = GuardedGaussianNoise("gaussian", 1.0, 4.0, 20.0, 0.0, 1.0, 4.0)
-    group = GroupPrivacy(3, one)
+    group = group_privacy.GroupPrivacy(3, one)
     for epsilon in (0.0, 0.3, 3.0, 9.0):
         each = one.delta(epsilon / 3)
         assert group.delta(epsilon) == pytest.approx(min(1.0, each * sum(np.exp(np.arange(3) * epsilon / 3))), rel=1e-6)

@@ -16,7 +16,6 @@ from dpconvex.privacy import (
     Event,
     FailureProbability,
     GaussianNoise,
-    GroupPrivacy,
     GuardedGaussianNoise,
     PoissonSteps,
     PureMechanism,
@@ -27,6 +26,7 @@ from dpconvex.privacy.accounting import spent_epsilon
 from dpconvex.privacy.events import Parts, event_from_dict
 from dpconvex.privacy.events.subsampled import MOST_CONTRIBUTION, largest_contribution, poisson_profile, step_profile
 from dpconvex.privacy.profiles import epsilon_of, gaussian_delta, largest_mu, mixed_delta
+from dpconvex_experiments.reference.group_privacy import GroupPrivacy
 
 
 def gaussian_step(mu: float) -> GuardedGaussianNoise:

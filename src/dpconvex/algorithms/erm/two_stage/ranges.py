@@ -11,9 +11,10 @@ Lemma
     one release of `JointHistogram`, that of the target another, for a part of the same epsilon (Lemma F, twice).
     Crowds: given the ranges read off them, or declared, every number lies in one of 32 public cells, or is missing:
     Lemma F again. Looks: a part of whole cells of a declared range scores the number of records in it, plus a public
-    number: permute-and-flip (Lemma T). Method: for each *fixed* outcome, the map from a record's cells, and from its
-    target, to the method's is public and takes one record; so neighbors become neighbors (or equal) in a domain that
-    does not depend on the outcome. (Docs, Private ranges, with proofs.)
+    number: permute-and-flip (Lemma T). Moving its ends to multiples of a public step is post-processing. Method: for
+    each *fixed* outcome, the map from a record's cells, and from its target, to the method's is public and takes one
+    record; so neighbors become neighbors (or equal) in a domain that does not depend on the outcome. (Docs, Private
+    ranges, with proofs.)
 Users
     A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column: a point of the simplex
     again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
@@ -66,8 +67,10 @@ LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
 LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
 LOOKED, LOOK_SHARES, NEEDED, HALVED = 300.0, (0.03, 0.1), 500.0, 2.0
-"""Epsilon of a look times the units, and its least and largest share; epsilon times units from which on a look gains;
-scales of noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, on the learning tables)."""
+"""Epsilon of a look times the units, and its least and largest share, from so many units times epsilon on; scales of
+noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, on the learning tables)."""
+LOOKED_FEW, FEW_SHARES, LEAST, LEAST_ALONE = 50.0, (0.1, 0.5), 200.0, 60.0
+"""The same at the target for fewer: from which on a look gains, and before a constant (`benchmarks/few_records.py`)."""
 LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
 """The same of looks at columns: for each of them, of all together (`benchmarks/declared_ranges.py columns`)."""
 SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to it.
@@ -76,7 +79,8 @@ STEPS = 2.0**10  #: Parts of 1 in which public scores are stated
 UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
 
 Cells = Callable[[Array], NDArray[np.int64]]
-Cut = tuple[tuple[int, int], ...]  #: Parts of ranges: of each the first of 32 cells, and the one after the last
+Cut = tuple[tuple[float, float], ...]  #: Parts of ranges: of each the first of 32 cells, and the one after the last
+Step = tuple[float, float]  #: Where the first multiple of a step lies in a range, and how long a step is, in cells
 Place = Callable[[Floats, tuple[NumberRange, ...], tuple[tuple[float, ...], ...], Cut], Floats]
 
 
@@ -98,10 +102,11 @@ class RangedPlan(TwoStagePlan):
     edges: tuple[tuple[int, ...], ...] = ()  #: Of the cells of these ranges: what is kept, and knots between
     placed: tuple[int, ...] = ()  #: Columns in declared ranges, given as places in [0, 1]; knots of theirs are found
     look: ReportNoisyMax | None = None  #: At the declared range of the target
-    target_cells: tuple[int, ...] = ()  #: Of the part of it that is kept: the first, and the one after the last
+    target_cells: tuple[float, ...] = ()  #: Of the part of it that is kept: the first, and the one after the last
     looks: ReportNoisyMax | None = None  #: At each of the columns
     looked: tuple[int, ...] = ()  #: of these positions, which a run is given in their declared ranges, missing as NaN
     cells: Cut = ()  #: Of the parts of these that are kept
+    steps: tuple[Step, ...] = ()  #: Of these columns, and of the target last; (): none has any
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
 
@@ -217,6 +222,9 @@ class RangedPlan(TwoStagePlan):
             places = lambda X, _: ranges.parts_of_columns(self._inside, X, self.looked)  # noqa: E731
             counts = counted(X, y, groups, places, ranges.PARTS + 1)
             cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, source, ledger)
+        if self.steps:
+            cells = tuple(map(whole_steps, cells, self.steps))
+            target = whole_steps(target, self.steps[-1]) if target else ()
         if self.first is not None:
             octaves = self._counts(X, y, groups, [ranges.cells] * self._open, ranges.CELLS)
             noisy, off = self._octaves(octaves, source, ledger)  # line 1
@@ -277,6 +285,20 @@ def _chosen(look: ReportNoisyMax, counts: Floats, halved: float, label: str, sou
     return tuple((int(FIRST[k]), int(STOP[k])) for k in chosen)
 
 
+def whole_steps(part: tuple[float, float], step: Step) -> tuple[float, float]:
+    """Return a released part that ends at multiples of a public step, if one is a cell or longer: no number is between.
+
+    They are the first and the last in it, or around one that holds less than two: so it is a step wide, or at an end.
+    """
+    first, length = step
+    if length < 1:
+        return part
+    low, high = ((end - first) / length for end in part)
+    inner, outer = (math.ceil(low - 1e-9), math.floor(high + 1e-9)), (math.floor(low + 1e-9), math.ceil(high - 1e-9))
+    low, high = inner if inner[1] > inner[0] else outer
+    return max(first + low * length, 0.0), min(first + high * length, float(ranges.PARTS))
+
+
 def scored(counts: Floats, halved: float) -> Floats:
     """Return what each part of a range scores: the units in it, and `halved` for half the width, which is public."""
     below = np.append(0.0, np.cumsum(counts[: ranges.PARTS]))
@@ -301,9 +323,10 @@ def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: boo
     return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
 
 
-def look_cost(epsilon: float, n: int) -> float:
-    """Return what a look at n units takes of epsilon; 0 where none is expected to gain."""
-    return _cost(epsilon, n, LOOKED, LOOK_SHARES, NEEDED)
+def look_cost(epsilon: float, n: int, alone: bool = False) -> float:
+    """Return what a look at n units takes of epsilon; 0 where none is expected to gain. `alone`: before a constant."""
+    looked, shares = (LOOKED_FEW, FEW_SHARES) if n * epsilon < NEEDED else (LOOKED, LOOK_SHARES)
+    return _cost(epsilon, n, looked, shares, LEAST_ALONE if alone else LEAST)
 
 
 def looks_cost(epsilon: float, n: int, columns: int) -> float:
@@ -352,12 +375,14 @@ def plan(
     placed: tuple[int, ...] = (),
     look: bool = False,
     looked: tuple[int, ...] = (),
+    steps: tuple[Step, ...] = (),
 ) -> RangedPlan:
     """Return the plan that finds the ranges of some columns for a planned method; `then` keeps its own promise.
 
     Columns are those that a run is given; of `placed` ones knots are found, inside their declared ranges. In the
     method's problem, the target has width 1 if its range is looked for. Looks at the `looked` columns' declared ranges
     take their cost (`looks_cost`), all that is left of epsilon without a look at the target's; that takes the rest.
+    `steps` are those of the looked columns, and of the target last.
     """
     check_relation(privacy, users=True)
     count = len(columns) + target
@@ -384,7 +409,7 @@ def plan(
     of = partial(ReportNoisyMax, replace(moved, unit=privacy.unit))
     choice = of(_rounding.difference_down(left, cost)) if look else None
     choices = of(_rounding.ratio_down(cost, len(looked))) if looked else None
-    stages: dict[str, Any] = {"look": choice, "looks": choices, "looked": looked}
+    stages: dict[str, Any] = {"look": choice, "looks": choices, "looked": looked, "steps": steps}
     return RangedPlan(privacy, first, of_target, second, then, columns, linear, target, knots, placed=placed, **stages)
 
 

@@ -26,6 +26,8 @@ from dpconvex import (
 from dpconvex.algorithms.erm.two_stage.ranges import (
     FIRST,
     HALVED,
+    LEAST,
+    LEAST_ALONE,
     LOOK,
     NEEDED,
     SCALED,
@@ -34,6 +36,7 @@ from dpconvex.algorithms.erm.two_stage.ranges import (
     counted,
     look_cost,
     scored,
+    whole_steps,
 )
 from dpconvex.data import NumericColumn, NumericTarget, UnrangedColumn
 from dpconvex.errors import InvalidParameterError
@@ -193,7 +196,7 @@ def test_a_second_fit_knows_nothing_of_the_first_ones_range() -> None:
     assert model.ranges_[0].lower <= -15_000 <= model.ranges_[0].upper
 
 
-FEW = round(NEEDED) - 1
+FEW = round(LEAST) - 1
 OFF = {
     "few records": {"n": FEW},
     "a named algorithm": {"algorithm": "objective_perturbation"},
@@ -219,6 +222,94 @@ def test_no_look_is_taken(given) -> None:
     plan = PrivateLinearRegression(1.0, **{"feature_bounds": (0, 1), "target_bounds": (0, 1), **given}).plan(n, 2)[0]
     assert getattr(plan, "look", None) is None
     assert LOOK not in [each.label for each in plan.releases]
+
+
+@pytest.mark.parametrize("users", [False, True])
+def test_few_units_pay_more_for_a_look_and_a_constant_takes_one_sooner(users: bool) -> None:
+    """A look is the dearer the fewer there are, up to half of epsilon; all is within one promise."""
+    costs = [look_cost(0.1, 10 * units) / 0.1 for units in (LEAST - 1, LEAST, 400, NEEDED, 4000, 1e6)]
+    assert costs == pytest.approx([0, 0.25, 0.125, 0.1, 0.075, 0.03])
+    alone = [look_cost(0.1, 10 * units, alone=True) / 0.1 for units in (LEAST_ALONE - 1, LEAST_ALONE, 100, 400, 4000)]
+    assert alone == pytest.approx([0, 0.5, 0.5, 0.125, 0.075])
+    rng = np.random.default_rng(4)
+    n = 10 * round(LEAST_ALONE)
+    groups = {"groups": np.repeat(np.arange(n), 2)} if users else {}
+    X, y = rng.random((2 * n if users else n, 40)), 30 + rng.random(2 * n if users else n)
+    model = PrivateLinearRegression(0.1, feature_bounds=(0, 1), target_bounds=(0, 2400)).fit(X, y, **groups)
+    plan, certificate = model.plan_, model.certificate_
+    assert isinstance(plan, RangedPlan)
+    assert plan.algorithm == "constant"
+    assert plan.look is not None
+    assert 0.099 < certificate.spent_epsilon <= 0.1
+    assert plan.look.epsilon + plan.then.privacy.epsilon <= 0.1
+    assert plan.look.epsilon == pytest.approx(0.05)
+    assert verify(certificate).passed
+    assert not verify(replace(certificate, spent_epsilon=0.098)).passed
+    (found,) = model.ranges_
+    assert found.upper <= 600
+    fewer = PrivateLinearRegression(0.1, feature_bounds=(0, 1), target_bounds=(0, 2400)).plan(n - 10, 40)
+    assert {each.algorithm: getattr(each, "look", None) for each in fewer}["constant"] is None
+
+
+@pytest.mark.parametrize(
+    ("part", "step", "whole"),
+    [
+        ((22, 23), (0.0, 16 / 3), (64 / 3, 80 / 3)),  # [5.1, 5.3] of 1 to 7: from 5 to 6
+        ((20, 28), (0.0, 16 / 3), (64 / 3, 80 / 3)),  # holds 5 and 6, and nothing between is anybody's
+        ((21, 22), (0.0, 16 / 3), (16.0, 80 / 3)),  # 5 alone: from 4 to 6
+        ((0, 1), (2.0, 4.0), (0.0, 2.0)),  # the first multiple lies inside the range
+        ((31, 32), (2.0, 4.0), (30.0, 32.0)),
+        ((0, 32), (0.0, 16 / 3), (0.0, 32.0)),
+        ((3, 4), (0.3, 0.9), (3, 4)),  # a cell holds a multiple: parts stay
+        ((3, 4), (0.0, 0.0), (3, 4)),
+    ],
+)
+def test_parts_end_at_multiples_of_a_step(part, step, whole) -> None:
+    assert whole_steps(part, step) == pytest.approx(whole)
+
+
+def test_no_part_lies_between_two_multiples() -> None:
+    rng = np.random.default_rng(5)
+    for first, stop in zip(FIRST, STOP, strict=True):
+        length = rng.uniform(1.0, 40.0)
+        start = rng.uniform(0.0, min(length, PARTS))
+        low, high = whole_steps((int(first), int(stop)), (start, length))
+        assert 0 <= low < high <= PARTS
+        inside = [start + k * length for k in range(-1, 34) if low - 1e-6 <= start + k * length <= high + 1e-6]
+        assert inside or start > stop or high == PARTS
+        assert high - low >= min(length, 1.0) - 1e-6 or low == 0 or high == PARTS
+
+
+def test_ends_move_by_what_was_released_alone(monkeypatch) -> None:
+    """Two tables of which the same parts are released have the same ranges."""
+    monkeypatch.setattr(ReportNoisyMax, "_sample", lambda self, scores, source: 400)
+    schema = Schema((NumericColumn("a", 1, 7, step=1),), NumericTarget("y", 0, 10, step=1))
+    rng, found = np.random.default_rng(7), []
+    for value in (2.0, 6.0):
+        a, y = rng.choice([value, value + 1], (2, 4000))
+        found.append(PrivateLinearRegression(1.0, schema=schema).fit(pd.DataFrame({"a": a, "y": y})).ranges_)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", [PrivateLinearRegression, PrivateAdditiveRegressor])
+def test_columns_and_targets_with_a_step_keep_whole_numbers(kind, tmp_path) -> None:
+    rng = np.random.default_rng(6)
+    a = rng.choice([5.0, 5.0, 5.0, 6.0], 4000)
+    frame = pd.DataFrame({"a": a, "b": rng.integers(0, 20, 4000), "y": rng.choice([3.0, 4.0], 4000)})
+    columns = (NumericColumn("a", 1, 7, step=1), NumericColumn("b", 0, 1000, step=1))
+    schema = Schema(columns, NumericTarget("y", 0, 10, step=1))
+    model = kind(1.0, schema=schema).fit(frame)
+    target, first, second = model.ranges_
+    for each in (target, first):
+        assert each.lower == pytest.approx(round(each.lower))
+        assert each.upper == pytest.approx(round(each.upper))
+        assert each.upper - each.lower >= 1 - 1e-9
+    assert second.upper < 1000
+    assert verify(model.certificate_).passed
+    save_model(model, tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(frame), model.predict(frame))
+    own = kind(1.0, schema=schema, target_bounds=(0, 1000)).fit(frame).ranges_[0]  # the step is not of that range
+    assert own.upper == 1000 / PARTS * round(own.upper * PARTS / 1000)
 
 
 def test_searches_take_no_look() -> None:
