@@ -97,7 +97,8 @@ class Account:
             own, asked = str(getattr(self.total, what)), str(getattr(promise, what))
             if own != asked:
                 raise BudgetExceededError(
-                    f"{what}={asked!r}: the budget {name!r} is for {what}={own!r}. Make a budget for each of them"
+                    f"{what}={asked!r}: the budget {name!r} is for {what}={own!r}. Make another with {what}={asked!r}"
+                    + "; or give groups to every fit" * ((own, asked) == ("user", "record"))
                 )
         if self.period < 0:
             raise BudgetExceededError(f"begins={self.begins!r}: nothing is paid from {name!r} before. Wait until then")

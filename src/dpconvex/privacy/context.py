@@ -50,7 +50,7 @@ def budget_context(
     epsilon, delta : float
         The totals; with `budget` left out.
     unit, neighboring : str
-        What the fits protect, as in `Budget.create`; a fit that protects something else is refused.
+        What the fits protect, as in `Budget.create`, ``"user"`` where they are given groups; any other fit is refused.
     budget : Budget or path, optional
         An existing budget file to pay from, in the place of totals.
 
@@ -78,8 +78,7 @@ def budget_context(
         if epsilon is not None:
             folder = Path(tempfile.mkdtemp(prefix="dpconvex-budget-"))
             stack.callback(_remove, folder, os.getpid())
-            data = "one budget_context"
-            opened = Budget.create(folder / FILE, epsilon, delta, unit=unit, neighboring=neighboring, data=data)
+            opened = Budget.create(folder / FILE, epsilon, delta, unit=unit, neighboring=neighboring, data=FILE)
         else:
             opened = Budget.open(budget.path if isinstance(budget, Budget) else Path(budget or ""))
         opened = Budget(opened.path.resolve())

@@ -97,8 +97,7 @@ ERM_METHODS = Registry(
     Method("exponential_mechanism", _exponential, ("l2",)),
     Method("phased_sgd", user_level.plan_phased, ("constants",), GAUSSIAN, AIMS),
     Method("accelerated_user", user_level.plan_accelerated, ("constants", "target", "l2", *OF_USERS), GAUSSIAN, AIMS),
-    # Its steps for users are limited by what their noise may cost. Measured (benchmarks/user_level.py): a third to a
-    # tenth of the others' excess loss for 537 viewers and 3,230 planes.
+    # Its steps for users are limited by what their noise may cost (docs, Record or user, has what that gains).
     Method("noisy_gradient", _gradient, ("l2", "noise"), GAUSSIAN, harmless=True),
     # As short as its noise allows unless it has seen more to learn (docs, Look first, then plan).
     Method("informed_gradient", gradient_descent.plan_informed, ("l2",), GAUSSIAN, harmless=True),

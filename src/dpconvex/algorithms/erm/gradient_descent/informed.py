@@ -10,13 +10,14 @@ Lemma
     labels, in [0, 1]: ``1/n``; (2) the unit vector of the bin that the length of ``D^-1 g_u(w_0)`` falls in:
     ``sqrt(2)/n`` in l2; (3) ``D^-1 g_u(w_0)`` cut to C_0, over C_0: ``2/n``; (4) T times ``D^-1 g_u(w_t)`` cut to C,
     over C: ``2/n`` each; (5) the slope ``<g_u(w_T), v>`` along the way v that the steps took, over its level and cut to
-    [-1, 1]: ``2/n``; (6) the slope of the constant where what is kept of v ends, over the largest slope, in [-1, 1]:
-    ``2/n``. g_u is the user's mean gradient in the coefficients of moved columns and of a smaller constant. Theorem:
-    how columns are moved, D, the start w_0, C_0, C, T, step size, averages, v, its level, what is kept of it and by how
-    much the constant is moved may be any functions of earlier releases, for a vector is cut whatever it is, and what
-    follows release 6 is post-processing. For every output of those, release i is dominated by the Gaussian pair of a
-    constant mu_i, the T gradients together by that of mu_4 (`GaussianBudget`); constant pairs compose adaptively to the
-    pair of ``mu^2 = sum mu_i^2`` (Zhu, Dong and Wang 2022, Theorem 10), which is what the promise allows.
+    [-1, 1]: ``2/n``; (6) by how much the slope of the constant, as if all labels were positive, differs where what is
+    kept of v ends from that at w_0, over its level and cut to [-1, 1]: ``2/n``. g_u is the user's mean gradient in the
+    coefficients of moved columns and of a smaller constant. Theorem: how columns are moved, D, the start w_0, C_0, C,
+    T, step size, averages, v, its level, what is kept of it and by how much the constant is moved may be any functions
+    of earlier releases, for a vector is cut whatever it is, and what follows release 6 is post-processing. For every
+    output of those, release i is dominated by the Gaussian pair of a constant mu_i, the T gradients together by that of
+    mu_4 (`GaussianBudget`); constant pairs compose adaptively to the pair of ``mu^2 = sum mu_i^2`` (Zhu, Dong and Wang
+    2022, Theorem 10), which is what the promise allows.
 Sensitivity
     As above, plus the rounding of sums (`mean_of_users`): at most `ROUNDING` times the longest vector, on either side.
     Where users are added or removed, sums are divided by a declared number (`plan`, Added or removed units): one more
@@ -60,7 +61,7 @@ from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.problems.base import MOST_TIMES, ROUNDING
 from dpconvex.problems.data.domain import shorten
-from dpconvex.problems.data.sources.rows import same
+from dpconvex.problems.data.sources.rows import mapped, same
 from dpconvex.problems.data.users import integer_means, mean_of_users, record_weights
 from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
@@ -74,8 +75,7 @@ UNITS = 2.0**31  #: Multiples of whose inverse are summed.
 LABELS_LEMMA = "a mean over n users of numbers in [0, 1] changes by at most 1/n when one is replaced, plus rounding"
 LENGTHS_LEMMA = "one user leaves a bin and one enters another: sqrt(2)/n in the l2 norm, plus rounding"
 SLOPE = "slope at the end of the way, over its level"
-SLOPE_LEMMA = "a mean over n users of numbers in [-1, 1] changes by at most 2/n, plus rounding"
-CONSTANT = "slope of the constant at the end, over the largest one"
+CONSTANT = "change of the constant's slope, labels left out, over its level"
 VECTOR = 2.0, 1.0  #: How far a sum of vectors of length at most 1 is moved by a user who is replaced, and by one more.
 VECTORS_LEMMA = "a mean over n users of vectors of length at most 1 changes by at most 2/n, plus rounding"
 
@@ -99,7 +99,7 @@ class InformedPlan(algorithms.LinearModelPlan):
     ahead: Course  #: What the run does; before the look, what is expected of typical data
     #: What the look released and the course was planned from: centers and widths of columns, share of labels, shares by
     #: length, squares by block; and, once the steps are taken, slopes along the way and how it bends, in their level,
-    #: then the slope of the constant, the ridge's included
+    #: then how the slope of the constant changed, over the largest one, the ridge's slope included
     released: tuple[Any, ...] = ()
     l2: float = 0.0
     neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
@@ -159,7 +159,7 @@ class InformedPlan(algorithms.LinearModelPlan):
         if self.constant is None:
             return 0.0
         *_, slope = self.released[-1] if self.released and len(self.released[-1]) > 3 else (0.0,)
-        share, sigma = self.released[2] if self.released else 0.5, self.constant.sigma
+        share, sigma = self.released[2] if self.released else 0.5, TUNING.change * self.constant.sigma
         return self.look.constant_moved(share, slope + noise * sigma, sigma) / self.problem.domain.intercept
 
     @property
@@ -170,10 +170,8 @@ class InformedPlan(algorithms.LinearModelPlan):
         source = "noisy gradient descent after a look; an estimate: for quadratic risks of at most half the largest "
         source += "curvature, clipping bias left out"
         bound = min(bound, 2 * problem.lipschitz * problem.radius)
-        expected = self.ahead.choice.expected
-        return algorithms.PredictedError(
-            bound, trivial, source, expected=expected, proved=False, caution=TUNING.caution
-        )
+        expected = {"expected": self.ahead.choice.expected, "caution": TUNING.caution}
+        return algorithms.PredictedError(bound, trivial, source, proved=False, **expected)
 
     @property
     def coefficient_deviation(self) -> Floats:
@@ -191,8 +189,7 @@ class InformedPlan(algorithms.LinearModelPlan):
         needed, ends = (count, count, TUNING.bins, len(look.problem.domain.blocks)), (0, 3, 3 + bool(self.constant))
         fits = tuple(map(len, (center, width, shares, squares))) == needed and len(way) in ends
         if not fits or not np.isfinite(numbers).all():
-            what = "must hold a number a column, twice, a share, shares by length, a square per block, slopes"
-            raise InvalidParameterError("look", course, what)
+            raise InvalidParameterError("look", course, "must hold columns twice, a share, lengths, squares, slopes")
         found = look.planned(share, np.array(shares), np.array(squares))
         released = (tuple(center), tuple(width), share, tuple(shares), tuple(squares), tuple(way))
         return algorithms.continued(self, look=look, ahead=found, released=released)
@@ -261,11 +258,15 @@ class InformedPlan(algorithms.LinearModelPlan):
         slopes = float(first) + ridge[0], end + ridge[1], look.bend(way) / unit
         plan = self.resumed(*course, slopes)
         point = look.moved_back(ball.project(w + plan.share_of_way * way))
-        if self.constant is not None:  # line 6: the constant's slope there
-            over = np.append(np.zeros(problem.dim - 1), 1 / (problem.loss.slope_bound * look.problem.domain.intercept))
-            of_constant = mean(point, partial(seen._slope, over=over), 1.0)
-            off = float(self.constant.release(of_constant, CONSTANT, source, ledger)[0])
-            off += self.l2 * float(look.moved(point[None])[0] @ over)
+        if self.constant is not None:  # line 6: how the constant's slope has changed there, all labels positive
+            most, positive = TUNING.change * problem.loss.slope_bound, mapped(X, y, same, np.ones_like)
+            over = np.append(np.zeros(problem.dim - 1), 1 / (most * look.problem.domain.intercept))
+            before = float(problem.loss.derivative(begin[-1:] * problem.domain.intercept, np.ones(1))[0]) / most
+            change = partial(seen._slope, over=over, less=before)
+            alike = partial(mean_of_users, problem.loss, *problem.clipped(*positive), *facts[-2:])
+            moved = self._mean(alike, point, change, 1.0)
+            off = float(self.constant.release(moved, CONSTANT, source, ledger)[0])
+            off = TUNING.change * (off + self.l2 * float(look.moved(point[None])[0] @ over))
             plan = self.resumed(*course, (*slopes, off))
             point[-1] += plan.constant_moved()
         return plan.finish(point, source)
@@ -306,9 +307,10 @@ class InformedPlan(algorithms.LinearModelPlan):
         lengths = np.linalg.norm(_finite(self.look.moved(G) / self.look.scales), axis=1)
         return np.eye(TUNING.bins)[np.searchsorted(self.look.edges, lengths)]
 
-    def _slope(self, G: Floats, over: Floats) -> Floats:
-        """Return the slopes of users' losses along a vector, cut to 1, (m, 1)."""
-        return np.clip(np.nan_to_num((_finite(self.look.moved(G)) * over).sum(1), nan=0.0), -1.0, 1.0)[:, None]
+    def _slope(self, G: Floats, over: Floats, less: float = 0.0) -> Floats:
+        """Return the slopes of users' losses along a vector, less a number, cut to 1, (m, 1)."""
+        slopes = (_finite(self.look.moved(G)) * over).sum(1) - less
+        return np.clip(np.nan_to_num(slopes, nan=0.0), -1.0, 1.0)[:, None]
 
     def _cut(self, G: Floats, level: float) -> Floats:
         """Return users' gradients over D, cut to `level`, over it, (m, dim)."""
@@ -342,15 +344,15 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # accountants round up
     constant = problem.domain.intercept > 0 and loss.rates is None
     columns = len(Look(problem, mu, l2, (0.0, 0.0, 0.0)).columns)
-    mus = [mu * math.sqrt(share) * (1 - 1e-15) for share in TUNING.column_shares]
+    column_share = float(np.clip(TUNING.columns_need / (problem.n * mu), *TUNING.column_share))
+    own_mu = mu * math.sqrt(column_share) * (1 - 1e-15)
     centers = widths = None
-    if columns and problem.domain.intercept and math.sqrt(columns) / (problem.n * mus[1]) < TUNING.loud:
-        centers = _mechanism(
-            problem, (2 * math.sqrt(columns), math.sqrt(columns)), "l2", CENTERS_LEMMA, mus[0], columns
-        )
-        widths = _mechanism(problem, (math.sqrt(columns), math.sqrt(columns)), "l2", WIDTHS_LEMMA, mus[1], columns)
+    if columns and problem.domain.intercept and math.sqrt(columns) / (problem.n * own_mu) < TUNING.loud:
+        root = math.sqrt(columns)
+        centers = _mechanism(problem, (2 * root, root), "l2", CENTERS_LEMMA, own_mu, columns)
+        widths = _mechanism(problem, (root, root), "l2", WIDTHS_LEMMA, own_mu, columns)
     before = (TUNING.shares[0] if constant else 0.0, *TUNING.shares[1:])
-    columns_too = 0.0 if centers is None else sum(TUNING.column_shares)
+    columns_too = 0.0 if centers is None else 2 * column_share
     last = TUNING.slope_share, TUNING.constant_share * constant
     shares = (*before, 1 - sum(before) - columns_too - sum(last), *last)
     of_labels, of_lengths, of_gradient, of_steps, *of_last = (mu * math.sqrt(share) * (1 - 1e-15) for share in shares)
@@ -358,8 +360,8 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     lengths = _mechanism(problem, (math.sqrt(2), 1.0), "l2", LENGTHS_LEMMA, of_lengths, TUNING.bins)
     gradient = _mechanism(problem, VECTOR, "l2", VECTORS_LEMMA, of_gradient, problem.dim)
     budget = GaussianBudget(_mechanism(problem, VECTOR, "l2", VECTORS_LEMMA, of_steps, problem.dim))
-    slope = _mechanism(problem, VECTOR, "absolute", SLOPE_LEMMA, of_last[0], 1)
-    end = _mechanism(problem, VECTOR, "absolute", SLOPE_LEMMA, of_last[1], 1) if constant else None
+    slope = _mechanism(problem, VECTOR, "absolute", VECTORS_LEMMA, of_last[0], 1)
+    end = _mechanism(problem, VECTOR, "absolute", VECTORS_LEMMA, of_last[1], 1) if constant else None
     deviations = 0.0 if labels is None else labels.sigma, lengths.sigma, gradient.sigma
     own = (0.0, 0.0) if centers is None or widths is None else (centers.sigma, widths.sigma)
     look = Look(with_smaller_constant(problem), of_steps, l2, deviations, own)

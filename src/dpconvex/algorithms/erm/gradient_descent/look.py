@@ -31,18 +31,19 @@ from dpconvex.problems.linear.expected_risk import ORDINARY, SHARED, squared_rea
 class Tuning:
     """Numbers of ours, chosen on the five tables of `benchmarks/user_tables.py` (docs): guesses for any other."""
 
-    shares: tuple[float, float, float] = (0.03, 0.03, 0.12)  #: of mu^2: labels, lengths, gradient
-    column_shares: tuple[float, float] = (0.03, 0.03)  #: of mu^2: centers and widths of numeric columns, if there are
+    shares: tuple[float, float, float] = (0.05, 0.03, 0.12)  #: of mu^2: labels, lengths, gradient
+    column_share: tuple[float, float] = (0.03, 0.06)  #: of mu^2, for centers of columns and again for widths: limits
+    columns_need: float = 4.0  #: over n mu: the share within them
     slope_share: float = 0.05  #: of mu^2: the slope at the end of the way
-    constant_share: float = 0.04  #: of mu^2: the slope of the constant there
-    drift: float = 0.15  #: by how much, and how surely, a run ends closer to the more frequent class, by 1 - 2 shares
+    constant_share: float = 0.02  #: of mu^2: the change of the constant's slope
+    change: float = 0.3  #: level of that change, over the largest slope: predictions seldom move further
+    drift: float = 0.2  #: by how much, and how surely, a run ends closer to the more frequent class, by 1 - 2 shares
     few: float = 3.0  #: records a user, beyond which less drift is expected
-    loud: float = 0.3  #: deviation of a released width from which on columns are not looked at, in half ranges
+    loud: float = 0.25  #: deviation of a released width from which on columns are not looked at, in half ranges
     center_variance: float = 0.15  #: of a column's center around the middle of its range, in squared half ranges
     usual_width: float = 0.45  #: of a column: mean distance from its center, in half ranges
     narrowest: float = 0.03  #: width that is tried, in the same unit
-    #: By which it is compared: other methods lose more where ranges are too wide.
-    caution: float = 0.4
+    caution: float = 0.4  #: by which it is compared: other methods lose more where ranges are too wide
     heavier: float = 1.25  #: root mean square of distances over their mean
     prior_variance: float = 1 / 16  #: of the share of positive labels, around 1/2
     least_share: float = 0.03  #: of either class that a start may assume
@@ -218,15 +219,15 @@ class Look:
     def constant_moved(self, share: float, slope: float, deviation: float) -> float:
         """Return by how much to move predictions at the end, from the noisy share of labels and the constant's slope.
 
-        Cutting takes more from the longer gradients, those of the rarer class, so a run drifts to where the other one
-        is predicted too often, less so where users have both: something is expected, and the slope, over the largest
-        one, tells how much it is.
+        A run drifts to where the more frequent class, whose gradients are shorter, is predicted too often, less so
+        where users have both. The slope, over the largest one, is that since the start, where the share says it is 0.
         """
         p, unknown = self._share(float(np.clip(share, -FARTHEST, FARTHEST)))
         alone = min(1.0, TUNING.few / (self.problem.records_per_user or 1)) ** 0.5
         usual = -TUNING.drift * alone * (1 - 2 * p)
         spread = TUNING.drift * alone**0.5 * math.hypot(1 - 2 * p, 2 * unknown)
-        off = usual + spread**2 / (spread**2 + deviation**2) * (float(np.clip(slope, -1.0, 1.0)) - usual)
+        trust = spread**2 / (spread**2 + deviation**2 + unknown**2)
+        off = usual + trust * (float(np.clip(slope, -1.0, 1.0)) - usual)
         loss: Any = self.problem.loss  # smooth, or there is no look
         at = np.full(2, self.start(share)[0] * self.problem.domain.intercept / self.unit)
         bend = float(np.array([p, 1 - p]) @ loss.hessian_weights(at, np.array([1.0, -1.0])))
@@ -289,10 +290,9 @@ class Look:
 
     def block_squares(self, gradient: Floats) -> Floats:
         """Return the squared length of each block's part, one-hot parts less their mean."""
-        gradient = np.clip(gradient, -FARTHEST, FARTHEST)
-        parts = np.split(gradient, np.cumsum([block.size for block in self.problem.domain.blocks]))
-        pairs = zip(self.problem.domain.blocks, parts, strict=False)
-        moved = (part - part.mean() if block.categorical else part for block, part in pairs)
+        blocks = self.problem.domain.blocks
+        parts = np.split(np.clip(gradient, -FARTHEST, FARTHEST), np.cumsum([block.size for block in blocks]))
+        moved = (part - part.mean() if block.categorical else part for block, part in zip(blocks, parts, strict=False))
         return np.array([np.square(part).sum() for part in moved])
 
     def _seen(self, length: float, unknown: float, squares: Floats) -> float:
@@ -339,8 +339,7 @@ class Look:
 
 def with_smaller_constant(problem: LinearModelProblem) -> LinearModelProblem:
     """Return the problem with a constant of `TUNING.constant` times its size: it starts where it should be."""
-    domain = problem.domain
-    return _in_other_units(problem, replace(domain, intercept=TUNING.constant * domain.intercept))
+    return _in_other_units(problem, replace(problem.domain, intercept=TUNING.constant * problem.domain.intercept))
 
 
 def _in_other_units(problem: LinearModelProblem, domain: DataDomain) -> LinearModelProblem:
