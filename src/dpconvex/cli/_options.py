@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Epsilon = Annotated[float, typer.Option(help="Privacy budget, positive; smaller is more private. Usual: 0.1 to 10.")]
 Delta = Annotated[float, typer.Option(help="In [0, 1/2), far below 1 / records; 0 is pure differential privacy.")]
-SmallDelta = Annotated[float, typer.Option(help="In [0, 1/2), far below 1 divided by the number of records.")]
+SmallDelta = Annotated[float, typer.Option(help="In [0, 1/2), far below 1 / records. 0, fit's default: pure privacy.")]
 Model = Annotated[
     str | None,
     typer.Option(

@@ -53,7 +53,7 @@ class PrivateSyntheticData(PrivateEstimator):
     epsilon : float, default=1.0
         Privacy budget, positive.
     delta : float, default=1e-6
-        0, or in (0, 1/2) and far below 1/n.
+        0, or in (0, 1/2) and far below 1/n. 0 is pure privacy, at two to three times the error.
     schema : Schema
         Public description of the table. Of a column with ``range = "private"`` a fit finds range and bins, and pays for
         them: about a twelfth of epsilon for all of these columns.

@@ -267,8 +267,8 @@ def _cells(edges: Array, values: Array) -> NDArray[np.int64]:
     return np.where(np.isnan(values), SIZE - 1, np.searchsorted(edges[1:-1], values, side="right"))
 
 
-def rest(privacy: PrivacyParams, n: int, open: Open, law: str) -> PrivacyParams:
-    """Return the promise that the histograms of columns leave for the tables, whose noise has this law."""
+def rest(privacy: PrivacyParams, n: int, open: Open, law: str) -> PrivacyParams | None:
+    """Return the promise that the histograms of columns leave for the tables, whose noise has this law (`part_of`)."""
     left = _rounding.difference_down(1.0, _rounding.sum_up(_parts(privacy, n, open, law)))
     return noisy_tables.part_of(privacy, law, left)
 

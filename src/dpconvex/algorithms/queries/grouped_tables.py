@@ -268,9 +268,8 @@ def _plan(
     listed = tuple(pair for pair in queries.subsets if len(pair) == 2 and min(shape[k] for k in pair) > 1)
     if not listed or max(shape) <= groups:
         return None
-    try:
-        first, rest = (noisy_tables.part_of(privacy, law, part) for part in (share, 1 - share))
-    except InvalidParameterError:  # a part of the noise keeps delta with epsilon=0
+    first, rest = (noisy_tables.part_of(privacy, law, part) for part in (share, 1 - share))
+    if first is None or rest is None:
         return None
     singles = tuple((k,) for k, size in enumerate(shape) if size > 1)
     columns = NoisyTablesPlan(queries, n, first, singles, "none", law, base.mu_of(first))

@@ -288,12 +288,13 @@ def table_noise(
     return gaussian, gaussian.sigma * INFLATION / n
 
 
-def part_of(privacy: PrivacyParams, law: str, share: float) -> PrivacyParams:
-    """Return the promise that a share of epsilon makes, or with Gaussian noise a share of mu^2 at the same delta."""
+def part_of(privacy: PrivacyParams, law: str, share: float) -> PrivacyParams | None:
+    """Return what a share of epsilon promises, or of mu^2 at the same delta; None where delta alone covers that."""
     if law != "gaussian":
         return replace(privacy, epsilon=_rounding.product_down(privacy.epsilon, share), delta=0.0)
     mu = base.mu_of(privacy) * math.sqrt(share)
-    return replace(privacy, epsilon=epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), privacy.delta))
+    epsilon = epsilon_of(lambda epsilon: gaussian_delta(epsilon, mu), privacy.delta)
+    return replace(privacy, epsilon=epsilon) if epsilon else None
 
 
 def added(law: str, sums: Sequence[float]) -> float:

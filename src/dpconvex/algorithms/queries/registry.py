@@ -76,13 +76,11 @@ def _with_ranges(
     found: list[found_bins.FoundBinsPlan] = []
     for law in ("gaussian", "laplace") if privacy.delta else ("laplace",):
         left = found_bins.rest(privacy, n, open, law)
-        plans = plan_queries(queries, n, left, algorithm, **options)
-        kept = [
-            each
-            for each in plans
+        found += [
+            found_bins.plan(each, privacy, open)
+            for each in (plan_queries(queries, n, left, algorithm, **options) if left else ())
             if isinstance(each, found_bins.OfBins) and (each.law == "gaussian") == (law == "gaussian")
         ]
-        found += [found_bins.plan(each, privacy, open) for each in kept]
     if not found:
         what = "must be 1 or 2 where ranges or bins are found"
         remedy = "Declare the ranges, lower and upper, and give the number of bins"

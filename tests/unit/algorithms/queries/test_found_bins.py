@@ -396,6 +396,16 @@ def test_bins_are_found_where_public_facts_say_that_they_pay() -> None:
         PrivateSyntheticData(1.0, schema=SKEWED, bins="found").plan(50_000)
 
 
+@pytest.mark.parametrize("algorithm", ["auto", "noisy_tables", "noisy_tree", "grouped_tables"])
+def test_noise_is_pure_where_a_share_of_a_large_delta_leaves_no_epsilon(algorithm: str) -> None:
+    privacy, edges = PrivacyParams(1e-4, 0.01), {"income": 16, "height": 16, "balance": 16, "cover": "private"}
+    assert found_bins.rest(privacy, 500, Open((0,)), "gaussian") is None
+    assert noisy_tables.part_of(privacy, "gaussian", 0.5) is None
+    plans = PrivateSyntheticData(1e-4, 0.01, schema=SKEWED, bins=edges, algorithm=algorithm).plan(500)
+    assert {plan.then.law for plan in plans} == {"laplace"}
+    assert all(fits(plan.releases, privacy) for plan in plans)
+
+
 def test_equal_bins_are_what_they_were() -> None:
     private = PrivateSyntheticData(3.0, schema=SKEWED, bins=16, random_state=0).fit(skewed(3000))
     np.testing.assert_allclose(private.cells_.columns[0].edges, np.linspace(0, 1e6, 17))
