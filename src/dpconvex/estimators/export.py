@@ -58,9 +58,7 @@ class Exported:
         bounds = None if "classes_" in vars(self) else model._range()
         cap = model._link.cap if "slope_cap_" in vars(self) else None
         return {
-            "format": "dpconvex-model",
-            "version": VERSION,
-            "estimator": type(self).__name__,
+            **{"format": "dpconvex-model", "version": VERSION, "estimator": type(self).__name__},
             "intercept": np.atleast_1d(model.encoded_intercept_).tolist(),
             "classes": None if bounds else np.asarray(model.classes_).tolist(),
             "bounds": [bounds.lower, bounds.upper] if bounds else None,
