@@ -114,11 +114,9 @@ def _show(plans: Sequence[SaddlePlan], as_json: bool) -> None:
     first, n = plans[0], plans[0].problem.n
     sides = f"{first.problem.dx:,} x {first.problem.dy:,} actions"
     title = f"Plans for {n:,} records, {sides}, {_output.budget_words(first.privacy)}"
-    note = (
-        "* chosen. expected: the duality gap, what both players together could still gain, on typical data, a guess. "
-    )
-    note += "bound: on the same, proved but where the note says estimate; vacuous if not below "
-    note += f"{_output.number(first.predicted_error.trivial)}, which no pair of strategies exceeds."
+    note = "* chosen. expected: the duality gap, what both players together could still gain, on typical data, a guess."
+    note += " bound: on the same, proved but where the note says estimate; vacuous if not below"
+    note += f" {_output.number(first.predicted_error.trivial)}, which no pair of strategies exceeds."
     show_plans(title, plans, note, n, facts if as_json else None)
 
 
