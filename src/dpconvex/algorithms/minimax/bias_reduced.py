@@ -67,10 +67,8 @@ class BiasReducedPlan(base.VertexSamplingPlan):
     algorithm = "bias_reduced_mirror_descent"
     error_share = 0.2  # of the order
     label = "drawn vertices, whose averages are the query points and the output"
-    theorem = (
-        "Proposition 3.17, with the sensitivity of erratum E3 and adaptive composition in zCDP on the realised "
-        "schedule, which is drawn from public coins."
-    )
+    theorem = "Proposition 3.17, with the sensitivity of erratum E3 and adaptive composition in zCDP on the realised "
+    theorem += "schedule, which is drawn from public coins."
     assumptions = (
         Assumption("each record's gradient has the stated spread", "every evaluation is clipped, record by record"),
         base.PUBLIC_ORDER,

@@ -161,16 +161,12 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
+        proved = "proved for the loss on all of R; features are clipped, so they hold for every record"
+        norm = "the gradient norm at the solver's point is at most the tolerance, for every data set and every b"
         return (
             Assumption("the objective is l2-strongly convex, the intercept included", "the regularizer is part of it"),
-            Assumption(
-                "slope and curvature bounds of the loss",
-                "proved for the loss on all of R; features are clipped, so they hold for every record",
-            ),
-            Assumption(
-                "the gradient norm at the solver's point is at most the tolerance, for every data set and every b",
-                "the norm is checked, with rounding slack, before anything is released",
-            ),
+            Assumption("slope and curvature bounds of the loss", proved),
+            Assumption(norm, "the norm is checked, with rounding slack, before anything is released"),
             *((USER_LOSS,) if self.problem.grouped else ()),
             *((CAPPED,) if self.most_rows else ()),
         )
