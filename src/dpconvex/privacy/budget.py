@@ -96,20 +96,18 @@ class Account:
         for what in ("unit", "neighboring"):
             own, asked = str(getattr(self.total, what)), str(getattr(promise, what))
             if own != asked:
-                raise BudgetExceededError(
-                    f"{what}={asked!r}: the budget {name!r} is for {what}={own!r}. Make a budget for each of them"
-                )
+                other = f"the budget {name!r} is for {what}={own!r}"
+                raise BudgetExceededError(f"{what}={asked!r}: {other}. Make a budget for each of them")
         if self.period < 0:
             raise BudgetExceededError(f"begins={self.begins!r}: nothing is paid from {name!r} before. Wait until then")
         epsilon, delta = self.left
         if _decimal(promise.epsilon) > epsilon or _decimal(promise.delta) > delta:
             torn = f" ({self.unreadable} lines cannot be read)" if epsilon == delta == 0 and self.unreadable else ""
             pure = ", or for delta=0 where the method takes it" * (_decimal(promise.delta) > delta)
-            raise BudgetExceededError(
-                f"epsilon={promise.epsilon!r}, delta={promise.delta!r}: the budget {name!r} has epsilon "
-                f"{exact_text(epsilon)} and delta {exact_text(delta)} left{torn}. Ask for no more{pure}; "
-                "nothing was read, nothing was spent"
-            )
+            asked = f"epsilon={promise.epsilon!r}, delta={promise.delta!r}"
+            has = f"the budget {name!r} has epsilon {exact_text(epsilon)} and delta {exact_text(delta)} left{torn}"
+            remedy = f"Ask for no more{pure}; nothing was read, nothing was spent"
+            raise BudgetExceededError(f"{asked}: {has}. {remedy}")
 
 
 @final

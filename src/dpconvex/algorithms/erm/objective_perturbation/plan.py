@@ -154,10 +154,8 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         number = "Theorems 1 to 3" if self.noise.event.pure_epsilon is not None else "Theorem 4 with (3.3)"
         number += " for users" if self.problem.grouped else ""
         number = "Theorem U4 with (3.3)" if self.most_rows else number
-        return (
-            f"Objective perturbation with approximate minima ({number}): the minimizer under a random linear term, "
-            "plus noise that covers the certified solver accuracy."
-        )
+        released = "the minimizer under a random linear term, plus noise that covers the certified solver accuracy"
+        return f"Objective perturbation with approximate minima ({number}): {released}."
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
