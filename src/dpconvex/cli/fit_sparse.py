@@ -98,14 +98,9 @@ def facts(plan: Plan) -> dict[str, Any]:
 
 
 def _show(plans: Sequence[Plan], promise: PrivacyParams, as_json: bool) -> None:
-    public = plans[0].public
-    show_plans(
-        f"Plans for {public['n']:,} records, {public['dx'] // 2:,} coefficients, {_output.budget_words(promise)}",
-        plans,
-        "* chosen. bound: on the loss above that of the best coefficients of this l1 norm, proved but where the note "
-        "says estimate; vacuous if it is not below that of coefficients 0, at most "
-        f"{_output.number(plans[0].predicted_error.trivial)}.",
-        public["n"],
-        facts if as_json else None,
-        promise,
-    )
+    n, count = plans[0].public["n"], plans[0].public["dx"] // 2
+    title = f"Plans for {n:,} records, {count:,} coefficients, {_output.budget_words(promise)}"
+    note = "* chosen. bound: on the loss above that of the best coefficients of this l1 norm, proved but where the note"
+    note += " says estimate; vacuous if it is not below that of coefficients 0, at most"
+    note += f" {_output.number(plans[0].predicted_error.trivial)}."
+    show_plans(title, plans, note, n, facts if as_json else None, promise)

@@ -111,18 +111,13 @@ def facts(plan: SaddlePlan) -> dict[str, Any]:
 
 
 def _show(plans: Sequence[SaddlePlan], as_json: bool) -> None:
-    first = plans[0]
-    n, privacy = first.problem.n, first.privacy
+    first, n = plans[0], plans[0].problem.n
     sides = f"{first.problem.dx:,} x {first.problem.dy:,} actions"
-    show_plans(
-        f"Plans for {n:,} records, {sides}, {_output.budget_words(privacy)}",
-        plans,
-        "* chosen. expected: the duality gap, what both players together could still gain, on typical data, a guess. "
-        f"bound: on the same, proved but where the note says estimate; vacuous if not below "
-        f"{_output.number(first.predicted_error.trivial)}, which no pair of strategies exceeds.",
-        n,
-        facts if as_json else None,
-    )
+    title = f"Plans for {n:,} records, {sides}, {_output.budget_words(first.privacy)}"
+    note = "* chosen. expected: the duality gap, what both players together could still gain, on typical data, a guess."
+    note += " bound: on the same, proved but where the note says estimate; vacuous if not below"
+    note += f" {_output.number(first.predicted_error.trivial)}, which no pair of strategies exceeds."
+    show_plans(title, plans, note, n, facts if as_json else None)
 
 
 def _show_strategy(player: str, weights: Floats) -> None:

@@ -179,15 +179,11 @@ def _factor(epsilon: float) -> str:
 
 def _facts(estimator: PrivateLinearModel) -> list[tuple[str, str]]:
     certificate, plan = estimator.certificate_, estimator.plan_
-    return [
-        ("epsilon spent", number(certificate.spent_epsilon, 4)),
-        ("delta spent", number(certificate.spent_delta, 2)),
-        (f"{plan.privacy.unit}s", f"{plan.problem.n:,}"),
-        ("parameters", f"{plan.problem.dim:,}"),
-        ("method", f"{plan.algorithm.replace('_', ' ')}, {plan.constants}"),
-        ("noise", plan.noise_name.replace("_", " ")),
-        *variations(plan),
-    ]
+    spent = {"epsilon spent": number(certificate.spent_epsilon, 4), "delta spent": number(certificate.spent_delta, 2)}
+    sizes = {f"{plan.privacy.unit}s": f"{plan.problem.n:,}", "parameters": f"{plan.problem.dim:,}"}
+    method = f"{plan.algorithm.replace('_', ' ')}, {plan.constants}"
+    ways = {"method": method, "noise": plan.noise_name.replace("_", " ")}
+    return [*(spent | sizes | ways).items(), *variations(plan)]
 
 
 def _release_row(release: Release) -> dict[str, str]:
@@ -269,25 +265,12 @@ _VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", ACCENT: "accent", SECOND
 """Stand-in colors that matplotlib draws with, and the page's variables that replace them."""
 
 _STYLE = {
-    "font.family": "sans-serif",
-    "font.size": 9.5,
-    "svg.fonttype": "none",
-    "text.color": INK,
-    "axes.edgecolor": RULE,
-    "axes.labelcolor": MUTED,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": RULE,
-    "grid.linewidth": 0.6,
-    "xtick.color": RULE,
-    "ytick.color": RULE,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-    "lines.linewidth": 1.8,
-    "lines.solid_capstyle": "round",
-}
+    "font.family": "sans-serif", "font.size": 9.5, "svg.fonttype": "none", "text.color": INK,
+    "axes.edgecolor": RULE, "axes.labelcolor": MUTED, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.6,
+    "xtick.color": RULE, "ytick.color": RULE, "xtick.labelcolor": MUTED, "ytick.labelcolor": MUTED,
+    "lines.linewidth": 1.8, "lines.solid_capstyle": "round",
+}  # fmt: skip
 TRIVIAL_DASH, EVEN_DASH, EXPECTED_DASH = (0, (4, 3)), (0, (1, 2)), (0, (6, 2))
 
 

@@ -122,17 +122,11 @@ def settings(values: dict[str, Any]) -> dict[str, Any]:
 
 def facts(plan: SearchPlan) -> dict[str, Any]:
     """Return JSON-ready facts of a plan."""
-    candidates = [
-        {
-            "settings": settings(dict(candidate.settings)),
-            "algorithm": candidate.plan.algorithm,
-            "noise": candidate.plan.noise_name,
-            "epsilon": candidate.plan.privacy.epsilon,
-            "delta": candidate.plan.privacy.delta,
-            **_errors(candidate.plan.predicted_error),
-        }
-        for candidate in plan.candidates
-    ]
+    candidates = []
+    for each in plan.candidates:
+        found = {"settings": settings(dict(each.settings)), "algorithm": each.plan.algorithm}
+        budget = {"epsilon": each.plan.privacy.epsilon, "delta": each.plan.privacy.delta}
+        candidates.append({**found, "noise": each.plan.noise_name, **budget, **_errors(each.plan.predicted_error)})
     costs = {"price": plan.price, "cost": plan.cost, "coverage": plan.coverage, "stake": plan.stake}
     costs |= {"yardstick": plan.yardstick, "hopeless": plan.hopeless}
     return {"method": plan.method, **costs, **_errors(plan.predicted_error), "candidates": candidates}

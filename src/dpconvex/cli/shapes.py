@@ -124,10 +124,8 @@ def print_planned(facts: list[dict[str, Any]]) -> None:
         deviation = "" if math.isnan(row["deviation"]) else number(row["deviation"], 2)
         rows.append((row["column"], str(row["vertices"]), number(row["degrees_of_freedom"], 3), deviation))
     print_table("\nShapes", ("column", "vertices", "degrees of freedom", "deviation"), rows, right=(1, 2, 3))
-    print_text(
-        "vertices: knots or levels. degrees of freedom: what ridge and noise leave of them. deviation: expected noise "
-        "of a value. Sampling and shrinkage are not in it."
-    )
+    deviation = "deviation: expected noise of a value. Sampling and shrinkage are not in it."
+    print_text(f"vertices: knots or levels. degrees of freedom: what ridge and noise leave of them. {deviation}")
 
 
 def shapes_figure(estimator: Any, style: Any, colors: tuple[str, str, str, str]) -> Any:

@@ -199,15 +199,10 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
         parameters["class_weight"] = [float(given["class_weight"][label]) for label in classes.tolist()]
     names = vars(estimator).get("feature_names_in_")  # set by scikit-learn for tables with text column names
     knots = vars(estimator).get("knots_")  # of additive models
+    kind = {"format": FORMAT, "version": VERSION, "estimator": type(estimator).__name__, "parameters": parameters}
     return {
-        "format": FORMAT,
-        "version": VERSION,
-        "estimator": type(estimator).__name__,
-        "parameters": parameters,
-        "coef": estimator.coef_,
-        "intercept": estimator.intercept_,
-        "encoded_coef": estimator.encoded_coef_,
-        "encoded_intercept": estimator.encoded_intercept_,
+        **kind,
+        **{name: getattr(estimator, f"{name}_") for name in ("coef", "intercept", "encoded_coef", "encoded_intercept")},
         "classes": _labels_fields(estimator.classes_) if isinstance(estimator, CLASSIFIERS) else None,
         "slope_cap": vars(estimator).get("slope_cap_"),  # of logistic models: how scores become probabilities
         "n_features_in": int(estimator.n_features_in_),

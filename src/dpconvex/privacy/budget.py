@@ -106,11 +106,10 @@ class Account:
         if _decimal(promise.epsilon) > epsilon or _decimal(promise.delta) > delta:
             torn = f" ({self.unreadable} lines cannot be read)" if epsilon == delta == 0 and self.unreadable else ""
             pure = ", or for delta=0 where the method takes it" * (_decimal(promise.delta) > delta)
-            raise BudgetExceededError(
-                f"epsilon={promise.epsilon!r}, delta={promise.delta!r}: the budget {name!r} has epsilon "
-                f"{exact_text(epsilon)} and delta {exact_text(delta)} left{torn}. Ask for no more{pure}; "
-                "nothing was read, nothing was spent"
-            )
+            asked = f"epsilon={promise.epsilon!r}, delta={promise.delta!r}"
+            has = f"the budget {name!r} has epsilon {exact_text(epsilon)} and delta {exact_text(delta)} left{torn}"
+            remedy = f"Ask for no more{pure}; nothing was read, nothing was spent"
+            raise BudgetExceededError(f"{asked}: {has}. {remedy}")
 
 
 @final

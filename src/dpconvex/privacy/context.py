@@ -148,12 +148,10 @@ def _count(promise: PrivacyParams, columns: int | Sequence[str], n: int) -> None
     if count:
         width = columns if isinstance(columns, int) else len(columns)
         spent = f"epsilon={exact_text(found[1])}" + (f", delta={exact_text(found[2])}" if found[2] else "")
-        warn(
-            RepeatedFitWarning,
-            f"fit number {found[0]} of {width} columns and {n} {promise.unit}s in this process. If they are the same "
-            f"data, these fits cost {spent} together, not what one certificate says. Search with PrivateSearchCV, set "
-            "a total with dpconvex.budget_context, or keep a budget file",
-        )
+        fits = f"fit number {found[0]} of {width} columns and {n} {promise.unit}s in this process"
+        cost = f"If they are the same data, these fits cost {spent} together, not what one certificate says"
+        remedy = "Search with PrivateSearchCV, set a total with dpconvex.budget_context, or keep a budget file"
+        warn(RepeatedFitWarning, f"{fits}. {cost}. {remedy}")
 
 
 class CarriesBudgets:

@@ -94,10 +94,8 @@ class Ledger:
                 raise BudgetExceededError(f"release {release.label!r}: its sensitivity is for another relation or unit")
             self._left[replace(release, times=1)] += release.times
         if not fits(self.planned, privacy):
-            raise BudgetExceededError(
-                f"planned releases cost epsilon={total_epsilon(self.planned, privacy.delta)!r} "
-                f"at delta={privacy.delta!r}: must be at most epsilon={privacy.epsilon!r}"
-            )
+            cost = f"epsilon={total_epsilon(self.planned, privacy.delta)!r} at delta={privacy.delta!r}"
+            raise BudgetExceededError(f"planned releases cost {cost}: must be at most epsilon={privacy.epsilon!r}")
         self._total = sum(release.times for release in self.planned)
         self.recorded: list[Release] = []
 

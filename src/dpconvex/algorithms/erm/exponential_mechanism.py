@@ -151,13 +151,11 @@ class LocalizedMechanismPlan(GridPlan):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
+        checked = "a certificate (gradient norm or duality gap) is checked before anything is released"
         return (
             Assumption("the loss has a bounded slope and bounded targets", "proved for the loss; records are clipped"),
             Assumption("the objective is l2-strongly convex", "the regularizer is part of the objective"),
-            Assumption(
-                "the solver's point is within r of the exact minimizer for every data set",
-                "a certificate (gradient norm or duality gap) is checked before anything is released",
-            ),
+            Assumption("the solver's point is within r of the exact minimizer for every data set", checked),
             Assumption("the grid is public", "it is computed from the plan and the center that was released"),
             *((USER_LOSS,) if self.problem.grouped else ()),
         )

@@ -67,10 +67,8 @@ class BiasReducedPlan(base.VertexSamplingPlan):
     algorithm = "bias_reduced_mirror_descent"
     error_share = 0.2  # of the order
     label = "drawn vertices, whose averages are the query points and the output"
-    theorem = (
-        "Proposition 3.17, with the sensitivity of erratum E3 and adaptive composition in zCDP on the realised "
-        "schedule, which is drawn from public coins."
-    )
+    theorem = "Proposition 3.17, with the sensitivity of erratum E3 and adaptive composition in zCDP on the realised "
+    theorem += "schedule, which is drawn from public coins."
     assumptions = (
         Assumption("each record's gradient has the stated spread", "every evaluation is clipped, record by record"),
         base.PUBLIC_ORDER,
@@ -242,14 +240,13 @@ def calibrated(
 ) -> Budget:
     """Return what minimizes `order_of_gap`; `budget` is ``sqrt(8 rho)``, with `pure` epsilon."""
     ell, L = math.log(problem.dx) + math.log(problem.dy), max(problem.lipschitz)
+    tried = np.unique(np.geomspace(2, min(problem.n / 2, MOST_STEPS), 40).astype(int)).tolist()
     best: tuple[float, Budget] | None = None
     for level in [M] if M is not None else range(9):
         mean = (level + 1) / normalizer(level)  # of 2^N
         both = level > 0 if antithetic is None else antithetic
         cost = sum(0.5**N * kappa(N, level, both) for N in range(level + 1)) / normalizer(level)
-        for T in (
-            np.unique(np.geomspace(2, min(problem.n / 2, MOST_STEPS), 40).astype(int)).tolist() if U is None else [0]
-        ):
+        for T in tried if U is None else [0]:
             total = T * mean + 2**level if U is None else U
             T_mean = max(2.0, total / mean)
             draws = (2 * mean + 1) * T_mean / 2

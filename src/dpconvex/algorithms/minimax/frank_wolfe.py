@@ -129,9 +129,8 @@ def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = 
         return problem.n / spread * each / ENLARGEMENT**2 * (1 - 1e-6)
 
     with within_floats(problem.name):
-        counts = sorted(
-            {round(2 ** (i / 8)) for i in range(8 * MOST_STEPS.bit_length())} - {0} & set(range(MOST_STEPS + 1))
-        )
+        lengths = {round(2 ** (i / 8)) for i in range(8 * MOST_STEPS.bit_length())}
+        counts = sorted(lengths - {0} & set(range(MOST_STEPS + 1)))
         T = steps or max(FEWEST_STEPS, min(counts, key=lambda T: _typical(problem, T, scale(T))))
         return FrankWolfePlan(problem, privacy, T, scale(T), 8 * smoothness / (T + 2) + ell / scale(T))
 

@@ -266,10 +266,8 @@ class VertexDescentPlan(base.VertexSamplingPlan):
     schedule: Schedule
     algorithm = "vertex_mirror_descent"
     label = "drawn vertices, whose averages are the query points and the output"
-    theorem = (
-        "Proposition 3.3, by adaptive composition of exponential mechanisms in zCDP, each with the range of its "
-        "score difference."
-    )
+    theorem = "Proposition 3.3, by adaptive composition of exponential mechanisms in zCDP, each with the range of its "
+    theorem += "score difference."
     expectation = forwarded("schedule", "expected")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @cached_property

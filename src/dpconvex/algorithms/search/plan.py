@@ -197,12 +197,10 @@ class SearchPlan(Plan):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
+        clipped = f"every loss is clipped into [0, {self.score.bound:g}] before it is averaged"
         own = (
             Assumption("training and held-out part are disjoint", "split by coins that do not depend on the data"),
-            Assumption(
-                "one held-out unit moves a score by a bounded amount",
-                f"every loss is clipped into [0, {self.score.bound:g}] before it is averaged",
-            ),
+            Assumption("one held-out unit moves a score by a bounded amount", clipped),
             Assumption("candidates were chosen without looking at the data", "declared"),
         )
         secret = Assumption(

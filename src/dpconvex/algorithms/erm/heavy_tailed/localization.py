@@ -118,13 +118,13 @@ class LocalizationPlan(ConvexPlan[P]):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
+        claims = [Assumption(claim, DECLARED) for claim in self.problem.claims]
         return (
             Assumption("every record's loss is convex and C-Lipschitz", self.method.lipschitz),
             Assumption("the objective of each phase is l2-strongly convex", "the ridge is part of the objective"),
             Assumption("the solver's point is within tau of the minimizer for all data sets", self.method.reached),
             Assumption("records are assigned to phases by position", "fixed strides, whatever the records hold"),
-            *(Assumption(claim, DECLARED) for claim in self.problem.claims),
-            *((RETURNS,) if self.problem.claims else ()),
+            *([*claims, RETURNS] if claims else ()),
         )
 
     @property

@@ -123,20 +123,17 @@ def _beside(name: str, *given: Any, **more: Any) -> Any:
     return of_paper(name)(*given, **more)
 
 
+def _localized(name: str) -> HeavyMethod:
+    """Return such a method, which runs on records apart from those that its level is found on."""
+    leveled = partial(level.localized, planner=partial(_beside, f"{name}, level given"))
+    return HeavyMethod(partial(_beside, name), leveled, printed=False, apart=True, repeats=True)
+
+
 HEAVY_METHODS: Mapping[str, HeavyMethod] = {
     "heavy_tailed": HeavyMethod(heavy_tailed.plan, level.localized, apart=True, repeats=True, shaped=True),
     "clipped_residuals": HeavyMethod(clipped_residuals.plan, level.ordinary, slopes=True, chooses=True),
     "clipped_gradient": HeavyMethod(clipped_gradient.plan, level.descent, printed=False),
-    **{
-        name: HeavyMethod(
-            partial(_beside, name),
-            partial(level.localized, planner=partial(_beside, f"{name}, level given")),
-            printed=False,
-            apart=True,
-            repeats=True,
-        )
-        for name in ("localized_exponential_mechanism", "gradient_score")
-    },
+    **{name: _localized(name) for name in ("localized_exponential_mechanism", "gradient_score")},
 }
 """By the name used in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
 NAMED.update({f"heavy-tailed method {name}": method for name, method in HEAVY_METHODS.items()})
@@ -252,10 +249,8 @@ class LeveledPlan(TwoStagePlan):
     @property
     def theorem(self) -> str:
         shared = "on records of its own" if self.method.apart else "on the same records, epsilons adding up"
-        return (
-            f"A private level for gradients (counts above public edges, chosen by noisy scores; epsilon "
-            f"{self.scale.epsilon:.6g}), {shared}, and a method that uses it. {self.then.theorem}"
-        )
+        chosen = f"counts above public edges, chosen by noisy scores; epsilon {self.scale.epsilon:.6g}"
+        return f"A private level for gradients ({chosen}), {shared}, and a method that uses it. {self.then.theorem}"
 
     def describe(self) -> Mapping[str, Any]:
         facts = {key: value for key, value in self.then.describe().items() if not key.startswith("moment_")}

@@ -163,23 +163,17 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         number = "Theorems 1 to 3" if self.noise.event.pure_epsilon is not None else "Theorem 4 with (3.3)"
         number += " for users" if self.problem.grouped else ""
         number = "Theorem U4 with (3.3)" if self.most_rows else number
-        return (
-            f"Objective perturbation with approximate minima ({number}): the minimizer under a random linear term, "
-            "plus noise that covers the certified solver accuracy."
-        )
+        released = "the minimizer under a random linear term, plus noise that covers the certified solver accuracy"
+        return f"Objective perturbation with approximate minima ({number}): {released}."
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
+        proved = "proved for the loss on all of R; features are clipped, so they hold for every record"
+        norm = "the gradient norm at the solver's point is at most the tolerance, for every data set and every b"
         return (
             Assumption("the objective is l2-strongly convex, the intercept included", "the regularizer is part of it"),
-            Assumption(
-                "slope and curvature bounds of the loss",
-                "proved for the loss on all of R; features are clipped, so they hold for every record",
-            ),
-            Assumption(
-                "the gradient norm at the solver's point is at most the tolerance, for every data set and every b",
-                "the norm is checked, with rounding slack, before anything is released",
-            ),
+            Assumption("slope and curvature bounds of the loss", proved),
+            Assumption(norm, "the norm is checked, with rounding slack, before anything is released"),
             *((USER_LOSS,) if self.problem.grouped else ()),
             *((CAPPED,) if self.most_rows else ()),
             *((MANY,) if self.problem.private_n else ()),

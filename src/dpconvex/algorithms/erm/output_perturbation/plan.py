@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex import _validate, algorithms
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, attributes, forwarded
 from dpconvex.algorithms.assumptions import USER_LOSS
 from dpconvex.algorithms.base import P
 from dpconvex.algorithms.erm.output_perturbation import schedules
@@ -84,19 +84,15 @@ DIAMETER_THEOREM = (
     "distance. Privacy rests on no constant of the objective, nor on convexity, nor on the solver's accuracy."
 )
 DIAMETER_ASSUMPTIONS = (Assumption("what is released before noise lies in the ball", "it is projected there"),)
+_CHECKED = "a certificate (gradient norm, gap, or a step count proven for every data set) is checked before the release"
 ACCURACY_ASSUMPTIONS = (
     Assumption("the objective is l2-strongly convex", "the regularizer is part of the objective"),
-    Assumption(
-        "the solver's point is within r of the exact minimizer for every data set",
-        "a certificate (gradient norm, gap, or a step count proven for every data set) is checked before the release",
-    ),
+    Assumption("the solver's point is within r of the exact minimizer for every data set", _CHECKED),
 )
+_COMPUTED = "computed from the loss's values at the largest predictions and targets that the clipped records allow"
 TILT_ASSUMPTIONS = (
     Assumption("the minimizer lies in the ball", "the regularizer or a constraint keeps it there for all data"),
-    Assumption(
-        "C bounds the ratio of two records' weights everywhere in the ball",
-        "computed from the loss's values at the largest predictions and targets that the clipped records allow",
-    ),
+    Assumption("C bounds the ratio of two records' weights everywhere in the ball", _COMPUTED),
 )
 RETURNS = Assumption(
     "the caller's function returns for every data set: it neither raises nor runs forever nor shows records elsewhere",
@@ -172,13 +168,10 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         code = (RETURNS,) if self.problem.claims else ()
         if not self.schedule.needs_accuracy:
             return (*DIAMETER_ASSUMPTIONS, *code)
-        return (
-            *ACCURACY_ASSUMPTIONS,
-            *((USER_LOSS,) if self.problem.grouped else ()),
-            *(TILT_ASSUMPTIONS if self.problem.aggregation == "tilted" else ()),
-            *(Assumption(claim, DECLARED) for claim in self.problem.claims),
-            *code,
-        )
+        users = (USER_LOSS,) if self.problem.grouped else ()
+        tilts = TILT_ASSUMPTIONS if self.problem.aggregation == "tilted" else ()
+        claims = tuple(Assumption(claim, DECLARED) for claim in self.problem.claims)
+        return (*ACCURACY_ASSUMPTIONS, *users, *tilts, *claims, *code)
 
     @property
     def coefficient_deviation(self) -> Floats:
@@ -202,16 +195,12 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         return reach_quantile(np.abs(noise) + self.solver_radius)
 
     def describe(self) -> Mapping[str, Any]:
-        balls = {"ball": self.schedule.ball, "reach": self.schedule.reach}
         sensitivity = self.schedule.sensitivity
-        return {
-            **({"minimizer_sensitivity": sensitivity} if math.isfinite(sensitivity) else {}),
-            "solver_radius": self.solver_radius,
-            "noise": self.noise_name,
-            **({"target": self.target} if self.target != "empirical" else {}),
-            **({"solver": self.asked} if self.asked != "auto" else {}),
-            **(balls if math.isfinite(self.schedule.ball) else {}),
-        }
+        moves = {"minimizer_sensitivity": sensitivity} if math.isfinite(sensitivity) else {}
+        target = {"target": self.target} if self.target != "empirical" else {}
+        solver = {"solver": self.asked} if self.asked != "auto" else {}
+        balls = attributes(self.schedule, "ball", "reach") if math.isfinite(self.schedule.ball) else {}
+        return {**moves, "solver_radius": self.solver_radius, "noise": self.noise_name, **target, **solver, **balls}
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
         ledger = Ledger(self.privacy, self.releases)

@@ -275,8 +275,7 @@ def refusal(n: int, m: int, dim: int, epsilon: float, delta: float, smoothness: 
     """Return the error that says what the printed constants would need."""
     found = printed(n, m, dim, epsilon, delta, smoothness=smoothness)
     worst = max(phase.batch / phase.users for phase in found.phases)
-    what = (
-        f"cannot be run: a minibatch would need {worst:.3g} times the users of its phase, and where it fits the proof "
-        f"of privacy has a gap (Errata); the printed proof bounds the excess by {found.bound:.3g} L D"
-    )
+    needs = f"a minibatch would need {worst:.3g} times the users of its phase"
+    gap = "where it fits the proof of privacy has a gap (Errata)"
+    what = f"cannot be run: {needs}, and {gap}; the printed proof bounds the excess by {found.bound:.3g} L D"
     return InvalidParameterError("constants", "paper", what, "Use constants='calibrated', or algorithm='phased_sgd'")

@@ -40,6 +40,7 @@ from dpconvex.solvers import _components as components
 
 _PORTION = 2**19  # floats read at a time (4 MB), at least,
 _SHARE = 32  # or this part of the data
+_OWN_GROUP = "a group's result depends on its own users, released values and coins of its own"
 RADII = ("practical", "provable", "private")
 AGGREGATES = ("auto", "robust", "plain")
 
@@ -58,10 +59,7 @@ class PhasedPlan(algorithms.LinearModelPlan):
     algorithm: ClassVar[str] = "phased_sgd"
     assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
         Assumption("users are assigned to phases and groups without looking at data", "uniform coins by position"),
-        Assumption(
-            "a group's result depends on its own users, released values and coins of its own",
-            "records are read, drawn and walked over group by group",
-        ),
+        Assumption(_OWN_GROUP, "records are read, drawn and walked over group by group"),
         Assumption("records of one person have one label", "declared: two labels are two users"),
     )
     phases = forwarded("schedule", "phases")  #: In the order in which they run
