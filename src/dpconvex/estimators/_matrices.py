@@ -133,9 +133,7 @@ def column_of(values: Any, name: str) -> Series | Array:
         array = column_or_1d(array, warn=True)
         return found.get_column(found.columns[0]) if table else array
     if array.ndim != 1:
-        raise InvalidDataError(
-            f"{name} has shape {_validate.shape_of(array)}; labels are needed, one a record"
-        )
+        raise InvalidDataError(f"{name} has shape {_validate.shape_of(array)}; labels are needed, one a record")
     return array
 
 
