@@ -1795,8 +1795,8 @@ MUTANTS = (
     Mutant(
         "look: the constant is moved by what its slope was before noise",
         INFORMED,
-        "off = TUNING.change * float(self.constant.release(moved, CONSTANT, source, ledger)[0])",
-        "off = TUNING.change * float(self.constant.release(moved, CONSTANT, source, ledger)[0] * 0 + moved[0])",
+        "off = float(self.constant.release(moved, CONSTANT, source, ledger)[0])",
+        "off = float(self.constant.release(moved, CONSTANT, source, ledger)[0] * 0 + moved[0])",
         "",
         (f"{LOOKS}::test_all_that_follows_the_look_follows_from_what_was_released",),
     ),
