@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import io
 import json
@@ -496,6 +497,60 @@ def interval_picture() -> str:
     return drawn(figure)
 
 
+def numbers() -> str:
+    """Every number that was chosen by measurements, by module: value, meaning, and the script where one is named."""
+    text: list[str] = []
+    for path in sorted((ROOT / "src" / "dpconvex").rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        found = list(_measured(ast.parse(source), source.split("\n")))
+        if found:
+            name = path.relative_to(ROOT / "src" / "dpconvex").as_posix()
+            text += [f"**{name}**: {purpose(house.Source(path)).rstrip('.')}.", ""]
+            text += [f"{each[2]}\n" for each in found if not each[0]]
+            text += [table(("number", "value", "what it is"), (each for each in found if each[0])), ""]
+    return "\n".join(text)
+
+
+def _measured(tree: ast.Module, lines: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Names, values and meanings of a module: fields of its `TUNINGS`, and constants that name their script."""
+    for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if isinstance(node, ast.ClassDef) and node.name in TUNINGS:
+            script = " ".join((ast.get_docstring(node) or "").split())
+            yield "", "", script.replace("``", "`")
+            fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and each.value]
+            yield from ((f"`{_target(each)}`", _value(each), _remark(each, lines)) for each in fields)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and _target(node).isupper() and node.value:
+            said = _remark(node, lines)
+            if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+                said = " ".join([said, *str(following.value.value).split()]).strip()
+            if "benchmarks/" in said and not isinstance(node.value, ast.Call):
+                yield f"`{_target(node)}`", _value(node), said
+
+
+def _target(node: Any) -> str:
+    target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+    return ", ".join(each.id for each in getattr(target, "elts", [target]) if isinstance(each, ast.Name))
+
+
+def _value(node: Any) -> str:
+    value = " ".join(ast.unparse(node.value).split())
+    return value if len(value) < 100 else "a table (source)"
+
+
+def _remark(node: ast.stmt, lines: list[str]) -> str:
+    """The comment at the end of a statement, or the ones above it."""
+    last = lines[(node.end_lineno or node.lineno) - 1]
+    beside = last.partition("  #")[2].lstrip(": ")
+    above, k = list[str](), node.lineno - 2
+    while not beside and lines[k].strip().startswith("#"):
+        above.insert(0, lines[k].strip().lstrip("#: "))
+        k -= 1
+    return (beside or " ".join(above)).replace("|", "\\|")
+
+
+TUNINGS = ("Tuning", "BoundTuning", "Guess")
+"""Classes whose fields are numbers that were chosen by measurements."""
+
 GENERATED: dict[str, Callable[[], str]] = {
     "interval_table": interval_table,
     "interval_picture": interval_picture,
@@ -504,6 +559,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "crossings": crossings,
     "rules": rule_list,
     "methods": methods,
+    "numbers": numbers,
     "papers": papers,
 }
 """Markdown by name."""
