@@ -2237,6 +2237,14 @@ MUTANTS = (
         2.0,
     ),
     Mutant(
+        "added units: the last look is averaged over the users there are",
+        INFORMED,
+        "moved = self._mean(alike, point, change, 1.0)",
+        "moved = alike(point, change, 1.0)",
+        "",
+        (f"{ADDED}::test_no_user_more_moves_a_release_of_a_look_further_than_its_sensitivity_and_some_do_nearly",),
+    ),
+    Mutant(
         "added units: curvature is free from half the ridge on",
         OBJECTIVE_EVENTS,
         "Fraction(self.tau) * self.pulls > self.noise_epsilon",
