@@ -81,7 +81,7 @@ def linear_subject(plan: LinearModelPlan) -> Subject:
 
 def added_pairs(pairs: Mapping[str, Pair]) -> dict[str, Pair]:
     """Return pairs of which one data set lacks the last unit of the other: the other units stay, or there are none."""
-    found = {}
+    found, seen = dict[str, Pair](), set[bytes]()
     for name, pair in pairs.items():
         for which, (X, y, *users) in zip(("first", "second"), pair, strict=True):
             starts = users[0].starts if users else np.arange(len(y) + 1)
@@ -91,7 +91,9 @@ def added_pairs(pairs: Mapping[str, Pair]) -> dict[str, Pair]:
             )
             found[f"{name}: {which}, without its last"] = Pair((X, y, *users), (X[:begin], y[:begin], *before))
             alone = (X[begin:], y[begin:], *last), (X[:0], y[:0], *nobody)
-            found[f"{name}: last of the {which}, or nobody"] = Pair(*alone)
+            if (whole := X[begin:].tobytes() + y[begin:].tobytes()) not in seen:
+                found[f"{name}: last of the {which}, or nobody"] = Pair(*alone)
+            seen.add(whole)
     return found
 
 

@@ -222,7 +222,7 @@ BAD: dict[str, tuple[dict[str, Any], Any, Any, str]] = {
     "text labels without classes": ({"feature_norm": 1.0, "classes": None}, X_OK, Y_OK.astype(str), "classes=None"),
     "numbers without classes": ({"feature_norm": 1.0, "classes": None}, X_OK, Y_OK, "classes=None.*labels of type int"),
     "labels of another type": ({"feature_norm": 1.0, "classes": ["a", "b"]}, X_OK, Y_OK, "same type"),
-    "one-dimensional X": ({"feature_norm": 1.0}, X_OK[0], Y_OK, r"\(3,\)"),
+    "one-dimensional X": ({"feature_norm": 1.0}, X_OK[0], Y_OK, r"\(n,\)"),
     "text X": ({"feature_norm": 1.0}, X_OK.astype(str), Y_OK, "dtype"),
     "object X": ({"feature_norm": 1.0}, X_OK.astype(object), Y_OK, "dtype"),
     "lengths differ": ({"feature_norm": 1.0}, X_OK, Y_OK[:-1], "must agree"),

@@ -171,7 +171,7 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "infinite": (PrivateLinearRegression(feature_norm=1.0, target_bounds=(0, np.inf)), Y_OK, "target_bounds"),
     "text": (PrivateLinearRegression(feature_norm=1.0, target_bounds=(0, 1)), Y_OK.astype(str), "numbers are needed"),
     "objects": (PrivateLinearRegression(feature_norm=1.0, target_bounds=(0, 1)), Y_OK.astype(object), "numbers are"),
-    "two columns": (PrivateLinearRegression(feature_norm=1.0, target_bounds=(0, 1)), np.zeros((20, 2)), r"\(20, 2\)"),
+    "two columns": (PrivateLinearRegression(feature_norm=1.0, target_bounds=(0, 1)), np.zeros((20, 2)), r"\(n, 2\)"),
     "lengths": (PrivateLinearRegression(feature_norm=1.0, target_bounds=(0, 1)), Y_OK[1:], "must agree"),
     "no y": (PrivateLinearRegression(feature_norm=1.0, target_bounds=(0, 1)), None, "requires y"),
     "width": (PrivateHuberRegressor(feature_norm=1.0, target_bounds=(0, 1), width=0), Y_OK, "width=0"),
