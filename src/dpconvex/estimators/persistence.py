@@ -272,6 +272,7 @@ def _check_restored(model: SavedModel, names: Any, classes: Array | None) -> Non
 def _parameters(model: SavedModel) -> None:
     given = model.get_params(deep=False)
     PrivacyParams(given["epsilon"], given["delta"])
+    model._public_count(1 if model._relation.fixes_size else None)
     for name, bounds in _REALS.items():
         if given.get(name) is not None:
             _validate.real(name, given[name], **bounds)

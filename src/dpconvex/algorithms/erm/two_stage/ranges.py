@@ -181,10 +181,14 @@ class RangedPlan(TwoStagePlan):
         stages = [one for one in (self.first, self.of_target, self.second) if one is not None]
         looks: dict[str, Any] = {}
         if self.look is not None:
-            looks["target_range"] = {"epsilon": self.look.epsilon, "cells": self.target_cells}
+            looks["target_range"] = {"epsilon": self.look.epsilon, "cells": list(self.target_cells)}
         if self.looks is not None:
             epsilon = _rounding.product_up(len(self.looked), self.looks.epsilon)
-            looks["column_ranges"] = {"columns": list(self.looked), "epsilon": epsilon, "cells": self.cells}
+            looks["column_ranges"] = {
+                "columns": list(self.looked),
+                "epsilon": epsilon,
+                "cells": [*map(list, self.cells)],
+            }
         if not stages:
             return {**self.then.describe(), **looks}
         found = {
