@@ -16,7 +16,7 @@ from dpconvex.algorithms.erm.gradient_descent import plan_informed
 from dpconvex.algorithms.erm.gradient_descent.look import FARTHEST, TUNING, kept
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.errors import InvalidParameterError
-from dpconvex.losses import HingeLoss, LogisticLoss, SoftmaxLoss, SquaredLoss
+from dpconvex.losses import HingeLoss, LogisticLoss, SoftmaxLoss, SquaredLoss, WeightedLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.privacy.ledger import total_epsilon
 from dpconvex.privacy.profiles import largest_mu
@@ -354,6 +354,7 @@ def test_it_comes_first_where_its_forecast_is_the_smallest() -> None:
         (problem(), PrivacyParams(1.0, unit=Unit.USER), "delta=0"),
         (problem(loss=SoftmaxLoss(3)), USERS, "loss='softmax'"),
         (problem(loss=HingeLoss()), USERS, "loss='hinge'"),
+        (problem(loss=WeightedLoss(LogisticLoss())), USERS, "loss='weighted'"),
         (problem(loss=SquaredLoss(1.0, 1.0)), USERS, "loss='squared'"),
     ],
 )

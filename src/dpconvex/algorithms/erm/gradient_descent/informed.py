@@ -55,6 +55,7 @@ from dpconvex.algorithms.erm.gradient_descent.look import (
 )
 from dpconvex.algorithms.erm.gradient_descent.plan import FAR
 from dpconvex.errors import InvalidParameterError
+from dpconvex.losses import WeightedLoss
 from dpconvex.mechanisms import GaussianBudget, GaussianMechanism
 from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
@@ -341,6 +342,8 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
         raise InvalidParameterError("loss", loss.name, what, "Use 'noisy_gradient'")
     if problem.factor is not None:
         raise InvalidParameterError("factor", "given", "must be None for a look", "Use 'objective_perturbation'")
+    if isinstance(loss, WeightedLoss):  # what labels and slopes are read as is for records of weight 1
+        raise InvalidParameterError("loss", loss.name, "must have records of equal weight", "Use 'noisy_gradient'")
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # accountants round up
     constant = problem.domain.intercept > 0 and loss.rates is None
     columns = len(Look(problem, mu, l2, (0.0, 0.0, 0.0)).columns)

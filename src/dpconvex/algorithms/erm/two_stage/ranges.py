@@ -295,7 +295,7 @@ def whole_steps(part: tuple[float, float], step: Step) -> tuple[float, float]:
     They are the first and the last in it, or around one that holds less than two: so it is a step wide, or at an end.
     """
     first, length = step
-    if length < 1:
+    if not 1 <= length <= 1e6:  # shorter than a cell, or so long that rounding would hide the part
         return part
     low, high = ((end - first) / length for end in part)
     inner, outer = (math.ceil(low - 1e-9), math.floor(high + 1e-9)), (math.floor(low + 1e-9), math.ceil(high - 1e-9))

@@ -262,6 +262,7 @@ def test_few_units_pay_more_for_a_look_and_a_constant_takes_one_sooner(users: bo
         ((0, 32), (0.0, 16 / 3), (0.0, 32.0)),
         ((3, 4), (0.3, 0.9), (3, 4)),  # a cell holds a multiple: parts stay
         ((3, 4), (0.0, 0.0), (3, 4)),
+        ((3, 4), (0.0, 1e10), (3, 4)),
     ],
 )
 def test_parts_end_at_multiples_of_a_step(part, step, whole) -> None:
