@@ -502,7 +502,7 @@ def numbers() -> str:
     text: list[str] = []
     for path in sorted((ROOT / "src" / "dpconvex").rglob("*.py")):
         source = path.read_text(encoding="utf-8")
-        found = list(_measured(ast.parse(source), source.split("\n")))
+        found = list(_chosen(ast.parse(source), source.split("\n")))
         if found:
             name = path.relative_to(ROOT / "src" / "dpconvex").as_posix()
             text += [f"**{name}**: {purpose(house.Source(path)).rstrip('.')}.", ""]
@@ -511,7 +511,7 @@ def numbers() -> str:
     return "\n".join(text)
 
 
-def _measured(tree: ast.Module, lines: list[str]) -> Iterator[tuple[str, str, str]]:
+def _chosen(tree: ast.Module, lines: list[str]) -> Iterator[tuple[str, str, str]]:
     """Names, values and meanings of a module: fields of its `TUNINGS`, and constants that name their script."""
     for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
         if isinstance(node, ast.ClassDef) and node.name in TUNINGS:
