@@ -5,8 +5,7 @@
 The peer of `benchmarks/user_level.py` written anew, so that it can be run at the terms of this library: Poisson samples
 of a fortieth of the users, gradients of users cut to a level, Gaussian noise. The multiplier of the noise holds
 epsilon at delta 1e-6 for users that are replaced (`PoissonSteps`) or for users that are added or removed (privacy loss
-distributions of dp-accounting, as Opacus's own accountant within a percent). Seeded: this measures accuracy on public
-data.
+distributions of dp-accounting). Seeded: this measures accuracy on public data.
 """
 
 from __future__ import annotations

@@ -2196,8 +2196,8 @@ MUTANTS = (
     Mutant(
         "added units: half of a unit's length is what one more moves",
         "algorithms/erm/gradient_descent/planner.py",
-        "moved, times, lemma = (1, MOST_TIMES, ADDED_LEMMA)",
-        "moved, times, lemma = (0.5, MOST_TIMES, ADDED_LEMMA)",
+        "value = problem.differing * clip / self.least_batch",
+        "value = 0.5 * clip / self.least_batch",
         "noisy_gradient/added",
         (f"{ADDED}::test_one_more_moves_a_sum_by_its_sensitivity_at_most_however_many_there_are",),
     ),

@@ -252,7 +252,7 @@ class LinearModelProblem(Problem):
 
     def minimizer_norm(self, l2: float) -> float:
         # L / l2: the gradient vanishes. sqrt(2 v / l2): J(w*) <= J(0), losses are at least 0, at zero at most v.
-        v, most = self.loss.value_at_zero, self._most_times
+        v, most = self.loss.value_at_zero, self.most_times
         return _rounding.widen_up(min(most * self.lipschitz / l2, math.sqrt(2 * most * v / l2)))
 
     def loss_range(self, radius: float) -> float:
@@ -298,14 +298,19 @@ class LinearModelProblem(Problem):
             smoothed = 1.5 * (15 * ROUNDING * size * (self.lipschitz / l2) ** 2) ** (1 / 3)
             return max(gap, smoothed) + 12 * ROUNDING * tilting / l2
         columns = self.domain.dim + (0 if self.factor is None else self.factor.rank)
-        most = self._most_times
+        most = self.most_times
         moved = inner_product_rounding(columns) * (most * self.smoothness + l2) * size
         grid = 0.0 if self.factor is None else self.factor.summed_rounding * self.domain.linf * self.loss.slope_bound
         return 3 * (ROUNDING * (most * self.lipschitz + linear + tilting) + moved + most * grid) / l2
 
     @property
-    def _most_times(self) -> float:
-        """How many times as many units as `n` there may be, for solvers to certify what is planned."""
+    def differing(self) -> int:
+        """Of how many units, of those by which neighbors differ, a sum tells: one is added, or two are exchanged."""
+        return 1 if self.private_n else 2
+
+    @property
+    def most_times(self) -> float:
+        """How many times as many units as `n` sums may be over: beyond it they are cut, and no solver need certify."""
         return MOST_TIMES if self.private_n else 1.0
 
     def describe(self) -> dict[str, Any]:

@@ -60,7 +60,7 @@ from dpconvex.mechanisms import GaussianBudget, GaussianMechanism
 from dpconvex.privacy import Assumption, Ledger, Neighboring, PrivacyParams, Sensitivity, Unit
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem, UserGroups
-from dpconvex.problems.base import MOST_TIMES, ROUNDING
+from dpconvex.problems.base import ROUNDING
 from dpconvex.problems.data.domain import shorten
 from dpconvex.problems.data.sources.rows import mapped, same
 from dpconvex.problems.data.users import integer_means, mean_of_users, record_weights
@@ -260,11 +260,14 @@ class InformedPlan(algorithms.LinearModelPlan):
         plan = self.resumed(*course, slopes)
         point = look.moved_back(ball.project(w + plan.share_of_way * way))
         if self.constant is not None:  # line 6: how the constant's slope has changed there, all labels positive
-            most, positive = TUNING.change * problem.loss.slope_bound, mapped(X, y, same, np.ones_like)
+            most, (_, records, targets, *_) = TUNING.change * problem.loss.slope_bound, facts
+            if targets is None:  # they come with the records
+                records, _ = problem.clipped(*mapped(X, y, same, np.ones_like))
+            positive = None if targets is None else np.ones_like(targets)
             over = np.append(np.zeros(problem.dim - 1), 1 / (most * look.problem.domain.intercept))
             before = float(problem.loss.derivative(begin[-1:] * problem.domain.intercept, np.ones(1))[0]) / most
             change = partial(seen._slope, over=over, less=before)
-            alike = partial(mean_of_users, problem.loss, *problem.clipped(*positive), *facts[-2:])
+            alike = partial(mean_of_users, problem.loss, records, positive, *facts[-2:])
             moved = self._mean(alike, point, change, 1.0)
             off = float(self.constant.release(moved, CONSTANT, source, ledger)[0])
             off = TUNING.change * (off + self.l2 * float(look.moved(point[None])[0] @ over))
@@ -376,9 +379,9 @@ def _mechanism(
     task: LinearModelProblem, moved: tuple[float, float], norm: str, lemma: str, mu: float, dim: int
 ) -> GaussianMechanism:
     """Return the noise of a mean over users: how far one moves the sum if it is replaced, or if it is added."""
-    relation, rounding, most = Neighboring.REPLACE_ONE, 2 * ROUNDING, moved[0]
+    relation, most = Neighboring.REPLACE_ONE, moved[0]
     if task.private_n:
-        relation, rounding, most = Neighboring.ADD_OR_REMOVE_ONE, rounding * MOST_TIMES, moved[1]
+        relation, most = Neighboring.ADD_OR_REMOVE_ONE, moved[1]
         lemma = f"one user more adds a vector of length at most {most:.4g} to a sum, over a declared n, plus rounding"
-    value = _rounding.sum_up((_rounding.ratio_up(_rounding.widen_up(most), task.n), rounding))
+    value = _rounding.sum_up((_rounding.ratio_up(_rounding.widen_up(most), task.n), 2 * ROUNDING * task.most_times))
     return GaussianMechanism.of_mu(Sensitivity(value, norm, lemma, relation, Unit.USER), mu, dim)

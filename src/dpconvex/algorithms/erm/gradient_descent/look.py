@@ -325,8 +325,7 @@ class Look:
     def _choice(self, length: float, signal: float) -> Choice:
         problem, typical = self.problem, self.problem.typical
         assert typical is not None
-        moved = 1 if problem.private_n else 2  # lengths, by which a user who is added, or replaced, moves a sum
-        noise = moved * length * self.longest / (problem.n * self.mu) * self.scales
+        noise = problem.differing * length * self.longest / (problem.n * self.mu) * self.scales
         levels = [(k / kept(k), cost * signal * typical.at_zero) for k, cost in TUNING.levels]
         options: dict[str, Any] = {"steps": None, "l2": self.l2, "rates": (1.0,), "signal": signal, "bold": 1.0}
         return typical_steps.choose(problem, noise, mu=self.mu, levels=levels, **options)

@@ -19,7 +19,7 @@ from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.privacy.events.subsampled import LEAST_DELTA, LEAST_RATE, largest_contribution
 from dpconvex.privacy.profiles import largest_mu
 from dpconvex.problems import LinearModelProblem
-from dpconvex.problems.base import MOST_TIMES, ROUNDING
+from dpconvex.problems.base import ROUNDING
 
 ADDED_LEMMA = (
     "a sum of vectors of length at most C over a declared K changes by at most C/K with one more, plus rounding"
@@ -167,9 +167,10 @@ class _Setting:
 
     def mechanism(self, clip: float, steps: int, rate: float = 1.0) -> GaussianMechanism:
         """Return the noise of one gradient, of all units or of a sample."""
-        moved, times, lemma = (1, MOST_TIMES, ADDED_LEMMA) if self.problem.private_n else (2, 1.0, LEMMA)
+        problem = self.problem
         if rate == 1:
-            value, mu = moved * clip / self.least_batch + 2 * ROUNDING * times * clip, self.mu_of_step(steps)
+            value = problem.differing * clip / self.least_batch + 2 * ROUNDING * problem.most_times * clip
+            lemma, mu = ADDED_LEMMA if problem.private_n else LEMMA, self.mu_of_step(steps)
         else:
             value = clip / (rate * self.problem.n) + 2 * ROUNDING * clip / rate
             lemma = in_units(SAMPLED_LEMMA, self.privacy)
@@ -185,7 +186,7 @@ class _Setting:
             deviations, length = gaussian_block_weights(problem.domain)
             scales, longest = deviations, typical_steps.slope_unit(problem.loss) * length
             levels = typical_steps.typical_levels(problem, 1 / deviations**2)
-        noise = (1 if problem.private_n else 2) * longest / (problem.n * self.mu) * scales
+        noise = problem.differing * longest / (problem.n * self.mu) * scales
         chosen = typical_steps.choose(problem, noise, mu=self.mu, levels=levels, steps=steps, l2=self.l2, rates=rates)
         level, T, rate = longest * chosen.level, chosen.steps.count, chosen.rate
         mechanism = self.mechanism(level, T, rate)
@@ -231,7 +232,7 @@ class _Setting:
         """Return constants, and the bound without the bias of clipping; `within` is t, for users alike."""
         problem = self.problem
         L, R = min(clip, problem.lipschitz) + self.l2 * problem.radius, problem.radius
-        sigma = (1 if problem.private_n else 2) * clip / (self.least_batch * self.mu_of_step(steps))
+        sigma = problem.differing * clip / (self.least_batch * self.mu_of_step(steps))
         if self.rate < 1:
             sigma = self.mechanism(clip, steps, self.rate).sigma
         noise = math.sqrt(problem.dim) * sigma

@@ -97,7 +97,7 @@ def _pure(
 ) -> ObjectivePerturbationPlan | None:
     """Return the best split of a pure budget, by the planned error; None where curvature uses up all of it."""
     assert problem.factor is not None
-    pulls = rules.pulling(problem)
+    pulls = problem.differing
     if kind == "l2":
         norm: geometry.NoiseLaw = geometry.L2Norm(problem.dim)
         copies, reach = 1, _rounding.product_up(float(pulls), problem.lipschitz)
@@ -165,7 +165,7 @@ def _pure_split(
         deviations, per_radius = sensitivity.value * unit_deviations, 2 * math.sqrt(d + 1) / epsilon_out
         lam, share = rules.pure_regularization(problem, frobenius, deviations, budget, lambda noise: per_radius)
     else:
-        rank, pulls = rules.user_rank(problem), rules.pulling(problem)
+        rank, pulls = rules.user_rank(problem), problem.differing
         lam, share = l2, rules.pure_share(problem.loss, frobenius, problem.tau(l2), budget, rank, pulls)
     if share.epsilon <= 0:
         return None

@@ -110,11 +110,6 @@ def user_rank(problem: LinearModelProblem) -> int | None:
     return problem.dim if problem.grouped else None
 
 
-def pulling(problem: LinearModelProblem) -> int:
-    """Return of how many units, of those by which neighbors differ, gradients tell: one is added, or two exchanged."""
-    return 1 if problem.private_n else 2
-
-
 def planned_error(
     problem: LinearModelProblem, deviations: Floats, output: Callable[[Any], Any]
 ) -> Callable[[Any, Any], Any]:
@@ -146,7 +141,7 @@ def pure_regularization(
     """Minimize the planned error over the ridge; `deviations` (dim,) are those of ``b`` at ``epsilon_1 = 1``."""
     loss, unit_tau, error = problem.loss, problem.tau(1.0), planned_error(problem, deviations, output)
     q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
-    rank, pulls = user_rank(problem) or loss.curvature_rank, pulling(problem)
+    rank, pulls = user_rank(problem) or loss.curvature_rank, problem.differing
 
     def noise(l2: float) -> float:
         tau = unit_tau / l2  # what `pure_share` leaves, in plain floats
