@@ -291,8 +291,8 @@ def summarize(lines: list[dict[str, Any]], key: str) -> None:
         if len(ratios):
             shares = f"at most 1 in {np.mean(ratios <= 1):.0%}, above 1.5 in {np.mean(ratios > 1.5):.0%}"
             print(
-                f"{key}, {'numbers' if number else 'classes'}, {len(ratios)} cells: {np.exp(np.log(ratios).mean()):.2f} "
-                f"of the tuned peer in the geometric mean, {shares}, worst {ratios.max():.2g}; "
+                f"{key}, {'numbers' if number else 'classes'}, {len(ratios)} cells: {np.exp(np.log(ratios).mean()):.2f}"
+                f" of the tuned peer in the geometric mean, {shares}, worst {ratios.max():.2g}; "
                 f"above 1.1 constants in {np.mean(np.array(worse) > 1.1):.0%}"
             )
 
