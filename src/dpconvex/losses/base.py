@@ -105,14 +105,14 @@ class LinearModelLoss(ABC):
     def offset(self) -> Floats:
         """What a model adds to `z` before it predicts: the constant that is best under `rates`, (n_outputs,); else 0.
 
-        A loss with rates is a function of ``z + offset``, so that parameters 0 predict the public rates. No constant
+        A loss with rates is a function of ``z + offset``, so that parameters 0 predict these rates. No constant
         but `value_at_zero` changes: the others hold for every prediction.
         """
         return np.zeros(self.n_outputs)
 
     @property
     def trivial(self) -> float:
-        """What parameters 0 lose: at most `value_at_zero`; under public rates the mean (logistic: the entropy)."""
+        """What a constant loses: at most `value_at_zero`; under public rates the mean (logistic: the entropy)."""
         if self.rates is None:
             return self.value_at_zero
         classes = np.arange(len(self.rates), dtype=np.float64)

@@ -361,4 +361,4 @@ def test_demo_reaches_the_measured_accuracies(run: Any) -> None:
     rows = json.loads(run("demo", "--json").stdout)
     accuracies = [row["accuracy"] for row in rows[2:]]
     np.testing.assert_array_less([0.78, 0.83, 0.84, 0.842], accuracies)
-    assert rows[1]["accuracy"] == pytest.approx(0.848, abs=0.003)
+    assert rows[1]["accuracy"] == pytest.approx(0.842, abs=0.004)  # not private
