@@ -66,6 +66,7 @@ from dpconvex.problems.linear.shapes import Pair
 from dpconvex.randomness import BitSource
 
 TYPICAL = 1 / 9  #: Variance of a number to expect, in units of its squared bound; shares are chosen for a smaller one.
+SPREAD = 1 / 4  #: Variance of one that is spread widely: if no interval is finite with it, curvature is not paid for.
 CURVATURE = "curvature at the released parameters"  #: What is released, in ledgers and certificates.
 LEMMA = "a replaced record moves each block by at most twice its half-width (docs, Intervals, Lemma 2)"
 USERS = "a replaced user moves each block by at most twice its half-width (docs, Intervals, Lemma 3)"
@@ -240,6 +241,11 @@ class InferencePlan(TwoStagePlan):
         """Median half-width of 95 % intervals over columns' ranges, to expect; how many are finite; of how many."""
         return self.half_widths(*self._planned(TYPICAL - DEVIATION**2))
 
+    @property
+    def hopeful(self) -> bool:
+        """Whether an interval is expected to be finite if numbers are spread widely."""
+        return self.half_widths(*self._planned(SPREAD - DEVIATION**2))[1] > 0
+
     def half_widths(self, given: Released, found: Spread) -> tuple[float, int, int]:
         """Return the median half-width of the encoded coefficients that are known, their number, and that of all."""
         c, F = given.factor[:-1], given.factor
@@ -264,6 +270,7 @@ def plan(
 ) -> InferencePlan:  # fmt: skip
     """Return the plan whose share for the curvature makes intervals shortest on a table that public facts suggest.
 
+    Where none is expected to be finite, even of numbers that are spread widely, predictions have all but the least one.
     `robust` releases second moments of gradients, too, as for users always. `l2` is by default smaller than without
     inference: half the floor of free curvature for logistic losses, for what the ridge shrinks is taken out again to
     first order only. With delta, noise is Gaussian unless `noise` names a pure one, and the ridge at that floor; for
@@ -288,7 +295,8 @@ def plan(
     usual = "grouped" if pure else "weighted_gaussian"
     kind, noise = usual if noise == "auto" else noise, noise if pure or noise != "auto" else usual
     tried = [_at(problem, privacy, share, robust, l2, kind) for share in TUNING.shares]
-    best = min(reversed(tried), key=lambda each: each.expected_deviation)  # where all diverge, the largest share
+    best = min(reversed(tried), key=lambda each: each.expected_deviation)
+    best = best if best.hopeful else tried[0]
     return best if kind == noise else _at(problem, privacy, best.share, robust, l2, noise)
 
 

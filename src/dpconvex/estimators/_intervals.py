@@ -17,6 +17,7 @@ from dpconvex.errors import InvalidParameterError, NotPaidForError
 from dpconvex.estimators._features import FeatureMap, pieces
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.inference.intervals import TUNING, Estimates, Intervals, Summary
+from dpconvex.losses import HuberLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import limited
 from dpconvex.problems import LinearModelProblem
@@ -26,8 +27,9 @@ inference : bool, "model" or "robust", default=False
     Also release what intervals are made of, within the same epsilon and certificate: part of it pays for a noisy
     curvature. `summary`, `conf_int`, `bse_`, `pvalues_`, `cov_params` and `predict_interval` then cost nothing more.
     True means ``"model"`` for logistic regression (the scatter of gradients is taken from the curvature), and
-    ``"robust"`` for regressions and with ``groups`` (it is released, too). Declared ranges, no weights; at most 40
-    encoded columns or vertices. Docs: "Intervals".
+    ``"robust"`` for regressions and with ``groups`` (it is released, too). Least squares then caps residuals at half of
+    the target's range, unless `residual_cap` is given. Declared ranges, no weights; at most 40 encoded columns or
+    vertices. Docs: "Intervals".
 """
 MOST_PLANNING = 12e6  #: Computing, about microseconds, of a plan that is made again.
 KINDS = (False, True, "model", "robust")
@@ -36,11 +38,12 @@ NOT_OFFERED = [
     "interactions", "monotone",
 ]  # fmt: skip
 UNPROVED = "cannot be given with inference: no interval is proved, or measured, for it"
+RESIDUAL_CAP = 0.5  #: Of least squares, in target ranges, unless given: few residuals are longer, and noise is half.
 CAPPED = {"slope_cap": 1.0, "residual_cap": 1.0}
 MEANING = {
     "logistic": "log-odds of the best logistic approximation, slopes capped at {slope_cap:g}; not assumed to be true",
     "squared": "least squares of clipped targets, extended by tangents for predictions beyond their range",
-    "huber": "minimizer of Huber's loss of clipped targets, residuals capped at {residual_cap:g} of their range",
+    "huber": "least squares of clipped targets, residuals capped at {residual_cap:g} of their range (Huber's loss)",
     "pseudo_huber": "minimizer of the pseudo-Huber loss of clipped targets",
 }
 """What is estimated, by loss."""
@@ -98,6 +101,8 @@ class WithIntervals(PrivateLinearModel):
         for name, value in facts.items():
             if value is not None:
                 raise InvalidParameterError(name, value, UNPROVED, "Leave it out, or set inference=False")
+        if problem.loss.name == "squared" and given.get("residual_cap") is None:
+            problem = replace(problem, loss=HuberLoss(RESIDUAL_CAP, problem.loss.target_bound, of_mean=True))
         robust = self.inference == "robust" or (self.inference is True and self._target_range() is not None)
         return curvature.plan(problem, privacy, robust=robust, l2=options.l2, noise=options.noise)
 

@@ -287,7 +287,8 @@ class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
     residual_cap : float, optional
         Largest residual that counts in full, in the target's unit, positive: beyond it the loss is linear (Huber's).
         Noise falls in proportion, but means of skewed targets are biased towards the bulk. Default: no cap, or one
-        between a sixteenth and a half of the range, by the least expected error. A number above the range: no cap.
+        between a sixteenth and a half of the range, by the least expected error; with `inference` half of it. The range
+        or more: no cap.
     {parameters}
     adversarial_radius, adversarial_norm : optional
         Only radius 0 (no attack): the worst case of this loss is neither smooth nor piecewise linear.

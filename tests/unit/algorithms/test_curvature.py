@@ -132,6 +132,19 @@ def test_no_pair_of_users_moves_second_moments_further_than_the_bound_and_some_p
     assert np.abs(plan._products(far)).max() <= 2  # whatever a slope comes out as
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_where_no_interval_can_be_finite_predictions_have_nearly_all_of_epsilon(delta: float) -> None:
+    few, many = (
+        curvature.plan(LinearModelProblem(LogisticLoss(), MIXED, n, 1.0), PrivacyParams(0.3, delta))
+        for n in (300, 20_000)
+    )
+    assert few.share == min(curvature.TUNING.shares)
+    assert not few.hopeful
+    assert few.note.endswith("no finite interval")
+    assert many.hopeful
+    assert many.share > few.share
+
+
 def test_records_of_a_user_share_its_weight_in_all_that_is_released(monkeypatch: Any) -> None:
     values, (X, y) = [], data(MIXED)
     labels = np.sort(np.random.default_rng(5).integers(0, 400, len(X)))

@@ -127,6 +127,18 @@ def test_regressions_have_intervals_in_the_target_s_unit(model: Any, slopes: Any
     assert np.abs(middle - found.predict(TABLE.slice(0, 50))).max() < 5
 
 
+@pytest.mark.parametrize("model", [PrivateLinearRegression, PrivateAdditiveRegressor])
+def test_least_squares_caps_residuals_at_half_the_range_unless_told_otherwise(model: Any) -> None:
+    plan = model(1.0, schema=AMOUNTS, inference=True).plan(N)[0]
+    assert plan.problem.loss.facts == {"residual_cap": 0.5}
+    if model is PrivateLinearRegression:
+        for cap, name in ((100.0, "squared"), (20.0, "huber")):
+            told = model(1.0, schema=AMOUNTS, inference=True, residual_cap=cap).plan(N)[0]
+            assert told.problem.loss.name == name
+            assert (told.expected_intervals[0] > plan.expected_intervals[0]) == (name == "squared")
+        assert told.problem.loss.facts == {"residual_cap": 0.2}
+
+
 def test_arrays_have_names_and_units_of_their_own() -> None:
     bounds = (np.array([0.0, 0.0]), np.array([10.0, 10.0]))
     found = logistic(schema=None, feature_bounds=bounds, classes=["no", "yes"]).fit(X, TABLE["y"].to_pylist())
