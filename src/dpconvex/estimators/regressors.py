@@ -220,7 +220,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         if not super()._may_look or any(getattr(self, name, None) for name in IN_UNITS):
             return False
-        if self._finds_target or self._weighs:
+        if self._finds_target:
             return False
         bounds = self._declared()
         return wide(bounds.lower, bounds.upper)

@@ -97,6 +97,11 @@ class LinearModelLoss(ABC):
         return self
 
     @property
+    def unweighted(self) -> "LinearModelLoss":
+        """The loss of a record of weight 1."""
+        return self
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """JSON-ready public constants by which this loss differs from the usual one of its name; most have none."""
         return {}

@@ -43,6 +43,7 @@ from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
+from dpconvex.losses import WeightedLoss
 from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import NumberRange, UserGroups
@@ -220,7 +221,8 @@ class RangedPlan(TwoStagePlan):
         ledger = Ledger(self.privacy, self.releases)
         outer, edges, target, cells = tuple[NumberRange, ...](), tuple[tuple[int, ...], ...](), (), Cut()
         if self.look is not None:
-            counts = counted(X, y, groups, lambda X, y: ranges.parts(SCALED, y)[None], ranges.PARTS + 1)
+            parts = lambda _, y: ranges.parts(SCALED, self._weighed(y)[0])[None]  # noqa: E731
+            counts = counted(X, y, groups, parts, ranges.PARTS + 1)
             target = _chosen(self.look, counts, HALVED, LOOK, source, ledger)[0]
         if self.looks is not None:
             places = lambda X, _: ranges.parts_of_columns(self._inside, X, self.looked)  # noqa: E731
@@ -245,10 +247,22 @@ class RangedPlan(TwoStagePlan):
                 edges = (*edges[:-1], (0, ranges.PARTS))
             edges += tuple(map(ranges.sought, noisy[self._open :], off[self._open :]))
         plan = continued(self, outer=outer, edges=edges, target_cells=target, cells=cells)
-        part = ranges.kept(SCALED, *target).encode if target else same
+        part = plan._kept if target else same
         inside = mapped(X, y, plan._placed, plan.found[-1].encode if self.target else part)  # line 3: record by record
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
         return plan.through(None).restored(result, result.point, source)  # whose map has done its work
+
+    def _weighed(self, y: Floats) -> tuple[Floats, Any]:
+        """Return targets, and the weights that came with them; None where there are none."""
+        loss = self.problem.loss
+        return loss.unpacked(loss.clip_targets(y)) if isinstance(loss, WeightedLoss) else (y, None)
+
+    def _kept(self, y: Floats) -> Floats:
+        """Return targets, with their weights if they have some, in the part of the range that was released."""
+        (targets, weights), loss = self._weighed(y), self.problem.loss
+        first, stop = self.target_cells
+        inside = ranges.kept(SCALED, first, stop).encode(targets)
+        return loss.packed(inside, weights) if isinstance(loss, WeightedLoss) else inside
 
     def _octaves(self, counts: Floats, source: BitSource, ledger: Ledger) -> tuple[Floats, Floats]:
         """Return noisy octaves of the columns, all at once, then of the target, and the deviations of their noise."""
