@@ -108,7 +108,8 @@ class LinearModelLoss(ABC):
 
     @property
     def offset(self) -> Floats:
-        """What a model adds to `z` before it predicts: the constant that is best under `rates`, (n_outputs,); else 0.
+        """What a model adds to `z` before it predicts, (n_outputs,): the constant that is best under `rates`, or what makes
+        up for a kink that is smoothed to one side; else 0.
 
         A loss with rates is a function of ``z + offset``, so that parameters 0 predict the public rates. No constant
         but `value_at_zero` changes: the others hold for every prediction.
