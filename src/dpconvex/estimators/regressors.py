@@ -390,7 +390,7 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     quantile : float, default=0.5
         Which quantile of the target given the features, in (0, 1); 0.5 is the median.
     smoothing : float, optional
-        Length of the quadratic piece that replaces the kink, in the target's unit; 0: none. Default: a tenth of its range.
+        Length of the quadratic piece that replaces the kink, in the target's unit; 0: none. Default: .1 of its range.
     {parameters}
     adversarial_radius, adversarial_norm : optional
         As in `PrivateLogisticRegression`, with ``smoothing=0`` only.

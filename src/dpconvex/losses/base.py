@@ -108,8 +108,9 @@ class LinearModelLoss(ABC):
 
     @property
     def offset(self) -> Floats:
-        """What a model adds to `z` before it predicts, (n_outputs,): the constant that is best under `rates`, or what makes
-        up for a kink that is smoothed to one side; else 0.
+        """What a model adds to `z` before it predicts, (n_outputs,): the constant that is best under `rates`; else 0.
+
+        A kink that is smoothed more to one side is read about the middle of its parabola.
 
         A loss with rates is a function of ``z + offset``, so that parameters 0 predict the public rates. No constant
         but `value_at_zero` changes: the others hold for every prediction.
