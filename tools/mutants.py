@@ -2147,9 +2147,9 @@ MUTANTS = (
         "objective perturbation for users: shares of noise tried at floats of the noise alone",
         "algorithms/erm/objective_perturbation/regularization.py",
         "spent = (min(rank * Fraction(x), Fraction(epsilon)) for x in tried)",
-        "spent = (Fraction(epsilon), Fraction(math.nextafter(epsilon, 0.0)))",
+        "spent = (Fraction(x) for x in (epsilon, math.nextafter(epsilon, 0), epsilon * (1 - 2**-52)))",
         "",
-        ("tests/unit/algorithms/erm/test_objective_planner.py", "-k", "rounded_scale"),
+        ("tests/unit/algorithms/erm/test_objective_planner.py", "-k", "rounded_scale and users"),
     ),
     Mutant(
         "look at the target: half the sensitivity",
