@@ -73,7 +73,7 @@ noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, o
 LOOKED_FEW, FEW_SHARES, LEAST, LEAST_ALONE = 50.0, (0.1, 0.5), 200.0, 60.0
 """The same at the target for fewer: from which on a look gains, and before a constant (`benchmarks/few_records.py`)."""
 LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
-"""The same for each column, from `LEAST` each on, and of all together (`declared_ranges.py columns`, `few_columns.py`)."""
+"""The same for each column, from `LEAST` each on, and of all together (`benchmarks/few_columns.py`)."""
 SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to it.
 FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: First cells of all its parts, and those after the last ones
 STEPS = 2.0**10  #: Parts of 1 in which public scores are stated
