@@ -12,7 +12,7 @@ Lemma
     Crowds: given the ranges read off them, or declared, every number lies in one of 32 public cells, or is missing:
     Lemma F again. Looks: a part of whole cells of a declared range scores the number of records in it, plus a public
     number: permute-and-flip (Lemma T). Moving its ends to multiples of a public step is post-processing. Method: for
-    each *fixed* outcome, the map from a record's cells, and from its target, to the method's is public and takes one
+    each *fixed* outcome, the map from a record's cells, target and weight to the method's is public and takes one
     record; so neighbors become neighbors (or equal) in a domain that does not depend on the outcome. (Docs, Private
     ranges, with proofs.)
 Users
