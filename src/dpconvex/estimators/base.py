@@ -325,13 +325,11 @@ class PrivateLinearModel(FittedModel, Exported):
     def _least_expected(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Found:
         """Return the plans for the loss, or for the surrogate of it whose first plan expects the smallest error."""
         best = self._choices(problem, privacy, options)
-        if self._weighs:
-            return best
         usual = options.target == "empirical" and options.constants == "calibrated" and problem.typical is not None
         if not usual or privacy.unit != Unit.RECORD:
             return best
         for loss in self._surrogates(problem):
-            surrogate = replace(problem, loss=loss)
+            surrogate = replace(problem, loss=self._weighted(loss))
             if surrogate.typical is not None and LEAST_BIAS * surrogate.typical.bias > expected_of_first(best):
                 continue  # not even a perfect fit of it would do
             with suppress(InvalidParameterError):  # what was asked for suits the loss itself alone

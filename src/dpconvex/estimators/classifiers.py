@@ -217,7 +217,7 @@ class LogisticModel(ProbabilisticClassifier):
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         if self.slope_cap is not None or problem.loss.n_outputs > 1:
             return ()
-        return tuple(replace(cast(LogisticLoss, problem.loss), cap=cap) for cap in CAPS)
+        return tuple(replace(cast(LogisticLoss, problem.loss.unweighted), cap=cap) for cap in CAPS)
 
 
 @final

@@ -97,13 +97,20 @@ class LinearModelLoss(ABC):
         return self
 
     @property
+    def unweighted(self) -> "LinearModelLoss":
+        """The loss of a record of weight 1."""
+        return self
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """JSON-ready public constants by which this loss differs from the usual one of its name; most have none."""
         return {}
 
     @property
     def offset(self) -> Floats:
-        """What a model adds to `z` before it predicts: the constant that is best under `rates`, (n_outputs,); else 0.
+        """What a model adds to `z` before it predicts, (n_outputs,): the constant that is best under `rates`; else 0.
+
+        A kink that is smoothed more to one side is read about the middle of its parabola.
 
         A loss with rates is a function of ``z + offset``, so that parameters 0 predict these rates. No constant
         but `value_at_zero` changes: the others hold for every prediction.

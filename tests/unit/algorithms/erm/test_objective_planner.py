@@ -204,6 +204,16 @@ def test_a_rounded_scale_stays_within_the_budget(cap, budget) -> None:
             assert logistic_epsilon(spent, float(tau), cap) <= Fraction(budget)
 
 
+def test_a_rounded_scale_stays_within_the_budget_of_users() -> None:
+    """Of Hessians of a higher rank, parts of the noise may fall between those of floats: an instance, and others."""
+    generator, cases = np.random.default_rng(0), [(12, 0.22425754777968926, 17.99176578110184)]
+    cases += [(3, float(tau), float(s)) for tau, s in generator.uniform((0.15, 1.0), (0.45, 2.0), (2000, 2))]
+    for rank, tau, sensitivity in cases:
+        share = planner.rules.pure_share(LogisticLoss(), False, tau, 0.297, rank)
+        spent = Fraction(sensitivity) / Fraction(_rounding.ratio_up(sensitivity, share.epsilon))
+        assert logistic_epsilon(spent, tau, 1.0, rank) <= Fraction(0.297) or share.rule != "logistic"
+
+
 def test_the_output_noise_is_counted_where_records_are_many() -> None:
     """Small ridges need a wide mask, as double precision certifies no less: the plan raises both until it is cheap."""
     domain = DataDomain.box(7, 0.5).with_intercept(1.0)

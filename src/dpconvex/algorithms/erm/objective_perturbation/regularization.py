@@ -73,10 +73,13 @@ def _logistic_share(tau: float, budget: float, cap: float, rank: int, pulls: int
     """Return the largest noise share by (1.4): the curvature is a(1 - a) at every slope a below the cap."""
 
     def fits(epsilon: float) -> bool:
-        # Also for the two floats below: the scale is rounded, and (1.4) in floats rises to within rounding only.
-        below = math.nextafter(epsilon, 0.0)
-        tried = (epsilon, below, math.nextafter(below, 0.0))
-        return all(logistic_epsilon(Fraction(x), tau, cap, rank, pulls) <= Fraction(budget) for x in tried)
+        # Also for the three floats below: the scale is rounded, and (1.4) in floats rises to within rounding only.
+        # It depends on the rank's part of the noise as a float, of which there are more than of the noise.
+        tried = [_rounding.float_up(Fraction(epsilon) / rank)]
+        for _ in range(3):
+            tried.append(math.nextafter(tried[-1], 0.0))
+        spent = (min(rank * Fraction(x), Fraction(epsilon)) for x in tried)
+        return all(logistic_epsilon(x, tau, cap, rank, pulls) <= Fraction(budget) for x in spent)
 
     at_cap = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), rank, tau)
     high = _rounding.difference_down(budget, at_cap)
