@@ -300,9 +300,8 @@ class PrivateLinearModel(FittedModel, Exported):
             many = None if unit == Unit.RECORD else typical
             facts = self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many
             problem = LinearModelProblem(*facts, private_n=declared)
-            if many is None:
-                look = self._look_costs(features, whole, n)[0] > 0
-                problem = self._expecting(problem, radius / usual, look)
+            look = self._look_costs(features, whole, n)[0] > 0
+            problem = self._expecting(problem, radius / usual, look)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
             return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))
@@ -328,7 +327,7 @@ class PrivateLinearModel(FittedModel, Exported):
         if self._weighs:
             return best
         usual = options.target == "empirical" and options.constants == "calibrated" and problem.typical is not None
-        if not usual or privacy.unit != Unit.RECORD:
+        if not usual:
             return best
         for loss in self._surrogates(problem):
             surrogate = replace(problem, loss=loss)

@@ -209,10 +209,8 @@ def _rank(method: Method, plan: LinearModelPlan) -> tuple[bool, float]:
     That is the expected one with delta > 0, where a look corrects it; else the bound (docs, Record or user).
     """
     error = plan.predicted_error
-    if plan.privacy.unit != Unit.USER:
+    if plan.privacy.unit != Unit.USER or plan.privacy.pure:
         return False, _rounded(cautious(plan))
-    if not plan.privacy.delta:
-        return not error.proved, _rounded(error.bound)
     return not method.harmless and error.bound > CONVINCING * error.trivial, _rounded(error.rank)
 
 
