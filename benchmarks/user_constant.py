@@ -115,7 +115,9 @@ def real(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                     given = np.asarray(fit.predict_proba(table.frame))[rows, table.y]
                     found.append(-float(w @ np.log(np.clip(given, 1e-12, 1))) - best)
                 line[key] = float(np.mean(found)) / constant
-            print(f"{name}, {epsilon:g}: {line['first']} {line['fit']:.3g}, constant {line['constant']:.3g}", flush=True)
+            print(
+                f"{name}, {epsilon:g}: {line['first']} {line['fit']:.3g}, constant {line['constant']:.3g}", flush=True
+            )
             lines.append(line)
     return lines
 
