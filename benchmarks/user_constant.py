@@ -75,7 +75,8 @@ def report(lines: list[dict[str, Any]]) -> None:
 
 def dealt(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
-    for name, records, rows in product([*LEARNING, *MORE_NUMBERS], arguments.records, arguments.rows):
+    cases: Any = product([*LEARNING, *MORE_NUMBERS], arguments.records, arguments.rows)
+    for name, records, rows in cases:
         case = Case(name, records, arguments.alike, rows)
         if arguments.kind != "all" and case.number != (arguments.kind == "numbers"):
             continue

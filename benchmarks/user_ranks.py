@@ -88,7 +88,8 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     lines: list[dict[str, Any]] = []
-    for name, records in product(LEARNING, arguments.records):
+    cases: Any = product(LEARNING, arguments.records)
+    for name, records in cases:
         case = Case(name, records, arguments.alike, arguments.rows)
         if case.number == (arguments.kind == "numbers"):
             lines += [measured(case, epsilon, arguments.seeds) for epsilon in EPSILONS]
