@@ -314,7 +314,7 @@ def _at(
     second = _rounding.product_down(share, privacy.epsilon)
     first = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, second))
     ridge = _ridge(problem, first.epsilon, False) if l2 is None else l2
-    then = min(objective_perturbation.plan(problem, first, l2=ridge, noise=noise), key=lambda each: each.planned_error)
+    then = min(objective_perturbation.plan(problem, first, l2=ridge, noise=noise), key=lambda each: each.expected)
     mechanism = NormNoiseMechanism(*_norm(problem, robust), second)
     return InferencePlan(problem, privacy, then, share, robust, mechanism, np.ones(mechanism.norm.dim))
 
