@@ -228,14 +228,15 @@ class InformedPlan(algorithms.LinearModelPlan):
         seen = algorithms.continued(self, look=self._narrowed(*columns))
         look = seen.look
         begin, share = np.zeros(problem.dim), 0.5
+        least = seen._least_lengths(X, groups)
         if self.labels is not None:  # line 1: where to start
             middle = 0.5 * problem.private_n  # of shares, around which a user more moves their sum by half as much
-            mean_share = mean(begin, lambda G: self._shares(G) - middle, 1.0)
+            mean_share = mean(begin, lambda G, users: self._shares(G) - middle, 1.0)
             share = middle + float(self.labels.release(mean_share, LABELS, source, ledger)[0])
             begin[-1] = look.start(share)[0]
-        shares = self.lengths.release(mean(begin, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
+        shares = self.lengths.release(mean(begin, partial(seen._bins, least), 1.0), LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
-        cut = mean(begin, partial(seen._cut, level=level), 1.0)
+        cut = mean(begin, partial(seen._cut, least, level=level), 1.0)
         found = self.gradient.release(cut, GRADIENT, source, ledger)  # line 3: a gradient
         course = *columns, share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist())
         plan = self.resumed(*course, ())
@@ -245,7 +246,7 @@ class InformedPlan(algorithms.LinearModelPlan):
 
         def noisy(w: Floats) -> Floats:
             at = look.moved_back(w)
-            released = session.release(mean(at, partial(seen._cut, level=plan.clip), 1.0))
+            released = session.release(mean(at, partial(seen._cut, least, level=plan.clip), 1.0))
             return plan.clip * look.scales * released + self.l2 * look.moved(at[None])[0]
 
         ball = L2Ball(FAR * look.problem.radius)  # it only keeps numbers finite
@@ -306,19 +307,37 @@ class InformedPlan(algorithms.LinearModelPlan):
         found = (G[:, -1:] / self.problem.domain.intercept - negative) / (positive - negative)
         return np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)
 
-    def _bins(self, G: Floats) -> Floats:
-        """Return the bins of users' gradients as unit vectors, (m, bins)."""
+    def _least_lengths(self, X: Any, groups: UserGroups) -> Floats:
+        """Return what each user's gradient counts as at least, (n_users,): about what one label is worth to it.
+
+        A function of that user's features and number of records, whatever the labels: else the rarer class, whose
+        gradients are longer, would count less.
+        """
+        look, domain, constants = self.look, self.problem.domain, self.problem.dim - self.problem.domain.n_features
+        most = 4 * look.longest / self.problem.loss.slope_bound  # records outside of narrowed columns may be longer
+
+        def squares(rows: Floats) -> Array:
+            whole = np.column_stack([domain.clip(rows), np.full((len(rows), constants), domain.intercept)])
+            found = np.square(look.moved(whole) / look.scales / most).sum(1, keepdims=True)
+            return np.rint(np.minimum(found, 1.0) * UNITS).astype(np.int64)
+
+        mean = integer_means(X, squares, groups)[:, 0] / UNITS
+        return TUNING.label * self.problem.loss.slope_bound * most * np.sqrt(mean) / groups.sizes
+
+    def _bins(self, least: Floats, G: Floats, users: Any) -> Floats:
+        """Return the bins of users' lengths as unit vectors, (m, bins)."""
         lengths = np.linalg.norm(_finite(self.look.moved(G) / self.look.scales), axis=1)
+        lengths = np.maximum(lengths, least[users])
         return np.eye(TUNING.bins)[np.searchsorted(self.look.edges, lengths)]
 
-    def _slope(self, G: Floats, over: Floats, less: float = 0.0) -> Floats:
+    def _slope(self, G: Floats, users: Any, over: Floats, less: float = 0.0) -> Floats:
         """Return the slopes of users' losses along a vector, less a number, cut to 1, (m, 1)."""
         slopes = (_finite(self.look.moved(G)) * over).sum(1) - less
         return np.clip(np.nan_to_num(slopes, nan=0.0), -1.0, 1.0)[:, None]
 
-    def _cut(self, G: Floats, level: float) -> Floats:
+    def _cut(self, least: Floats, G: Floats, users: Any, level: float) -> Floats:
         """Return users' gradients over D, cut to `level`, over it, (m, dim)."""
-        scaled = _finite(self.look.moved(G) / self.look.scales / level)
+        scaled = _finite(self.look.moved(G) / self.look.scales / np.maximum(level, least[users])[:, None])
         shorten(scaled, "l2", 1.0)
         return scaled
 
@@ -343,6 +362,8 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     if loss.task != "classification" or loss.n_outputs > 1 or math.isinf(problem.smoothness):
         what = "must be a smooth loss of two classes for a look"
         raise InvalidParameterError("loss", loss.name, what, "Use 'noisy_gradient'")
+    if loss.usual != loss:
+        raise InvalidParameterError("loss", loss.name, "must have whole slopes for a look", "Use 'noisy_gradient'")
     if problem.factor is not None:
         raise InvalidParameterError("factor", "given", "must be None for a look", "Use 'objective_perturbation'")
     if isinstance(loss, WeightedLoss):  # what labels and slopes are read as is for records of weight 1
