@@ -21,7 +21,7 @@ from dpconvex.algorithms.erm.registry import ERM_METHODS, Found, Methods, check,
 from dpconvex.algorithms.erm.two_stage import typical_user
 from dpconvex.algorithms.erm.two_stage.typical_user import GUESS, TYPICAL
 from dpconvex.algorithms.search.scores import Score
-from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
+from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, Plans
 from dpconvex.data import Schema
 from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -334,7 +334,10 @@ class PrivateLinearModel(FittedModel, Exported):
             if surrogate.typical is not None and LEAST_BIAS * surrogate.typical.bias > expected_of_first(best):
                 continue  # not even a perfect fit of it would do
             with suppress(InvalidParameterError):  # what was asked for suits the loss itself alone
-                best = min(best, self._choices(surrogate, privacy, options), key=registry.cautious_of_first)
+                found = self._choices(surrogate, privacy, options)
+                if privacy.unit == Unit.USER:  # whose gradients are short: cutting them gains more than capping slopes
+                    found = Plans(filter(registry.is_pure, found), getattr(found, "refused", ()))
+                best = min((best, found), key=registry.cautious_of_first) if found else best
         return best
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:

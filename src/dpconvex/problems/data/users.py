@@ -196,8 +196,9 @@ def clipped_mean(
     w: Floats,
     clip: float,
     n: int | None = None,
+    scales: Floats | None = None,
 ) -> Floats:
-    """Return the mean over users of their gradients, each shortened to l2 norm `clip`; shape (dim,).
+    """Return the mean over users of their gradients, over `scales` if given, each shortened to l2 norm `clip`; (dim,).
 
     No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
     the computed sum rounds by less than `ROUNDING` times `clip` on either data set (`summation`, worst case).
@@ -209,10 +210,11 @@ def clipped_mean(
     def shortened(G: Floats, users: Any) -> Floats:
         if clip < np.inf:
             np.nan_to_num(G, copy=False, nan=0.0)
+            G /= 1.0 if scales is None else scales
             shorten(G, "l2", clip)
         return G
 
-    size = min(clip, _reach(loss, records, w))
+    size = min(clip, _reach(loss, records, w)) if scales is None else clip
     return mean_of_users(loss, records, targets, groups, weights, w, shortened, size, n)
 
 
