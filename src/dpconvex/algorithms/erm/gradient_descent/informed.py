@@ -7,9 +7,9 @@ Lemma
     of earlier releases: (0) where there are p numeric columns, the user's mean of each in units of its half range, in
     ``[-1, 1]^p``, which moves by at most ``2 sqrt(p)/n`` in l2; and, given what was released of these centers, the root
     of the user's mean squared distance of each from it, cut to [0, 1]: ``sqrt(p)/n``; (1) the user's share of positive
-    labels, in [0, 1]: ``1/n``; (2) the unit vector of the bin that the length of ``D^-1 g_u(w_0)`` falls in:
-    ``sqrt(2)/n`` in l2; (3) ``D^-1 g_u(w_0)`` cut to C_0, over C_0: ``2/n``; (4) T times ``D^-1 g_u(w_t)`` cut to C,
-    over C: ``2/n`` each; (5) the slope ``<g_u(w_T), v>`` along the way v that the steps took, over its level and cut to
+    labels, in [0, 1]: ``1/n``; (2) the unit vector of the bin that the length of ``D^-1 g_u(w_0)``, or r_u if that is
+    more, falls in: ``sqrt(2)/n`` in l2; (3) ``D^-1 g_u(w_0)`` over C_0, or over r_u if that is more, cut to length 1:
+    ``2/n``; (4) T times the same at w_t with C for C_0: ``2/n`` each; (5) the slope ``<g_u(w_T), v>`` along the way v that the steps took, over its level and cut to
     [-1, 1]: ``2/n``; (6) by how much the slope of the constant, as if all labels were positive, differs where what is
     kept of v ends from that at w_0, over its level and cut to [-1, 1]: ``2/n``. g_u is the user's mean gradient in the
     coefficients of moved columns and of a smaller constant. Theorem: how columns are moved, D, the start w_0, C_0, C,
@@ -117,7 +117,7 @@ class InformedPlan(algorithms.LinearModelPlan):
     assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
         Assumption(
             "every user's gradient, each block's part divided by its scale, is at most as long as the level",
-            "its vector is scaled down to it",
+            "its vector is scaled down to it, also where one label could make it longer",
         ),
         Assumption(
             "levels, start, number and size of steps, what is kept of them: all follow from earlier releases only",
@@ -234,7 +234,8 @@ class InformedPlan(algorithms.LinearModelPlan):
             mean_share = mean(begin, lambda G, users: self._shares(G) - middle, 1.0)
             share = middle + float(self.labels.release(mean_share, LABELS, source, ledger)[0])
             begin[-1] = look.start(share)[0]
-        shares = self.lengths.release(mean(begin, partial(seen._bins, least), 1.0), LENGTHS, source, ledger)  # line 2: a typical length
+        found_in = mean(begin, partial(seen._bins, least), 1.0)
+        shares = self.lengths.release(found_in, LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
         cut = mean(begin, partial(seen._cut, least, level=level), 1.0)
         found = self.gradient.release(cut, GRADIENT, source, ledger)  # line 3: a gradient
@@ -308,10 +309,9 @@ class InformedPlan(algorithms.LinearModelPlan):
         return np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)
 
     def _least_lengths(self, X: Any, groups: UserGroups) -> Floats:
-        """Return what each user's gradient counts as at least, (n_users,): about what one label is worth to it.
+        """Return r_u, what each user's gradient counts as at least, (n_users,): about what one label is worth to it.
 
-        A function of that user's features and number of records, whatever the labels: else the rarer class, whose
-        gradients are longer, would count less.
+        It does not depend on labels: else users of the rarer class, whose gradients are longer, would count less.
         """
         look, domain, constants = self.look, self.problem.domain, self.problem.dim - self.problem.domain.n_features
         most = 4 * look.longest / self.problem.loss.slope_bound  # records outside of narrowed columns may be longer
@@ -322,7 +322,7 @@ class InformedPlan(algorithms.LinearModelPlan):
             return np.rint(np.minimum(found, 1.0) * UNITS).astype(np.int64)
 
         mean = integer_means(X, squares, groups)[:, 0] / UNITS
-        return TUNING.label * self.problem.loss.slope_bound * most * np.sqrt(mean) / groups.sizes
+        return TUNING.label * self.problem.loss.slope_bound * most * np.sqrt(mean) / groups.sizes**TUNING.label_power
 
     def _bins(self, least: Floats, G: Floats, users: Any) -> Floats:
         """Return the bins of users' lengths as unit vectors, (m, bins)."""
@@ -336,7 +336,7 @@ class InformedPlan(algorithms.LinearModelPlan):
         return np.clip(np.nan_to_num(slopes, nan=0.0), -1.0, 1.0)[:, None]
 
     def _cut(self, least: Floats, G: Floats, users: Any, level: float) -> Floats:
-        """Return users' gradients over D, cut to `level`, over it, (m, dim)."""
+        """Return users' gradients over D and over `level`, or what they count as at least, cut to 1, (m, dim)."""
         scaled = _finite(self.look.moved(G) / self.look.scales / np.maximum(level, least[users])[:, None])
         shorten(scaled, "l2", 1.0)
         return scaled

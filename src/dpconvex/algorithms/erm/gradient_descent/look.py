@@ -38,8 +38,6 @@ class Tuning:
     constant_share: float = 0.02  #: of mu^2: the change of the constant's slope
     change: float = 0.3  #: level of that change, over the largest slope: predictions seldom move further
     drift: float = 0.2  #: by how much, and how surely, a run ends closer to the more frequent class, by 1 - 2 shares
-    nonlin: float = 0.0
-    first: float = 0.0
     few: float = 3.0  #: records a user, beyond which less drift is expected
     loud: float = 0.25  #: deviation of a released width from which on columns are not looked at, in half ranges
     center_variance: float = 0.15  #: of a column's center around the middle of its range, in squared half ranges
@@ -60,7 +58,8 @@ class Tuning:
     usual: float = 0.5  #: what is expected of a record's gradient, in units of a typical record's length
     prior_spread: float = 0.7  #: log-deviation of a typical length around what is expected
     constant: float = 0.5  #: size of the constant in a run, in units of the problem's: it takes part of every level
-    label: float = 0.7  #: least length of a user's gradient, in units of that of one record over their number
+    label: float = 0.7  #: what a gradient counts as at least, in units of a record's longest, for users of one record
+    label_power: float = 1.5  #: of a user's number of records: their power divides it
     cut: float = 0.7  #: level of the look's gradient in typical lengths
     #: Levels of the run in typical lengths, and what cutting costs as a share of what a constant loses.
     levels: tuple[tuple[float, float], ...] = ((0.7, 0.002), (1.0, 0.001), (1.4, 0.0004), (2.0, 0.0001), (3.0, 0.0))
@@ -196,7 +195,8 @@ class Look:
         """What a typical gradient is expected to be, in units of the longest."""
         alone = 1 / (self.problem.records_per_user or 1)
         typical = typical_steps.typical_length(self.problem.domain, 1 / self.scales**2)
-        return typical * max(TUNING.usual * math.sqrt(TUNING.alike + (1 - TUNING.alike) * alone), TUNING.label * alone)
+        usual = TUNING.usual * math.sqrt(TUNING.alike + (1 - TUNING.alike) * alone)
+        return typical * max(usual, TUNING.label * alone**TUNING.label_power)
 
     def unread(self) -> Course:
         """Return the course for typical data, which is what one expects before the look."""
@@ -226,15 +226,11 @@ class Look:
         where users have both. The slope, over the largest one, is that since the start, where the share says it is 0.
         """
         p, unknown = self._share(float(np.clip(share, -FARTHEST, FARTHEST)))
-        m = self.problem.records_per_user or 1
-        alone = min(1.0, TUNING.few / m) ** 0.5 * (1 - TUNING.first / m)
+        alone = min(1.0, TUNING.few / (self.problem.records_per_user or 1)) ** 0.5
         usual = -TUNING.drift * alone * (1 - 2 * p)
         spread = TUNING.drift * alone**0.5 * math.hypot(1 - 2 * p, 2 * unknown)
         trust = spread**2 / (spread**2 + deviation**2 + unknown**2)
         off = usual + trust * (float(np.clip(slope, -1.0, 1.0)) - usual)
-        if TUNING.nonlin:
-            q = float(np.clip(p + off, TUNING.least_share, 1 - TUNING.least_share))
-            return math.log(p / (1 - p)) - math.log(q / (1 - q))
         loss: Any = self.problem.loss  # smooth, or there is no look
         at = np.full(2, self.start(share)[0] * self.problem.domain.intercept / self.unit)
         bend = float(np.array([p, 1 - p]) @ loss.hessian_weights(at, np.array([1.0, -1.0])))
