@@ -117,7 +117,7 @@ def main() -> None:
         if arguments.kind not in ("all", "numbers" if case.number else "classes"):
             continue
         for epsilon in arguments.epsilons:
-            line: dict[str, Any] = {"table": name, "records": records, "n": case.n, "epsilon": epsilon}
+            line: dict[str, Any] = {"table": name, "m": records, "n": case.n, "epsilon": epsilon}
             line |= {"number": case.number, "alike": arguments.alike, "delta": arguments.delta}
             for algorithm in arguments.algorithms:
                 if algorithm == "records" and records > 1:

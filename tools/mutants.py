@@ -2221,10 +2221,21 @@ MUTANTS = (
     Mutant(
         "added units: users are averaged over their own number",
         GRADIENTS,
-        "within_reach(clipped_mean(*facts, w, clipping.level, problem.n), clipping.level)",
-        "within_reach(clipped_mean(*facts, w, clipping.level), clipping.level)",
+        "n, facts = problem.n if problem.private_n else None, (",
+        "n, facts = None, (",
         "noisy_gradient/added_users",
         (f"{ADDED}::test_one_more_moves_a_sum_by_its_sensitivity_at_most_however_many_there_are",),
+        3.0,
+    ),
+    Mutant(
+        "noisy gradient: users' gradients are cut before they are divided by the scales of blocks",
+        USERS_OF,
+        """            G /= 1.0 if scales is None else scales
+            shorten(G, "l2", clip)""",
+        """            shorten(G, "l2", clip)
+            G /= 1.0 if scales is None else scales""",
+        "noisy_gradient/user_samples",
+        ("tests/unit/algorithms/erm/test_sampled_gradient.py", "-k", "as_far_as_charged"),
         3.0,
     ),
     Mutant(

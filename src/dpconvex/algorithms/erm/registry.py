@@ -185,7 +185,7 @@ def cautious_of_first(found: Found) -> float:
 
 def cautious(plan: LinearModelPlan) -> float:
     """Return the expected error, times `CAUTION` where delta is spent, or the bound where nothing is guessed."""
-    factor = CAUTION if plan.problem.explained is None else OF_NUMBERS
+    factor = CAUTION if plan.problem.explained is None else 1.0 if plan.problem.grouped else OF_NUMBERS
     return plan.predicted_error.rank * (1.0 if plan.predicted_error.expected is None or is_pure(plan) else factor)
 
 

@@ -57,7 +57,8 @@ class ConstantPlan(TwoStagePlan):
     @property
     def predicted_error(self) -> algorithms.PredictedError:
         """The method's, and what a constant loses to the columns: at most what zero loses; expected: a share of it."""
-        given, typical, trivial = self.then.predicted_error, self.problem.typical, self.problem.trivial
+        given, trivial = self.then.predicted_error, self.problem.trivial
+        typical = replace(self.problem, loss=self.problem.loss.usual).typical  # a cap tells no less of columns
         known = math.isfinite(trivial)
         expected = None
         if given.expected is not None and typical is not None:
