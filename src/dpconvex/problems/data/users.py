@@ -245,9 +245,10 @@ def mean_of_users(
 ) -> Floats:
     """Return the mean over users of the vectors (k,) that `change` makes of their gradients, row by row; shape (k,).
 
-    `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and returns an array (m, k), whose
-    entries are at most `size`. Nothing else is known of the vectors; sums and targets are as `clipped_mean` has them.
-    Their sum is divided by `n`, by default the number of users.
+    `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and what picks these users out of an
+    array of all (a slice, or positions), and returns an array (m, k), whose entries are at most `size`. Nothing else is
+    known of the vectors; sums and targets are as `clipped_mean` has them. Their sum is divided by `n`, by default the
+    number of users.
     """
 
     def changed(G: Floats, users: Any) -> Array:

@@ -9,15 +9,16 @@ Lemma
     of the user's mean squared distance of each from it, cut to [0, 1]: ``sqrt(p)/n``; (1) the user's share of positive
     labels, in [0, 1]: ``1/n``; (2) the unit vector of the bin that the length of ``D^-1 g_u(w_0)``, or r_u if that is
     more, falls in: ``sqrt(2)/n`` in l2; (3) ``D^-1 g_u(w_0)`` over C_0, or over r_u if that is more, cut to length 1:
-    ``2/n``; (4) T times the same at w_t with C for C_0: ``2/n`` each; (5) the slope ``<g_u(w_T), v>`` along the way v that the steps took, over its level and cut to
-    [-1, 1]: ``2/n``; (6) by how much the slope of the constant, as if all labels were positive, differs where what is
-    kept of v ends from that at w_0, over its level and cut to [-1, 1]: ``2/n``. g_u is the user's mean gradient in the
-    coefficients of moved columns and of a smaller constant. Theorem: how columns are moved, D, the start w_0, C_0, C,
-    T, step size, averages, v, its level, what is kept of it and by how much the constant is moved may be any functions
-    of earlier releases, for a vector is cut whatever it is, and what follows release 6 is post-processing. For every
-    output of those, release i is dominated by the Gaussian pair of a constant mu_i, the T gradients together by that of
-    mu_4 (`GaussianBudget`); constant pairs compose adaptively to the pair of ``mu^2 = sum mu_i^2`` (Zhu, Dong and Wang
-    2022, Theorem 10), which is what the promise allows.
+    ``2/n``; (4) T times the same at w_t with C for C_0: ``2/n`` each; (5) the slope ``<g_u(w_T), v>`` along the way v
+    that the steps took, over its level and cut to [-1, 1]: ``2/n``; (6) by how much the slope of the constant, as if
+    all labels were positive, differs where what is kept of v ends from that at w_0, over its level and cut to [-1, 1]:
+    ``2/n``. g_u is the user's mean gradient in the coefficients of moved columns and of a smaller constant, r_u a
+    function of the user's features, of their number and of (0). Theorem: how columns are moved, D, the start w_0, C_0,
+    C, T, step size, averages, v, its level, what is kept of it and by how much the constant is moved may be any
+    functions of earlier releases, for a vector is cut whatever it is, and what follows release 6 is post-processing.
+    For every output of those, release i is dominated by the Gaussian pair of a constant mu_i, the T gradients together
+    by that of mu_4 (`GaussianBudget`); constant pairs compose adaptively to the pair of ``mu^2 = sum mu_i^2`` (Zhu,
+    Dong and Wang 2022, Theorem 10), which is what the promise allows.
 Sensitivity
     As above, plus the rounding of sums (`mean_of_users`): at most `ROUNDING` times the longest vector, on either side.
     Where users are added or removed, sums are divided by a declared number (`plan`, Added or removed units): one more
@@ -171,7 +172,8 @@ class InformedPlan(algorithms.LinearModelPlan):
         source = "noisy gradient descent after a look; an estimate: for quadratic risks of at most half the largest "
         source += "curvature, clipping bias left out"
         bound = min(bound, 2 * problem.lipschitz * problem.radius)
-        expected = {"expected": self.ahead.choice.expected, "caution": TUNING.caution}
+        several = (problem.records_per_user or 1) > 1  # with one record a user other forecasts are as good as this one
+        expected = {"expected": self.ahead.choice.expected, "caution": TUNING.caution if several else 1.0}
         return algorithms.PredictedError(bound, trivial, source, proved=False, **expected)
 
     @property
@@ -277,7 +279,7 @@ class InformedPlan(algorithms.LinearModelPlan):
             point[-1] += plan.constant_moved()
         return plan.finish(point, source)
 
-    def _mean(self, mean: Any, w: Floats, change: Callable[[Floats], Floats], size: float) -> Floats:
+    def _mean(self, mean: Any, w: Floats, change: Callable[[Floats, Any], Floats], size: float) -> Floats:
         """Return the sum of what `change` makes of users' gradients at w, of length at most 1, over n."""
         total = mean(w, change, size, self.problem.n)
         return within_reach(total, 1.0) if self.problem.private_n else total
