@@ -335,8 +335,10 @@ class PrivateLinearModel(FittedModel, Exported):
                 continue  # not even a perfect fit of it would do
             with suppress(InvalidParameterError):  # what was asked for suits the loss itself alone
                 found = self._choices(surrogate, privacy, options)
-                if privacy.unit == Unit.USER:  # whose gradients are short: cutting them gains more than capping slopes
-                    found = Plans(filter(registry.is_pure, found), getattr(found, "refused", ()))
+                if privacy.unit == Unit.USER:  # cutting gradients of users gains more than a cap; it only biases rates
+                    of_rates = "constant" if loss.task == "classification" else None
+                    fit = (plan for plan in found if registry.is_pure(plan) and plan.algorithm != of_rates)
+                    found = Plans(fit, getattr(found, "refused", ()))
                 best = min((best, found), key=registry.cautious_of_first) if found else best
         return best
 

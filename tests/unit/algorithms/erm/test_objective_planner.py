@@ -258,9 +258,10 @@ def test_users_of_one_record_get_the_ridge_and_noise_of_records(loss) -> None:
     """The objective is that of records: only the rank of a user's curvature is another, which is dearer at most."""
     given = {"explained": None if loss.task == "classification" else 0.006}
     problem = LinearModelProblem(loss, adult(0.5), ADULT_RECORDS, 7.5, **given)
-    record = objective_perturbation.plan(problem, PrivacyParams(1.0))
-    user = objective_perturbation.plan(dataclasses.replace(problem, records_per_user=1), PrivacyParams(1.0, unit="user"))
-    for one, other in zip(record, user, strict=True):
+    users = dataclasses.replace(problem, records_per_user=1)
+    of_records = objective_perturbation.plan(problem, PrivacyParams(1.0))
+    of_users = objective_perturbation.plan(users, PrivacyParams(1.0, unit=Unit.USER))
+    for one, other in zip(of_records, of_users, strict=True):
         assert one.noise_name == other.noise_name
         assert one.expected * (1 - 1e-9) <= other.expected <= 1.1 * one.expected
         assert one.l2 == pytest.approx(other.l2, rel=0.3)
