@@ -23,8 +23,8 @@ from dpconvex.problems import LinearModelProblem
 
 CAUTION, OF_NUMBERS = 1.5, 2.0
 """A plan with delta > 0 comes first if it expects less error than pure ones by that factor; by the second one where
-what columns explain is guessed as of numbers: plans that had come first there lost 1.8 times what was expected.
-(`benchmarks/prior.py`)"""
+what columns explain is guessed as of numbers: plans that had come first there lost 1.8 times what was expected
+(`benchmarks/prior.py`). Users' numbers have no factor (`benchmarks/user_ranks.py`)."""
 
 CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics", "random_projection")
 """Methods for recentered columns."""
