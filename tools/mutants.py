@@ -1773,7 +1773,7 @@ MUTANTS = (
         "look: slopes at the start from data instead of the release",
         INFORMED,
         "* found @ way / unit",
-        "* mean(w, partial(seen._cut, level=level), 1.0) @ way / unit",
+        "* mean(w, partial(seen._cut, least, level=level), 1.0) @ way / unit",
         "",
         (f"{LOOKS}::test_all_that_follows_the_look_follows_from_what_was_released",),
     ),
@@ -1856,6 +1856,14 @@ MUTANTS = (
         "return sum(parts)",
         "",
         (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
+    ),
+    Mutant(
+        "look: what a user counts as at least follows from all users",
+        INFORMED,
+        "most * np.sqrt(mean)",
+        "most * np.sqrt(mean.mean())",
+        "",
+        (f"{LOOKS}::test_what_a_user_counts_as_at_least_follows_from_its_own_records",),
     ),
     Mutant(
         "look: columns not charged beside the rest",
