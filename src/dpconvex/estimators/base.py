@@ -19,6 +19,7 @@ from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.erm import registry
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Found, Methods, check, expected_of_first, plans
 from dpconvex.algorithms.erm.two_stage import typical_user
+from dpconvex.algorithms.erm.two_stage.constant import ConstantPlan
 from dpconvex.algorithms.erm.two_stage.typical_user import GUESS, TYPICAL
 from dpconvex.algorithms.search.scores import Score
 from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, Plans
@@ -334,8 +335,8 @@ class PrivateLinearModel(FittedModel, Exported):
             with suppress(InvalidParameterError):  # what was asked for suits the loss itself alone
                 found = self._choices(surrogate, privacy, options)
                 if privacy.unit == Unit.USER:  # cutting gradients of users gains more than a cap; it only biases rates
-                    of_rates = "constant" if loss.task == "classification" else None
-                    fit = (plan for plan in found if registry.is_pure(plan) and plan.algorithm != of_rates)
+                    rates = ConstantPlan if loss.task == "classification" else ()
+                    fit = (plan for plan in found if registry.is_pure(plan) and not isinstance(plan, rates))
                     found = Plans(fit, getattr(found, "refused", ()))
                 best = min((best, found), key=registry.cautious_of_first) if found else best
         return best
