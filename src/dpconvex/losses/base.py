@@ -59,7 +59,7 @@ class LinearModelLoss(ABC):
     task: ClassVar[Task]  #: whether targets are classes or numbers
     sides: ClassVar[Literal[1, 2]] = 2  #: 1 if the sign of ``slope * y`` is the same everywhere (margin losses), else 2
     n_outputs: int = 1  #: predictions per record
-    #: Public shares of the classes; None where they are not known, and for numbers.
+    #: Public shares of the classes that predictions start from; None where none are known, and for numbers.
     rates: tuple[float, ...] | None = None
     slope_bound: float  #: largest l2 norm A of the derivative in `z`, rounded up; infinite if unbounded
     curvature_bound: float  #: largest second derivative c (spectral norm of the Hessian in `z`); infinite if not smooth
@@ -100,6 +100,11 @@ class LinearModelLoss(ABC):
     def unweighted(self) -> "LinearModelLoss":
         """The loss of a record of weight 1."""
         return self
+
+    @property
+    def told(self) -> tuple[float, ...] | None:
+        """Public shares of the classes as they were told."""
+        return self.rates
 
     @property
     def facts(self) -> Mapping[str, Any]:

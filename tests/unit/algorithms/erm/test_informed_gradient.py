@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import logit
 
 from dpconvex import PrivateLogisticRegression, verify
 from dpconvex.algorithms import continued
@@ -80,14 +81,17 @@ def test_columns_are_not_looked_at_where_nothing_is_to_be_seen(given: LinearMode
 
 
 def test_without_a_constant_or_with_public_rates_labels_are_not_looked_at() -> None:
-    for given in (problem(domain=replace(DOMAIN, intercept=0.0)), problem(loss=LogisticLoss(rate=0.3))):
+    for given in (problem(domain=replace(DOMAIN, intercept=0.0)), problem(loss=LogisticLoss(rate=0.1))):
         plan = plan_informed(given, USERS)
         assert plan.labels is None
         assert len(plan.releases) == 4 + 2 * (plan.centers is not None)
         assert 0.999999 < total_epsilon(plan.releases, 1e-6) <= 1 + 1e-9
         blocks = len(given.domain.blocks)
-        after = plan.resumed(*columns(plan), 0.9, (0.1,) * TUNING.bins, (0.1,) * blocks, (0.1,) * 3)
-        assert (after.ahead.start, after.constant_moved()) == (0, 0)
+        after = plan.resumed(*columns(plan), 0.1, (0.1,) * TUNING.bins, (0.1,) * blocks, (0.1,) * 3)
+        assert after.constant_moved() == 0
+        # The loss starts rare classes at a third; a run starts from the rates as told.
+        start = float(after.ahead.start) * DOMAIN.intercept + float(given.loss.offset[0])
+        assert start == pytest.approx(logit(0.1) if given.domain.intercept else 0.0)
 
 
 def test_no_pair_of_neighbors_moves_the_run_further_than_the_budget(full: bool) -> None:

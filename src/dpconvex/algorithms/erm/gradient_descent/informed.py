@@ -229,13 +229,13 @@ class InformedPlan(algorithms.LinearModelPlan):
         columns = self._columns(X, groups, source, ledger)  # line 0: where the columns lie
         seen = algorithms.continued(self, look=self._narrowed(*columns))
         look = seen.look
-        begin, share = np.zeros(problem.dim), 0.5
+        begin, share = np.zeros(problem.dim), 0.5 if problem.loss.told is None else problem.loss.told[1]
         least = seen._least_lengths(X, groups)
         if self.labels is not None:  # line 1: where to start
             middle = 0.5 * problem.private_n  # of shares, around which a user more moves their sum by half as much
             mean_share = mean(begin, lambda G, users: self._shares(G) - middle, 1.0)
             share = middle + float(self.labels.release(mean_share, LABELS, source, ledger)[0])
-            begin[-1] = look.start(share)[0]
+        begin[-1] = look.start(share)[0]
         found_in = mean(begin, partial(seen._bins, least), 1.0)
         shares = self.lengths.release(found_in, LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest

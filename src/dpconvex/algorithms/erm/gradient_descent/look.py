@@ -206,6 +206,8 @@ class Look:
 
     def start(self, share: float) -> tuple[float, float]:
         """Return the constant's first coefficient, and the share's deviation that is left, from its noisy value."""
+        if not self.problem.domain.intercept:
+            return 0.0, 0.0
         p, unknown = self._share(share)
         return self._constant(p) * self.unit / self.problem.domain.intercept, unknown
 
@@ -256,7 +258,7 @@ class Look:
         """
         share, shares = float(np.clip(share, -FARTHEST, FARTHEST)), np.clip(shares, -FARTHEST, FARTHEST)
         squares = np.clip(squares, 0.0, FARTHEST**2)
-        (start, unknown), length = self.start(share) if self.labels else (0.0, 0.0), self.typical_length(shares)
+        (start, unknown), length = self.start(share), self.typical_length(shares)
         signal = max(self._risked(length), self._seen(length, unknown, squares))
         return self._course(length, start, unknown, signal)
 
@@ -289,11 +291,6 @@ class Look:
         weights = np.square(sums) / sure - np.log(sure) - prior
         weights = np.exp((weights - weights.max()) / 2) * np.maximum(sums / sure, TUNING.least_bend * usual)
         return float(np.average(shares, weights=weights))
-
-    @property
-    def labels(self) -> bool:
-        """Whether a share of labels is of use: there is a constant, and the shares are not public."""
-        return self.problem.domain.intercept > 0 and self.problem.loss.rates is None
 
     def block_squares(self, gradient: Floats) -> Floats:
         """Return the squared length of each block's part, one-hot parts less their mean."""
