@@ -63,7 +63,7 @@ class Case:
         self.weights = 1 / sizes[codes] / self.n
         target = self.schema.target
         self.number = isinstance(target, NumericTarget)
-        if self.number:
+        if isinstance(target, NumericTarget):
             self.own: dict[str, Any] = {"target_bounds": (target.lower, target.upper)}
             design, root = np.column_stack([self.X, np.ones(len(self.X))]), np.sqrt(self.weights)
             best = design @ np.linalg.lstsq(design * root[:, None], self.y * root, rcond=None)[0]
@@ -112,12 +112,13 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", DpconvexWarning)
     lines = []
-    for name, records in product([*LEARNING, *(MORE_NUMBERS if arguments.more else ())], arguments.records):
+    cases: Any = product([*LEARNING, *(MORE_NUMBERS if arguments.more else ())], arguments.records)
+    for name, records in cases:
         case = Case(name, records, arguments.alike, arguments.rows)
         if arguments.kind not in ("all", "numbers" if case.number else "classes"):
             continue
         for epsilon in arguments.epsilons:
-            line: dict[str, Any] = {"table": name, "records": records, "n": case.n, "epsilon": epsilon}
+            line: dict[str, Any] = {"table": name, "m": records, "n": case.n, "epsilon": epsilon}
             line |= {"number": case.number, "alike": arguments.alike, "delta": arguments.delta}
             for algorithm in arguments.algorithms:
                 if algorithm == "records" and records > 1:

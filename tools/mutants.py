@@ -1773,7 +1773,7 @@ MUTANTS = (
         "look: slopes at the start from data instead of the release",
         INFORMED,
         "* found @ way / unit",
-        "* mean(w, partial(seen._cut, level=level), 1.0) @ way / unit",
+        "* mean(w, partial(seen._cut, least, level=level), 1.0) @ way / unit",
         "",
         (f"{LOOKS}::test_all_that_follows_the_look_follows_from_what_was_released",),
     ),
@@ -1856,6 +1856,14 @@ MUTANTS = (
         "return sum(parts)",
         "",
         (f"{LOOKS}::test_each_release_moves_by_its_sensitivity_at_most_and_nearly_that",),
+    ),
+    Mutant(
+        "look: what a user counts as at least follows from all users",
+        INFORMED,
+        "most * np.sqrt(mean)",
+        "most * np.sqrt(mean.mean())",
+        "",
+        (f"{LOOKS}::test_what_a_user_counts_as_at_least_follows_from_its_own_records",),
     ),
     Mutant(
         "look: columns not charged beside the rest",
@@ -2128,6 +2136,30 @@ MUTANTS = (
         (f"{TARGET_RANGE}::test_the_part_is_the_one_that_was_released",),
     ),
     Mutant(
+        "look at the target: weights are dropped after it",
+        "algorithms/erm/two_stage/ranges.py",
+        "return loss.packed(inside, weights) if isinstance(loss, WeightedLoss) else inside",
+        "return loss.packed(inside, np.ones(len(inside))) if isinstance(loss, WeightedLoss) else inside",
+        "",
+        ("tests/unit/estimators/test_weights.py::test_weights_travel_through_a_look_at_the_target",),
+    ),
+    Mutant(
+        "look at the target: weighted targets are counted as they are packed",
+        "algorithms/erm/two_stage/ranges.py",
+        "ranges.parts(SCALED, self._weighed(y)[0])[None]",
+        "ranges.parts(SCALED, y)[None]",
+        "",
+        ("tests/unit/estimators/test_weights.py", "-k", "weights_of_one and Linear and records"),
+    ),
+    Mutant(
+        "objective perturbation for users: shares of noise tried at floats of the noise alone",
+        "algorithms/erm/objective_perturbation/regularization.py",
+        "spent = (min(rank * Fraction(x), Fraction(epsilon)) for x in tried)",
+        "spent = (Fraction(x) for x in (epsilon, math.nextafter(epsilon, 0), epsilon * (1 - 2**-52)))",
+        "",
+        ("tests/unit/algorithms/erm/test_objective_planner.py", "-k", "rounded_scale and users"),
+    ),
+    Mutant(
         "look at the target: half the sensitivity",
         "algorithms/erm/two_stage/ranges.py",
         'Sensitivity(1.0, "linf", LEMMA',
@@ -2213,10 +2245,21 @@ MUTANTS = (
     Mutant(
         "added units: users are averaged over their own number",
         GRADIENTS,
-        "within_reach(clipped_mean(*facts, w, clipping.level, problem.n), clipping.level)",
-        "within_reach(clipped_mean(*facts, w, clipping.level), clipping.level)",
+        "n, facts = problem.n if problem.private_n else None, (",
+        "n, facts = None, (",
         "noisy_gradient/added_users",
         (f"{ADDED}::test_one_more_moves_a_sum_by_its_sensitivity_at_most_however_many_there_are",),
+        3.0,
+    ),
+    Mutant(
+        "noisy gradient: users' gradients are cut before they are divided by the scales of blocks",
+        USERS_OF,
+        """            G /= 1.0 if scales is None else scales
+            shorten(G, "l2", clip)""",
+        """            shorten(G, "l2", clip)
+            G /= 1.0 if scales is None else scales""",
+        "noisy_gradient/user_samples",
+        ("tests/unit/algorithms/erm/test_sampled_gradient.py", "-k", "as_far_as_charged"),
         3.0,
     ),
     Mutant(

@@ -189,7 +189,7 @@ class InferencePlan(TwoStagePlan):
         halves, sizes = zip(*self.score_layout.blocks, strict=True)
         return self.problem.loss.slope_bound**2 * np.repeat(halves, sizes)
 
-    def _products(self, G: Floats) -> Floats:
+    def _products(self, G: Floats, _: Any = None) -> Floats:
         """Return the second moments of users' gradients (m, d), over those halves: at most 2 in magnitude."""
         layout, most = self.score_layout, self.problem.loss.slope_bound
         G = np.clip(np.nan_to_num(G), -most * layout.widths, most * layout.widths)
@@ -322,7 +322,7 @@ def _at(
     second = _rounding.product_down(share, privacy.epsilon)
     first = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, second))
     ridge = _ridge(problem, first.epsilon, False) if l2 is None else l2
-    then = min(objective_perturbation.plan(problem, first, l2=ridge, noise=noise), key=lambda each: each.planned_error)
+    then = min(objective_perturbation.plan(problem, first, l2=ridge, noise=noise), key=lambda each: each.expected)
     mechanism = NormNoiseMechanism(*_norm(problem, robust), second)
     return InferencePlan(problem, privacy, then, share, robust, mechanism, np.ones(mechanism.norm.dim))
 

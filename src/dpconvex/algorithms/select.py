@@ -75,8 +75,6 @@ class Method:
     noises: tuple[str, ...] | None = ("auto",)
     aims: tuple[str, ...] = AIMS[:1]  #: Some of `AIMS`: what its constants may be chosen for
     kind: str = "erm"  #: The registry of a plug-in: "erm", "saddle", "sparse", "queries" or "location"
-    #: Whether it is preferred where no bound says much, for users: what its noise costs is limited
-    harmless: bool = False
     #: ``attack(privacy, bound)`` returns a small plan for linear models, with features bounded by `bound`, on which
     #: one record matters as much as the lemma allows: `dpconvex audit` attacks it. Methods of this package have
     #: targets of their own in `dpconvex.audit`.
@@ -172,7 +170,7 @@ class Registry(Mapping[str, Method]):
 
     def choose(
         self, names: tuple[str, ...], options: Options, facts: tuple[Any, ...],
-        rank: Callable[[Method, PlanT], Any], where: str,
+        rank: Callable[[PlanT], Any], where: str,
     ) -> tuple[Plans[PlanT], dict[str, InvalidParameterError]]:  # fmt: skip
         """Return all valid plans of some methods, the smallest rank first, and why the others refuse.
 
@@ -187,7 +185,7 @@ class Registry(Mapping[str, Method]):
                     if self[name].offers(options):
                         made = self[name].plans(options, *facts)
                         able = [plan for plan in made if plan.only_sums or not options.sums]
-                        found += [(rank(self[name], plan), plan) for plan in able]
+                        found += [(rank(plan), plan) for plan in able]
                         if made and not able:
                             refusals[name] = needs_records(name)
             except InvalidParameterError as error:

@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from os import PathLike
 from typing import Any, final
 
@@ -101,9 +102,10 @@ class Scaled(FeatureMap):
 
     @property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
-        likely = {"any"} if self.open else {*map(likely_values, self.lower.tolist(), self.upper.tolist())}
-        values: Any = likely.pop() if len(likely) == 1 else "any"
-        return DataDomain((Block(len(self.lower), "linf", 0.5, "features", values),))
+        ends = zip(self.lower.tolist(), self.upper.tolist(), strict=True)
+        likely: Any = ("any" if self.open else likely_values(*each) for each in ends)  # as a schema says of each
+        runs = groupby(likely)
+        return DataDomain(tuple(Block(len([*run]), "linf", 0.5, "features", values) for values, run in runs))
 
     def encode(self, X: Any, missing: float = 0.0) -> Floats:
         self.domain.check_columns(X)

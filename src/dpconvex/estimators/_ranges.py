@@ -136,7 +136,7 @@ class FindsRanges:
                 return ranges.plan(each, privacy, *asked).through(place) if finds else each
             if self._finds_target:
                 own = ranges.remaining(privacy.epsilon, n, 0, target=True)
-            elif look or (alone and isinstance(each.problem.loss.usual, SquaredLoss)):
+            elif look or (alone and isinstance(each.problem.loss.usual.unweighted, SquaredLoss)):
                 own = _rounding.difference_down(privacy.epsilon, alone)
             else:
                 return each

@@ -153,7 +153,8 @@ class AdditiveModel(WithIntervals):
         if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
             return best
         typical, expected = best[0].problem.typical, best[0].predicted_error.expected
-        bent = typical is None or expected is None or expected < LEARNED[loss.task] * typical.at_zero
+        bends = len(self._maps(shapes)) > 1  # else there are levels alone, and lines say the same
+        bent = bends and (typical is None or expected is None or expected < LEARNED[loss.task] * typical.at_zero)
         bent = bent and not self._loses_target(shapes, n)
         if bent and (loss.task != "regression" or self.epsilon * n >= NEEDED):  # else targets may reach anywhere
             return best
@@ -435,4 +436,5 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
         return super()._explained(share, look) if self._straight else None  # shapes have a law of their own
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
-        return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in CAPS[::2]) if self.loss == "squared" else ()
+        caps = (CAPS if self._straight else CAPS[::2]) if self.loss == "squared" else ()
+        return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in caps)

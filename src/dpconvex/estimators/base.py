@@ -19,9 +19,10 @@ from dpconvex.algorithms.base import beyond_floats
 from dpconvex.algorithms.erm import registry
 from dpconvex.algorithms.erm.registry import ERM_METHODS, Found, Methods, check, expected_of_first, plans
 from dpconvex.algorithms.erm.two_stage import typical_user
+from dpconvex.algorithms.erm.two_stage.constant import ConstantPlan
 from dpconvex.algorithms.erm.two_stage.typical_user import GUESS, TYPICAL
 from dpconvex.algorithms.search.scores import Score
-from dpconvex.algorithms.select import LARGEST, SMALLEST, Options
+from dpconvex.algorithms.select import LARGEST, SMALLEST, Options, Plans
 from dpconvex.data import Schema
 from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError
@@ -300,9 +301,8 @@ class PrivateLinearModel(FittedModel, Exported):
             many = None if unit == Unit.RECORD else typical
             facts = self._weighted(loss), domain, n, float(radius), self.tilt, *attack, many
             problem = LinearModelProblem(*facts, private_n=declared)
-            if many is None:
-                look = self._look_costs(features, whole, n)[0] > 0
-                problem = self._expecting(problem, radius / usual, look)
+            look = self._look_costs(features, whole, n)[0] > 0
+            problem = self._expecting(problem, radius / usual, look)
             l2 = None if self.l2 is None else _validate.real("l2", self.l2, above=0.0)
             fixed = (self.constants, self.noise, l2, self.risk, self.solver, *own.values())
             return question(features.refined(problem), privacy, Options(*fixed, sums=self._sums))
@@ -325,17 +325,20 @@ class PrivateLinearModel(FittedModel, Exported):
     def _least_expected(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Found:
         """Return the plans for the loss, or for the surrogate of it whose first plan expects the smallest error."""
         best = self._choices(problem, privacy, options)
-        if self._weighs:
-            return best
         usual = options.target == "empirical" and options.constants == "calibrated" and problem.typical is not None
-        if not usual or privacy.unit != Unit.RECORD:
+        if not usual:
             return best
         for loss in self._surrogates(problem):
-            surrogate = replace(problem, loss=loss)
+            surrogate = replace(problem, loss=self._weighted(loss))
             if surrogate.typical is not None and LEAST_BIAS * surrogate.typical.bias > expected_of_first(best):
                 continue  # not even a perfect fit of it would do
             with suppress(InvalidParameterError):  # what was asked for suits the loss itself alone
-                best = min(best, self._choices(surrogate, privacy, options), key=registry.cautious_of_first)
+                found = self._choices(surrogate, privacy, options)
+                if privacy.unit == Unit.USER:  # cutting gradients of users gains more than a cap; it only biases rates
+                    rates = ConstantPlan if loss.task == "classification" else ()
+                    fit = (plan for plan in found if registry.is_pure(plan) and not isinstance(plan, rates))
+                    found = Plans(fit, getattr(found, "refused", ()))
+                best = min((best, found), key=registry.cautious_of_first) if found else best
         return best
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:

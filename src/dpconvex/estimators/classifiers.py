@@ -217,7 +217,7 @@ class LogisticModel(ProbabilisticClassifier):
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         if self.slope_cap is not None or problem.loss.n_outputs > 1:
             return ()
-        return tuple(replace(cast(LogisticLoss, problem.loss), cap=cap) for cap in CAPS)
+        return tuple(replace(cast(LogisticLoss, problem.loss.unweighted), cap=cap) for cap in CAPS)
 
 
 @final
@@ -284,8 +284,8 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         Two classes: largest slope A of the loss, in (0, 1]. Where the slope reaches A, at the margin ``log((1 -
         A)/A)``, the loss goes on along its tangent. So a badly misclassified record pulls with A instead of 1, and A
         times the noise hides it; but large log-odds are biased. 1: the logistic loss. Default: the cap of the least
-        expected error, by public facts; 1 for users, a tilt, an adversary, paper constants, or the population's risk.
-        More than two classes have no cap.
+        expected error, by public facts; 1 for a tilt, an adversary, paper constants, or the population's risk. More
+        than two classes have no cap.
     probabilities : {"tempered", "calibrated", "sigmoid"}, default="tempered"
         How `predict_proba` reads a score z if the fitted loss has a slope cap ``A < 1``. ``"calibrated"``: as the
         log-odds at which z has the least expected capped loss: z itself for ``|z| <= log(A/(1 - A))``, then ``z -+

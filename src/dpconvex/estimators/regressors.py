@@ -49,7 +49,8 @@ HEAVY_REACH = 1e6
 CAPS = (0.5, 0.35, 0.25, 0.18, 0.125, 0.09, 0.0625)
 """Caps on residuals that are tried, in units of the target's range; without one slopes reach the whole range."""
 DEFAULT_WIDTH = 0.2  #: Of the pseudo-Huber loss, as a share of the target's range (ours).
-DEFAULT_SMOOTHING = 0.05  #: Length of the quadratic piece of the pinball loss as a share of the target's range (ours).
+DEFAULT_SMOOTHING = 0.1
+"""Length of the quadratic piece of the pinball loss as a share of the target's range (`benchmarks/consistency.py`)."""
 
 IN_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed")
 """Parameters in units of the target's range: where one is given, no range is looked at."""
@@ -220,7 +221,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         if not super()._may_look or any(getattr(self, name, None) for name in IN_UNITS):
             return False
-        if self._finds_target or self._weighs:
+        if self._finds_target:
             return False
         bounds = self._declared()
         return wide(bounds.lower, bounds.upper)
@@ -380,7 +381,8 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     """Regression of a quantile under differential privacy: the pinball loss.
 
     The kink of the loss is replaced by a parabola, so that objective perturbation applies; ``smoothing=0`` keeps the
-    kink, by output perturbation alone.
+    kink, by output perturbation alone. What the parabola moves predictions by, were targets spread evenly over it, is
+    added to them: a public number.
 
     {guarantee}
 
@@ -389,7 +391,7 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     quantile : float, default=0.5
         Which quantile of the target given the features, in (0, 1); 0.5 is the median.
     smoothing : float, optional
-        Length of the quadratic piece that replaces the kink, in the target's unit; 0: none. Default: 0.05 of its range.
+        Length of the quadratic piece that replaces the kink, in the target's unit; 0: none. Default: .1 of its range.
     {parameters}
     adversarial_radius, adversarial_norm : optional
         As in `PrivateLogisticRegression`, with ``smoothing=0`` only.

@@ -59,7 +59,7 @@ class LinearModelLoss(ABC):
     task: ClassVar[Task]  #: whether targets are classes or numbers
     sides: ClassVar[Literal[1, 2]] = 2  #: 1 if the sign of ``slope * y`` is the same everywhere (margin losses), else 2
     n_outputs: int = 1  #: predictions per record
-    #: Public shares of the classes; None where they are not known, and for numbers.
+    #: Public shares of the classes that predictions start from; None where none are known, and for numbers.
     rates: tuple[float, ...] | None = None
     slope_bound: float  #: largest l2 norm A of the derivative in `z`, rounded up; infinite if unbounded
     curvature_bound: float  #: largest second derivative c (spectral norm of the Hessian in `z`); infinite if not smooth
@@ -97,13 +97,25 @@ class LinearModelLoss(ABC):
         return self
 
     @property
+    def unweighted(self) -> "LinearModelLoss":
+        """The loss of a record of weight 1."""
+        return self
+
+    @property
+    def told(self) -> tuple[float, ...] | None:
+        """Public shares of the classes as they were told."""
+        return self.rates
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """JSON-ready public constants by which this loss differs from the usual one of its name; most have none."""
         return {}
 
     @property
     def offset(self) -> Floats:
-        """What a model adds to `z` before it predicts: the constant that is best under `rates`, (n_outputs,); else 0.
+        """What a model adds to `z` before it predicts, (n_outputs,): the constant that is best under `rates`; else 0.
+
+        A kink that is smoothed more to one side is read about the middle of its parabola.
 
         A loss with rates is a function of ``z + offset``, so that parameters 0 predict these rates. No constant
         but `value_at_zero` changes: the others hold for every prediction.

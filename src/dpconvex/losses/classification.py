@@ -101,12 +101,16 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         return 1 - start, start
 
     @property
+    def told(self) -> tuple[float, ...] | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return None if self.rate is None else (1 - self.rate, self.rate)
+
+    @property
     def trivial(self) -> float:
         """What the best constant loses; under the public rate on average (without a cap, the entropy)."""
-        if self.rate is None:
+        if self.told is None:
             return self.value_at_zero
-        z = self._constant(self.rate) - self._offset
-        return float(np.dot((1 - self.rate, self.rate), self.value(np.full(2, z), np.array([-1.0, 1.0]))))
+        z = self._constant(self.told[1]) - self._offset
+        return float(np.dot(self.told, self.value(np.full(2, z), np.array([-1.0, 1.0]))))
 
     @property
     def offset(self) -> Floats:

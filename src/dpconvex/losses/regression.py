@@ -185,6 +185,10 @@ class SmoothedPinballLoss(ResidualSplineLoss):
 
     ``max of u r - width u^2 / 2 over u in [-quantile, 1 - quantile]``: below the pinball loss by at most ``width
     max(quantile, 1 - quantile)^2 / 2``; curvature at most ``1 / width``.
+
+    The parabola ends ``width quantile`` below the target and ``width (1 - quantile)`` above it. About its middle, which
+    is where `offset` moves predictions, it is the pinball loss averaged over targets moved by up to half of the width:
+    where their density is even, its minimizer is the quantile (Fernandes, Guerre and Horta 2021).
     """
 
     name = "smoothed_pinball"
@@ -200,6 +204,10 @@ class SmoothedPinballLoss(ResidualSplineLoss):
     @property
     def spline(self) -> base.Spline:
         return base.Spline(-self.quantile, 1.0 - self.quantile, self.width)
+
+    @property
+    def offset(self) -> Floats:
+        return np.array([self.width * (self.quantile - 0.5)])
 
 
 @dataclass(frozen=True)

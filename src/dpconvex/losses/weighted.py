@@ -51,6 +51,7 @@ class WeightedLoss(SmoothLoss):
     sides = 2
 
     base: SmoothLoss
+    unweighted = forwarded("base")
 
     # The unweighted loss's: the same fact, or an upper bound (Lemma (weights)).
     task = forwarded("base", "task")

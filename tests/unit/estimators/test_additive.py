@@ -23,12 +23,13 @@ from dpconvex import (
     PrivateAdditiveClassifier,
     PrivateAdditiveRegressor,
     PrivateLinearRegression,
+    PrivateLogisticRegression,
     PrivateSearchCV,
     Schema,
 )
 from dpconvex.cli._output import finite
 from dpconvex.cli.main import app
-from dpconvex.data import ClassTarget
+from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.estimators import ADDITIVE_ESTIMATORS
 from dpconvex.estimators._digest import model_digest
@@ -67,6 +68,22 @@ def frame_of(n: int, seed: int = 0) -> pd.DataFrame:
     logit = -3 * np.cos(age / 16) + (gain > 20) + 1.5 * (color == "red") - 1
     good = np.where(rng.uniform(size=n) < 1 / (1 + np.exp(-logit)), "yes", "no")
     return pd.DataFrame({"age": age, "gain": gain, "color": color, "flag": rng.choice(["no", "yes"], n), "good": good})
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_of_levels_alone_it_is_a_linear_model(epsilon: float) -> None:
+    """No shape can bend: lines are planned, and are fitted as a linear model's."""
+    levels = (SCHEMA.columns[2], SCHEMA.columns[3], NumericColumn("gain", 0, 1, step=1))
+    frame = frame_of(3000).assign(gain=np.arange(3000) % 2)
+    for target, kinds in (
+        (SCHEMA.target, (PrivateLogisticRegression, PrivateAdditiveClassifier)),
+        (NumericTarget("age", 0.0, 300.0), (PrivateLinearRegression, PrivateAdditiveRegressor)),
+    ):
+        schema = Schema(levels, target)
+        linear, additive = (kind(epsilon, schema=schema, random_state=0).fit(frame) for kind in kinds)
+        assert additive.plan_.predicted_error.expected == linear.plan_.predicted_error.expected
+        score = "decision_function" if target is SCHEMA.target else "predict"
+        np.testing.assert_allclose(getattr(additive, score)(frame), getattr(linear, score)(frame), rtol=1e-9)
 
 
 FRAME = frame_of(4000)

@@ -87,15 +87,16 @@ def test_other_objectives_have_no_cap_unless_asked(more: dict[str, Any]) -> None
     assert verify(model.certificate_).passed
 
 
-def test_users_and_paper_constants_have_no_cap_unless_asked() -> None:
+def test_paper_constants_have_no_cap_and_users_that_of_records() -> None:
     assert cap_of(1000, 0.1, algorithm="output_perturbation", constants="paper", l2=0.1) == 1.0
     X, y = data(600)
     groups = np.arange(600) // 3
+    of_records = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), classes=[0, 1]).plan(200, X.shape[1])[0]
     for cap in (None, 0.6):
         model = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), slope_cap=cap, classes=[0, 1]).fit(
             X, y, groups=groups
         )
-        assert model.plan_.problem.loss.slope_bound == (cap or 1.0)
+        assert model.plan_.problem.loss.slope_bound == (cap or of_records.problem.loss.slope_bound)
         assert verify(model.certificate_).passed
 
 

@@ -10,8 +10,15 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 
-from dpconvex import NumericColumn, PrivateLinearRegression, PrivateLinearSVC, PrivateLogisticRegression, Schema
-from dpconvex.data import ClassTarget
+from dpconvex import (
+    NumericColumn,
+    PrivateAdditiveRegressor,
+    PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    Schema,
+)
+from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss, WeightedLoss
 from dpconvex.problems import DataDomain, LinearModelProblem
@@ -74,6 +81,50 @@ def test_noise_is_that_of_the_cap_whatever_weights_hold() -> None:
     np.testing.assert_array_equal(logistic(weight_cap=2.0).fit(X, Y, sample_weight=W).coef_, capped.coef_)
 
 
+ONES = np.random.default_rng(1).uniform(0, 1, (4000, 3))
+PRICES = 20 * ONES[:, 0] - 9 * ONES[:, 1] + np.random.default_rng(2).normal(size=4000)
+ROOMY = {"feature_bounds": ([0, -5, 0], [1, 5, 9]), "random_state": 0}
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("groups", [None, np.repeat(np.arange(2000), 2)], ids=["records", "users"])
+@pytest.mark.parametrize("kind", [PrivateLinearRegression, PrivateLogisticRegression, PrivateAdditiveRegressor])
+def test_weights_of_one_are_no_weights(kind: Any, groups: Any, epsilon: float) -> None:
+    """Caps, looks and expectations are those of a fit without them, to the rounding of targets."""
+    numbers = kind is not PrivateLogisticRegression
+    own = {"target_bounds": (-100.0, 200.0)} if numbers else {"classes": [False, True]}
+    plain, weighted = (kind(epsilon, **ROOMY, **own, **more) for more in ({}, {"weight_cap": 1.0}))
+    y = PRICES if numbers else PRICES > 5
+    plain.fit(ONES, y, groups=groups)
+    weighted.fit(ONES, y, groups=groups, sample_weight=np.ones(4000))
+    assert weighted.plan_.algorithm == plain.plan_.algorithm
+    assert weighted.plan_.problem.loss.unweighted == plain.plan_.problem.loss
+    assert weighted.plan_.predicted_error.expected == plain.plan_.predicted_error.expected
+    assert weighted.ranges_ == plain.ranges_
+    np.testing.assert_allclose(weighted.coef_, plain.coef_, rtol=1e-5)
+
+
+def test_weights_travel_through_a_look_at_the_target() -> None:
+    """A record's weight is what it was, and no weight, nor a wild target, moves what the look counts."""
+    weights = np.where(np.arange(4000) % 2, 0.0, 0.5)
+    model = PrivateLinearRegression(2.0, target_bounds=(-100, 200), weight_cap=1.0, **ROOMY)
+    model.fit(ONES, np.where(weights > 0, PRICES, -90.0), sample_weight=weights)
+    plan = model.plan_
+    loss = plan.problem.loss
+    assert plan.target_cells
+    kept, found = loss.unpacked(plan._kept(loss.packed(PRICES / 300 - 1 / 6, weights)))
+    np.testing.assert_allclose(found, weights, atol=1e-7)
+    lower, upper = model.ranges_[0].lower, model.ranges_[0].upper
+    np.testing.assert_allclose(kept, np.clip((PRICES - lower) / (upper - lower), 0, 1) - 0.5, atol=1e-5)
+    hostile = np.array([np.nan, np.inf, -np.inf, 1e300, -0.0])
+    for y in (hostile, np.repeat(hostile, 9)):
+        assert np.isfinite(plan._kept(y)).all()
+        assert (np.abs(plan._weighed(y)[0]) <= 0.5).all()
+    light = PrivateLinearRegression(2.0, target_bounds=(-100, 200), weight_cap=1.0, **ROOMY)
+    light.fit(ONES, np.where(weights > 0, PRICES, -90.0), sample_weight=1 - weights)
+    assert light.ranges_ == model.ranges_
+
+
 def test_class_weights_are_public_and_move_the_boundary() -> None:
     even, tilted = logistic().fit(X, Y), logistic(class_weight={0: 1, 1: 9}).fit(X, Y)
     assert tilted.predict(X).mean() > even.predict(X).mean()
@@ -118,6 +169,18 @@ def test_bounds_may_be_a_list_of_pairs() -> None:
     np.testing.assert_array_equal(pairs.fit(X, Y).coef_, arrays.fit(X, Y).coef_)
     with pytest.raises(InvalidParameterError, match="more than two"):
         PrivateLogisticRegression(2.0, feature_bounds=[(0, 1), (2, 3)], classes=[0, 1]).plan(100, 2)
+
+
+def test_an_array_with_bounds_is_planned_as_a_schema_of_the_same_columns() -> None:
+    bounds = ([0, 0, -5, 0, 3], [1, 1, 5, 9, 8])
+    columns = tuple(NumericColumn(f"x{k}", *ends) for k, ends in enumerate(zip(*bounds, strict=True)))
+    schema = Schema(columns, NumericTarget("y", 0.0, 1.0))
+    for epsilon in (0.05, 0.5, 4.0):
+        array = PrivateLinearRegression(epsilon, feature_bounds=bounds, target_bounds=(0, 1)).plan(3000, 5)
+        table = PrivateLinearRegression(epsilon, schema=schema).plan(3000)
+        assert [each.algorithm for each in array] == [each.algorithm for each in table]
+        expected = [each.predicted_error.expected for each in table]
+        np.testing.assert_allclose([each.predicted_error.expected for each in array], expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("algorithm", ["output_perturbation", "objective_perturbation", "random_projection"])

@@ -140,6 +140,14 @@ def test_smoothed_pinball_of_one_half() -> None:
     )
 
 
+@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.85])
+def test_smoothed_pinball_about_its_middle_is_the_mean_over_moved_targets(quantile: float) -> None:
+    width = 0.8
+    loss, moves = SmoothedPinballLoss(quantile, width), (np.arange(4000) + 0.5) / 4000 - 0.5
+    slopes = [PinballLoss(quantile).derivative(np.full(4000, z), width * moves).mean() for z in GRID]
+    np.testing.assert_allclose(loss.derivative(GRID - loss.offset[0], ZEROS), slopes, atol=3e-4)
+
+
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_smoothed_hinge_is_a_clipped_ramp_in_slope(sign: float) -> None:
     """Slope ``-clip((1 + h/2 - m) / h, 0, 1)`` in the margin m; with center 1 above the hinge by at most h / 8."""

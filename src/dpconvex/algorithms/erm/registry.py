@@ -18,19 +18,13 @@ from dpconvex.algorithms.erm import (
 from dpconvex.algorithms.erm.two_stage import centering, constant, projection
 from dpconvex.algorithms.select import AIMS, LARGEST, NOISES, SMALLEST, Method, Options, Registry
 from dpconvex.errors import InvalidParameterError
-from dpconvex.privacy import PrivacyParams, Unit
+from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
-
-CONVINCING = 0.2
-"""Share of the trivial loss below which another plan's bound is preferred to that of a harmless method, for users.
-
-Chosen on five public tables (docs, Record or user): no value is right on all of them, this one loses least.
-"""
 
 CAUTION, OF_NUMBERS = 1.5, 2.0
 """A plan with delta > 0 comes first if it expects less error than pure ones by that factor; by the second one where
-what columns explain is guessed as of numbers: plans that had come first there lost 1.8 times what was expected.
-(`benchmarks/prior.py`)"""
+what columns explain is guessed as of numbers: plans that had come first there lost 1.8 times what was expected
+(`benchmarks/prior.py`). Users' numbers have no factor (`benchmarks/user_ranks.py`)."""
 
 CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics", "random_projection")
 """Methods for recentered columns."""
@@ -97,13 +91,12 @@ ERM_METHODS = Registry(
     Method("exponential_mechanism", _exponential, ("l2",)),
     Method("phased_sgd", user_level.plan_phased, ("constants",), GAUSSIAN, AIMS),
     Method("accelerated_user", user_level.plan_accelerated, ("constants", "target", "l2", *OF_USERS), GAUSSIAN, AIMS),
-    # Its steps for users are limited by what their noise may cost (docs, Record or user, has what that gains).
-    Method("noisy_gradient", _gradient, ("l2", "noise"), GAUSSIAN, harmless=True),
+    Method("noisy_gradient", _gradient, ("l2", "noise"), GAUSSIAN),
     # As short as its noise allows unless it has seen more to learn (docs, Look first, then plan).
-    Method("informed_gradient", gradient_descent.plan_informed, ("l2",), GAUSSIAN, harmless=True),
+    Method("informed_gradient", gradient_descent.plan_informed, ("l2",), GAUSSIAN),
     Method("sufficient_statistics", _statistics, ("l2", "constants"), GAUSSIAN),
     Method("random_projection", _projection, ("l2", "noise", "sums"), noises=None),
-    Method("recentering", _centering, ("noise", "sums"), noises=None, harmless=True),  # as what it goes on with is
+    Method("recentering", _centering, ("noise", "sums"), noises=None),
     Method("constant", _constant, ("noise", "l2"), noises=None),
 )
 """Every method by the name used in estimators and on the command line."""
@@ -141,8 +134,7 @@ def plans(
 ) -> Found:
     """Return all valid plans, the smallest predicted error first. Sees no data.
 
-    For users, where no other bound is `CONVINCING`, the plan of a harmless method comes first. Raises the most telling
-    `InvalidParameterError` if nothing applies, or if floats cannot hold the constants.
+    Raises the most telling `InvalidParameterError` if nothing applies, or if floats cannot hold the constants.
     """
     options, names = options or Options(), _names(problem, privacy, algorithm)
     found, refusals = ERM_METHODS.choose(names, options, (problem, privacy), _rank, problem.name)
@@ -193,9 +185,13 @@ def cautious_of_first(found: Found) -> float:
 
 def cautious(plan: LinearModelPlan) -> float:
     """Return the expected error, times `CAUTION` where delta is spent, or the bound where nothing is guessed."""
-    pure = plan.predicted_error.expected is None or all(each.event.pure_epsilon is not None for each in plan.releases)
-    factor = CAUTION if plan.problem.explained is None else OF_NUMBERS
-    return plan.predicted_error.rank * (1.0 if pure else factor)
+    factor = CAUTION if plan.problem.explained is None else 1.0 if plan.problem.grouped else OF_NUMBERS
+    return plan.predicted_error.rank * (1.0 if plan.predicted_error.expected is None or is_pure(plan) else factor)
+
+
+def is_pure(plan: LinearModelPlan) -> bool:
+    """Return whether the plan spends no delta."""
+    return all(each.event.pure_epsilon is not None for each in plan.releases)
 
 
 def _rounded(error: float) -> float:
@@ -203,17 +199,9 @@ def _rounded(error: float) -> float:
     return float(f"{error:.9g}")
 
 
-def _rank(method: Method, plan: LinearModelPlan) -> tuple[bool, float]:
-    """Sort key: `cautious`; for users harmless methods before those whose bound says little, then the error.
-
-    That is the expected one with delta > 0, where a look corrects it; else the bound (docs, Record or user).
-    """
-    error = plan.predicted_error
-    if plan.privacy.unit != Unit.USER:
-        return False, _rounded(cautious(plan))
-    if not plan.privacy.delta:
-        return not error.proved, _rounded(error.bound)
-    return not method.harmless and error.bound > CONVINCING * error.trivial, _rounded(error.rank)
+def _rank(plan: LinearModelPlan) -> float:
+    """Return the sort key of plans: `cautious`, to nine digits."""
+    return _rounded(cautious(plan))
 
 
 def _most_telling(refusals: dict[str, InvalidParameterError]) -> InvalidParameterError:

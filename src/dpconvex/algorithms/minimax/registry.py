@@ -54,6 +54,6 @@ def plan_saddle(
     return found
 
 
-def _rank(method: Method, plan: SaddlePlan) -> tuple[bool, float]:
+def _rank(plan: SaddlePlan) -> tuple[bool, float]:
     _ = plan.releases  # public constants that are no floats show up here
     return not math.isfinite(plan.expectation), plan.expectation

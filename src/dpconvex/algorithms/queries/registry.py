@@ -88,7 +88,7 @@ def _with_ranges(
     return Plans(sorted(found, key=lambda each: each.ranked))
 
 
-def _rank(method: Method, plan: QueryReleasePlan) -> tuple[bool, bool, float]:
+def _rank(plan: QueryReleasePlan) -> tuple[bool, bool, float]:
     # Bounds compare badly: the saddle point's is 3 to 5 times what it loses, MWEM has none, that of noisy answers
     # ignores the fit. Expectations fit measurements within a factor of 2 (docs, Synthetic data).
     _ = plan.releases  # public constants that are no floats show up here

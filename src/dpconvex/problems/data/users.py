@@ -196,8 +196,9 @@ def clipped_mean(
     w: Floats,
     clip: float,
     n: int | None = None,
+    scales: Floats | None = None,
 ) -> Floats:
-    """Return the mean over users of their gradients, each shortened to l2 norm `clip`; shape (dim,).
+    """Return the mean over users of their gradients, over `scales` if given, each shortened to l2 norm `clip`; (dim,).
 
     No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
     the computed sum rounds by less than `ROUNDING` times `clip` on either data set (`summation`, worst case).
@@ -206,13 +207,14 @@ def clipped_mean(
     is divided by `n`, by default the number of users.
     """
 
-    def shortened(G: Floats) -> Floats:
+    def shortened(G: Floats, users: Any) -> Floats:
         if clip < np.inf:
             np.nan_to_num(G, copy=False, nan=0.0)
+            G /= 1.0 if scales is None else scales
             shorten(G, "l2", clip)
         return G
 
-    size = min(clip, _reach(loss, records, w))
+    size = min(clip, _reach(loss, records, w)) if scales is None else clip
     return mean_of_users(loss, records, targets, groups, weights, w, shortened, size, n)
 
 
@@ -237,19 +239,20 @@ def mean_of_users(
     groups: UserGroups,
     weights: Floats | None,
     w: Floats,
-    change: Callable[[Floats], Floats],
+    change: Callable[[Floats, Any], Floats],
     size: float,
     n: int | None = None,
 ) -> Floats:
     """Return the mean over users of the vectors (k,) that `change` makes of their gradients, row by row; shape (k,).
 
-    `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and returns an array (m, k), whose
-    entries are at most `size`. Nothing else is known of the vectors; sums and targets are as `clipped_mean` has them.
-    Their sum is divided by `n`, by default the number of users.
+    `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and what picks these users out of an
+    array of all (a slice, or positions), and returns an array (m, k), whose entries are at most `size`. Nothing else is
+    known of the vectors; sums and targets are as `clipped_mean` has them. Their sum is divided by `n`, by default the
+    number of users.
     """
 
-    def changed(G: Floats) -> Array:
-        found = change(G)
+    def changed(G: Floats, users: Any) -> Array:
+        found = change(G, users)
         most, ones = summation.MOST_ROWS, np.ones(len(found))
         panels = [slice(i, i + most) for i in range(0, len(found), most)]
         zero = np.zeros((3, found.shape[1]))
@@ -262,7 +265,7 @@ def mean_of_users(
     else:
         assert isinstance(records, Records)
         reader = _Reader(loss, records, targets, groups, weights, w)
-        work = lambda part: (changed(reader.gradients(reader.users(part))),)  # noqa: E731
+        work = lambda part: (changed(reader.gradients(reader.users(part)), reader.users(part)),)  # noqa: E731
         parts = _threads.total(reader.parts, work)[0]
     return summation.vector(parts) / (n or groups.n_users)
 
@@ -273,9 +276,9 @@ def _streamed_sum(
     groups: UserGroups,
     weights: Floats,
     w: Floats,
-    shortened: Callable[[Floats], Array],
+    changed: Callable[[Floats, Any], Array],
 ) -> Array:
-    """Return the parts of the sum of users' `shortened` gradients; users of several portions are finished here."""
+    """Return the parts of the sum of users' `changed` gradients; users of several portions are finished here."""
     codes, sizes = groups.spread(np.arange(groups.n_users, dtype=np.float64)).astype(np.int64), groups.sizes
     domain = records.domain
 
@@ -283,7 +286,7 @@ def _streamed_sum(
         own, expected, shares = held
         if len(own) == 0:
             none = np.empty((0, len(w)))
-            return shortened(none), own, none, none
+            return changed(none, own), own, none, none
         whole = UserGroups.of(own)
         firsts = whole.starts[:-1] if whole.order is None else whole.order[whole.starts[:-1]]
         users, complete = own[firsts], whole.sizes == expected[firsts]
@@ -292,14 +295,14 @@ def _streamed_sum(
         reader = _Reader(loss, Records(domain, len(own), blocks), targets, whole, shares, w)
         found = [reader.sums(reader.users(part)) for part in range(reader.parts)]
         high, low = map(np.concatenate, zip(*found, strict=True))
-        return shortened((high + low)[complete]), users[~complete], high[~complete], low[~complete]
+        return changed((high + low)[complete], users[complete]), users[~complete], high[~complete], low[~complete]
 
     passed = list(records.each_portion(work, lambda i, j: (codes[i:j], sizes[codes[i:j]], weights[i:j])))
     scattered, place = np.unique(np.concatenate([users for _, users, _, _ in passed]), return_inverse=True)
     rests = np.zeros((2, len(scattered), len(w)))
     for k in (0, 1):
         np.add.at(rests[k], place, np.concatenate([found[2 + k] for found in passed]))
-    return np.sum([found[0] for found in passed], axis=0) + shortened(rests[0] + rests[1])
+    return np.sum([found[0] for found in passed], axis=0) + changed(rests[0] + rests[1], scattered.astype(np.intp))
 
 
 def _reach(loss: LinearModelLoss, records: RecordSource, w: Floats) -> float:

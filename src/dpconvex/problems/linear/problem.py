@@ -207,8 +207,10 @@ class LinearModelProblem(Problem):
             return None
         if self.shapes is not None and self.factor is not None:
             unit = (self.radius / default_radius(self.domain)) ** 2
-            return self.shapes.typical(self.loss, self.factor, unit, self.residual)
-        return TypicalData.of(self.domain, self.loss, self.radius, self.factor, self.explained, self.residual)
+            return self.shapes.typical(self.loss.unweighted, self.factor, unit, self.residual)
+        return TypicalData.of(
+            self.domain, self.loss.unweighted, self.radius, self.factor, self.explained, self.residual
+        )
 
     def log_weight_ratio(self, radius: float) -> float:
         span = self.loss_range(radius) if self.tilt else 0.0

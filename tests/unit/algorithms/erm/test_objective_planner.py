@@ -204,6 +204,16 @@ def test_a_rounded_scale_stays_within_the_budget(cap, budget) -> None:
             assert logistic_epsilon(spent, float(tau), cap) <= Fraction(budget)
 
 
+def test_a_rounded_scale_stays_within_the_budget_of_users() -> None:
+    """Of Hessians of a higher rank, parts of the noise may fall between those of floats: an instance, and others."""
+    generator, cases = np.random.default_rng(0), [(12, 0.22425754777968926, 17.99176578110184)]
+    cases += [(3, float(tau), float(s)) for tau, s in generator.uniform((0.15, 1.0), (0.45, 2.0), (2000, 2))]
+    for rank, tau, sensitivity in cases:
+        share = planner.rules.pure_share(LogisticLoss(), False, tau, 0.297, rank)
+        spent = Fraction(sensitivity) / Fraction(_rounding.ratio_up(sensitivity, share.epsilon))
+        assert logistic_epsilon(spent, tau, 1.0, rank) <= Fraction(0.297) or share.rule != "logistic"
+
+
 def test_the_output_noise_is_counted_where_records_are_many() -> None:
     """Small ridges need a wide mask, as double precision certifies no less: the plan raises both until it is cheap."""
     domain = DataDomain.box(7, 0.5).with_intercept(1.0)
@@ -253,16 +263,18 @@ def test_the_ridge_has_about_the_least_expected_error(loss, noise, n) -> None:
         assert best.expected <= other.expected * (1 + 1e-6)
 
 
-def test_the_ridge_for_users_has_the_least_bound() -> None:
-    """Their plans are ranked by it: (5.2), with the energy of the noise in the new coordinates."""
-    problem = LinearModelProblem(LogisticLoss(), adult(0.5), ADULT_RECORDS, 7.5, records_per_user=3)
-    (plan,) = objective_perturbation.plan(problem, PrivacyParams(1.0, unit=Unit.USER), noise="grouped")
-    for factor in (0.8, 1.25):
-        other = dataclasses.replace(problem, factor=plan.problem.factor)
-        (moved,) = objective_perturbation.plan(
-            other, PrivacyParams(1.0, unit=Unit.USER), noise="grouped", l2=factor * plan.l2
-        )
-        assert plan.bound < moved.bound + factor * plan.l2 * plan.problem.ridge_radius**2 / 2
+@pytest.mark.parametrize("loss", [LogisticLoss(), HuberLoss(0.3, 0.5, of_mean=True)], ids=lambda loss: loss.name)
+def test_users_of_one_record_get_the_ridge_and_noise_of_records(loss) -> None:
+    """The objective is that of records: only the rank of a user's curvature is another, which is dearer at most."""
+    given = {"explained": None if loss.task == "classification" else 0.006}
+    problem = LinearModelProblem(loss, adult(0.5), ADULT_RECORDS, 7.5, **given)
+    users = dataclasses.replace(problem, records_per_user=1)
+    of_records = objective_perturbation.plan(problem, PrivacyParams(1.0))
+    of_users = objective_perturbation.plan(users, PrivacyParams(1.0, unit=Unit.USER))
+    for one, other in zip(of_records, of_users, strict=True):
+        assert one.noise_name == other.noise_name
+        assert one.expected * (1 - 1e-9) <= other.expected <= 1.1 * one.expected
+        assert one.l2 == pytest.approx(other.l2, rel=0.3)
 
 
 def test_softmax_determinant() -> None:

@@ -269,7 +269,7 @@ def test_a_user_takes_part_with_all_records_and_moves_a_gradient_as_far_as_charg
             own = labels == k
             records, groups = Records.clipped(X[own], DOMAIN), UserGroups.of(labels[own])
             given = loss, records, loss.clip_targets(y[own]), groups, record_weights(groups), w
-            mine = clipped_mean(*given, plan.clip) / (rate * N)
+            mine = clipped_mean(*given, plan.clip, scales=clipping.divided) / (rate * N)
             np.testing.assert_allclose(single, mine, rtol=1e-9, atol=1e-13)
             farthest = max(farthest, float(np.linalg.norm(single)) / plan.mechanism.sensitivity.value)
     assert 0.5 < farthest <= 1

@@ -34,6 +34,11 @@ class Clipping:
     deviations: Floats | None
 
     @property
+    def divided(self) -> Floats | None:
+        """D for all parameters; None where gradients are not divided."""
+        return None if self.deviations is None else self.scales
+
+    @property
     def cuts(self) -> bool:
         """Whether a gradient can be longer than the level at all."""
         return self.deviations is not None or self.level < self.problem.lipschitz or self.problem.private_n
@@ -101,7 +106,8 @@ def _of_sampled_users(
     users = UserGroups.of(np.repeat(np.arange(users.n_users), users.sizes)[order])
     drawn, own = records.chosen(rows[order], None), targets[rows[order]]
     level = clipping.level if clipping.cuts else math.inf  # the Lipschitz constant already bounds it
-    mean = clipped_mean(clipping.problem.loss, drawn, own, users, record_weights(users), w, level)
+    facts = clipping.problem.loss, drawn, own, users, record_weights(users)
+    mean = clipped_mean(*facts, w, level, scales=clipping.divided)
     return mean * (len(sample) / (rate * clipping.problem.n))
 
 
@@ -123,10 +129,12 @@ def _of_users(clipping: Clipping, X: Array, y: Array, groups: UserGroups) -> Gra
         own = replace(problem, n=groups.n_users)  # those of a batch are fewer
         return own.on(*own.clipped(X, y), 0.0, groups).gradient
     records, targets = problem.clipped(X, y)
-    facts = problem.loss, records, targets, groups, weights
-    if problem.private_n:
-        return lambda w: within_reach(clipped_mean(*facts, w, clipping.level, problem.n), clipping.level)
-    return lambda w: clipped_mean(*facts, w, clipping.level)
+    n, facts = problem.n if problem.private_n else None, (problem.loss, records, targets, groups, weights)
+
+    def mean(w: Floats) -> Floats:
+        return clipped_mean(*facts, w, clipping.level, n, clipping.divided)
+
+    return (lambda w: within_reach(mean(w), clipping.level)) if problem.private_n else mean
 
 
 def within_reach(total: Floats, level: float) -> Floats:

@@ -7,17 +7,18 @@ Lemma
     of earlier releases: (0) where there are p numeric columns, the user's mean of each in units of its half range, in
     ``[-1, 1]^p``, which moves by at most ``2 sqrt(p)/n`` in l2; and, given what was released of these centers, the root
     of the user's mean squared distance of each from it, cut to [0, 1]: ``sqrt(p)/n``; (1) the user's share of positive
-    labels, in [0, 1]: ``1/n``; (2) the unit vector of the bin that the length of ``D^-1 g_u(w_0)`` falls in:
-    ``sqrt(2)/n`` in l2; (3) ``D^-1 g_u(w_0)`` cut to C_0, over C_0: ``2/n``; (4) T times ``D^-1 g_u(w_t)`` cut to C,
-    over C: ``2/n`` each; (5) the slope ``<g_u(w_T), v>`` along the way v that the steps took, over its level and cut to
-    [-1, 1]: ``2/n``; (6) by how much the slope of the constant, as if all labels were positive, differs where what is
-    kept of v ends from that at w_0, over its level and cut to [-1, 1]: ``2/n``. g_u is the user's mean gradient in the
-    coefficients of moved columns and of a smaller constant. Theorem: how columns are moved, D, the start w_0, C_0, C,
-    T, step size, averages, v, its level, what is kept of it and by how much the constant is moved may be any functions
-    of earlier releases, for a vector is cut whatever it is, and what follows release 6 is post-processing. For every
-    output of those, release i is dominated by the Gaussian pair of a constant mu_i, the T gradients together by that of
-    mu_4 (`GaussianBudget`); constant pairs compose adaptively to the pair of ``mu^2 = sum mu_i^2`` (Zhu, Dong and Wang
-    2022, Theorem 10), which is what the promise allows.
+    labels, in [0, 1]: ``1/n``; (2) the unit vector of the bin that the length of ``D^-1 g_u(w_0)``, or r_u if that is
+    more, falls in: ``sqrt(2)/n`` in l2; (3) ``D^-1 g_u(w_0)`` over C_0, or over r_u if that is more, cut to length 1:
+    ``2/n``; (4) T times the same at w_t with C for C_0: ``2/n`` each; (5) the slope ``<g_u(w_T), v>`` along the way v
+    that the steps took, over its level and cut to [-1, 1]: ``2/n``; (6) by how much the slope of the constant, as if
+    all labels were positive, differs where what is kept of v ends from that at w_0, over its level and cut to [-1, 1]:
+    ``2/n``. g_u is the user's mean gradient in the coefficients of moved columns and of a smaller constant, r_u a
+    function of the user's features, of their number and of (0). Theorem: how columns are moved, D, the start w_0, C_0,
+    C, T, step size, averages, v, its level, what is kept of it and by how much the constant is moved may be any
+    functions of earlier releases, for a vector is cut whatever it is, and what follows release 6 is post-processing.
+    For every output of those, release i is dominated by the Gaussian pair of a constant mu_i, the T gradients together
+    by that of mu_4 (`GaussianBudget`); constant pairs compose adaptively to the pair of ``mu^2 = sum mu_i^2`` (Zhu,
+    Dong and Wang 2022, Theorem 10), which is what the promise allows.
 Sensitivity
     As above, plus the rounding of sums (`mean_of_users`): at most `ROUNDING` times the longest vector, on either side.
     Where users are added or removed, sums are divided by a declared number (`plan`, Added or removed units): one more
@@ -117,7 +118,7 @@ class InformedPlan(algorithms.LinearModelPlan):
     assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
         Assumption(
             "every user's gradient, each block's part divided by its scale, is at most as long as the level",
-            "its vector is scaled down to it",
+            "its vector is scaled down to it, also where one label could make it longer",
         ),
         Assumption(
             "levels, start, number and size of steps, what is kept of them: all follow from earlier releases only",
@@ -171,7 +172,8 @@ class InformedPlan(algorithms.LinearModelPlan):
         source = "noisy gradient descent after a look; an estimate: for quadratic risks of at most half the largest "
         source += "curvature, clipping bias left out"
         bound = min(bound, 2 * problem.lipschitz * problem.radius)
-        expected = {"expected": self.ahead.choice.expected, "caution": TUNING.caution}
+        several = (problem.records_per_user or 1) > 1  # with one record a user other forecasts are as good as this one
+        expected = {"expected": self.ahead.choice.expected, "caution": TUNING.caution if several else 1.0}
         return algorithms.PredictedError(bound, trivial, source, proved=False, **expected)
 
     @property
@@ -227,15 +229,17 @@ class InformedPlan(algorithms.LinearModelPlan):
         columns = self._columns(X, groups, source, ledger)  # line 0: where the columns lie
         seen = algorithms.continued(self, look=self._narrowed(*columns))
         look = seen.look
-        begin, share = np.zeros(problem.dim), 0.5
+        begin, share = np.zeros(problem.dim), 0.5 if problem.loss.told is None else problem.loss.told[1]
+        least = seen._least_lengths(X, groups)
         if self.labels is not None:  # line 1: where to start
             middle = 0.5 * problem.private_n  # of shares, around which a user more moves their sum by half as much
-            mean_share = mean(begin, lambda G: self._shares(G) - middle, 1.0)
+            mean_share = mean(begin, lambda G, users: self._shares(G) - middle, 1.0)
             share = middle + float(self.labels.release(mean_share, LABELS, source, ledger)[0])
-            begin[-1] = look.start(share)[0]
-        shares = self.lengths.release(mean(begin, seen._bins, 1.0), LENGTHS, source, ledger)  # line 2: a typical length
+        begin[-1] = look.start(share)[0]
+        found_in = mean(begin, partial(seen._bins, least), 1.0)
+        shares = self.lengths.release(found_in, LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
-        cut = mean(begin, partial(seen._cut, level=level), 1.0)
+        cut = mean(begin, partial(seen._cut, least, level=level), 1.0)
         found = self.gradient.release(cut, GRADIENT, source, ledger)  # line 3: a gradient
         course = *columns, share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist())
         plan = self.resumed(*course, ())
@@ -245,7 +249,7 @@ class InformedPlan(algorithms.LinearModelPlan):
 
         def noisy(w: Floats) -> Floats:
             at = look.moved_back(w)
-            released = session.release(mean(at, partial(seen._cut, level=plan.clip), 1.0))
+            released = session.release(mean(at, partial(seen._cut, least, level=plan.clip), 1.0))
             return plan.clip * look.scales * released + self.l2 * look.moved(at[None])[0]
 
         ball = L2Ball(FAR * look.problem.radius)  # it only keeps numbers finite
@@ -275,7 +279,7 @@ class InformedPlan(algorithms.LinearModelPlan):
             point[-1] += plan.constant_moved()
         return plan.finish(point, source)
 
-    def _mean(self, mean: Any, w: Floats, change: Callable[[Floats], Floats], size: float) -> Floats:
+    def _mean(self, mean: Any, w: Floats, change: Callable[[Floats, Any], Floats], size: float) -> Floats:
         """Return the sum of what `change` makes of users' gradients at w, of length at most 1, over n."""
         total = mean(w, change, size, self.problem.n)
         return within_reach(total, 1.0) if self.problem.private_n else total
@@ -306,19 +310,36 @@ class InformedPlan(algorithms.LinearModelPlan):
         found = (G[:, -1:] / self.problem.domain.intercept - negative) / (positive - negative)
         return np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)
 
-    def _bins(self, G: Floats) -> Floats:
-        """Return the bins of users' gradients as unit vectors, (m, bins)."""
+    def _least_lengths(self, X: Any, groups: UserGroups) -> Floats:
+        """Return r_u, what each user's gradient counts as at least, (n_users,): about what one label is worth to it.
+
+        It does not depend on labels: else users of the rarer class, whose gradients are longer, would count less.
+        """
+        look, domain, constants = self.look, self.problem.domain, self.problem.dim - self.problem.domain.n_features
+        most = 4 * look.longest / self.problem.loss.slope_bound  # records outside of narrowed columns may be longer
+
+        def squares(rows: Floats) -> Array:
+            whole = np.column_stack([domain.clip(rows), np.full((len(rows), constants), domain.intercept)])
+            found = np.square(look.moved(whole) / look.scales / most).sum(1, keepdims=True)
+            return np.rint(np.minimum(found, 1.0) * UNITS).astype(np.int64)
+
+        mean = integer_means(X, squares, groups)[:, 0] / UNITS
+        return TUNING.label * self.problem.loss.slope_bound * most * np.sqrt(mean) / groups.sizes**TUNING.label_power
+
+    def _bins(self, least: Floats, G: Floats, users: Any) -> Floats:
+        """Return the bins of users' lengths as unit vectors, (m, bins)."""
         lengths = np.linalg.norm(_finite(self.look.moved(G) / self.look.scales), axis=1)
+        lengths = np.maximum(lengths, least[users])
         return np.eye(TUNING.bins)[np.searchsorted(self.look.edges, lengths)]
 
-    def _slope(self, G: Floats, over: Floats, less: float = 0.0) -> Floats:
+    def _slope(self, G: Floats, users: Any, over: Floats, less: float = 0.0) -> Floats:
         """Return the slopes of users' losses along a vector, less a number, cut to 1, (m, 1)."""
         slopes = (_finite(self.look.moved(G)) * over).sum(1) - less
         return np.clip(np.nan_to_num(slopes, nan=0.0), -1.0, 1.0)[:, None]
 
-    def _cut(self, G: Floats, level: float) -> Floats:
-        """Return users' gradients over D, cut to `level`, over it, (m, dim)."""
-        scaled = _finite(self.look.moved(G) / self.look.scales / level)
+    def _cut(self, least: Floats, G: Floats, users: Any, level: float) -> Floats:
+        """Return users' gradients over D and over `level`, or what they count as at least, cut to 1, (m, dim)."""
+        scaled = _finite(self.look.moved(G) / self.look.scales / np.maximum(level, least[users])[:, None])
         shorten(scaled, "l2", 1.0)
         return scaled
 
@@ -343,6 +364,8 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
     if loss.task != "classification" or loss.n_outputs > 1 or math.isinf(problem.smoothness):
         what = "must be a smooth loss of two classes for a look"
         raise InvalidParameterError("loss", loss.name, what, "Use 'noisy_gradient'")
+    if loss.usual != loss:
+        raise InvalidParameterError("loss", loss.name, "must have whole slopes for a look", "Use 'noisy_gradient'")
     if problem.factor is not None:
         raise InvalidParameterError("factor", "given", "must be None for a look", "Use 'objective_perturbation'")
     if isinstance(loss, WeightedLoss):  # what labels and slopes are read as is for records of weight 1

@@ -43,7 +43,9 @@ class Tuning:
     center_variance: float = 0.15  #: of a column's center around the middle of its range, in squared half ranges
     usual_width: float = 0.45  #: of a column: mean distance from its center, in half ranges
     narrowest: float = 0.03  #: width that is tried, in the same unit
-    caution: float = 0.4  #: by which it is compared: other methods lose more where ranges are too wide
+    caution: float = (
+        0.4  #: by which it is compared, for several records a user: other methods lose more there than they expect
+    )
     heavier: float = 1.25  #: root mean square of distances over their mean
     prior_variance: float = 1 / 16  #: of the share of positive labels, around 1/2
     least_share: float = 0.03  #: of either class that a start may assume
@@ -58,6 +60,8 @@ class Tuning:
     usual: float = 0.5  #: what is expected of a record's gradient, in units of a typical record's length
     prior_spread: float = 0.7  #: log-deviation of a typical length around what is expected
     constant: float = 0.5  #: size of the constant in a run, in units of the problem's: it takes part of every level
+    label: float = 0.7  #: what a gradient counts as at least, in units of a record's longest, for users of one record
+    label_power: float = 1.5  #: of a user's number of records: their power divides it
     cut: float = 0.7  #: level of the look's gradient in typical lengths
     #: Levels of the run in typical lengths, and what cutting costs as a share of what a constant loses.
     levels: tuple[tuple[float, float], ...] = ((0.7, 0.002), (1.0, 0.001), (1.4, 0.0004), (2.0, 0.0001), (3.0, 0.0))
@@ -193,7 +197,8 @@ class Look:
         """What a typical gradient is expected to be, in units of the longest."""
         alone = 1 / (self.problem.records_per_user or 1)
         typical = typical_steps.typical_length(self.problem.domain, 1 / self.scales**2)
-        return TUNING.usual * typical * math.sqrt(TUNING.alike + (1 - TUNING.alike) * alone)
+        usual = TUNING.usual * math.sqrt(TUNING.alike + (1 - TUNING.alike) * alone)
+        return typical * max(usual, TUNING.label * alone**TUNING.label_power)
 
     def unread(self) -> Course:
         """Return the course for typical data, which is what one expects before the look."""
@@ -201,14 +206,20 @@ class Look:
 
     def start(self, share: float) -> tuple[float, float]:
         """Return the constant's first coefficient, and the share's deviation that is left, from its noisy value."""
+        if not self.problem.domain.intercept:
+            return 0.0, 0.0
         p, unknown = self._share(share)
+        return self._constant(p) * self.unit / self.problem.domain.intercept, unknown
+
+    def _constant(self, share: float) -> float:
+        """Return the constant prediction that fits a share of positive labels best."""
         loss, targets = self.problem.loss, np.array([1.0, -1.0])
 
         def slope(z: float) -> float:
-            return float(np.array([p, 1 - p]) @ loss.derivative(np.full(2, z), targets))
+            return float(np.array([share, 1 - share]) @ loss.derivative(np.full(2, z), targets))
 
         z: Any = brentq(slope, -50.0, 50.0) if slope(-50.0) < 0 < slope(50.0) else 0.0
-        return float(z) * self.unit / self.problem.domain.intercept, unknown
+        return float(z)
 
     def _share(self, noisy: float) -> tuple[float, float]:
         """Return the share of positive labels, and its deviation that is left, from its noisy value."""
@@ -228,10 +239,8 @@ class Look:
         spread = TUNING.drift * alone**0.5 * math.hypot(1 - 2 * p, 2 * unknown)
         trust = spread**2 / (spread**2 + deviation**2 + unknown**2)
         off = usual + trust * (float(np.clip(slope, -1.0, 1.0)) - usual)
-        loss: Any = self.problem.loss  # smooth, or there is no look
-        at = np.full(2, self.start(share)[0] * self.problem.domain.intercept / self.unit)
-        bend = float(np.array([p, 1 - p]) @ loss.hessian_weights(at, np.array([1.0, -1.0])))
-        return -off * loss.slope_bound / max(bend, 0.1 * loss.curvature_bound)
+        least = TUNING.least_share
+        return self._constant(p) - self._constant(float(np.clip(p + off, least, 1 - least)))
 
     def typical_length(self, shares: Floats) -> float:
         """Return the typical length h, on its grid's range, from noisy shares of users by bin."""
@@ -249,7 +258,7 @@ class Look:
         """
         share, shares = float(np.clip(share, -FARTHEST, FARTHEST)), np.clip(shares, -FARTHEST, FARTHEST)
         squares = np.clip(squares, 0.0, FARTHEST**2)
-        (start, unknown), length = self.start(share) if self.labels else (0.0, 0.0), self.typical_length(shares)
+        (start, unknown), length = self.start(share), self.typical_length(shares)
         signal = max(self._risked(length), self._seen(length, unknown, squares))
         return self._course(length, start, unknown, signal)
 
@@ -282,11 +291,6 @@ class Look:
         weights = np.square(sums) / sure - np.log(sure) - prior
         weights = np.exp((weights - weights.max()) / 2) * np.maximum(sums / sure, TUNING.least_bend * usual)
         return float(np.average(shares, weights=weights))
-
-    @property
-    def labels(self) -> bool:
-        """Whether a share of labels is of use: there is a constant, and the shares are not public."""
-        return self.problem.domain.intercept > 0 and self.problem.loss.rates is None
 
     def block_squares(self, gradient: Floats) -> Floats:
         """Return the squared length of each block's part, one-hot parts less their mean."""

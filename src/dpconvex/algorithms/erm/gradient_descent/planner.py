@@ -11,7 +11,7 @@ from dpconvex import _validate
 from dpconvex.algorithms import check_average, in_units, recorded
 from dpconvex.algorithms.erm.accelerated_sgd import balanced_stage
 from dpconvex.algorithms.erm.gradient_descent import typical_steps
-from dpconvex.algorithms.erm.gradient_descent.plan import DRIFT, TAIL, NoisyGradientPlan
+from dpconvex.algorithms.erm.gradient_descent.plan import TAIL, NoisyGradientPlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.geometry import gaussian_block_weights
 from dpconvex.mechanisms import GaussianMechanism
@@ -33,18 +33,12 @@ MOST_BATCHES = 1024
 @final
 @dataclass(frozen=True)
 class BoundTuning:
-    """How bounds choose constants; for users chosen on simulated ones, unlike and of unequal sizes."""
+    """How bounds choose constants."""
 
     # Passes over the data that a plan chooses by itself.
     most_passes: int = 256
     # Fewer steps are taken where the bound grows by no more than this factor.
     tolerated_bound: float = 1.05
-    # Clipping level of users in units of ``L/sqrt(M)``.
-    user_level: float = 1 / 6
-    # Share of the zero vector's largest loss that the noise of all steps together may cost, for users alike.
-    noise_share: float = 0.02
-    # Length of the noise of one gradient with the whole budget, in units of C, from which that share is spent in full.
-    loud_noise: float = 0.05
 
 
 TUNING_BY_BOUND = BoundTuning()
@@ -64,19 +58,18 @@ def plan(
     l2: float = 0.0,
     rate: float | None = None,
 ) -> NoisyGradientPlan:
-    """Return the plan that does best: on typical data where records are protected, else by its bound.
+    """Return the plan that does best on typical data, or by its bound.
 
     Delta must be positive. `clip` is the level C, from public knowledge: gradients are then measured in the l2 norm; by
-    default the level that typical data ask for, or where bounds decide the Lipschitz constant, for users of smooth
-    losses that of the estimate. With several `batches`, each step reads one of so many disjoint ones. `steps` is T, at
-    least 2 and a multiple of `batches`; by default as few as suffice, at most 256 passes. `step_size` is the eta of
-    plain steps, by default what minimizes the bound.
+    default the level that typical data ask for, or where bounds decide the Lipschitz constant. With several `batches`,
+    each step reads one of so many disjoint ones. `steps` is T, at least 2 and a multiple of `batches`; by default as
+    few as suffice, at most 256 passes. `step_size` is the eta of plain steps, by default what minimizes the bound.
 
-    The bound decides if `proved`, for users, several batches, plain steps and a given step size. Steps are then
-    `accelerated` if the loss is smooth and no step size is given. With a ridge of weight `l2` the excess is that of the
-    regularized loss. `rate` is the probability with which a record takes part in a step (Poisson sampling); by default
-    of 1 and some small ones the one that does best on typical data, in the time that 1 may take; 1 where the bound
-    decides. Users take part with all their records, and only at a rate that is given.
+    The bound decides if `proved`, for several batches, plain steps and a given step size. Steps are then `accelerated`
+    if the loss is smooth and no step size is given. With a ridge of weight `l2` the excess is that of the regularized
+    loss. `rate` is the probability with which a unit takes part in a step (Poisson sampling); by default of 1 and some
+    small ones the one that does best on typical data, in the time that 1 may take; 1 for users, who take part with all
+    their records, and where the bound decides.
     """
     check_average(problem, privacy, NoisyGradientPlan.neighbors)
     if privacy.pure:
@@ -96,18 +89,17 @@ def plan(
     if steps is not None and _validate.integer("steps", steps, at_least=max(2, batches)) % batches:
         raise InvalidParameterError("steps", steps, f"must be a multiple of batches, {batches}")
     _validate.optional(_validate.real, {"step_size": step_size}, above=0.0)
-    sampled = problem.grouped and batches == 1 and not proved and rate is not None
-    setting = _Setting(problem, privacy, batches, l2, accelerated, _rate(rate) if sampled and rate else 1.0)
-    if accelerated and step_size is None and batches == 1 and not proved and not problem.grouped:
+    setting = _Setting(problem, privacy, batches, l2, accelerated)
+    if accelerated and step_size is None and batches == 1 and not proved:
         if steps is not None and steps > MOST_GIVEN:
             raise InvalidParameterError("steps", steps, f"must be at most {MOST_GIVEN}", "Leave it out")
         if rate is not None:
             rates = (_rate(rate),)
         else:
-            drawn = privacy.delta >= LEAST_DELTA and not problem.private_n
+            drawn = privacy.delta >= LEAST_DELTA and not problem.private_n and not problem.grouped
             rates = (1.0, *typical_steps.TUNING.sampling_rates) if drawn else (1.0,)
         return setting.typical(clip, steps, rates)
-    if rate is not None and rate != 1 and not sampled:
+    if rate is not None and rate != 1:
         remedy = "Use rate=1, or leave batches, steps' sizes and bounds alone"
         raise InvalidParameterError("rate", rate, "must be 1 for batches and for proved or plain steps", remedy)
     first = 1 if batches == 1 else 0  # the first point is 0, whatever the data are
@@ -115,8 +107,7 @@ def plan(
     found = [setting.tuned(T, clip, step_size) for T in ([steps] if steps else passes)]
     enough = TUNING_BY_BOUND.tolerated_bound * min(option.bound for option in found)
     chosen = next(option for option in found if option.bound <= enough)
-    noise = setting.mechanism(chosen.clip, chosen.steps, setting.rate)
-    return setting.planned(mechanism=noise, rate=setting.rate, **vars(chosen))
+    return setting.planned(mechanism=setting.mechanism(chosen.clip, chosen.steps), **vars(chosen))
 
 
 def _rate(rate: float) -> float:
@@ -144,7 +135,6 @@ class _Setting:
     batches: int
     l2: float
     accelerated: bool
-    rate: float  #: With which a user takes part, where bounds decide
 
     @cached_property
     def mu(self) -> float:
@@ -186,6 +176,8 @@ class _Setting:
             deviations, length = gaussian_block_weights(problem.domain)
             scales, longest = deviations, typical_steps.slope_unit(problem.loss) * length
             levels = typical_steps.typical_levels(problem, 1 / deviations**2)
+            shorter = math.sqrt(problem.records_per_user or 1)  # gradients of users are means over so many records
+            levels = tuple((level / shorter, cost) for level, cost in levels)
         noise = problem.differing * longest / (problem.n * self.mu) * scales
         chosen = typical_steps.choose(problem, noise, mu=self.mu, levels=levels, steps=steps, l2=self.l2, rates=rates)
         level, T, rate = longest * chosen.level, chosen.steps.count, chosen.rate
@@ -209,18 +201,8 @@ class _Setting:
 
     def tuned(self, steps: int, clip: float | None, step_size: float | None) -> _Option:
         """Return the option with the step size that the bound asks for, unless it is given."""
-        L, users = self.problem.lipschitz, self.problem.records_per_user
-        alike = users is not None and math.isfinite(self.problem.smoothness)
-        within = L / math.sqrt(users or 1)
-        clip = (TUNING_BY_BOUND.user_level * within if alike else L) if clip is None else clip
-        clip = min(clip, L)
-        if clip < L and alike:  # solve e min(1, C / (sqrt(2 beta e) + t)) <= B for e
-            found = self._excess(clip, steps, step_size, within)
-            # The bound B = k C is proportional to C, which cancels: e <= k (sqrt(2 beta e) + t).
-            k, beta = found.bound / clip, self.problem.smoothness
-            root = (k * math.sqrt(2 * beta) + math.sqrt(2 * beta * k**2 + 4 * k * within)) / 2
-            estimate = max(found.bound, root**2)
-            return replace(found, bound=estimate, rests_on="an estimate for users alike, clipping bias left out")
+        L = self.problem.lipschitz
+        clip = L if clip is None else min(clip, L)
         found = self._excess(clip, steps, step_size)
         if clip >= L:
             where = "on the data" if self.batches == 1 else "on the population"
@@ -228,33 +210,22 @@ class _Setting:
         bias = 2 * self.problem.radius * (L - clip)
         return replace(found, bound=found.bound + bias, rests_on="with the largest bias that clipping can have")
 
-    def _excess(self, clip: float, steps: int, step_size: float | None, within: float | None = None) -> _Option:
-        """Return constants, and the bound without the bias of clipping; `within` is t, for users alike."""
+    def _excess(self, clip: float, steps: int, step_size: float | None) -> _Option:
+        """Return constants, and the bound without the bias of clipping."""
         problem = self.problem
         L, R = min(clip, problem.lipschitz) + self.l2 * problem.radius, problem.radius
         sigma = problem.differing * clip / (self.least_batch * self.mu_of_step(steps))
-        if self.rate < 1:
-            sigma = self.mechanism(clip, steps, self.rate).sigma
-        noise = math.sqrt(problem.dim) * sigma
-        variance = noise**2 + (L**2 / self.least_batch if self.batches > 1 else 0.0)
-        variance += (1 / self.rate - 1) / problem.n * L**2
-        beta, walk = problem.smoothness + self.l2, math.inf
-        if within is not None:  # gradients are as good as shortened by C/t
-            loudness = noise / (clip * math.sqrt(steps // self.batches))
-            share = TUNING_BY_BOUND.noise_share * min(1.0, max(0.5, loudness / TUNING_BY_BOUND.loud_noise))
-            walk = math.sqrt(2 * share * problem.dim * problem.value_at_zero / beta)
-            beta *= min(1.0, clip / within)
+        variance = problem.dim * sigma**2 + (L**2 / self.least_batch if self.batches > 1 else 0.0)
+        beta = problem.smoothness + self.l2
         if self.accelerated and math.isfinite(beta) and step_size is None:
-            # One stage of accelerated steps: the first bound of `accelerated_sgd`, at its best Gamma or a longer one.
+            # One stage of accelerated steps: the first bound of `accelerated_sgd`, at its best Gamma.
             gamma = balanced_stage(beta, 0.0, R, lambda _: variance, steps).stages[0].gamma
-            gamma = max(gamma, DRIFT * noise * steps**1.5 / walk)
             bound = 2 * gamma * R**2 / (steps * (steps + 1)) + (2 * steps + 1) * variance / (6 * gamma)
             return _Option(clip, steps, 0.0, gamma, bound)
         # Plain steps: R^2/(eta T) + 2 eta V^2 where they are short enough, for kinks with (L^2 + V^2)/2 for V^2.
         largest = 1 / (2 * beta) if math.isfinite(beta) else math.inf
         weight = variance if math.isfinite(beta) else (L**2 + variance) / 2
-        eta = min(largest, R / math.sqrt(2 * steps * weight), walk / (noise * math.sqrt(steps)))
-        eta = eta if step_size is None else step_size
+        eta = min(largest, R / math.sqrt(2 * steps * weight)) if step_size is None else step_size
         if eta > largest:  # longer steps than smoothness allows: the Lipschitz bound still holds
             weight = (L**2 + variance) / 2
         return _Option(clip, steps, eta, None, (R**2 / (2 * eta * steps) + eta * weight) / TAIL)

@@ -142,17 +142,10 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         return typical.shrinkage(self.l2) + noise + self.output_excess
 
     @property
-    def planned_error(self) -> float:
-        """What the constants keep small: the expected error; for users, whose plans rank by it, the bound."""
-        return self.bound if self.problem.grouped else self.expected
-
-    @property
     def output_excess(self) -> float:
-        """Part of the output noise in the expected error; for users in the bound."""
-        typical, deviations = self.problem.typical, np.full(self.problem.dim, self.output.deviation)
-        if typical is None or self.problem.grouped:
-            return output_part(self.problem, self.l2, float(deviations @ deviations))
-        return typical.released_noise(deviations)
+        """Part of the output noise in the expected error."""
+        assert self.problem.typical is not None
+        return self.problem.typical.released_noise(np.full(self.problem.dim, self.output.deviation))
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:

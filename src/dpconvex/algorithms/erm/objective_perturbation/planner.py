@@ -52,7 +52,7 @@ def plan(
 ) -> tuple[ObjectivePerturbationPlan, ...]:  # fmt: skip
     """Return the valid plans, one for each kind of noise; the loss must be smooth with a bounded slope.
 
-    `l2` is by default that of the smallest expected error (for users: bound), from public facts. `noise` is ``"auto"``
+    `l2` is by default that of the smallest expected error, from public facts. `noise` is ``"auto"``
     (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``. `most_rows` caps what
     Gaussian noise for users keeps of a user's distinct records; None: there is no such noise for users.
     """
@@ -95,7 +95,7 @@ def check_noise(problem: LinearModelProblem, privacy: PrivacyParams, noise: str,
 def _pure(
     problem: LinearModelProblem, privacy: PrivacyParams, kind: str, l2: float | None
 ) -> ObjectivePerturbationPlan | None:
-    """Return the best split of a pure budget, by the planned error; None where curvature uses up all of it."""
+    """Return the best split of a pure budget, by the expected error; None where curvature uses up all of it."""
     assert problem.factor is not None
     pulls = problem.differing
     if kind == "l2":
@@ -112,10 +112,10 @@ def _pure(
     best: ObjectivePerturbationPlan | None = None
     for share in OUTPUT_SHARES:
         plan = _pure_split(problem, privacy, share, norm, copies, sensitivity, l2)
-        if plan is None or (best is not None and plan.planned_error >= best.planned_error):
+        if plan is None or (best is not None and plan.expected >= best.expected):
             break
         best = plan
-        if plan.output_excess <= HARMLESS * plan.planned_error:
+        if plan.output_excess <= HARMLESS * plan.expected:
             break
     return best
 
@@ -143,9 +143,9 @@ def _norm(kind: str, domain: DataDomain, costs: Costs) -> geometry.NoiseNorm:
 
 
 def noise_costs(problem: LinearModelProblem, privacy: PrivacyParams) -> Costs:
-    """Return about what a unit of a block's noise energy costs: it ranks noise; None where plans rank by the bound."""
+    """Return about what a unit of a block's noise energy costs: it ranks noise."""
     factor, typical = problem.factor, problem.typical
-    if typical is None or problem.grouped or factor is None:
+    if typical is None or factor is None:
         return None
     l2 = problem.tau(1.0) * 2 / min(privacy.epsilon, rules.LARGEST)
     costs = typical.noise_costs(l2) * factor.mean_squares / np.maximum(geometry.centered_lengths(problem.domain)[0], 1)

@@ -14,7 +14,7 @@ from scipy.optimize import minimize_scalar
 
 from dpconvex import _rounding
 from dpconvex._types import Floats
-from dpconvex.algorithms.erm.objective_perturbation.plan import LONGEST, output_part
+from dpconvex.algorithms.erm.objective_perturbation.plan import LONGEST
 from dpconvex.losses import CurvatureLaw, LinearModelLoss
 from dpconvex.privacy import GaussianObjectivePerturbation
 from dpconvex.privacy.events import objective as events
@@ -73,10 +73,13 @@ def _logistic_share(tau: float, budget: float, cap: float, rank: int, pulls: int
     """Return the largest noise share by (1.4): the curvature is a(1 - a) at every slope a below the cap."""
 
     def fits(epsilon: float) -> bool:
-        # Also for the two floats below: the scale is rounded, and (1.4) in floats rises to within rounding only.
-        below = math.nextafter(epsilon, 0.0)
-        tried = (epsilon, below, math.nextafter(below, 0.0))
-        return all(logistic_epsilon(Fraction(x), tau, cap, rank, pulls) <= Fraction(budget) for x in tried)
+        # Also for the three floats below: the scale is rounded, and (1.4) in floats rises to within rounding only.
+        # It depends on the rank's part of the noise as a float, of which there are more than of the noise.
+        tried = [_rounding.float_up(Fraction(epsilon) / rank)]
+        for _ in range(3):
+            tried.append(math.nextafter(tried[-1], 0.0))
+        spent = (min(rank * Fraction(x), Fraction(epsilon)) for x in tried)
+        return all(logistic_epsilon(x, tau, cap, rank, pulls) <= Fraction(budget) for x in spent)
 
     at_cap = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), rank, tau)
     high = _rounding.difference_down(budget, at_cap)
@@ -110,27 +113,19 @@ def user_rank(problem: LinearModelProblem) -> int | None:
     return problem.dim if problem.grouped else None
 
 
-def planned_error(
+def expected_error(
     problem: LinearModelProblem, deviations: Floats, output: Callable[[Any], Any]
 ) -> Callable[[Any, Any], Any]:
-    """Return the expected error, for users bound (5.1), by `l2` and noise ``b``; `deviations` of ``b`` in its unit."""
+    """Return the expected error by `l2` and noise ``b``; `deviations` of ``b`` in its unit."""
     n, typical, length = problem.n, problem.typical, float(np.linalg.norm(deviations))
     certifiable = np.frompyfunc(problem.certifiable_radius, 2, 1)
-
-    def mask(l2: Any, noise: Any) -> Any:
-        return output(noise) * certifiable(l2, LONGEST * length * noise / n)
-
-    def bound(l2: Any, noise: Any) -> Any:
-        hidden = output_part(problem, l2, problem.dim * mask(l2, noise) ** 2)
-        return l2 * problem.ridge_radius**2 / 2 + (length * noise / n) ** 2 / (2 * l2) + hidden
-
-    if typical is None or problem.grouped:
-        return bound
+    assert typical is not None  # there is no tilt and no attack here
     unit_noise = typical.released_noise(np.ones(problem.dim))
 
     def expected(l2: Any, noise: Any) -> Any:
         kept = typical.shrinkage(l2) + typical.gradient_noise(l2, np.multiply.outer(noise / n, deviations))
-        return kept + unit_noise * mask(l2, noise) ** 2
+        mask = output(noise) * certifiable(l2, LONGEST * length * noise / n)
+        return kept + unit_noise * mask**2
 
     return expected
 
@@ -138,8 +133,8 @@ def planned_error(
 def pure_regularization(
     problem: LinearModelProblem, frobenius: bool, deviations: Floats, budget: float, output: Callable[[Any], Any]
 ) -> tuple[float, NoiseShare]:
-    """Minimize the planned error over the ridge; `deviations` (dim,) are those of ``b`` at ``epsilon_1 = 1``."""
-    loss, unit_tau, error = problem.loss, problem.tau(1.0), planned_error(problem, deviations, output)
+    """Minimize the expected error over the ridge; `deviations` (dim,) are those of ``b`` at ``epsilon_1 = 1``."""
+    loss, unit_tau, error = problem.loss, problem.tau(1.0), expected_error(problem, deviations, output)
     q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
     rank, pulls = user_rank(problem) or loss.curvature_rank, problem.differing
 
@@ -167,7 +162,7 @@ def gaussian_regularization(
     """Return the regularization, and the event of the smallest Gaussian ``b`` that it allows, with ``rho = 0``."""
     unit_tau, (rule, curvature) = problem.tau(1.0), gaussian_rule(problem.loss, users)
     price = rule, curvature, epsilon, delta, 0.0, users
-    error = planned_error(problem, deviations, lambda noise: 2 * noise / (OUTPUT_RATIO * gradient_bound))
+    error = expected_error(problem, deviations, lambda noise: 2 * noise / (OUTPUT_RATIO * gradient_bound))
 
     def sigma(l2: float) -> float:
         # Infinite where curvature takes too much, else the leading term: about inverse to what curvature leaves.

@@ -255,8 +255,8 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     first = NormNoiseMechanism(norm, Sensitivity(reach, norm.name, CENTER_LEMMA, unit=privacy.unit), share)
     spent = _rounding.sum_up((first.epsilon, second.epsilon))
     rest = replace(privacy, epsilon=_rounding.difference_down(privacy.epsilon, spent))
-    variance = ORDINARY.numeric_variance + first.scale**2 * float(norm.coordinate_variances[0])
-    length = min(TUNING.long * math.sqrt(variance), 1.0) * float(np.linalg.norm(widths))
+    width, noise = float(np.linalg.norm(widths)), first.scale * math.sqrt(float(norm.coordinate_variances[0]))
+    length = min(math.hypot(typical_length(problem.domain), TUNING.long * noise * width), width)
     then = planner(centered(problem, length), rest)[0]
     found = CenteredPlan(problem, privacy, first, second, then, planner, length)
     refuse = getattr(planner, "check", planner)  # at the price of one plan, where the planner can say so
@@ -273,11 +273,18 @@ def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     others = tuple(block for block in domain.blocks if block.norm != "linf")
     constant = domain.intercept if others else min(domain.intercept, length)
     share = reach_share(domain, "linf")
-    stretch = TUNING.long * float(np.linalg.norm(widths)) * math.sqrt(ORDINARY.numeric_variance) / length
+    stretch = typical_length(domain) / length
     needed = sum(map(squared_reach, domain.all_blocks))
     longer = 4 * (constant**-2 - domain.intercept**-2) / needed  # what a shorter constant needs
     radius = problem.radius * math.sqrt(1 - share + share * stretch**2 + longer)
     return replace(problem, domain=DataDomain((numeric, *others), constant), radius=radius)
+
+
+def typical_length(domain: DataDomain) -> float:
+    """Return the length of nine in ten typical records about their mean: two values at the ends stay far from it."""
+    numeric = (block for block in domain.blocks if block.norm == "linf")
+    squares = (block.size * block.bound**2 * ORDINARY.moments[block.values][0] for block in numeric)
+    return TUNING.long * math.sqrt(math.fsum(squares))
 
 
 def numeric_half_widths(domain: DataDomain) -> Floats:

@@ -31,12 +31,14 @@ from dpconvex.problems.data.sources.rows import mapped
 from dpconvex.problems.linear.expected_risk import squared_reach, typical_curvature
 from dpconvex.randomness import BitSource
 
-REMAINS = {"explained": 0.6, "regression": 0.3, "classification": CLEARLY}
+REMAINS = {"explained": 0.6, "regression": 0.3, "classification": CLEARLY, "users": 0.25, "users, more classes": 0.4}
 """What the best constant is taken to lose, as a share of what zero parameters are expected to lose, by task; where
-plans know what columns of a regression explain, of that.
+plans know what columns of a regression explain, of that; of two classes with users, and of more.
 
 Of numbers: chosen on tables that learn (`benchmarks/constant_share.py`). Of classes the share is less on all those
-tables, but scores of a noisy model still rank, and equal ones do not: a constant is for plans that are hopeless."""
+tables, but scores of a noisy model still rank, and equal ones do not: a constant is for plans that are hopeless.
+There are far fewer users than records, and fits that are much worse than a constant: there it is the share of least
+loss (`benchmarks/user_constant.py`); of more classes on three tables alone."""
 
 
 @final
@@ -55,13 +57,17 @@ class ConstantPlan(TwoStagePlan):
     @property
     def predicted_error(self) -> algorithms.PredictedError:
         """The method's, and what a constant loses to the columns: at most what zero loses; expected: a share of it."""
-        given, typical, trivial = self.then.predicted_error, self.problem.typical, self.problem.trivial
+        given, trivial = self.then.predicted_error, self.problem.trivial
+        typical = replace(self.problem, loss=self.problem.loss.usual).typical  # a cap tells no less of columns
         known = math.isfinite(trivial)
         expected = None
         if given.expected is not None and typical is not None:
             columns = self.problem.explained
             lost = typical.at_zero if columns is None else columns * typical_curvature(self.problem.loss.usual) / 2
-            share = REMAINS[self.problem.loss.task if columns is None else "explained"]
+            task = "explained" if columns is not None else self.problem.loss.task
+            if task == "classification" and self.problem.grouped:
+                task = "users" if self.problem.loss.n_outputs == 1 else "users, more classes"
+            share = REMAINS[task]
             expected = given.expected + share * min(trivial, lost)
         bound = given.bound + (trivial if known else 0.0)
         source = f"{given.source}, among constants" + ("" if known else "; an estimate")

@@ -12,7 +12,7 @@ Lemma
     Crowds: given the ranges read off them, or declared, every number lies in one of 32 public cells, or is missing:
     Lemma F again. Looks: a part of whole cells of a declared range scores the number of records in it, plus a public
     number: permute-and-flip (Lemma T). Moving its ends to multiples of a public step is post-processing. Method: for
-    each *fixed* outcome, the map from a record's cells, and from its target, to the method's is public and takes one
+    each *fixed* outcome, the map from a record's cells, target and weight to the method's is public and takes one
     record; so neighbors become neighbors (or equal) in a domain that does not depend on the outcome. (Docs, Private
     ranges, with proofs.)
 Users
@@ -43,6 +43,7 @@ from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
+from dpconvex.losses import WeightedLoss
 from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
 from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import NumberRange, UserGroups
@@ -72,7 +73,7 @@ noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, o
 LOOKED_FEW, FEW_SHARES, LEAST, LEAST_ALONE = 50.0, (0.1, 0.5), 200.0, 60.0
 """The same at the target for fewer: from which on a look gains, and before a constant (`benchmarks/few_records.py`)."""
 LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
-"""The same of looks at columns: for each of them, of all together (`benchmarks/declared_ranges.py columns`)."""
+"""The same for each column, from `LEAST` each on, and of all together (`benchmarks/few_columns.py`)."""
 SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to it.
 FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: First cells of all its parts, and those after the last ones
 STEPS = 2.0**10  #: Parts of 1 in which public scores are stated
@@ -220,7 +221,8 @@ class RangedPlan(TwoStagePlan):
         ledger = Ledger(self.privacy, self.releases)
         outer, edges, target, cells = tuple[NumberRange, ...](), tuple[tuple[int, ...], ...](), (), Cut()
         if self.look is not None:
-            counts = counted(X, y, groups, lambda X, y: ranges.parts(SCALED, y)[None], ranges.PARTS + 1)
+            parts = lambda _, y: ranges.parts(SCALED, self._weighed(y)[0])[None]  # noqa: E731
+            counts = counted(X, y, groups, parts, ranges.PARTS + 1)
             target = _chosen(self.look, counts, HALVED, LOOK, source, ledger)[0]
         if self.looks is not None:
             places = lambda X, _: ranges.parts_of_columns(self._inside, X, self.looked)  # noqa: E731
@@ -245,10 +247,22 @@ class RangedPlan(TwoStagePlan):
                 edges = (*edges[:-1], (0, ranges.PARTS))
             edges += tuple(map(ranges.sought, noisy[self._open :], off[self._open :]))
         plan = continued(self, outer=outer, edges=edges, target_cells=target, cells=cells)
-        part = ranges.kept(SCALED, *target).encode if target else same
+        part = plan._kept if target else same
         inside = mapped(X, y, plan._placed, plan.found[-1].encode if self.target else part)  # line 3: record by record
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
         return plan.through(None).restored(result, result.point, source)  # whose map has done its work
+
+    def _weighed(self, y: Floats) -> tuple[Floats, Any]:
+        """Return targets, and the weights that came with them; None where there are none."""
+        loss = self.problem.loss
+        return loss.unpacked(loss.clip_targets(y)) if isinstance(loss, WeightedLoss) else (y, None)
+
+    def _kept(self, y: Floats) -> Floats:
+        """Return targets, with their weights if they have some, in the part of the range that was released."""
+        (targets, weights), loss = self._weighed(y), self.problem.loss
+        first, stop = self.target_cells
+        inside = ranges.kept(SCALED, first, stop).encode(targets)
+        return loss.packed(inside, weights) if isinstance(loss, WeightedLoss) else inside
 
     def _octaves(self, counts: Floats, source: BitSource, ledger: Ledger) -> tuple[Floats, Floats]:
         """Return noisy octaves of the columns, all at once, then of the target, and the deviations of their noise."""
@@ -335,7 +349,7 @@ def look_cost(epsilon: float, n: int, alone: bool = False) -> float:
 
 def looks_cost(epsilon: float, n: int, columns: int) -> float:
     """Return what looks at so many columns of n units take of epsilon; 0 where none are expected to gain."""
-    return _cost(epsilon, n, LOOKED_EACH * columns, EACH_SHARES, NEEDED * columns) if columns else 0.0
+    return _cost(epsilon, n, LOOKED_EACH * columns, EACH_SHARES, LEAST * columns) if columns else 0.0
 
 
 def _cost(epsilon: float, n: int, looked: float, shares: tuple[float, float], needed: float) -> float:

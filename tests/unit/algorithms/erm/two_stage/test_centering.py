@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -45,6 +46,15 @@ def concentrated(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     z = 20 * (numeric[:, 0] - 0.3) - 2 * (numeric[:, 2] - 3) + levels[:, 0] - 0.5
     y = np.where(z > rng.logistic(size=n), 1.0, -1.0)
     return np.column_stack([numeric[:, :2], levels, numeric[:, 2]]), y
+
+
+def test_columns_of_two_values_are_expected_to_stay_long() -> None:
+    """They lie at the ends of their ranges: moving them shortens no record, and recentering expects little of it."""
+    numbers, binary = (DataDomain((Block(8, "linf", 0.5, "x", values),), 1.0) for values in ("any", "binary"))
+    short, long = (planned(problem(domain=domain)) for domain in (numbers, binary))
+    assert short.length < 0.6 * math.sqrt(2) < 0.9 * math.sqrt(2) < long.length
+    expected = [plans(problem(domain=binary), PrivacyParams(1.0), "auto")[0].algorithm]
+    assert expected == ["objective_perturbation"]
 
 
 @pytest.mark.thin

@@ -28,7 +28,7 @@ from dpconvex import (
     verify,
 )
 from dpconvex.algorithms.base import ConvexPlan
-from dpconvex.algorithms.erm.two_stage.ranges import FIRST, LOOKS, NEEDED, SCALED, STOP, RangedPlan, counted, looks_cost
+from dpconvex.algorithms.erm.two_stage.ranges import FIRST, LEAST, LOOKS, SCALED, STOP, RangedPlan, counted, looks_cost
 from dpconvex.data import ClassTarget, NumericColumn, NumericTarget, UnrangedColumn
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _streams
@@ -229,7 +229,7 @@ def test_fits_see_what_predictions_see(kind, schema, look, monkeypatch) -> None:
 
     monkeypatch.setattr(ConvexPlan, "run", run)
     frame = table(3000)
-    model = kind(1.0 if look else 0.2, schema=schema, random_state=3, algorithm="auto").fit(frame)
+    model = kind(1.0 if look else 0.1, schema=schema, random_state=3, algorithm="auto").fit(frame)
     assert bool(getattr(model.plan_, "looked", ())) == look
     features, encoded = model._encoded(frame, reset=False)
     features = model._fitting(features, model.plan_) if schema is CLASSES and "Additive" in kind.__name__ else features
@@ -249,7 +249,7 @@ def test_without_a_look_bits_are_those_of_a_fit_that_could_not_take_one(full) ->
         np.testing.assert_array_equal(*found)
 
 
-FEW = round(2 * NEEDED) - 1
+FEW = round(2 * LEAST) - 1
 OFF: dict[str, dict[str, Any]] = {
     "few records": {"n": FEW},
     "a named algorithm": {"algorithm": "objective_perturbation"},
@@ -280,7 +280,7 @@ def test_more_columns_need_more_records() -> None:
     for count in (1, 2, 5, 40):
         bounds = (np.zeros(count), np.full(count, 9.0))
         model = PrivateLogisticRegression(1.0, feature_bounds=bounds, classes=[0, 1])
-        few, enough = (getattr(model.plan(round(NEEDED) * count + k, count)[0], "looked", ()) for k in (-1, 0))
+        few, enough = (getattr(model.plan(round(LEAST) * count + k, count)[0], "looked", ()) for k in (-1, 0))
         assert (few, enough) == ((), tuple(range(count)))
 
 
