@@ -129,11 +129,11 @@ def test_regressions_have_intervals_in_the_target_s_unit(model: Any, slopes: Any
 
 @pytest.mark.parametrize("model", [PrivateLinearRegression, PrivateAdditiveRegressor])
 def test_least_squares_caps_residuals_at_half_the_range_unless_told_otherwise(model: Any) -> None:
-    plan = model(1.0, schema=AMOUNTS, inference=True).plan(N)[0]
+    plan: Any = model(1.0, schema=AMOUNTS, inference=True).plan(N)[0]
     assert plan.problem.loss.facts == {"residual_cap": 0.5}
     if model is PrivateLinearRegression:
         for cap, name in ((100.0, "squared"), (20.0, "huber")):
-            told = model(1.0, schema=AMOUNTS, inference=True, residual_cap=cap).plan(N)[0]
+            told: Any = model(1.0, schema=AMOUNTS, inference=True, residual_cap=cap).plan(N)[0]
             assert told.problem.loss.name == name
             assert (told.expected_intervals[0] > plan.expected_intervals[0]) == (name == "squared")
         assert told.problem.loss.facts == {"residual_cap": 0.2}
