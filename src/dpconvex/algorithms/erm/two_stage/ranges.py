@@ -4,8 +4,8 @@ Knots of additive models inside declared ranges, too, off the second histogram: 
 looks at declared ranges, of the target and of columns, of each of which a part is kept.
 
 Guarantee
-    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: runs on the same data whose
-    epsilons add up (basic adaptive composition); delta is the method's.
+    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user; looks also for neighbors that
+    add or remove one. Runs on the same data whose epsilons add up (basic adaptive composition); delta is the method's.
 Lemma
     Ranges: every double lies in exactly one of 144 public cells, so the histograms of all columns without a range are
     one release of `JointHistogram`, that of the target another, for a part of the same epsilon (Lemma F, twice).
@@ -19,8 +19,9 @@ Users
     A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column: a point of the simplex
     again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
 Sensitivity
-    Of each release its own, above and in the method's plan; 1 of every score of a part, of records and of users. Public
-    numbers in scores are multiples of 2^-10, so that sums are exact.
+    Of each release its own, above and in the method's plan; 1 of every score of a part, of records and of users, 1/2
+    where one is added: all scores grow, by 1 at most, so they move by 1/2 about a common change, which moves no choice.
+    Public numbers in scores are multiples of 2^-10, and cells hold at most 2^23 units, so that sums are exact.
 Assumptions
     Those of the method, which is planned before the run: nothing is refused after a release.
 """
@@ -45,7 +46,7 @@ from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import WeightedLoss
 from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
@@ -67,6 +68,8 @@ LOST = 0.16  #: `octaves_off` from which on a constant is better (`benchmarks/lo
 LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
 LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
+ADDED_LEMMA = "one record, or user, more raises the counts of all parts by 0 to 1: they move by at most 1/2 about a "
+ADDED_LEMMA += "common change, which moves no choice (docs, Private ranges, Lemma T, added units)"
 LOOKED, LOOK_SHARES, NEEDED, HALVED = 300.0, (0.03, 0.1), 500.0, 2.0
 """Epsilon of a look times the units, and its least and largest share, from so many units times epsilon on; scales of
 noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, on the learning tables)."""
@@ -78,6 +81,7 @@ SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to i
 FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: First cells of all its parts, and those after the last ones
 STEPS = 2.0**10  #: Parts of 1 in which public scores are stated
 UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
+FULL = 2.0**23  #: Units that a cell holds at most in scores, so that these are exact however many there are.
 
 Cells = Callable[[Array], NDArray[np.int64]]
 Cut = tuple[tuple[float, float], ...]  #: Parts of ranges: of each the first of 32 cells, and the one after the last
@@ -108,6 +112,7 @@ class RangedPlan(TwoStagePlan):
     looked: tuple[int, ...] = ()  #: of these positions, which a run is given in their declared ranges, missing as NaN
     cells: Cut = ()  #: Of the parts of these that are kept
     steps: tuple[Step, ...] = ()  #: Of these columns, and of the target last; (): none has any
+    neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
 
@@ -319,7 +324,7 @@ def whole_steps(part: tuple[float, float], step: Step) -> tuple[float, float]:
 
 def scored(counts: Floats, halved: float) -> Floats:
     """Return what each part of a range scores: the units in it, and `halved` for half the width, which is public."""
-    below = np.append(0.0, np.cumsum(counts[: ranges.PARTS]))
+    below = np.append(0.0, np.cumsum(np.minimum(counts[: ranges.PARTS], FULL)))
     return below[STOP] - below[FIRST] + np.floor(STEPS * halved * np.log2(ranges.PARTS / (STOP - FIRST))) / STEPS
 
 
@@ -341,8 +346,16 @@ def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: boo
     return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
 
 
+def weighing(n: int, privacy: PrivacyParams) -> int:
+    """Return the public number of units as looks feel it: twice as many where they are added, with half the noise."""
+    return n if privacy.neighboring.fixes_size else 2 * n
+
+
 def look_cost(epsilon: float, n: int, alone: bool = False) -> float:
-    """Return what a look at n units takes of epsilon; 0 where none is expected to gain. `alone`: before a constant."""
+    """Return what a look at n units takes of epsilon; 0 where none is expected to gain. `alone`: before a constant.
+
+    As of `looks_cost`, n is that of `weighing`.
+    """
     looked, shares = (LOOKED_FEW, FEW_SHARES) if n * epsilon < NEEDED else (LOOKED, LOOK_SHARES)
     return _cost(epsilon, n, looked, shares, LEAST_ALONE if alone else LEAST)
 
@@ -402,7 +415,9 @@ def plan(
     take their cost (`looks_cost`), all that is left of epsilon without a look at the target's; that takes the rest.
     `steps` are those of the looked columns, and of the target last.
     """
-    check_relation(privacy, users=True)
+    hidden = not (columns or placed or target)  # whether Lemma T alone is used, which holds for units that are added
+    known = RangedPlan.neighbors if hidden else TwoStagePlan.neighbors
+    check_relation(privacy, users=True, neighbors=known, added_users=True)
     count = len(columns) + target
     every = (*columns, *placed, *looked)
     if not set(linear) <= set(columns) or len(set(every)) < len(every) or not len(every) + target + look:
@@ -422,9 +437,10 @@ def plan(
     cells = (ranges.PARTS + 1,) * (count + len(placed))
     second = JointHistogram(cells, share, privacy.unit) if cells else None
     rest, moved = remaining(*facts), Sensitivity(1.0, "linf", LEMMA)
+    moved = moved if privacy.neighboring.fixes_size else Sensitivity(0.5, "linf", ADDED_LEMMA)
     left = _rounding.difference_down(rest, then.privacy.epsilon)
-    cost = min(left, looks_cost(rest, then.problem.n, len(looked))) if look else left
-    of = partial(ReportNoisyMax, replace(moved, unit=privacy.unit))
+    cost = min(left, looks_cost(rest, weighing(then.problem.n, privacy), len(looked))) if look else left
+    of = partial(ReportNoisyMax, replace(moved, neighboring=privacy.neighboring, unit=privacy.unit))
     choice = of(_rounding.difference_down(left, cost)) if look else None
     choices = of(_rounding.ratio_down(cost, len(looked))) if looked else None
     stages: dict[str, Any] = {"look": choice, "looks": choices, "looked": looked, "steps": steps}
