@@ -85,7 +85,6 @@ FULL = 2.0**23  #: Units that a cell holds at most in scores, so that these are 
 
 Cells = Callable[[Array], NDArray[np.int64]]
 Cut = tuple[tuple[float, float], ...]  #: Parts of ranges: of each the first of 32 cells, and the one after the last
-Step = tuple[float, float]  #: Where the first multiple of a step lies in a range, and how long a step is, in cells
 Place = Callable[[Floats, tuple[NumberRange, ...], tuple[tuple[float, ...], ...], Cut], Floats]
 
 
@@ -111,7 +110,7 @@ class RangedPlan(TwoStagePlan):
     looks: ReportNoisyMax | None = None  #: At each of the columns
     looked: tuple[int, ...] = ()  #: of these positions, which a run is given in their declared ranges, missing as NaN
     cells: Cut = ()  #: Of the parts of these that are kept
-    steps: tuple[Step, ...] = ()  #: Of these columns, and of the target last; (): none has any
+    steps: tuple[ranges.Step, ...] = ()  #: Of these columns, and of the target last; (): none has any
     neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
@@ -234,8 +233,8 @@ class RangedPlan(TwoStagePlan):
             counts = counted(X, y, groups, places, ranges.PARTS + 1)
             cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, source, ledger)
         if self.steps:
-            cells = tuple(map(whole_steps, cells, self.steps))
-            target = whole_steps(target, self.steps[-1]) if target else ()
+            cells = tuple(map(ranges.whole_steps, cells, self.steps))
+            target = ranges.whole_steps(target, self.steps[-1]) if target else ()
         if self.first is not None:
             octaves = self._counts(X, y, groups, [ranges.cells] * self._open, ranges.CELLS)
             noisy, off = self._octaves(octaves, source, ledger)  # line 1
@@ -308,20 +307,6 @@ def _chosen(look: ReportNoisyMax, counts: Floats, halved: float, label: str, sou
     return tuple((int(FIRST[k]), int(STOP[k])) for k in chosen)
 
 
-def whole_steps(part: tuple[float, float], step: Step) -> tuple[float, float]:
-    """Return a released part that ends at multiples of a public step, if one is a cell or longer: no number is between.
-
-    They are the first and the last in it, or around one that holds less than two: so it is a step wide, or at an end.
-    """
-    first, length = step
-    if not 1 <= length <= 1e6:  # shorter than a cell, or so long that rounding would hide the part
-        return part
-    low, high = ((end - first) / length for end in part)
-    inner, outer = (math.ceil(low - 1e-9), math.floor(high + 1e-9)), (math.floor(low + 1e-9), math.ceil(high - 1e-9))
-    low, high = inner if inner[1] > inner[0] else outer
-    return max(first + low * length, 0.0), min(first + high * length, float(ranges.PARTS))
-
-
 def scored(counts: Floats, halved: float) -> Floats:
     """Return what each part of a range scores: the units in it, and `halved` for half the width, which is public."""
     below = np.append(0.0, np.cumsum(np.minimum(counts[: ranges.PARTS], FULL)))
@@ -347,15 +332,12 @@ def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: boo
 
 
 def weighing(n: int, privacy: PrivacyParams) -> int:
-    """Return the public number of units as looks feel it: twice as many where they are added, with half the noise."""
+    """Return the n of `look_cost`: twice the declared one where units are added, which takes half the noise."""
     return n if privacy.neighboring.fixes_size else 2 * n
 
 
 def look_cost(epsilon: float, n: int, alone: bool = False) -> float:
-    """Return what a look at n units takes of epsilon; 0 where none is expected to gain. `alone`: before a constant.
-
-    As of `looks_cost`, n is that of `weighing`.
-    """
+    """Return what a look at n units takes of epsilon; 0 where none is expected to gain. `alone`: before a constant."""
     looked, shares = (LOOKED_FEW, FEW_SHARES) if n * epsilon < NEEDED else (LOOKED, LOOK_SHARES)
     return _cost(epsilon, n, looked, shares, LEAST_ALONE if alone else LEAST)
 
@@ -406,7 +388,7 @@ def plan(
     placed: tuple[int, ...] = (),
     look: bool = False,
     looked: tuple[int, ...] = (),
-    steps: tuple[Step, ...] = (),
+    steps: tuple[ranges.Step, ...] = (),
 ) -> RangedPlan:
     """Return the plan that finds the ranges of some columns for a planned method; `then` keeps its own promise.
 

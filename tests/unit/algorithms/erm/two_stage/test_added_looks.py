@@ -100,7 +100,8 @@ def test_releases_state_half_of_what_a_replaced_unit_moves(at: Any, unit: Unit) 
 
 
 def test_private_histograms_are_for_replaced_units_alone() -> None:
-    for at in ({"target": True}, {"placed": (0,)}):
+    asked: tuple[dict[str, Any], ...] = {"target": True}, {"placed": (0,)}
+    for at in asked:
         with pytest.raises(InvalidParameterError, match="replace_one"):
             planned(1.0, **at)
 
@@ -122,7 +123,7 @@ def test_scores_are_counts_and_numbers_of_the_declared_n(users: bool, monkeypatc
     for n in (0, 1, 2500):
         X, y = table(n)
         seen.clear()
-        plan = model.fit(X, y, groups=np.arange(n) if users else None).plan_
+        plan: Any = model.fit(X, y, groups=np.arange(n) if users else None).plan_
         assert plan.look.epsilon == pytest.approx(look_cost(1.0, 2 * ADDED["rows"]), rel=1e-9)
         counts = np.bincount(parts(DECLARED, y), minlength=PARTS + 1) if n else np.zeros(PARTS + 1)
         below = np.append(0.0, np.cumsum(counts[:PARTS]))
