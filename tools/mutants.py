@@ -2308,7 +2308,6 @@ MUTANTS = (
         'Sensitivity(0.25, "linf", ADDED_LEMMA)',
         "column_ranges/added",
         (f"{ADDED_LOOKS}::test_the_law_of_a_part_keeps_the_promise_and_uses_it",),
-        8.0,
     ),
     Mutant(
         "added looks: what narrow ranges score follows the number of units",

@@ -193,9 +193,10 @@ def _looked(privacy: PrivacyParams, bound: float, **at: Any) -> Subject:
     """Parts of declared ranges, chosen for half of epsilon, then a method whose release has a known law."""
     records, options = 2 if privacy.unit == Unit.USER else None, Options(l2=RIDGE / 4, noise="l2")
     problem = linear_problem(HuberLoss(0.5, 0.5), 0.5, records=records)  # columns come in a range of width 1
-    half, problem = replace(privacy, epsilon=privacy.epsilon / 2), _counted(problem, privacy)
-    if problem.private_n:
-        then = gradient_descent.plan(problem, half, steps=4, clip=problem.lipschitz)
+    half = replace(privacy, epsilon=privacy.epsilon / 2)
+    if not privacy.neighboring.fixes_size:  # a tiny delta: nothing is lost to it
+        privacy, half = (replace(each, delta=1e-9) for each in (privacy, half))
+        then = gradient_descent.plan(_counted(problem, privacy), half, steps=4, clip=problem.lipschitz)
         return linear_subject(ranges.plan(then, privacy, (), **at))
     found = linear_subject(ranges.plan(plans(problem, half, "output_perturbation", options)[0], privacy, (), **at))
     ends = [(np.array([[-0.5], [0.5], [end]]), np.full(N, 0.5)) for end in (0.5, -0.5)]
