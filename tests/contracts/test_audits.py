@@ -48,7 +48,6 @@ TIGHT = {
     "constant/users": 0.9,
     "target_range": 0.6,
     "column_ranges": 0.6,
-    "column_ranges/added": 0.5,
     "clipped_mean": 0.99,
     "origin_descent": 0.99,
     "mechanism/laplace": 0.99,
