@@ -361,7 +361,7 @@ class PrivateLinearModel(FittedModel, Exported):
     def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         fixed = any(getattr(self, name) for name in IN_UNITS) or getattr(self, "inference", False) is not False
         usual = self.algorithm == "auto" and self.constants == "calibrated"
-        return self._looks and usual and not fixed and not self._asks_users and self._relation.fixes_size
+        return self._looks and usual and not fixed and not self._asks_users
 
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
         """Return the promise, or raise as `_choices` would."""
