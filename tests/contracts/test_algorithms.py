@@ -16,7 +16,7 @@ from dpconvex.algorithms.recipes import PLANNERS
 from dpconvex.algorithms.select import CONSTANTS, Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LOSSES, HingeLoss, HuberLoss, LogisticLoss, PiecewiseLinearLoss, SoftmaxLoss, SquaredLoss
-from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Unit, verify
+from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, verify
 from dpconvex.privacy.ledger import total_delta, total_epsilon
 from dpconvex.privacy.profiles import limited
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, RegularizedRisk
