@@ -92,7 +92,7 @@ bench-held-out: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on the half of 
 	  "Opacus tuned"
 	$(BENCH) $(BIN)/python -m side_by_side.report --results benchmarks/results/held_out --figures build/bench/held_out
 
-bench-exam: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on twelve tables that were listed before any fit, three seeds (minutes)
+bench-exam: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on twelve tables and ten of users that were listed before any fit (minutes)
 	$(BENCH) $(BIN)/python -m side_by_side.prepare --tables exam --data build/bench/exam --results benchmarks/results/exam
 	$(BENCH) $(BIN)/python -m side_by_side.ours --data build/bench/exam --results benchmarks/results/exam --seeds 3
 	$(BENCH) $(BIN)/python -m side_by_side.ours --data build/bench/exam --results benchmarks/results/exam --seeds 3 \
@@ -100,6 +100,7 @@ bench-exam: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on twelve tables th
 	$(BENCH) $(VENV)-peers/bin/python -m side_by_side.peers --data build/bench/exam --results benchmarks/results/exam --seeds 3 \
 	  --methods diffprivlib "diffprivlib tuned" "boosted AdaSSP tuned" "double-noise Newton tuned" "noisy descent tuned"
 	$(BENCH) $(BIN)/python -m side_by_side.report --results benchmarks/results/exam --figures build/bench/exam
+	$(BENCH) $(BIN)/python benchmarks/exam_users.py --seeds 5 --json benchmarks/results/exam/users.json
 
 mutants: $(VENV)/.dev  ## plant privacy bugs in a copy and see which test, audit or check catches each (an hour; MUTANTS_ARGS=--quick: tests)
 	$(BIN)/python tools/mutants.py $(MUTANTS_ARGS)

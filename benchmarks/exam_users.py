@@ -267,10 +267,13 @@ def main() -> None:
                 settings = [split.peers(epsilon, seed) for seed, split in enumerate(splits)]
                 best = min(settings[0], key=lambda key: float(np.mean([each[key] for each in settings])))
                 line |= {"peer": [each[best] for each in settings], "peer is": best}
-            lines.append(line)
             line["constant"] = [split.constant for split in splits]
+            line = {
+                key: [round(x, 5) for x in value] if isinstance(value, list) else value for key, value in line.items()
+            }
+            lines.append(line)
             if arguments.json:
-                arguments.json.write_text(json.dumps(lines, indent=1))
+                arguments.json.write_text("[\n" + ",\n".join(map(json.dumps, lines)) + "\n]\n")
             shown = [
                 f"{key} {np.mean(runs):.4f} ({np.std(runs) / np.sqrt(len(runs)):.4f}) {line.get(f'{key} is', '')}"
                 for key, runs in line.items()

@@ -76,6 +76,7 @@ HISTOGRAM = "tests/unit/mechanisms/test_joint_histogram.py"
 RANGES = "tests/unit/algorithms/erm/two_stage/test_ranges.py"
 TARGET_RANGE = "tests/unit/algorithms/erm/two_stage/test_target_range.py"
 COLUMN_RANGES = "tests/unit/algorithms/erm/two_stage/test_column_ranges.py"
+ADDED_LOOKS = "tests/unit/algorithms/erm/two_stage/test_added_looks.py"
 CENTERING = "tests/unit/algorithms/erm/two_stage/test_centering.py"
 TYPICAL = "tests/unit/algorithms/erm/two_stage/test_typical_user.py"
 FACTOR, CENTERED = "tests/unit/problems/data/test_factor.py", "tests/unit/geometry/test_centered_noise.py"
@@ -2318,6 +2319,46 @@ MUTANTS = (
         "n = self._public_count(n)",
         "",
         ("tests/unit/estimators/test_neighbors.py",),
+    ),
+    Mutant(
+        "added looks: a quarter in the place of a half is what one more moves",
+        "algorithms/erm/two_stage/ranges.py",
+        'Sensitivity(0.5, "linf", ADDED_LEMMA)',
+        'Sensitivity(0.25, "linf", ADDED_LEMMA)',
+        "column_ranges/added",
+        (f"{ADDED_LOOKS}::test_the_law_of_a_part_keeps_the_promise_and_uses_it",),
+    ),
+    Mutant(
+        "added looks: what narrow ranges score follows the number of units",
+        "algorithms/erm/two_stage/ranges.py",
+        "np.floor(STEPS * halved * np.log2",
+        "np.floor(STEPS * counts.sum() / 50 * np.log2",
+        "",
+        (f"{ADDED_LOOKS}::test_scores_are_counts_and_numbers_of_the_declared_n",),
+    ),
+    Mutant(
+        "added looks: a part scores its share of the units",
+        "algorithms/erm/two_stage/ranges.py",
+        "np.cumsum(np.minimum(counts[: ranges.PARTS], FULL))",
+        "50 * np.cumsum(counts[: ranges.PARTS] / max(counts.sum(), 1.0))",
+        "",
+        (f"{ADDED_LOOKS}::test_the_law_of_a_part_keeps_the_promise_and_uses_it",),
+    ),
+    Mutant(
+        "added looks: cells are not cut, however full they are",
+        "algorithms/erm/two_stage/ranges.py",
+        "np.cumsum(np.minimum(counts[: ranges.PARTS], FULL))",
+        "np.cumsum(counts[: ranges.PARTS])",
+        "",
+        (f"{ADDED_LOOKS}::test_scores_of_any_number_of_units_are_exact",),
+    ),
+    Mutant(
+        "added looks: private histograms, too, as if they were proved",
+        "algorithms/erm/two_stage/ranges.py",
+        "hidden = not (columns or placed or target)",
+        "hidden = True",
+        "",
+        (f"{ADDED_LOOKS}::test_private_histograms_are_for_replaced_units_alone",),
     ),
     Mutant(
         "looks: ends go to multiples of a step only where records are",

@@ -16,7 +16,7 @@ from dpconvex.algorithms.recipes import PLANNERS
 from dpconvex.algorithms.select import CONSTANTS, Options
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.losses import LOSSES, HingeLoss, HuberLoss, LogisticLoss, PiecewiseLinearLoss, SoftmaxLoss, SquaredLoss
-from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Unit, verify
+from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, verify
 from dpconvex.privacy.ledger import total_delta, total_epsilon
 from dpconvex.privacy.profiles import limited
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, Records, RegularizedRisk
@@ -404,17 +404,15 @@ def test_excess_of_a_fixed_ridge_falls_with_the_square_of_n_and_epsilon(name, de
 def test_bounds_fall_at_the_rates_of_the_theorems(name, loss, slope) -> None:
     """Docs: sharp schedule (classes G and J) and objective perturbation (5.2), in n and in epsilon.
 
-    Its plans for users have the ridge of the least bound, those for records that of the least expected error.
+    The ridge of the latter is that of the least expected error, so its bound falls a little slower.
     """
-    users = 1 if name == "objective_perturbation" else None
+    near = 0.06 if name == "objective_perturbation" else 0.03
 
     def bound(n, epsilon):
-        problem = LinearModelProblem(loss, DOMAIN, n, 2.0, records_per_user=users)
-        privacy = PrivacyParams(epsilon, unit=Unit.USER if users else Unit.RECORD)
-        return plans(problem, privacy, name)[0].predicted_error.bound
+        return plans(LinearModelProblem(loss, DOMAIN, n, 2.0), PrivacyParams(epsilon), name)[0].predicted_error.bound
 
-    assert math.log(bound(10**4, 0.5) / bound(10**3, 0.5), 10) == pytest.approx(slope, abs=0.03)
-    assert math.log(bound(10**4, 1.0) / bound(10**4, 0.1), 10) == pytest.approx(slope, abs=0.03)
+    assert math.log(bound(10**4, 0.5) / bound(10**3, 0.5), 10) == pytest.approx(slope, abs=near)
+    assert math.log(bound(10**4, 1.0) / bound(10**4, 0.1), 10) == pytest.approx(slope, abs=near)
 
 
 AUDITED = [name for name, target in TARGETS.items() if not name.startswith(("mechanism/", "private_search"))]

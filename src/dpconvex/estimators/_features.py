@@ -12,7 +12,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms.erm.two_stage.ranges import Cut, Place, Step
+from dpconvex.algorithms.erm.two_stage.ranges import Cut, Place
 from dpconvex.algorithms.select import LARGEST
 from dpconvex.data import Schema
 from dpconvex.data.frames import open_table
@@ -20,7 +20,7 @@ from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.data.domain import likely_values
-from dpconvex.problems.data.ranges import PARTS, kept
+from dpconvex.problems.data.ranges import PARTS, Step, kept
 
 PREDICTED = 2**16  #: Rows of a table that are encoded at a time for predictions.
 

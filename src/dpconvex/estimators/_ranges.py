@@ -92,8 +92,9 @@ class FindsRanges:
         if not self._may_look:
             return 0.0, 0.0
         epsilon, target = self._beside(features, privacy, n).epsilon, self._target_range() is not None
-        each = ranges.looks_cost(epsilon, n, len(features.lookable))
-        return target * ranges.look_cost(epsilon, n), each
+        felt = ranges.weighing(n, privacy)
+        each = ranges.looks_cost(epsilon, felt, len(features.lookable))
+        return target * ranges.look_cost(epsilon, felt), each
 
     def _expecting(self, problem: LinearModelProblem, share: float, look: bool) -> LinearModelProblem:
         """Return what is expected of targets, at that share of the default norm, perhaps in a part of a range."""

@@ -14,13 +14,13 @@ from typing import Any, cast, final
 import numpy as np
 
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms.erm.two_stage.ranges import Cut, Step
+from dpconvex.algorithms.erm.two_stage.ranges import Cut
 from dpconvex.data import CategoricalColumn, NumericColumn, Schema
 from dpconvex.data.columns import OTHER, AbstractColumn
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, divisible, step_of
 from dpconvex.problems import Block, DataDomain, Factor, LinearModelProblem, NumberRange
-from dpconvex.problems.data.ranges import PARTS, SOUGHT
+from dpconvex.problems.data.ranges import PARTS, SOUGHT, Step
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
 
 OWN = "(missing)"  #: Name of the vertex of missing cells.

@@ -26,7 +26,7 @@ from dpconvex._types import Floats
 from dpconvex.algorithms import LinearModelPlan
 from dpconvex.algorithms.curvature import MOST_COLUMNS
 from dpconvex.algorithms.erm.registry import Found, expected_of_first, plans
-from dpconvex.algorithms.erm.two_stage.ranges import NEEDED, worth_knots
+from dpconvex.algorithms.erm.two_stage.ranges import NEEDED, weighing, worth_knots
 from dpconvex.algorithms.select import Options
 from dpconvex.data import NumericColumn, UnrangedColumn
 from dpconvex.data.columns import MOST_KNOTS
@@ -156,7 +156,8 @@ class AdditiveModel(WithIntervals):
         bends = len(self._maps(shapes)) > 1  # else there are levels alone, and lines say the same
         bent = bends and (typical is None or expected is None or expected < LEARNED[loss.task] * typical.at_zero)
         bent = bent and not self._loses_target(shapes, n)
-        if bent and (loss.task != "regression" or self.epsilon * n >= NEEDED):  # else targets may reach anywhere
+        felt = self.epsilon * weighing(n, self._promise(unit))
+        if bent and (loss.task != "regression" or felt >= NEEDED):  # else targets may reach anywhere
             return best
         lines = copy(self)
         lines._straight = True

@@ -336,9 +336,11 @@ class PrivateLinearModel(FittedModel, Exported):
                 found = self._choices(surrogate, privacy, options)
                 if privacy.unit == Unit.USER:  # cutting gradients of users gains more than a cap; it only biases rates
                     rates = ConstantPlan if loss.task == "classification" else ()
-                    fit = (plan for plan in found if registry.is_pure(plan) and not isinstance(plan, rates))
-                    found = Plans(fit, getattr(found, "refused", ()))
-                best = min((best, found), key=registry.cautious_of_first) if found else best
+                    fit = [plan for plan in found if registry.is_pure(plan) and not isinstance(plan, rates)]
+                    made = {plan.algorithm for plan in fit}  # the other methods fit the loss itself
+                    fit += [plan for plan in best if plan.algorithm not in made]
+                    found = Plans(sorted(fit, key=registry.cautious), getattr(found, "refused", ()))
+                best = min(best, found, key=registry.cautious_of_first)
         return best
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
@@ -361,7 +363,7 @@ class PrivateLinearModel(FittedModel, Exported):
     def _may_look(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         fixed = any(getattr(self, name) for name in IN_UNITS) or getattr(self, "inference", False) is not False
         usual = self.algorithm == "auto" and self.constants == "calibrated"
-        return self._looks and usual and not fixed and not self._asks_users and self._relation.fixes_size
+        return self._looks and usual and not fixed and not self._asks_users
 
     def _check(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> PrivacyParams:
         """Return the promise, or raise as `_choices` would."""

@@ -152,6 +152,7 @@ PARTS = 32  #: Equal cells of a range that was found, beside one for what is mis
 THIN, FEW, VAGUE = 0.15, 0.001, 0.03
 """A range on a linear scale ends where cells hold, on average, less than such shares of a deviation and of the records;
 where one deviation is more than such a share of the records, it stays."""
+Step = tuple[float, float]  #: Where the first multiple of a step lies in a range, and how long a step is, in cells
 WHOLE = NumberRange(0.0, 1.0)  #: Of places in a declared range.
 SOUGHT = 5  #: Knots that are found in one (docs, Additive models, section 4).
 
@@ -297,6 +298,20 @@ def kept(found: NumberRange, first: float, stop: float, count: int = PARTS) -> N
         return found
     step = (found.upper - found.lower) / count
     return NumberRange(found.lower + first * step, found.lower + stop * step)
+
+
+def whole_steps(part: tuple[float, float], step: Step) -> tuple[float, float]:
+    """Return a released part that ends at multiples of a public step, if one is a cell or longer: no number is between.
+
+    They are the first and the last in it, or around one that holds less than two: so it is a step wide, or at an end.
+    """
+    first, length = step
+    if not 1 <= length <= 1e6:  # shorter than a cell, or so long that rounding would hide the part
+        return part
+    low, high = ((end - first) / length for end in part)
+    inner, outer = (math.ceil(low - 1e-9), math.floor(high + 1e-9)), (math.floor(low + 1e-9), math.ceil(high - 1e-9))
+    low, high = inner if inner[1] > inner[0] else outer
+    return max(first + low * length, 0.0), min(first + high * length, float(PARTS))
 
 
 def knots(found: NumberRange, cut: Sequence[int], count: int = PARTS) -> list[float]:

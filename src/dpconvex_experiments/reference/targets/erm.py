@@ -191,8 +191,13 @@ def _constant(privacy: PrivacyParams, bound: float) -> Subject:
 @builder
 def _looked(privacy: PrivacyParams, bound: float, **at: Any) -> Subject:
     """Parts of declared ranges, chosen for half of epsilon, then a method whose release has a known law."""
-    problem = linear_problem(HuberLoss(0.5, 0.5), 0.5)  # whatever the bound: columns come in a range of width 1
-    options, half = Options(l2=RIDGE / 4, noise="l2"), replace(privacy, epsilon=privacy.epsilon / 2)
+    records, options = 2 if privacy.unit == Unit.USER else None, Options(l2=RIDGE / 4, noise="l2")
+    problem = linear_problem(HuberLoss(0.5, 0.5), 0.5, records=records)  # columns come in a range of width 1
+    half = replace(privacy, epsilon=privacy.epsilon / 2)
+    if not privacy.neighboring.fixes_size:  # a tiny delta: nothing is lost to it
+        privacy, half = (replace(each, delta=1e-9) for each in (privacy, half))
+        then = gradient_descent.plan(_counted(problem, privacy), half, steps=4, clip=problem.lipschitz)
+        return linear_subject(ranges.plan(then, privacy, (), **at))
     found = linear_subject(ranges.plan(plans(problem, half, "output_perturbation", options)[0], privacy, (), **at))
     ends = [(np.array([[-0.5], [0.5], [end]]), np.full(N, 0.5)) for end in (0.5, -0.5)]
     return replace(found, pairs={"the fuller end": Pair(*ends), **found.pairs})
@@ -330,6 +335,8 @@ TARGETS = (
             "random_projection": ("pure", _projected),
             "target_range": ("pure", _looked(look=True)),
             "column_ranges": ("pure", _looked(looked=(0,))),
+            "target_range/added": ("approximate", _added(_looked(look=True))),
+            "column_ranges/added": ("approximate", _added(_looked(looked=(0,)))),
             "recentering": ("pure", _recentered),
             "constant": ("pure", _constant),
             "heavy_tailed": ("pure", _heavy(HuberLoss())),
@@ -361,6 +368,7 @@ TARGETS = (
             "sufficient_statistics/users": ("approximate", _statistics(sufficient_statistics.plan)),
             "informed_gradient": ("approximate", _informed),
             "informed_gradient/added": ("approximate", _added(_informed)),
+            "target_range/added_users": ("approximate", _added(_looked(look=True))),
             "phased_sgd": ("approximate", _phased("plain")),
             "typical_user": ("pure", _typical),
             "recentering/users": ("pure", _recentered),

@@ -4,8 +4,8 @@ Knots of additive models inside declared ranges, too, off the second histogram: 
 looks at declared ranges, of the target and of columns, of each of which a part is kept.
 
 Guarantee
-    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user: runs on the same data whose
-    epsilons add up (basic adaptive composition); delta is the method's.
+    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user; looks also for neighbors that
+    add or remove one. Runs on the same data whose epsilons add up (basic adaptive composition); delta is the method's.
 Lemma
     Ranges: every double lies in exactly one of 144 public cells, so the histograms of all columns without a range are
     one release of `JointHistogram`, that of the target another, for a part of the same epsilon (Lemma F, twice).
@@ -19,8 +19,9 @@ Users
     A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column: a point of the simplex
     again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
 Sensitivity
-    Of each release its own, above and in the method's plan; 1 of every score of a part, of records and of users. Public
-    numbers in scores are multiples of 2^-10, so that sums are exact.
+    Of each release its own, above and in the method's plan; 1 of every score of a part, of records and of users, 1/2
+    where one is added: all scores grow, by 1 at most, so they move by 1/2 about a common change, which moves no choice.
+    Public numbers in scores are multiples of 2^-10, and cells hold at most 2^23 units, so that sums are exact.
 Assumptions
     Those of the method, which is planned before the run: nothing is refused after a release.
 """
@@ -45,7 +46,7 @@ from dpconvex.algorithms.recipes import continued, recorded
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import WeightedLoss
 from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
-from dpconvex.privacy import Ledger, PrivacyParams, Release, Sensitivity
+from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensitivity
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
@@ -67,6 +68,8 @@ LOST = 0.16  #: `octaves_off` from which on a constant is better (`benchmarks/lo
 LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
 LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
+ADDED_LEMMA = "one record, or user, more raises the counts of all parts by 0 to 1: they move by at most 1/2 about a "
+ADDED_LEMMA += "common change, which moves no choice (docs, Private ranges, Lemma T, added units)"
 LOOKED, LOOK_SHARES, NEEDED, HALVED = 300.0, (0.03, 0.1), 500.0, 2.0
 """Epsilon of a look times the units, and its least and largest share, from so many units times epsilon on; scales of
 noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, on the learning tables)."""
@@ -78,10 +81,10 @@ SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to i
 FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: First cells of all its parts, and those after the last ones
 STEPS = 2.0**10  #: Parts of 1 in which public scores are stated
 UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
+FULL = 2.0**23  #: Units that a cell holds at most in scores, so that these are exact however many there are.
 
 Cells = Callable[[Array], NDArray[np.int64]]
 Cut = tuple[tuple[float, float], ...]  #: Parts of ranges: of each the first of 32 cells, and the one after the last
-Step = tuple[float, float]  #: Where the first multiple of a step lies in a range, and how long a step is, in cells
 Place = Callable[[Floats, tuple[NumberRange, ...], tuple[tuple[float, ...], ...], Cut], Floats]
 
 
@@ -107,7 +110,8 @@ class RangedPlan(TwoStagePlan):
     looks: ReportNoisyMax | None = None  #: At each of the columns
     looked: tuple[int, ...] = ()  #: of these positions, which a run is given in their declared ranges, missing as NaN
     cells: Cut = ()  #: Of the parts of these that are kept
-    steps: tuple[Step, ...] = ()  #: Of these columns, and of the target last; (): none has any
+    steps: tuple[ranges.Step, ...] = ()  #: Of these columns, and of the target last; (): none has any
+    neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
 
@@ -229,8 +233,8 @@ class RangedPlan(TwoStagePlan):
             counts = counted(X, y, groups, places, ranges.PARTS + 1)
             cells = _chosen(self.looks, counts, HALVED_EACH, LOOKS, source, ledger)
         if self.steps:
-            cells = tuple(map(whole_steps, cells, self.steps))
-            target = whole_steps(target, self.steps[-1]) if target else ()
+            cells = tuple(map(ranges.whole_steps, cells, self.steps))
+            target = ranges.whole_steps(target, self.steps[-1]) if target else ()
         if self.first is not None:
             octaves = self._counts(X, y, groups, [ranges.cells] * self._open, ranges.CELLS)
             noisy, off = self._octaves(octaves, source, ledger)  # line 1
@@ -303,23 +307,9 @@ def _chosen(look: ReportNoisyMax, counts: Floats, halved: float, label: str, sou
     return tuple((int(FIRST[k]), int(STOP[k])) for k in chosen)
 
 
-def whole_steps(part: tuple[float, float], step: Step) -> tuple[float, float]:
-    """Return a released part that ends at multiples of a public step, if one is a cell or longer: no number is between.
-
-    They are the first and the last in it, or around one that holds less than two: so it is a step wide, or at an end.
-    """
-    first, length = step
-    if not 1 <= length <= 1e6:  # shorter than a cell, or so long that rounding would hide the part
-        return part
-    low, high = ((end - first) / length for end in part)
-    inner, outer = (math.ceil(low - 1e-9), math.floor(high + 1e-9)), (math.floor(low + 1e-9), math.ceil(high - 1e-9))
-    low, high = inner if inner[1] > inner[0] else outer
-    return max(first + low * length, 0.0), min(first + high * length, float(ranges.PARTS))
-
-
 def scored(counts: Floats, halved: float) -> Floats:
     """Return what each part of a range scores: the units in it, and `halved` for half the width, which is public."""
-    below = np.append(0.0, np.cumsum(counts[: ranges.PARTS]))
+    below = np.append(0.0, np.cumsum(np.minimum(counts[: ranges.PARTS], FULL)))
     return below[STOP] - below[FIRST] + np.floor(STEPS * halved * np.log2(ranges.PARTS / (STOP - FIRST))) / STEPS
 
 
@@ -339,6 +329,11 @@ def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: boo
     """Return what ranges of so many columns of n units, knots of so many `placed`, and a target's leave of epsilon."""
     shares = _shares(epsilon, n, columns, placed, target) if columns or placed or target else [0.0]
     return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
+
+
+def weighing(n: int, privacy: PrivacyParams) -> int:
+    """Return the n of `look_cost`: twice the declared one where units are added, which takes half the noise."""
+    return n if privacy.neighboring.fixes_size else 2 * n
 
 
 def look_cost(epsilon: float, n: int, alone: bool = False) -> float:
@@ -393,7 +388,7 @@ def plan(
     placed: tuple[int, ...] = (),
     look: bool = False,
     looked: tuple[int, ...] = (),
-    steps: tuple[Step, ...] = (),
+    steps: tuple[ranges.Step, ...] = (),
 ) -> RangedPlan:
     """Return the plan that finds the ranges of some columns for a planned method; `then` keeps its own promise.
 
@@ -402,7 +397,9 @@ def plan(
     take their cost (`looks_cost`), all that is left of epsilon without a look at the target's; that takes the rest.
     `steps` are those of the looked columns, and of the target last.
     """
-    check_relation(privacy, users=True)
+    hidden = not (columns or placed or target)  # whether Lemma T alone is used, which holds for units that are added
+    known = RangedPlan.neighbors if hidden else TwoStagePlan.neighbors
+    check_relation(privacy, users=True, neighbors=known, added_users=True)
     count = len(columns) + target
     every = (*columns, *placed, *looked)
     if not set(linear) <= set(columns) or len(set(every)) < len(every) or not len(every) + target + look:
@@ -422,9 +419,10 @@ def plan(
     cells = (ranges.PARTS + 1,) * (count + len(placed))
     second = JointHistogram(cells, share, privacy.unit) if cells else None
     rest, moved = remaining(*facts), Sensitivity(1.0, "linf", LEMMA)
+    moved = moved if privacy.neighboring.fixes_size else Sensitivity(0.5, "linf", ADDED_LEMMA)
     left = _rounding.difference_down(rest, then.privacy.epsilon)
-    cost = min(left, looks_cost(rest, then.problem.n, len(looked))) if look else left
-    of = partial(ReportNoisyMax, replace(moved, unit=privacy.unit))
+    cost = min(left, looks_cost(rest, weighing(then.problem.n, privacy), len(looked))) if look else left
+    of = partial(ReportNoisyMax, replace(moved, neighboring=privacy.neighboring, unit=privacy.unit))
     choice = of(_rounding.difference_down(left, cost)) if look else None
     choices = of(_rounding.ratio_down(cost, len(looked))) if looked else None
     stages: dict[str, Any] = {"look": choice, "looks": choices, "looked": looked, "steps": steps}

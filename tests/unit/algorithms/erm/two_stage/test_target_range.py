@@ -36,14 +36,13 @@ from dpconvex.algorithms.erm.two_stage.ranges import (
     counted,
     look_cost,
     scored,
-    whole_steps,
 )
 from dpconvex.data import NumericColumn, NumericTarget, UnrangedColumn
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._digest import model_digest
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.problems import UserGroups
-from dpconvex.problems.data.ranges import PARTS, parts
+from dpconvex.problems.data.ranges import PARTS, parts, whole_steps
 from dpconvex.problems.data.sources.arrow import MEMORY
 
 SCHEMA = Schema((NumericColumn("a", 0, 1), NumericColumn("b", 0, 1)), NumericTarget("y", 0, 20_000))
