@@ -17,7 +17,7 @@ from dpconvex.errors import InvalidParameterError, NotPaidForError
 from dpconvex.estimators._features import FeatureMap, pieces
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.inference.intervals import TUNING, Estimates, Intervals, Summary
-from dpconvex.losses import HuberLoss
+from dpconvex.losses import HuberLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams
 from dpconvex.privacy.profiles import limited
 from dpconvex.problems import LinearModelProblem
@@ -101,7 +101,7 @@ class WithIntervals(PrivateLinearModel):
         for name, value in facts.items():
             if value is not None:
                 raise InvalidParameterError(name, value, UNPROVED, "Leave it out, or set inference=False")
-        if problem.loss.name == "squared" and given.get("residual_cap") is None:
+        if isinstance(problem.loss, SquaredLoss) and given.get("residual_cap") is None:
             problem = replace(problem, loss=HuberLoss(RESIDUAL_CAP, problem.loss.target_bound, of_mean=True))
         robust = self.inference == "robust" or (self.inference is True and self._target_range() is not None)
         return curvature.plan(problem, privacy, robust=robust, l2=options.l2, noise=options.noise)
