@@ -132,7 +132,11 @@ def test_no_promise_is_refuted(name, full) -> None:
     assert report.proved_at_least >= TIGHT.get(name, 0.0)
 
 
-REFUSED = {("mechanism/bounded_laplace", 8.0), ("accelerated_user/sampled", 0.1)}
+REFUSED = {
+    ("mechanism/bounded_laplace", 8.0),
+    ("accelerated_user/sampled", 0.1),
+    ("accelerated_user/threshold_cohorts", 0.1),
+}
 
 
 @pytest.mark.slow

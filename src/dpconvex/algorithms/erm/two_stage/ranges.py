@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from dpconvex import _rounding
 from dpconvex._types import Array, Floats, forwarded
-from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, uses
+from dpconvex.algorithms.base import LinearModelPlan, PrivateResult, check_relation, check_unit, uses
 from dpconvex.algorithms.erm.two_stage.base import TwoStagePlan
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import continued, recorded
@@ -406,8 +406,7 @@ def plan(
         raise InvalidParameterError("columns", columns, "must be different columns")
     if not 2 <= knots <= ranges.PARTS // 2:
         raise InvalidParameterError("knots", knots, f"must be 2 to {ranges.PARTS // 2}")
-    if then.privacy.unit != privacy.unit:
-        raise InvalidParameterError("unit", str(privacy.unit), "must be that of the method")
+    check_unit(then.problem, privacy)
     facts = privacy.epsilon, then.problem.n, len(columns), len(placed), target
     *octaves, share = _shares(*facts)
     first = of_target = None
