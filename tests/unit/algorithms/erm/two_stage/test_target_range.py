@@ -204,7 +204,6 @@ OFF = {
     "a ridge in the unit of the loss": {"l2": 0.1},
     "a norm in the unit of the range": {"coefficient_norm": 1.0},
     "a tilt": {"tilt": 0.1},
-    "weights": {"weight_cap": 2.0},
     "intervals": {"inference": True},
     "heavy tails": {"heavy_tailed": 2},
     "a private range": {"target_bounds": "private"},
