@@ -131,7 +131,8 @@ def test_residuals_are_wider_in_the_part_of_a_range_that_a_look_keeps() -> None:
         capped = [replace(looked, loss=HuberLoss(0.125, 0.5, of_mean=True), residual=each) for each in (None, 0.15)]
         narrow, wide = (each.typical.bias for each in capped)
         assert 0 < narrow < wide / 2  # a cap cuts more of them
-    assert PrivateLinearRegression(schema=NUMBERS).plan(2000, unit=Unit.USER)[0].problem.residual is None
+    of_users = PrivateLinearRegression(schema=NUMBERS).plan(2000, unit=Unit.USER)[0].problem
+    assert of_users.residual == ORDINARY.residual_in_part
 
 
 @pytest.mark.gate
@@ -146,5 +147,5 @@ def test_what_predictions_of_numbers_vary_follows_the_coefficients_that_are_aske
     wider = explained(algorithm="objective_perturbation", coefficient_norm=2 * radius)
     assert wider == pytest.approx(4 * ORDINARY.explained_variance)
     assert explained(heavy_tailed=2) is None  # not measured: as before
-    assert explained(Unit.USER) is None
+    assert explained(Unit.USER) == usual
     assert PrivateLogisticRegression(schema=CLASSES).plan(500)[0].problem.explained is None
