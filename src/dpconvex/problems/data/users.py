@@ -203,8 +203,8 @@ def clipped_mean(
     No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
     the computed sum rounds by less than `ROUNDING` times `clip` on either data set (`summation`, worst case).
 
-    An infinite `clip` shortens nothing, and takes no `scales`. Without targets, which then come with the records, weights are given. The sum
-    is divided by `n`, by default the number of users.
+    An infinite `clip` shortens nothing, and takes no `scales`. Without targets, which then come with the records,
+    weights are given. The sum is divided by `n`, by default the number of users.
     """
 
     def shortened(G: Floats, users: Any) -> Floats:
