@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
@@ -29,11 +28,10 @@ from dpconvex import CategoricalColumn, NumericColumn, PrivateLinearRegression, 
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import DpconvexWarning
 from dpconvex.privacy.profiles import largest_mu
-from user_peer import multiplier
+from user_level import OPACUS_GRID
+from user_peer import descend, multiplier
 
 DELTA, EPSILONS = 1e-6, (0.1, 0.3, 1.0, 3.0)
-GRID = ((0.05, 0.5, 5), (0.05, 2.0, 5), (0.05, 2.0, 20), (0.3, 0.5, 5), (0.3, 2.0, 20), (0.3, 8.0, 20))
-"""Clip, learning rate, epochs, as for the other tables of users."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +189,7 @@ class Split:
         X, out = np.column_stack([self.X, np.ones(len(self.X))]), {}
         target = 2 * (self.y - self.exam.lower) / self.exam.width - 1
         per_epoch = int(np.ceil(self.n_users / max(16, self.n_users // 40)))
-        for clip, step, epochs in GRID:
+        for clip, step, epochs in OPACUS_GRID:
             count, rate = epochs * per_epoch, 1 / per_epoch
             sigma, rng = multiplier("replaced", epsilon, rate, count), np.random.default_rng(100 * seed + 7)
             facts = X, target, self.starts, self.exam.number, clip, step, count, rate, sigma
@@ -200,26 +198,6 @@ class Split:
         for scale in (0.3, 1.0, 3.0) if self.exam.number else ():
             out[f"AdaSSP scale {scale}"] = self.of_peer(adassp(self, X, target, scale, epsilon, seed))
         return out
-
-
-@numba.njit(cache=True)
-def descend(X, y, starts, number, clip, step, count, rate, sigma, batch, rng):
-    w, g = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for _ in range(count):
-        total, taken = np.zeros(len(w)), 0
-        for u in range(len(starts) - 1):
-            if rng.random() >= rate:
-                continue
-            taken += 1
-            g[:] = 0
-            for i in range(starts[u], starts[u + 1]):
-                z = X[i] @ w
-                g += (z - y[i] if number else -y[i] / (1 + np.exp(y[i] * z))) * X[i]
-            g /= starts[u + 1] - starts[u]
-            total += g * min(1.0, clip / (np.sqrt(g @ g) + 1e-6))
-        if taken:
-            w -= step * (total + sigma * clip * rng.normal(0, 1, len(w))) / batch
-    return w
 
 
 def adassp(split: Split, X: np.ndarray, y: np.ndarray, scale: float, epsilon: float, seed: int) -> np.ndarray:
