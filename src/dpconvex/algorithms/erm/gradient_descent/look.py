@@ -43,9 +43,8 @@ class Tuning:
     center_variance: float = 0.15  #: of a column's center around the middle of its range, in squared half ranges
     usual_width: float = 0.45  #: of a column: mean distance from its center, in half ranges
     narrowest: float = 0.03  #: width that is tried, in the same unit
-    caution: float = (
-        0.4  #: by which it is compared, for several records a user: other methods lose more there than they expect
-    )
+    #: By which it is compared, for several records a user: other methods lose more there than they expect.
+    caution: float = 0.4
     heavier: float = 1.25  #: root mean square of distances over their mean
     prior_variance: float = 1 / 16  #: of the share of positive labels, around 1/2
     least_share: float = 0.03  #: of either class that a start may assume
