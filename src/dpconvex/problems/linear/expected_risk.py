@@ -19,9 +19,10 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import expit
+from scipy.stats import norm, qmc
 
 from dpconvex._types import Floats
-from dpconvex.losses import LinearModelLoss, LogisticLoss, SmoothLoss
+from dpconvex.losses import LinearModelLoss, LogisticLoss, SmoothLoss, SoftmaxLoss
 from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain, is_centered
 from dpconvex.problems.data.factor import Factor
 
@@ -79,7 +80,9 @@ def typical_curvature(loss: LinearModelLoss) -> float:
     if loss.task == "classification":
         rates = loss.rates  # undecided predictions: curvature at these over that at equal ones
         even = 1.0 if rates is None else math.fsum(p * (1 - p) for p in rates) / (1 - 1 / len(rates))
-        decided = ORDINARY.decided_curvature * even * loss.curvature_trace / loss.curvature_rank
+        decided = ORDINARY.decided_curvature * even * loss.usual.curvature_trace / loss.curvature_rank
+        if loss.n_outputs > 1 and loss.usual != loss:
+            decided *= _kept_curvature(loss)
         return min(decided, ORDINARY.kink_density * slope)
     return min(loss.curvature_bound, 2 * slope)  # targets have a range of about 2
 
@@ -316,12 +319,43 @@ def reach_share(domain: DataDomain, norm: BlockNorm) -> float:
 def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: float | None = None) -> float:
     """Return the excess `target` loss of the minimizer of `loss`, which stands in for it; both of one prediction.
 
-    Classes: logits are normal of deviation 2, labels follow them, only the scale is fitted; with public rates, which
-    give the logits their mean, a shift too; scores are read through half of the link for the cap. Numbers: residuals
-    are exponential, and only a shift is fitted.
+    Classes: logits, or their differences, are normal of deviation 2, labels follow them, only the scale is fitted; of
+    two classes with public rates, which give the logits their mean, a shift too; scores are read through half of the
+    link for the cap. Numbers: residuals are exponential, and only a shift is fitted.
     """
-    shift = loss.task != "classification"
-    return max(0.0, _shift_excess(loss, target, residual) if shift else _logit_excess(loss, target))
+    if loss.task != "classification":
+        return max(0.0, _shift_excess(loss, target, residual))
+    return max(0.0, _logits_excess(loss, target) if loss.n_outputs > 1 else _logit_excess(loss, target))
+
+
+@cache
+def _ordinary_logits(classes: int) -> tuple[Floats, Floats, Floats]:
+    """Return calibrated logits (m, classes) whose differences have deviation 2, every label of each, and its weight."""
+    points = norm.ppf(qmc.Sobol(classes, scramble=True, seed=0).random(512))
+    logits = math.sqrt(2.0) * points
+    weights = SoftmaxLoss(classes).probabilities(logits) / len(logits)
+    labels = np.tile(np.arange(classes, dtype=np.float64), len(logits))
+    return np.repeat(logits, classes, axis=0), labels, weights.ravel()
+
+
+def _logits_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
+    logits, labels, weights = _ordinary_logits(loss.n_outputs)
+
+    def risk(which: LinearModelLoss, z: Floats) -> float:
+        return float(weights @ which.value(z - which.offset, labels))
+
+    found: Any = minimize_scalar(lambda scale: risk(loss, scale * logits), bounds=(0.1, 10.0), method="bounded")
+    link = SoftmaxLoss(loss.n_outputs, cap=loss.facts.get("slope_cap", 1.0) ** ORDINARY.priced_link)
+    return risk(target, link.log_odds(float(found.x) * logits)) - risk(target, logits)
+
+
+@cache
+def _kept_curvature(loss: LinearModelLoss) -> float:
+    """Return the share of the curvature that capped slopes keep, at ordinary logits of several classes."""
+    logits, labels, weights = _ordinary_logits(loss.n_outputs)
+    both = (cast(SmoothLoss, each).hessian_weights(logits - each.offset, labels) for each in (loss, loss.usual))
+    own, usual = (weights @ found.trace(axis1=1, axis2=2) for found in both)
+    return float(own / usual)
 
 
 def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: float | None) -> float:
