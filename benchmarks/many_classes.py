@@ -1,6 +1,7 @@
 """Targets of several classes: categories of the learning tables, predicted from all other columns.
 
-    python benchmarks/many_classes.py [--rows 3000] [--seeds 2] [--delta 0] [--caps auto 1 0.8 0.6 0.4] [--json FILE]
+    python benchmarks/many_classes.py [--rows 3000] [--seeds 2] [--delta 0] [--caps 1 auto] [--algorithm auto]
+        [--json FILE]
     python benchmarks/many_classes.py --constants --json FILE
 
 Few tables have a target of more than two classes, so plans of several classes had been chosen on none. Here the targets
@@ -68,7 +69,7 @@ class Case:
                 table.schema, columns=tuple(columns.values()), target=ClassTarget(target, wanted.categories)
             )
         self.name, self.y = f"{name}, {target}", np.asarray(self.schema.encode_target(self.frame)).astype(int)
-        X, self.classes = self.schema.encode(self.frame), self.y.max() + 1
+        X, self.classes = self.schema.encode(self.frame), int(self.y.max()) + 1
         best = LogisticRegression(C=1e4, max_iter=2000).fit(X, self.y)
         self.best = -float(
             np.log(best.predict_proba(X)[np.arange(len(X)), np.searchsorted(best.classes_, self.y)]).mean()
@@ -126,6 +127,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument("--caps", nargs="+", default=["1", "auto"])
+    parser.add_argument("--algorithm", default="auto")
     parser.add_argument("--tables", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--constants", action="store_true")
     parser.add_argument("--json", type=Path)
@@ -135,7 +137,8 @@ def main() -> None:
         for epsilon in EPSILONS:
             line: dict[str, Any] = {"table": case.name, "classes": case.classes, "n": len(case.y), "epsilon": epsilon}
             fits: dict[str, dict[str, Any]] = {
-                cap: {"slope_cap": None if cap == "auto" else float(cap)} for cap in given.caps
+                cap: {"slope_cap": None if cap == "auto" else float(cap), "algorithm": given.algorithm}
+                for cap in given.caps
             }
             if given.constants:
                 fits = {"auto": {}, "constant": {"algorithm": "constant"}}
