@@ -282,6 +282,12 @@ class SoftmaxLoss(base.SmoothLoss):
         return self._logistic.value(margin, np.ones(1))
 
     @quiet
+    def of_labels(self, z: Floats) -> Floats:
+        """Return the loss of every label, of shape (n, n_classes)."""
+        p = self.probabilities(z)
+        return self._logistic.value(np.minimum(np.log(p) - np.log1p(-p), np.finfo(np.float64).max), np.ones(1))
+
+    @quiet
     def derivative(self, z: Floats, y: Floats) -> Floats:
         """Return ``p - e_y``, or ``a (q - e_y)`` at the cap, of shape (n, n_classes); rows sum to 0 up to rounding."""
         out, own = self.probabilities(z), _column(y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from dpconvex import Block, DataDomain, PrivateLogisticRegression, PrivateSearch
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators.classifiers import CAPS
 from dpconvex.losses import LogisticLoss, SoftmaxLoss
+from dpconvex.problems.linear.expected_risk import _kept_curvature, _ordinary_logits
 
 ADULT = DataDomain((Block(5, "linf", 0.5), *(Block(size, "l1", 1.0) for size in (7, 16, 7, 14, 6, 5, 2, 41))))
 
@@ -160,6 +162,26 @@ def test_the_trace_of_capped_curvature_is_attained_and_never_exceeded() -> None:
         found = loss.hessian_weights(z, rng.integers(0, classes, len(z)).astype(float))
         assert found.trace(axis1=1, axis2=2).max() <= loss.curvature_trace * (1 + 1e-12)
         assert np.linalg.eigvalsh(found).max() <= loss.curvature_bound * (1 + 1e-12)
+
+
+def test_losses_of_all_labels_and_what_caps_keep_of_curvature_are_those_of_single_ones() -> None:
+    for loss in (SoftmaxLoss(4, cap=0.4), SoftmaxLoss(3, (0.6, 0.3, 0.1), 0.7), SoftmaxLoss(3)):
+        z = np.random.default_rng(0).normal(0, 3, (200, loss.n_classes))
+        each = [loss.value(z, np.full(len(z), float(label))) for label in range(loss.n_classes)]
+        np.testing.assert_allclose(loss.of_labels(z).T, each, rtol=1e-12, atol=1e-15)
+    loss = SoftmaxLoss(4, cap=0.4)
+    logits, weights = _ordinary_logits(4)
+    bends = [loss.hessian_weights(logits, np.full(len(logits), float(label))) for label in range(4)]
+    traces = np.trace(np.array(bends), axis1=2, axis2=3).T
+    usual = np.trace(loss.usual.hessian_weights(logits, np.zeros(len(logits))), axis1=1, axis2=2)
+    assert _kept_curvature(loss) == pytest.approx((weights * traces).sum() / usual.mean(), rel=1e-12)
+
+
+def test_a_plan_for_many_classes_takes_little_time_and_memory() -> None:
+    model = PrivateLogisticRegression(
+        1.0, feature_bounds=(-1, 1), algorithm="objective_perturbation", classes=range(1500)
+    )
+    assert model.plan(10**7, 4)[0].problem.loss.slope_bound < math.sqrt(2)
 
 
 def test_several_classes_are_capped_as_two_are(tmp_path: Path) -> None:

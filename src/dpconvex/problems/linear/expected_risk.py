@@ -19,7 +19,6 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import expit
-from scipy.stats import norm, qmc
 
 from dpconvex._types import Floats
 from dpconvex.losses import LinearModelLoss, LogisticLoss, SmoothLoss, SoftmaxLoss
@@ -81,7 +80,7 @@ def typical_curvature(loss: LinearModelLoss) -> float:
         rates = loss.rates  # undecided predictions: curvature at these over that at equal ones
         even = 1.0 if rates is None else math.fsum(p * (1 - p) for p in rates) / (1 - 1 / len(rates))
         decided = ORDINARY.decided_curvature * even * loss.usual.curvature_trace / loss.curvature_rank
-        if loss.n_outputs > 1 and loss.usual != loss:
+        if isinstance(loss, SoftmaxLoss) and loss.cap < 1:
             decided *= _kept_curvature(loss)
         return min(decided, ORDINARY.kink_density * slope)
     return min(loss.curvature_bound, 2 * slope)  # targets have a range of about 2
@@ -325,37 +324,38 @@ def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: f
     """
     if loss.task != "classification":
         return max(0.0, _shift_excess(loss, target, residual))
-    return max(0.0, _logits_excess(loss, target) if loss.n_outputs > 1 else _logit_excess(loss, target))
+    if isinstance(loss, SoftmaxLoss):
+        return max(0.0, _logits_excess(loss, cast(SoftmaxLoss, target)))
+    return max(0.0, _logit_excess(loss, target))
 
 
 @cache
-def _ordinary_logits(classes: int) -> tuple[Floats, Floats, Floats]:
-    """Return calibrated logits (m, classes) whose differences have deviation 2, every label of each, and its weight."""
-    points = norm.ppf(qmc.Sobol(classes, scramble=True, seed=0).random(512))
-    logits = math.sqrt(2.0) * points
-    weights = SoftmaxLoss(classes).probabilities(logits) / len(logits)
-    labels = np.tile(np.arange(classes, dtype=np.float64), len(logits))
-    return np.repeat(logits, classes, axis=0), labels, weights.ravel()
+def _ordinary_logits(classes: int) -> tuple[Floats, Floats]:
+    """Return calibrated logits (m, classes) whose differences have deviation 2, and the weight of each label there."""
+    logits = np.random.default_rng(0).normal(0.0, math.sqrt(2.0), (max(32, 8192 // classes), classes))
+    return logits, SoftmaxLoss(classes).probabilities(logits) / len(logits)
 
 
-def _logits_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
-    logits, labels, weights = _ordinary_logits(loss.n_outputs)
+def _logits_excess(loss: SoftmaxLoss, target: SoftmaxLoss) -> float:
+    logits, weights = _ordinary_logits(loss.n_classes)
 
-    def risk(which: LinearModelLoss, z: Floats) -> float:
-        return float(weights @ which.value(z - which.offset, labels))
+    def risk(which: SoftmaxLoss, z: Floats) -> float:
+        return float(np.sum(weights * which.of_labels(z - which.offset)))
 
     found: Any = minimize_scalar(lambda scale: risk(loss, scale * logits), bounds=(0.1, 10.0), method="bounded")
-    link = SoftmaxLoss(loss.n_outputs, cap=loss.facts.get("slope_cap", 1.0) ** ORDINARY.priced_link)
+    link = SoftmaxLoss(loss.n_classes, cap=loss.cap**ORDINARY.priced_link)
     return risk(target, link.log_odds(float(found.x) * logits)) - risk(target, logits)
 
 
 @cache
-def _kept_curvature(loss: LinearModelLoss) -> float:
-    """Return the share of the curvature that capped slopes keep, at ordinary logits of several classes."""
-    logits, labels, weights = _ordinary_logits(loss.n_outputs)
-    both = (cast(SmoothLoss, each).hessian_weights(logits - each.offset, labels) for each in (loss, loss.usual))
-    own, usual = (weights @ found.trace(axis1=1, axis2=2) for found in both)
-    return float(own / usual)
+def _kept_curvature(loss: SoftmaxLoss) -> float:
+    """Return the share of the curvature's trace that capped slopes keep, at ordinary logits of several classes."""
+    logits, weights = _ordinary_logits(loss.n_classes)
+    p = weights * len(logits)
+    square, others = np.square(p).sum(axis=1, keepdims=True), 1 - p
+    among = loss.cap * (1 - (square - np.square(p)) / np.square(others))
+    kept = np.where(others <= loss.cap, 1 - square, among)
+    return float(np.sum(weights * kept) / np.mean(1 - square))
 
 
 def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: float | None) -> float:
