@@ -69,6 +69,8 @@ INSTANCES: dict[type, tuple[Any, ...]] = {
         losses.SoftmaxLoss(3),
         losses.SoftmaxLoss(7),
         losses.SoftmaxLoss(3, (0.7, 0.2, 0.1)),
+        losses.SoftmaxLoss(3, cap=0.7),
+        losses.SoftmaxLoss(5, (0.5, 0.2, 0.1, 0.1, 0.1), 0.4),
     ),
     losses.HingeLoss: (losses.HingeLoss(),),
     losses.SmoothedHingeLoss: (

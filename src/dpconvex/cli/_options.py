@@ -142,7 +142,9 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "adversarial_norm": _option("l2", "Norm of that move: l2 or linf."),
     "inference": (Inference, False),
-    "slope_cap": _option(float, "Largest slope of the loss, in (0, 1]; two classes. Smaller: less noise, more bias."),
+    "slope_cap": _option(
+        float, "Largest slope of the loss, in (0, 1] (models of classes). Smaller: less noise, more bias."
+    ),
     "residual_cap": _option(
         float,
         "Largest residual that counts in full, in units of the target (model linear). Smaller: less noise, more bias "

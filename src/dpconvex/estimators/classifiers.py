@@ -177,14 +177,14 @@ class LogisticModel(ProbabilisticClassifier):
     slope_cap_: float = field(init=False)
 
     @property
-    def _link(self) -> LogisticLoss:
+    def _link(self) -> LogisticLoss | SoftmaxLoss:
         """The loss whose `log_odds` read scores."""
         how = _validate.choice("probabilities", self.probabilities, PROBABILITIES)
-        return LogisticLoss(self.slope_cap_ ** PROBABILITIES[how])
+        cap, classes = self.slope_cap_ ** PROBABILITIES[how], len(self.classes_)
+        return SoftmaxLoss(classes, cap=cap) if classes > 2 else LogisticLoss(cap)
 
     def _log_odds(self, X: Any) -> Floats:
-        scores = self.decision_function(X)
-        return scores if scores.ndim == 2 else self._link.log_odds(scores)
+        return self._link.log_odds(self.decision_function(X))
 
     def _linked(self, ends: Floats) -> Floats:
         # Noise is in the width of an interval, and needs no tempering.
@@ -198,11 +198,7 @@ class LogisticModel(ProbabilisticClassifier):
         _validate.real("slope_cap", cap, at_least=SMALLEST, at_most=1.0)
         _validate.choice("probabilities", self.probabilities, PROBABILITIES)
         rates = self._rates(n_classes)
-        if n_classes == 2:
-            return LogisticLoss(cap, rates[1] if rates else None)
-        if cap != 1:
-            raise InvalidParameterError("slope_cap", self.slope_cap, "is for two classes", "Leave it out")
-        return SoftmaxLoss(n_classes, rates)
+        return SoftmaxLoss(n_classes, rates, cap) if n_classes > 2 else LogisticLoss(cap, rates[1] if rates else None)
 
     def _rates(self, n_classes: int) -> tuple[float, ...] | None:
         """Return the public shares of the classes: the caller's, or the schema's where the classes are."""
@@ -215,9 +211,9 @@ class LogisticModel(ProbabilisticClassifier):
         return None if target is None or not self._schema_classes() else target.rates
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
-        if self.slope_cap is not None or problem.loss.n_outputs > 1:
+        if self.slope_cap is not None:
             return ()
-        return tuple(replace(cast(LogisticLoss, problem.loss.unweighted), cap=cap) for cap in CAPS)
+        return tuple(replace(cast(Any, problem.loss.unweighted), cap=cap) for cap in CAPS)
 
 
 @final
@@ -281,17 +277,18 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
     adversarial_norm : {"l2", "linf"}, default="l2"
         Norm in which the adversary's move is measured: its Euclidean length, or its largest entry.
     slope_cap : float, optional
-        Two classes: largest slope A of the loss, in (0, 1]. Where the slope reaches A, at the margin ``log((1 -
-        A)/A)``, the loss goes on along its tangent. So a badly misclassified record pulls with A instead of 1, and A
-        times the noise hides it; but large log-odds are biased. 1: the logistic loss. Default: the cap of the least
-        expected error, by public facts; 1 for a tilt, an adversary, paper constants, or the population's risk. More
-        than two classes have no cap.
+        Largest slope A of the loss in the log-odds of the wrong classes, in (0, 1]. Where the slope reaches A, at a
+        probability of ``1 - A`` for a record's own class, the loss goes on along its tangent. So a badly misclassified
+        record pulls with A instead of 1, and A times the noise hides it; but large log-odds are biased. 1: the logistic
+        loss, or softmax. Default: the cap of the least expected error, by public facts; 1 for a tilt, an adversary,
+        paper constants, or the population's risk.
     probabilities : {"tempered", "calibrated", "sigmoid"}, default="tempered"
         How `predict_proba` reads a score z if the fitted loss has a slope cap ``A < 1``. ``"calibrated"``: as the
         log-odds at which z has the least expected capped loss: z itself for ``|z| <= log(A/(1 - A))``, then ``z -+
-        log(1/A)``. ``"sigmoid"``: as the log-odds z, which understates small classes. ``"tempered"``: calibrated with
-        ``A**0.75`` for A, between the two. Predicted labels and the order of records are the same, so it may be changed
-        on a fitted model, but is not saved with it. Without a cap all three agree.
+        log(1/A)``; of more classes, softmax probabilities p become ``p max(1, (1 - p)/A)`` over their sum.
+        ``"sigmoid"``: as the log-odds z, or as softmax scores, which understates small classes. ``"tempered"``:
+        calibrated with ``A**0.75`` for A, between the two. Predicted labels are the same (of two classes the order of
+        records, too), so it may be changed on a fitted model, but is not saved with it. Without a cap all three agree.
     rates : list of float, optional
         Public shares of the classes, in their order, adding up to 1; never counted in the private data. The model then
         starts from them: coefficients 0 predict them. They also enter the expected error and `HopelessPlanWarning`.

@@ -322,8 +322,8 @@ def _outputs(model: SavedModel, classes: Array | None) -> int:
         class_shares(weights, classes)
     if isinstance(model, estimators.LogisticModel):
         cap = _validate.real("slope_cap_", model.slope_cap_, at_least=SMALLEST, at_most=1.0)
-        if model.slope_cap not in (None, cap) or (len(classes) > 2 and cap != 1):
-            raise InvalidDataError(f"its slope cap, {cap:g}, is not that of its parameters and classes")
+        if model.slope_cap not in (None, cap):
+            raise InvalidDataError(f"its slope cap, {cap:g}, is not that of its parameters")
     if isinstance(model, estimators.PrivateLinearClassifier):
         if not (declared := model._schema_classes()) or tuple(classes.tolist()) != declared:
             model.classes = classes  # rates are in their order

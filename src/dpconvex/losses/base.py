@@ -43,7 +43,8 @@ class CurvatureLaw(StrEnum):
     #: Trace of the Hessian at most `curvature_trace`, whatever the slope: what holds for every smooth loss.
     BOUNDED = "bounded"
     LOGISTIC = "logistic"  #: one output, no slope beyond ``A <= 1``: ``phi'' <= a (1 - a)`` at the slope ``|phi'| = a``
-    #: Every slope is ``p - e_y`` for a probability vector p and a class y; the Hessian is bounded as `BOUNDED` says.
+    #: Every slope is ``A (p - e_y)``, with A half of `slope_bound_l1`, for a probability vector p and a class y; the
+    #: Hessian is bounded as `BOUNDED` says.
     SOFTMAX = "softmax"
 
 

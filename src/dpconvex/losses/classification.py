@@ -3,10 +3,12 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+from scipy.special import logsumexp
 
 from dpconvex import _rounding, _validate
 from dpconvex._types import Array, Floats, forwarded, quiet
@@ -169,35 +171,57 @@ class SoftmaxLoss(base.SmoothLoss):
     """``logsumexp(z) - z[y]`` with targets 0, ..., n_classes - 1: multinomial logistic regression.
 
     The derivative is ``p - e_y``, the Hessian ``S = diag(p) - p p^T`` with the probabilities ``p``. Targets
-    are rounded to the nearest class; NaN becomes class 0.
+    are rounded to the nearest class; NaN becomes class 0. With ``u = logsumexp(z of the others) - z[y]``, the log-odds
+    of the other classes, it is ``log(1 + exp(u))``; where the slope of that exceeds `cap` it is continued by its
+    tangent in u, as `LogisticLoss` is. The derivative then is ``a (q - e_y)``, the Hessian ``a' (q - e_y) (q -
+    e_y)^T + a (diag(q) - q q^T)``, with ``a = min(cap, 1 - p_y)`` and q the probabilities among the others.
 
     Constants (proofs: docs, Objective perturbation, Several outputs): ``|p - e_y|_2 <= sqrt 2``,
     ``|p - e_y|_1 <= 2``, ``|S| <= 1/2``, rank ``k - 1``, trace ``<= 1 - 1/k``. With
     ``a = |p - e_y|_2 / sqrt 2``, ``trace S <= 2 (1 - a^2) <= 4 (1 - a)``, so that q = 4 for noise in the Frobenius
     norm; for two classes ``a = 1 - p_y`` and ``trace S = 2 a (1 - a)``, so that q = 2. For l1 noise and three
-    classes or more there is no q: at ``p_y = 0`` the slope is saturated and the curvature is not 0.
+    classes or more there is no q: at ``p_y = 0`` the slope is saturated and the curvature is not 0. With a cap A slopes
+    are A times as large, there is no q, and the trace is at most ``2 A - A^2 k / (k - 1)`` for ``A <= 1 - 1/k``.
     """
 
     name = "softmax"
     task = "classification"
-    slope_bound = math.sqrt(2.0)  # this float lies above the square root
-    curvature_bound = 0.5  # attained by two classes of probability 1/2
-    curvature_law = base.CurvatureLaw.SOFTMAX
+    curvature_law = base.CurvatureLaw.SOFTMAX  # a (q - e_y) is A times p - e_y for some other probabilities p
 
     n_classes: int  #: at least 2; public
     #: Public shares of the classes, positive, adding up to 1. Predictions then start from their logarithms: `offset`.
     rates: tuple[float, ...] | None = None
-    slope_bound_l1 = 2.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    cap: float = 1.0  #: largest slope in the log-odds of the other classes, between 1e-100 and 1
     n_outputs = forwarded("n_classes")
 
     def __post_init__(self) -> None:
         _validate.integer("n_classes", self.n_classes, at_least=2)
+        object.__setattr__(self, "cap", _validate.real("cap", self.cap, at_least=1e-100, at_most=1.0))
         if self.rates is not None:
             object.__setattr__(self, "rates", _validate.shares("rates", self.rates, self.n_classes))
 
     @property
+    def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        root = math.sqrt(2.0)  # this float lies above the square root
+        return root if self.cap == 1 else _rounding.product_up(root, self.cap)
+
+    @property
+    def slope_bound_l1(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return 2.0 * self.cap
+
+    @property
+    def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """1/2, attained by two classes of probability 1/2, or the trace."""
+        return min(0.5, self.curvature_trace)
+
+    @property
+    def usual(self) -> "SoftmaxLoss":
+        return SoftmaxLoss(self.n_classes, self.rates)
+
+    @property
     def facts(self) -> Mapping[str, Any]:
-        return {} if self.rates is None else {"rates": list(self.rates)}
+        rates = {} if self.rates is None else {"rates": list(self.rates)}
+        return rates if self.cap == 1 else {"slope_cap": self.cap, **rates}
 
     @property
     def offset(self) -> Floats:
@@ -210,58 +234,103 @@ class SoftmaxLoss(base.SmoothLoss):
 
     @property
     def curvature_trace(self) -> float:
-        """``1 - 1 / n_classes``, attained by equal probabilities."""
-        return _rounding.ratio_up(self.n_classes - 1, self.n_classes)
+        """``1 - 1 / n_classes``, attained by equal probabilities, or less with a cap."""
+        most = _rounding.ratio_up(self.n_classes - 1, self.n_classes)
+        if self.cap >= most:
+            return most
+        A = Fraction(self.cap)
+        return min(most, _rounding.float_up(2 * A - A * A * self.n_classes / (self.n_classes - 1)))
 
     @property
-    def frobenius_self_concordance(self) -> float:
+    def frobenius_self_concordance(self) -> float | None:
+        if self.cap < 1:
+            return None
         return 2.0 if self.n_classes == 2 else 4.0
 
-    @property
-    def value_at_zero(self) -> float:
-        """Logarithm of the number of classes; with rates, of one over the smallest."""
+    @cached_property
+    def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Loss of the rarest class at the start; without rates and cap the logarithm of the number of classes."""
         rates = self.rates or (1 / self.n_classes,)
-        return _rounding.widen_up(math.log(max(1.0, math.fsum(rates)) / min(rates)))
+        if self.cap == 1:
+            return _rounding.widen_up(math.log(max(1.0, math.fsum(rates)) / min(rates)))
+        return _rounding.widen_up(float(self._start(np.array([min(rates)]))[0]))
 
     @property
     def trivial(self) -> float:
-        """The entropy of the rates, without a matrix of all classes."""
-        return self.value_at_zero if self.rates is None else -math.fsum(rate * math.log(rate) for rate in self.rates)
+        """The entropy of the rates, without a matrix of all classes; with a cap what the start loses."""
+        return self.value_at_zero if self.rates is None else float(self.rates @ self._start(np.array(self.rates)))
+
+    @quiet
+    def _start(self, rates: Floats) -> Floats:
+        """Return the loss of classes of these shares where predictions start."""
+        return self._logistic.value(np.log(rates) - np.log1p(-rates), np.ones(1))
+
+    @property
+    def _logistic(self) -> LogisticLoss:
+        """The loss of the negative log-odds of the other classes, and label +1."""
+        return LogisticLoss(self.cap)
 
     @quiet
     def value(self, z: Floats, y: Floats) -> Floats:
         z = self._shifted(z)
-        shifted = z - z.max(axis=1, keepdims=True)
-        own = np.take_along_axis(shifted, _column(y), axis=1)[:, 0]
-        return np.log(np.exp(shifted).sum(axis=1)) - own
+        shifted, label = z - z.max(axis=1, keepdims=True), _column(y)
+        own, powers = np.take_along_axis(shifted, label, axis=1)[:, 0], np.exp(shifted)
+        if self.cap == 1:
+            return np.log(powers.sum(axis=1)) - own
+        np.put_along_axis(shifted, label, -np.inf, axis=1)
+        margin = np.minimum(own - logsumexp(shifted, axis=1), np.finfo(np.float64).max)
+        return self._logistic.value(margin, np.ones(1))
+
+    @quiet
+    def of_labels(self, z: Floats) -> Floats:
+        """Return the loss of every label, of shape (n, n_classes)."""
+        p = self.probabilities(z)
+        return self._logistic.value(np.minimum(np.log(p) - np.log1p(-p), np.finfo(np.float64).max), np.ones(1))
 
     @quiet
     def derivative(self, z: Floats, y: Floats) -> Floats:
-        """Return ``p - e_y``, of shape (n, n_classes); rows sum to 0 up to rounding."""
-        out = self.probabilities(z)
-        own = _column(y)
+        """Return ``p - e_y``, or ``a (q - e_y)`` at the cap, of shape (n, n_classes); rows sum to 0 up to rounding."""
+        out, own = self.probabilities(z), _column(y)
         # 1 - p_y as the sum of the other probabilities: no cancellation when p_y is near 1.
         np.put_along_axis(out, own, 0.0, axis=1)
+        if self.cap < 1:
+            out *= self.cap / np.maximum(out.sum(axis=1, keepdims=True), self.cap)
         np.put_along_axis(out, own, -out.sum(axis=1, keepdims=True), axis=1)
         return out
 
     @quiet
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
-        """Return ``diag(p) - p p^T``, of shape (n, n_classes, n_classes)."""
+        """Return the Hessians, of shape (n, n_classes, n_classes)."""
         p = self.probabilities(z)
+        scale = np.ones(len(p))
+        if self.cap < 1:
+            others = p.copy()
+            np.put_along_axis(others, _column(y), 0.0, axis=1)
+            total = others.sum(axis=1)
+            capped = total > self.cap
+            p[capped], scale[capped] = others[capped] / total[capped, None], self.cap
         out = -p[:, :, None] * p[:, None, :]
         diagonal = np.arange(self.n_classes)
         out[:, diagonal, diagonal] += p
-        return out
+        return out if self.cap == 1 else out * scale[:, None, None]
 
     @quiet
     def probabilities(self, z: Floats) -> Floats:
-        """Return the class probabilities, of shape (n, n_classes)."""
+        """Return the softmax of predictions, (n, n_classes)."""
         z = self._shifted(z)
         out = z - z.max(axis=1, keepdims=True)
         np.exp(out, out=out)
         out /= out.sum(axis=1, keepdims=True)
         return out
+
+    @quiet
+    def log_odds(self, z: Floats) -> Floats:
+        """Return the scores whose softmax has `z` for its best prediction, (n, n_classes); without a cap `z` itself.
+
+        The class probabilities are in proportion to ``p max(1, (1 - p) / cap)`` with the softmax p of `z`: then the
+        pulls of any two classes balance (docs, Objective perturbation). The most probable class stays the same.
+        """
+        return z if self.cap == 1 else z + np.log(np.maximum(1.0, (1 - self.probabilities(z)) / self.cap))
 
     def clip_targets(self, y: Array) -> Floats:
         return np.clip(np.rint(base.numbers(y)), 0, self.n_classes - 1)

@@ -83,7 +83,6 @@ def test_a_hopeless_choice_is_said_on_stderr_and_in_json(run: Any) -> None:
         (("--adversarial-radius", 0.1, "--adversarial-norm", "l3"), "adversarial_norm='l3'"),
         ((*ATTACK, "--model", "huber"), "adversarial_radius=0.1"),
         (("--slope-cap", 2), "slope_cap=2"),
-        (("--slope-cap", 0.7, "--classes", 3), "slope_cap=0.7: is for two classes"),
         (("--slope-cap", 0.7, "--model", "svc"), "slope_cap=0.7: does not apply to --model svc"),
     ],
     ids=str,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import softmax
 
 from dpconvex import Block, DataDomain, PrivateLogisticRegression, PrivateSearchCV, load_model, save_model, verify
 from dpconvex.errors import InvalidParameterError
-from dpconvex.losses import LogisticLoss
+from dpconvex.estimators.classifiers import CAPS
+from dpconvex.losses import LogisticLoss, SoftmaxLoss
+from dpconvex.problems.linear.expected_risk import _kept_curvature, _ordinary_logits
 
 ADULT = DataDomain((Block(5, "linf", 0.5), *(Block(size, "l1", 1.0) for size in (7, 16, 7, 14, 6, 5, 2, 41))))
 
@@ -106,11 +111,96 @@ def test_caps_are_between_0_and_1(cap: Any) -> None:
         PrivateLogisticRegression(1.0, feature_norm=1.0, slope_cap=cap).plan(100, 2)
 
 
-def test_more_than_two_classes_have_no_cap() -> None:
-    with pytest.raises(InvalidParameterError, match="is for two classes"):
-        PrivateLogisticRegression(1.0, feature_norm=1.0, slope_cap=0.7).plan(100, 2, 3)
-    for cap in (None, 1):
-        assert PrivateLogisticRegression(1.0, feature_norm=1.0, slope_cap=cap).plan(100, 2, 3)
+def test_a_large_epsilon_recovers_the_optimum_of_the_capped_softmax_loss() -> None:
+    rng, cap, l2 = np.random.default_rng(1), 0.4, 1e-2
+    X = rng.uniform(-1, 1, (4000, 2))
+    z = X @ np.array([[4.0, -4.0, 0.0], [0.0, 3.0, -3.0]])
+    y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    how: Any = {"feature_bounds": (-1, 1), "l2": l2, "slope_cap": cap, "classes": [0, 1, 2]}
+    model = PrivateLogisticRegression(1e6, algorithm="objective_perturbation", **how).fit(X, y)
+    own = np.arange(3) == y[:, None]
+
+    def risk(v: np.ndarray) -> float:  # written anew, from the odds of the other classes
+        w = v.reshape(3, 3)
+        scores = X / 2 @ w[:, :2].T + w[:, 2]
+        odds = np.exp(scores - scores[own][:, None]).sum(axis=1, where=~own)
+        most = cap / (1 - cap)
+        losses = np.where(odds < most, np.log1p(odds), np.log1p(most) + cap * np.log(odds / most))
+        return float(losses.mean() + l2 / 2 * v @ v)
+
+    reference = minimize(risk, np.zeros(9), method="BFGS", options={"gtol": 1e-9}).x.reshape(3, 3)
+    np.testing.assert_allclose(model.encoded_coef_, reference[:, :2], atol=0.01)
+    np.testing.assert_allclose(model.encoded_intercept_, reference[:, 2], atol=0.01)
+    assert model.certificate_.public["slope_cap"] == cap
+    assert verify(model.certificate_).passed
+
+
+def test_probabilities_of_classes_are_those_at_which_scores_minimize_the_expected_capped_loss() -> None:
+    rng = np.random.default_rng(0)
+    for classes, cap in ((3, 0.9), (3, 0.5), (4, 0.2), (7, 0.6), (2, 0.4)):
+        loss = SoftmaxLoss(classes, cap=cap)
+        z = np.vstack([rng.normal(0, scale, (300, classes)) for scale in (0.1, 1.0, 5.0)])
+        found = softmax(loss.log_odds(z), axis=1)
+        slopes = [loss.derivative(z, np.full(len(z), float(label))) for label in range(classes)]
+        assert np.abs(np.einsum("nk,kno->no", found, np.array(slopes))).max() < 1e-14
+        if classes == 2:
+            odds = LogisticLoss(cap).log_odds(z[:, 1] - z[:, 0])
+            np.testing.assert_allclose(found[:, 1], 1 / (1 + np.exp(-odds)), rtol=1e-12)
+        else:
+            np.testing.assert_array_equal(found.argmax(axis=1), z.argmax(axis=1))
+
+
+def test_the_trace_of_capped_curvature_is_attained_and_never_exceeded() -> None:
+    rng = np.random.default_rng(0)
+    for classes, cap in product((2, 3, 5, 9), (0.05, 0.3, 0.5, 0.65, 0.8, 0.95)):
+        loss = SoftmaxLoss(classes, cap=cap)
+        others = np.log(min(cap, 1 - 1 / classes) / (classes - 1)) * np.ones((1, classes))
+        others[0, 0] = np.log1p(-min(cap, 1 - 1 / classes)) + 1e-12  # just inside
+        worst = loss.hessian_weights(others, np.zeros(1)).trace(axis1=1, axis2=2)[0]
+        assert worst == pytest.approx(loss.curvature_trace, rel=1e-6)
+        z = np.vstack([rng.normal(0, scale, (500, classes)) for scale in (0.3, 1.0, 3.0)])
+        found = loss.hessian_weights(z, rng.integers(0, classes, len(z)).astype(float))
+        assert found.trace(axis1=1, axis2=2).max() <= loss.curvature_trace * (1 + 1e-12)
+        assert np.linalg.eigvalsh(found).max() <= loss.curvature_bound * (1 + 1e-12)
+
+
+def test_losses_of_all_labels_and_what_caps_keep_of_curvature_are_those_of_single_ones() -> None:
+    for loss in (SoftmaxLoss(4, cap=0.4), SoftmaxLoss(3, (0.6, 0.3, 0.1), 0.7), SoftmaxLoss(3)):
+        z = np.random.default_rng(0).normal(0, 3, (200, loss.n_classes))
+        each = [loss.value(z, np.full(len(z), float(label))) for label in range(loss.n_classes)]
+        np.testing.assert_allclose(loss.of_labels(z).T, each, rtol=1e-12, atol=1e-15)
+    loss = SoftmaxLoss(4, cap=0.4)
+    logits, weights = _ordinary_logits(4)
+    bends = [loss.hessian_weights(logits, np.full(len(logits), float(label))) for label in range(4)]
+    traces = np.trace(np.array(bends), axis1=2, axis2=3).T
+    usual = np.trace(loss.usual.hessian_weights(logits, np.zeros(len(logits))), axis1=1, axis2=2)
+    assert _kept_curvature(loss) == pytest.approx((weights * traces).sum() / usual.mean(), rel=1e-12)
+
+
+def test_a_plan_for_many_classes_takes_little_time_and_memory() -> None:
+    model = PrivateLogisticRegression(
+        1.0, feature_bounds=(-1, 1), algorithm="objective_perturbation", classes=range(1500)
+    )
+    assert model.plan(10**7, 4)[0].problem.loss.slope_bound < math.sqrt(2)
+
+
+def test_several_classes_are_capped_as_two_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (1500, 3)), rng.integers(0, 3, 1500)
+    base = PrivateLogisticRegression(0.3, feature_bounds=(-1, 1), classes=[0, 1, 2], random_state=0)
+    expected = [base.set_params(slope_cap=cap).plan(1500, 3)[0].predicted_error.rank for cap in (1, *CAPS)]
+    model = base.set_params(slope_cap=None).fit(X, y)
+    assert model.plan_.predicted_error.rank == min(expected) < expected[0]
+    assert model.slope_cap_ < 1
+    odds = SoftmaxLoss(3, cap=model.slope_cap_**0.75).log_odds(model.decision_function(X))
+    np.testing.assert_allclose(model.predict_proba(X), softmax(odds, axis=1))
+    save_model(model, tmp_path / "model.skops")
+    again = load_model(tmp_path / "model.skops")
+    assert again.slope_cap_ == model.slope_cap_
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_allclose(
+        model.set_params(probabilities="sigmoid").predict_proba(X), softmax(model.decision_function(X), axis=1)
+    )
 
 
 def test_probabilities_are_those_at_which_the_score_minimizes_the_expected_capped_loss() -> None:
@@ -180,8 +270,6 @@ def test_the_planned_cap_is_kept_by_fits_searches_and_files(tmp_path: Path) -> N
         again = load_model(tmp_path / "model.skops")
         assert again.slope_cap_ == cap
         np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    three = PrivateLogisticRegression(1.0, feature_bounds=(-1, 1), classes=[0, 1, 2]).fit(X, y)
-    assert three.slope_cap_ == 1.0
 
 
 def test_other_readings_are_refused_before_a_fit() -> None:

@@ -155,7 +155,7 @@ class GaussianObjectivePerturbation(Event):
     """The minimizer under Gaussian ``b``, released with Gaussian output noise that hides the solver's inaccuracy."""
 
     # Largest length of one record's gradient in units where every coordinate of `b` has the same standard deviation:
-    # `A X_2` (`X_2` itself for softmax).
+    # `A X_2` (for softmax, of slopes `A (p - e_y)`, too).
     gradient_bound: float
     sigma: float  #: that standard deviation
     rho: float  # twice the certified solver radius over the output noise's standard deviation; 0 for an exact minimizer

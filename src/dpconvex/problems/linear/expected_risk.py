@@ -21,7 +21,7 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import expit
 
 from dpconvex._types import Floats
-from dpconvex.losses import LinearModelLoss, LogisticLoss, SmoothLoss
+from dpconvex.losses import LinearModelLoss, LogisticLoss, SmoothLoss, SoftmaxLoss
 from dpconvex.problems.data.domain import Block, BlockNorm, DataDomain, is_centered
 from dpconvex.problems.data.factor import Factor
 
@@ -79,7 +79,9 @@ def typical_curvature(loss: LinearModelLoss) -> float:
     if loss.task == "classification":
         rates = loss.rates  # undecided predictions: curvature at these over that at equal ones
         even = 1.0 if rates is None else math.fsum(p * (1 - p) for p in rates) / (1 - 1 / len(rates))
-        decided = ORDINARY.decided_curvature * even * loss.curvature_trace / loss.curvature_rank
+        decided = ORDINARY.decided_curvature * even * loss.usual.curvature_trace / loss.curvature_rank
+        if isinstance(loss, SoftmaxLoss) and loss.cap < 1:
+            decided *= _kept_curvature(loss)
         return min(decided, ORDINARY.kink_density * slope)
     return min(loss.curvature_bound, 2 * slope)  # targets have a range of about 2
 
@@ -316,12 +318,44 @@ def reach_share(domain: DataDomain, norm: BlockNorm) -> float:
 def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: float | None = None) -> float:
     """Return the excess `target` loss of the minimizer of `loss`, which stands in for it; both of one prediction.
 
-    Classes: logits are normal of deviation 2, labels follow them, only the scale is fitted; with public rates, which
-    give the logits their mean, a shift too; scores are read through half of the link for the cap. Numbers: residuals
-    are exponential, and only a shift is fitted.
+    Classes: logits, or their differences, are normal of deviation 2, labels follow them, only the scale is fitted; of
+    two classes with public rates, which give the logits their mean, a shift too; scores are read through half of the
+    link for the cap. Numbers: residuals are exponential, and only a shift is fitted.
     """
-    shift = loss.task != "classification"
-    return max(0.0, _shift_excess(loss, target, residual) if shift else _logit_excess(loss, target))
+    if loss.task != "classification":
+        return max(0.0, _shift_excess(loss, target, residual))
+    if isinstance(loss, SoftmaxLoss):
+        return max(0.0, _logits_excess(loss, cast(SoftmaxLoss, target)))
+    return max(0.0, _logit_excess(loss, target))
+
+
+@cache
+def _ordinary_logits(classes: int) -> tuple[Floats, Floats]:
+    """Return calibrated logits (m, classes) whose differences have deviation 2, and the weight of each label there."""
+    logits = np.random.default_rng(0).normal(0.0, math.sqrt(2.0), (max(32, 8192 // classes), classes))
+    return logits, SoftmaxLoss(classes).probabilities(logits) / len(logits)
+
+
+def _logits_excess(loss: SoftmaxLoss, target: SoftmaxLoss) -> float:
+    logits, weights = _ordinary_logits(loss.n_classes)
+
+    def risk(which: SoftmaxLoss, z: Floats) -> float:
+        return float(np.sum(weights * which.of_labels(z - which.offset)))
+
+    found: Any = minimize_scalar(lambda scale: risk(loss, scale * logits), bounds=(0.1, 10.0), method="bounded")
+    link = SoftmaxLoss(loss.n_classes, cap=loss.cap**ORDINARY.priced_link)
+    return risk(target, link.log_odds(float(found.x) * logits)) - risk(target, logits)
+
+
+@cache
+def _kept_curvature(loss: SoftmaxLoss) -> float:
+    """Return the share of the curvature's trace that capped slopes keep, at ordinary logits of several classes."""
+    logits, weights = _ordinary_logits(loss.n_classes)
+    p = weights * len(logits)
+    square, others = np.square(p).sum(axis=1, keepdims=True), 1 - p
+    among = loss.cap * (1 - (square - np.square(p)) / np.square(others))
+    kept = np.where(others <= loss.cap, 1 - square, among)
+    return float(np.sum(weights * kept) / np.mean(1 - square))
 
 
 def _shift_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: float | None) -> float:

@@ -286,12 +286,40 @@ def test_softmax_determinant() -> None:
         assert cost >= (k - 1) * math.log1p(0.7 / k)
 
 
+@pytest.mark.parametrize(("cap", "used"), [(1.0, 0.7), (0.7, 0.9), (0.4, 0.99)])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_the_density_of_a_minimizer_of_three_classes_keeps_the_promise_and_uses_it(
+    cap: float, used: float, epsilon: float
+) -> None:
+    """All pairs of records that differ in the last of two, at points that are dense around caps and far out."""
+    loss = SoftmaxLoss(3, cap=cap)
+    problem = LinearModelProblem(loss, DataDomain.box(1, 1.0), 2, 2.0)
+    plan = next(p for p in objective_perturbation.plan(problem, PrivacyParams(epsilon), noise="l1"))
+    event, unit = plan.noise.event, float(plan.problem.factor.matrix.toarray().item())
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(0, scale, (4000, 3)) for scale in (0.5, 2.0, 8.0, 30.0)])
+    points[::3, 2] -= 40.0  # one class is out of the question
+    laws = []
+    for x, y in ((1.0, 0), (1.0, 1), (1.0, 2), (-1.0, 0), (-1.0, 1), (-1.0, 2), (0.0, 0)):
+        # In the coordinates of the ridge; the common record has x = 0, so that no curvature is common.
+        slope = loss.derivative(points * x, np.full(len(points), float(y))) * x * unit
+        b = 2 * plan.l2 * points / unit + slope
+        bend = loss.hessian_weights(points * x, np.full(len(points), float(y))) * (x * unit) ** 2
+        determinant = np.linalg.slogdet(2 * plan.l2 * np.eye(3) + bend)[1]
+        laws.append(determinant - np.abs(b).sum(1) / unit / event.scale)
+    largest = max(float(np.abs(first - second).max()) for first in laws for second in laws)
+    assert used * event.pure_epsilon <= largest <= event.pure_epsilon * (1 + 1e-9)
+
+
 SMALL = DataDomain(
     (Block(2, "l1", 1.0), Block(2, "l2", 3.0), Block(1, "linf", 0.5), Block(3, "simplex", 1.0)), intercept=1.0
 )
 
 
-@pytest.mark.parametrize("loss", [LogisticLoss(), LogisticLoss(0.7), HuberLoss(2.0), SoftmaxLoss(3)], ids=repr)
+CLASSES = SoftmaxLoss(3), SoftmaxLoss(3, cap=0.6)
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(), LogisticLoss(0.7), HuberLoss(2.0), *CLASSES], ids=repr)
 @pytest.mark.parametrize("noise", ["grouped", "weighted_l1", "l1", "block_max", "l2"])
 @pytest.mark.parametrize("l2", [None, 0.02, 5.0])
 def test_pure_constants_fit_together(loss, noise, l2) -> None:
@@ -326,7 +354,7 @@ def test_pure_constants_fit_together(loss, noise, l2) -> None:
 
 @pytest.mark.parametrize(
     "loss",
-    [LogisticLoss(), LogisticLoss(0.7), LogisticLoss(0.3), HuberLoss(2.0), PseudoHuberLoss(), SoftmaxLoss(3)],
+    [LogisticLoss(), LogisticLoss(0.7), LogisticLoss(0.3), HuberLoss(2.0), PseudoHuberLoss(), *CLASSES],
     ids=repr,
 )
 @pytest.mark.parametrize("noise", ["gaussian", "weighted_gaussian"])
@@ -341,7 +369,7 @@ def test_gaussian_constants_fit_together(loss, noise) -> None:
     # One record in units of the noise (for softmax the vertices carry the slopes).
     rng = np.random.default_rng(0)
     X = np.column_stack([SMALL.clip(rng.standard_normal((4000, 8)) * 100), np.ones(4000)])
-    slope = 1.0 if loss.n_outputs > 1 else loss.slope_bound
+    slope = getattr(loss, "cap", 1.0) if loss.n_outputs > 1 else loss.slope_bound
     X[:, 5:8] -= X[:, 5:8].mean(1, keepdims=True)  # a lift of what the noise hides: modulo constants
     assert (slope * np.linalg.norm(X / plan.noise.standard_deviations, axis=1)).max() <= event.gradient_bound
     assert event.delta(1.0) <= 1e-6

@@ -200,7 +200,7 @@ def gaussian(
         costs = noise_costs(problem, privacy)
         base, length = geometry.gaussian_block_weights(problem.domain, costs, modulo_constants=True)
     deviations = np.sqrt(problem.factor.matrix.power(2).T @ np.square(base))
-    slope = 1.0 if copies > 1 else loss.slope_bound  # softmax lengths are in its vertices
+    slope = loss.slope_bound_l1 / 2 if copies > 1 else loss.slope_bound  # softmax lengths are in its vertices
     gradient_bound = _rounding.product_up(slope, length)
     if l2 is None:
         tiled = np.tile(deviations, copies)
