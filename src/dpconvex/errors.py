@@ -94,6 +94,10 @@ class HopelessPlanWarning(DpconvexWarning):
     """A fit that is not expected to be clearly better than a constant answer, by its plan (`Plan.hopeless`)."""
 
 
+class LargeDeltaWarning(DpconvexWarning):
+    """A promise whose delta is not below one divided by the number of units: it allows to publish one of them whole."""
+
+
 class RepeatedFitWarning(DpconvexWarning):
     """Another fit of columns and a number of records that this process has fitted before: their costs add up."""
 
