@@ -43,7 +43,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
-MOST_SHOWN = 2000  # characters of a parameter in a message
+MOST_SHOWN = 300  # characters of a parameter in a message
 
 
 class InvalidDataError(DpconvexError, ValueError):

@@ -295,8 +295,7 @@ LinearModelPlan = ConvexPlan[LinearModelProblem]
 
 
 def warn_of(plan: Plan, n: int, promise: PrivacyParams | None = None) -> None:
-    """Warn of a plan that is `hopeless`, and of a delta of 1/n units or more; `promise`: of the whole fit, if another.
-    """
+    """Warn of a `hopeless` plan, and of a delta of at least 1/n; `promise` is that of the whole fit, if another."""
     promise = promise or plan.privacy
     if plan.hopeless:
         of, remedy = promise.epsilon, "Use more records, fewer columns or a larger epsilon"

@@ -6,6 +6,7 @@ has two knots. Everything is a function of what was released and of public facts
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from functools import partial
@@ -214,7 +215,7 @@ def _same(text: str) -> list[str]:
     """Return what databases write for cells that a schema takes for this level."""
     if not math.isfinite(number := _number(text)):
         return []
-    truth = {0: ["false", "FALSE"], 1: ["true", "TRUE"]}.get(number, [])
+    truth = {0.0: ["false", "FALSE"], 1.0: ["true", "TRUE"]}.get(number, [])
     return [repr(number), *truth, *[str(int(number))] * number.is_integer()]
 
 
@@ -324,8 +325,11 @@ def to_card(model: Any, metrics: dict[str, Any] | None = None) -> str:
             given = part.to_dict()
             listed = given.get("categories", given.get("classes", ()))
             text = ", ".join(listed[:8]) or " to ".join(f"{given[k]:g}" for k in ("lower", "upper") if k in given)
-            row = f"| {part.name} | {text} | {part.source or model.schema.source} |"
-            lines.append(" ".join(row.split()))
+            cells = (
+                html.escape(cell).replace("|", "&#124;")
+                for cell in (part.name, text, part.source or model.schema.source)
+            )
+            lines.append(" ".join(f"| {' | '.join(cells)} |".split()))
     none = "None were released. `dpconvex evaluate` measures them privately, with intervals."
     lines += ["", "## Metrics", ""]
     lines += [none] if metrics is None else ["```json", json.dumps(metrics, indent=1, default=str), "```"]

@@ -135,7 +135,7 @@ def test_a_data_base_scores_the_same(fitted: Any) -> None:
 
 
 def test_a_query_reads_cells_as_the_schema_does_and_says_what_scores_mean() -> None:
-    """Truth values, numbers that are levels, blanks and numbers that stand for no value: all were scored as unlisted."""
+    """Truth values, numbers that are levels and blanks were scored as unlisted, -999 as the least number."""
     n, rng = 400, np.random.default_rng(0)
     table = pd.DataFrame({"smokes": rng.random(n) < 0.5, "class": rng.integers(1, 4, n).astype(float)})
     table["sex"], table["age"] = rng.choice(["f", "f ", " m"], n), rng.choice([-999.0, 20.0, 60.0], n)

@@ -421,6 +421,11 @@ def plan(
     moved = moved if privacy.neighboring.fixes_size else Sensitivity(0.5, "linf", ADDED_LEMMA)
     left = _rounding.difference_down(rest, then.privacy.epsilon)
     cost = min(left, looks_cost(rest, weighing(then.problem.n, privacy), len(looked))) if look else left
+    if look and looked and not 0 < cost < left:
+        what = (
+            f"must have {LEAST:g} units times epsilon each to be looked at beside the target, and epsilon left for both"
+        )
+        raise InvalidParameterError("looked", looked, what, "Look at one of them alone")
     of = partial(ReportNoisyMax, replace(moved, neighboring=privacy.neighboring, unit=privacy.unit))
     choice = of(_rounding.difference_down(left, cost)) if look else None
     choices = of(_rounding.ratio_down(cost, len(looked))) if looked else None
