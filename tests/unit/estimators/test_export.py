@@ -164,6 +164,9 @@ def test_a_query_reads_cells_as_the_schema_does_and_says_what_scores_mean() -> N
     odd_table = table.assign(y=np.where(table["age"] > 0, *odd.classes))
     named = PrivateLogisticRegression(1.0, schema=Schema(columns, odd), random_state=0).fit(odd_table)
     assert [line[:2] for line in named.to_sql("people").splitlines()[:3]] == ["--", "--", "SE"]
+    bars = Schema((CategoricalColumn("a|b", ("<i>", "x")),), TARGETS["good"])
+    card = to_card(PrivateLogisticRegression(1.0, schema=bars, random_state=0).fit(frame_of(20).assign(**{"a|b": "x"})))
+    assert "| a&#124;b | &lt;i&gt;, x | |" in card
 
 
 def test_onnx_scores_the_same(fitted: Any) -> None:
