@@ -20,16 +20,10 @@ SMALLEST_SHARE = 1e-9  # of a class: rarer ones leave a first prediction of more
 
 def installed(*modules: str) -> None:
     """Raise `MissingExtraError` unless all of these modules of `EXTRAS` are there to be imported."""
-    if absent := [name for name in modules if not _found(name)]:
-        raise missing(*absent)
-
-
-def missing(*modules: str) -> MissingExtraError:
-    """Return the error that says which extras bring these modules of `EXTRAS`."""
-    extras = ",".join(dict.fromkeys(EXTRAS[name] for name in modules))
-    return MissingExtraError(
-        f"{' and '.join(modules)}: must be installed for this. Use pip install 'dpconvex[{extras}]'"
-    )
+    if missing := [name for name in modules if not _found(name)]:
+        extras = ",".join(dict.fromkeys(EXTRAS[name] for name in missing))
+        what = f"{' and '.join(missing)}: must be installed for this. Use pip install 'dpconvex[{extras}]'"
+        raise MissingExtraError(what)
 
 
 def _found(module: str) -> bool:

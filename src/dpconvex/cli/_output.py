@@ -58,11 +58,11 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
         except BrokenPipeError:
             raise  # the reader went away; click ends quietly
         except (DpconvexError, OSError, MemoryError, ModuleNotFoundError) as error:
+            what = "this does not fit in memory" if isinstance(error, MemoryError) else " ".join(str(error).split())
             if isinstance(error, ModuleNotFoundError):
                 if (name := (error.name or "").split(".")[0]) not in _validate.EXTRAS:
                     raise
-                error = _validate.missing(name)
-            what = "this does not fit in memory" if isinstance(error, MemoryError) else " ".join(str(error).split())
+                what = f"{name}: must be installed for this. Use pip install 'dpconvex[{_validate.EXTRAS[name]}]'"
             print(f"error: {what}", file=sys.stderr)
             raise typer.Exit(2) from None
 

@@ -163,6 +163,9 @@ def test_the_certificate_names_model_and_unit_and_verifies(model, data) -> None:
     assert "auc" in str(found)
     chosen = PrivateSearchCV(PrivateLogisticRegression(feature_bounds=(-1, 1)), {"slope_cap": [0.5, 1.0]}).fit(*data)
     assert private_metrics(chosen, *data, epsilon=0.5).certificate_.model == chosen.certificate_.model
+    assert verify(chosen).passed  # a model, too, if it is the one that was released
+    chosen.best_estimator_.coef_ = 2 * chosen.best_estimator_.coef_
+    assert [check.name for check in verify(chosen).checks if not check.passed] == ["model"]
 
 
 def test_what_is_refused_is_public(model, data) -> None:

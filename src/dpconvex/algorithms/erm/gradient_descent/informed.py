@@ -279,11 +279,9 @@ class InformedPlan(algorithms.LinearModelPlan):
             point[-1] += plan.constant_moved()
         return plan.finish(point, source)
 
-    def _mean(
-        self, mean: Any, w: Floats, change: Callable[..., Floats], size: float, own: Floats | None = None
-    ) -> Floats:
+    def _mean(self, mean: Any, w: Floats, change: Callable[..., Floats], size: float, *own: Floats) -> Floats:
         """Return the sum of what `change` makes of users' gradients at w, of length at most 1, over n."""
-        total = mean(w, change, size, self.problem.n, own)
+        total = mean(w, change, size, self.problem.n, *own)
         return within_reach(total, 1.0) if self.problem.private_n else total
 
     def _columns(self, X: Any, groups: UserGroups, source: BitSource, ledger: Ledger) -> tuple[Any, Any]:
