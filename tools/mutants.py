@@ -1774,7 +1774,7 @@ MUTANTS = (
         "look: slopes at the start from data instead of the release",
         INFORMED,
         "* found @ way / unit",
-        "* mean(w, partial(seen._cut, least, level=level), 1.0) @ way / unit",
+        "* mean(w, partial(seen._cut, level=level), 1.0, least) @ way / unit",
         "",
         (f"{LOOKS}::test_all_that_follows_the_look_follows_from_what_was_released",),
     ),

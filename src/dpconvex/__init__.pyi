@@ -10,6 +10,7 @@ from .data import (
     draft_schema as draft_schema,
     load_adult as load_adult,
     load_cities as load_cities,
+    open_files as open_files,
     read_table as read_table,
 )
 from .estimators import (

@@ -43,7 +43,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
-MOST_SHOWN = 2000  # characters of a parameter in a message
+MOST_SHOWN = 300  # characters of a parameter in a message
 
 
 class InvalidDataError(DpconvexError, ValueError):
@@ -92,6 +92,10 @@ class DpconvexWarning(UserWarning):
 
 class HopelessPlanWarning(DpconvexWarning):
     """A fit that is not expected to be clearly better than a constant answer, by its plan (`Plan.hopeless`)."""
+
+
+class LargeDeltaWarning(DpconvexWarning):
+    """A promise whose delta is not below one divided by the number of units: it allows to publish one of them whole."""
 
 
 class RepeatedFitWarning(DpconvexWarning):

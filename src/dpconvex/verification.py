@@ -21,6 +21,7 @@ from dpconvex.algorithms.erm.registry import plans
 from dpconvex.algorithms.queries import evaluation
 from dpconvex.errors import CertificateError, InvalidDataError
 from dpconvex.estimators._digest import model_digest
+from dpconvex.estimators.base import FittedModel
 from dpconvex.estimators.persistence import CERTIFICATE, MODEL, load_model
 from dpconvex.plugins import load
 from dpconvex.privacy import Check, PrivacyCertificate, Verification, verify as verify_numbers
@@ -45,7 +46,9 @@ class UnknownSource(BitSource):
 SOURCES = {source.name: source for source in (SystemSource, SeededSource)}
 
 
-def verify(certificate: PrivacyCertificate | str | Path, *, public_key: str | Path | None = None) -> Verification:
+def verify(
+    certificate: PrivacyCertificate | FittedModel | str | Path, *, public_key: str | Path | None = None
+) -> Verification:
     """Recompute what a certificate claims, and compare it with its plan, made again, and with the model beside it.
 
     Its cost is composed from its releases, priced twice, by this package and by ``dp_accounting``, where both can. Then
@@ -53,9 +56,9 @@ def verify(certificate: PrivacyCertificate | str | Path, *, public_key: str | Pa
 
     Parameters
     ----------
-    certificate : PrivacyCertificate, str or Path
+    certificate : PrivacyCertificate, str, Path or fitted model
         The object, its JSON text, the path of its file, or of a folder that holds ``certificate.json``. If the folder
-        holds ``model.skops`` too, the certificate must name that model.
+        holds ``model.skops`` too, the certificate must name that model. Or a fitted model, which its own must name.
     public_key : str or Path, optional
         File of an Ed25519 public key: the signature beside the certificate's file must be of its private half
         (`dpconvex sign`).
@@ -66,10 +69,13 @@ def verify(certificate: PrivacyCertificate | str | Path, *, public_key: str | Pa
         With one `Check` a claim; whatever is malformed is a failed check, not an exception.
     """
     load_plugins()
-    is_text = isinstance(certificate, PrivacyCertificate) or str(certificate).lstrip().startswith("{")
-    if is_text or not os.path.isdir(str(certificate)):
-        return verify_numbers(certificate, planned_again, public_key=public_key)
-    folder = Path(str(certificate))
+    asked: Any = getattr(certificate, "best_estimator_", certificate)
+    if isinstance(asked, FittedModel):
+        return verify_numbers(asked.certificate_, planned_again, model=model_digest(asked), public_key=public_key)
+    is_text = isinstance(asked, PrivacyCertificate) or str(asked).lstrip().startswith("{")
+    if is_text or not os.path.isdir(str(asked)):
+        return verify_numbers(asked, planned_again, public_key=public_key)
+    folder = Path(str(asked))
     beside, file = folder / MODEL, folder / CERTIFICATE
     if not os.path.lexists(beside):
         return verify_numbers(file, planned_again, public_key=public_key)

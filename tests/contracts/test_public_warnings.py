@@ -59,6 +59,7 @@ from dpconvex.errors import (
     DpconvexWarning,
     HopelessPlanWarning,
     InvalidParameterError,
+    LargeDeltaWarning,
     RepeatedFitWarning,
 )
 from dpconvex.privacy import PrivacyCertificate, PrivacyParams, charge
@@ -177,6 +178,23 @@ def test_hopeless_plans_are_said_so_whatever_the_data_hold_and_counted(name: str
     assert [found[:2] for found in _counts.values()] == [(1, Decimal(repr(epsilon)))]  # a search as one fit
     assert first == said(lambda: call(np.full_like(X, np.nan), np.roll(y, 3), epsilon, 0))  # a seed is not counted
     assert [found[0] for found in _counts.values()] == [1]
+
+
+def test_a_delta_that_allows_to_publish_a_record_is_said_so_whatever_the_data_hold() -> None:
+    """At 1/n units: records, users, and declared numbers of them; not below."""
+    X, y = records(2000)
+
+    def warned(delta: float, X: np.ndarray = X, y: np.ndarray = y, groups: Any = None, **more: Any) -> list[str]:
+        model = PrivateLogisticRegression(9.0, delta, classes=[0, 1], random_state=0, **CHEAP, **more)
+        return [text for kind, text in said(lambda: model.fit(X, y, groups=groups)) if kind is LargeDeltaWarning]
+
+    first = warned(1 / 2000)
+    assert first[0].startswith("delta=0.0005: is at least 1 / 2,000 records: publishing one of them whole")
+    assert first == warned(1 / 2000, np.full_like(X, np.nan), np.roll(y, 3))
+    assert warned(0.99 / 2000) == warned(0.0) == warned(1 / 2000, groups=np.arange(2000) // 2) == []
+    assert "1 / 1,000 users" in warned(1 / 1000, groups=np.arange(2000) // 2)[0]
+    declared = {"neighbors": "add_or_remove_one", "rows": 3000}
+    assert "1 / 3,000 records" in warned(1 / 3000, X[:7], y[:7], **declared)[0]
 
 
 @pytest.mark.gate

@@ -131,6 +131,8 @@ for words, code in (
     (["--help"], 0),
     (["plan", "--rows", "1000", "--features", "3", "--epsilon", "1"], 0),
     (["schema", "draft", "t.csv"], 2),
+    (["export", "model", "--format", "sklearn", "--output", "plain.skops"], 2),
+    (["audit", "constant"], 2),
     (["fit", "t.csv", "--schema", "s.toml", "--epsilon", "1", "--out", "new"], 2),
 ):
     done = CliRunner().invoke(app, words)

@@ -18,7 +18,14 @@ from dpconvex._types import Array, Floats, attributes
 from dpconvex.algorithms.assumptions import ASSUMPTIONS
 from dpconvex.algorithms.predicted_error import PredictedError
 from dpconvex.algorithms.recipes import Recipe, stored_recipe
-from dpconvex.errors import AccuracyError, HopelessPlanWarning, InvalidDataError, InvalidParameterError, warn
+from dpconvex.errors import (
+    AccuracyError,
+    HopelessPlanWarning,
+    InvalidDataError,
+    InvalidParameterError,
+    LargeDeltaWarning,
+    warn,
+)
 from dpconvex.mechanisms import Planned
 from dpconvex.privacy import (
     Assumption,
@@ -287,12 +294,15 @@ LinearModelPlan = ConvexPlan[LinearModelProblem]
 """Public constants of one algorithm that releases the parameters of a linear model."""
 
 
-def warn_if_hopeless(plan: Plan, promise: PrivacyParams | None = None) -> None:
-    """Give a `HopelessPlanWarning` where the plan is `hopeless`; `promise` is that of the whole fit, if another."""
+def warn_of(plan: Plan, n: int, promise: PrivacyParams | None = None) -> None:
+    """Warn of a `hopeless` plan, and of a delta of at least 1/n; `promise` is that of the whole fit, if another."""
+    promise = promise or plan.privacy
     if plan.hopeless:
-        epsilon = (promise or plan.privacy).epsilon
-        remedy = "Use more records, fewer columns or a larger epsilon"
-        warn(HopelessPlanWarning, f"epsilon={epsilon:g}: is hopeless for {plan.algorithm}: {plan.outlook}. {remedy}")
+        of, remedy = promise.epsilon, "Use more records, fewer columns or a larger epsilon"
+        warn(HopelessPlanWarning, f"epsilon={of:g}: is hopeless for {plan.algorithm}: {plan.outlook}. {remedy}")
+    if promise.delta * n >= 1:
+        what = f"is at least 1 / {n:,} {promise.unit}s: publishing one of them whole would keep such a promise"
+        warn(LargeDeltaWarning, f"delta={promise.delta:g}: {what}. Use a value far below, or 0")
 
 
 def require_samplers(plan: Releasing, source: BitSource) -> None:
@@ -304,13 +314,13 @@ def require_samplers(plan: Releasing, source: BitSource) -> None:
 def begin(
     plan: Plan, what: str, columns: int | Sequence[str], n: int, source: BitSource, promise: PrivacyParams | None = None
 ) -> Payment:
-    """Warn of a hopeless plan, and pay (`charge`): the last step of every fit before it reads its data.
+    """Warn of the plan (`warn_of`), and pay (`charge`): the last step of every fit before it reads its data.
 
     Return what paid, for the certificate to name it. `what` fits, in words; `columns` are the data's, their number or
     names; `n` counts units. `promise` is that of the whole fit, where the plan is only part of it.
     """
     require_samplers(plan, source)
-    warn_if_hopeless(plan, promise)
+    warn_of(plan, n, promise)
     return charge(promise or plan.privacy, what, columns, n, private=source.private)
 
 

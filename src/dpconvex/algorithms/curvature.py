@@ -189,7 +189,7 @@ class InferencePlan(TwoStagePlan):
         halves, sizes = zip(*self.score_layout.blocks, strict=True)
         return self.problem.loss.slope_bound**2 * np.repeat(halves, sizes)
 
-    def _products(self, G: Floats, _: Any = None) -> Floats:
+    def _products(self, G: Floats) -> Floats:
         """Return the second moments of users' gradients (m, d), over those halves: at most 2 in magnitude."""
         layout, most = self.score_layout, self.problem.loss.slope_bound
         G = np.clip(np.nan_to_num(G), -most * layout.widths, most * layout.widths)

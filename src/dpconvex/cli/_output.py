@@ -57,8 +57,12 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
                 return command(*args, **options)
         except BrokenPipeError:
             raise  # the reader went away; click ends quietly
-        except (DpconvexError, OSError, MemoryError) as error:
+        except (DpconvexError, OSError, MemoryError, ModuleNotFoundError) as error:
             what = "this does not fit in memory" if isinstance(error, MemoryError) else " ".join(str(error).split())
+            if isinstance(error, ModuleNotFoundError):
+                if (name := (error.name or "").split(".")[0]) not in _validate.EXTRAS:
+                    raise
+                what = f"{name}: must be installed for this. Use pip install 'dpconvex[{_validate.EXTRAS[name]}]'"
             print(f"error: {what}", file=sys.stderr)
             raise typer.Exit(2) from None
 
@@ -179,6 +183,11 @@ def model_folder(path: Path, *, force: bool) -> Iterator[Path]:
     try:
         yield working
         _take_place(working, path)
+    except OSError as error:
+        if error.filename is not None:  # it says which file, mostly one to be read
+            raise
+        what = f"could not be written ({error.strerror}): nothing is kept, and what a budget paid is spent"
+        raise InvalidParameterError("out", str(path), what, "Make room, or choose another folder") from None
     finally:
         shutil.rmtree(working, ignore_errors=True)
 

@@ -42,7 +42,7 @@ def fit_sparse(
 
     The schema's target decides which. `dpconvex predict` applies the model. With --rows: show plans; no data are read.
     """
-    from dpconvex.algorithms.base import warn_if_hopeless
+    from dpconvex.algorithms.base import warn_of
     from dpconvex.data import Schema
     from dpconvex.estimators.persistence import save_model
     from dpconvex.privacy import PrivacyParams
@@ -55,7 +55,7 @@ def fit_sparse(
     plans = estimator.plan(rows)  # refuses unusable parameters before anything is read
     promise = PrivacyParams(epsilon, delta)  # plans for groups promise less: counting them comes first
     if table is None:
-        warn_if_hopeless(plans[0])
+        warn_of(plans[0], rows, promise)
         _show(plans, promise, as_json)
         return
     with _output.model_folder(out, force=force) as folder:

@@ -50,7 +50,7 @@ def game(
     """
     import numpy as np
 
-    from dpconvex.algorithms.base import warn_if_hopeless
+    from dpconvex.algorithms.base import warn_of
     from dpconvex.data import read_table
     from dpconvex.data.frames import number_table
     from dpconvex.games import plan_game, private_game
@@ -61,7 +61,7 @@ def game(
     options: dict[str, Any] = {"bound": bound, "form": form, "algorithm": algorithm, "constants": constants}
     plans = plan_game(rows, sides, promise, **options)  # refuses before anything is read
     if payoffs is None:
-        warn_if_hopeless(plans[0])
+        warn_of(plans[0], rows)
         _show(plans, as_json)
         return
     with _output.model_folder(out, force=force) as folder:

@@ -161,7 +161,7 @@ def coordinates(path: Path, columns: list[str] | None, user: str | None) -> list
 
 
 def _show_plan(model: PrivateGeometricMedian, rows: int | None, features: int | None, unit: str, as_json: bool) -> None:
-    from dpconvex.algorithms.base import warn_if_hopeless
+    from dpconvex.algorithms.base import warn_of
 
     if rows is None or features is None:
         missing = "rows" if rows is None else "features"
@@ -169,7 +169,7 @@ def _show_plan(model: PrivateGeometricMedian, rows: int | None, features: int | 
         raise InvalidParameterError(missing, None, "must be given where there is no file of points", remedy)
     _validate.integer("rows", rows, at_least=1)
     plan = model.plan(rows, _validate.integer("features", features, at_least=1), unit)
-    warn_if_hopeless(plan)
+    warn_of(plan, rows)
     facts = plan_facts(plan)
     if as_json:
         print_facts(rows, plan.privacy, [facts], f"{unit}s" if unit == "user" else "rows")

@@ -54,7 +54,7 @@ def plan(
     **options: Any,
 ) -> None:
     """List every valid plan with its noise and expected loss. Sees no data."""
-    from dpconvex.algorithms.base import warn_if_hopeless
+    from dpconvex.algorithms.base import warn_of
     from dpconvex.data import Schema
     from dpconvex.estimators._shapes import shape_facts
 
@@ -81,7 +81,7 @@ def plan(
     with working("Planning"):
         found = _plans(estimator, n, features, classes, unit)
         more = scaling(estimator, n, lambda one, n: _plans(one, n, features, classes, "user")) if users else []
-    warn_if_hopeless(found[0])
+    warn_of(found[0], n)
     shapes = shape_facts(found[0]) if options["model"] == _options.ADDITIVE else []
     if as_json:
         counts = {"rows": rows} if users is None else {"users": users, "records_per_user": options["records_per_user"]}

@@ -48,21 +48,23 @@ def search(
     rows: _options.Rows = None, user_column: _options.UserColumn = None, test: _options.Test = None,
     seed: _options.Seed = None, budget: _options.Budget = None, engine: _options.Engine = None,
     address: _options.Address = None, memory: _options.Memory = None, purpose: _options.Purpose = "",
+    neighbors: Annotated[str, typer.Option(help="Nothing else: units of a search are replaced.")] = "replace_one",
     force: _options.Force = False, as_json: _options.Json = False,
 ) -> None:  # fmt: skip
     """Fit several settings of a private model, choose one privately, and release it alone.
 
     The certificate covers the whole search. With --rows: show what it costs; no data are read.
     """
-    from dpconvex.algorithms.base import warn_if_hopeless
+    from dpconvex.algorithms.base import warn_of
     from dpconvex.cli.report import Origin
 
     declared = _options.fit_schema(schema, target, user_column)
     found = build(model, declared, epsilon, delta, over, seed)
+    found.estimator.set_params(neighbors=neighbors)
     found.set_params(method=method, scoring=scoring, score_bound=score_bound, holdout=holdout)
     plans = found.plan(_options.planned_rows(table, rows))  # refuses unusable parameters before anything is read
     if table is None:
-        warn_if_hopeless(plans[0])
+        warn_of(plans[0], rows or 0)
         _show(plans, as_json)
         return
     with _output.model_folder(out, force=force) as folder:

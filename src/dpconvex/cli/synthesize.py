@@ -63,7 +63,7 @@ def synthesize(
     With --rows, or --users where a column says whose row it is, instead of a file: show the plans; no data are read.
     Added or removed records need --rows always.
     """
-    from dpconvex.algorithms.base import warn_if_hopeless
+    from dpconvex.algorithms.base import warn_of
     from dpconvex.data import Schema, write_atomically
     from dpconvex.estimators.synthetic import PrivateSyntheticData
 
@@ -95,7 +95,7 @@ def synthesize(
     planned = _options.planned_rows(table, count, name) if size_is_public else None
     plans = estimator.plan(planned)  # refuses unusable parameters before anything is read
     if table is None:
-        warn_if_hopeless(plans[0])
+        warn_of(plans[0], planned or rows or 0)
         _show(plans, as_json, estimator.domain(planned).filled)
         return
     if size is not None and size < 1:

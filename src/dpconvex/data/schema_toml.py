@@ -46,7 +46,7 @@ def parse_toml(toml: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(toml)
     except tomllib.TOMLDecodeError as error:
-        raise SchemaError(f"{where}: is no valid TOML: {error}") from None
+        raise SchemaError(f"{where}: is no valid TOML, as a schema file must be: {error}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
         raise SchemaError(f"{where}: holds a number that is too long, or lists too deep in one another") from None
 

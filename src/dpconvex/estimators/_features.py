@@ -279,8 +279,11 @@ def feature_map(
         if not isinstance(domain, DataDomain):
             raise InvalidParameterError("domain", domain, "must be a DataDomain", "Use DataDomain.l2_ball(d, 1)")
         return Declared(domain)
+    if n_features is None and isinstance(feature_bounds, tuple) and len(feature_bounds) == 2:
+        n_features = len(feature_bounds[0]) if isinstance(feature_bounds[0], np.ndarray | list) else None
     if n_features is None:
-        raise InvalidParameterError("n_features", None, "must be given to plan without data", "")
+        remedy = "Say how many columns there are, as in plan(n=1000, n_features=20)"
+        raise InvalidParameterError("n_features", None, "must be given to plan without data", remedy)
     _validate.integer("n_features", n_features, at_least=1)
     if feature_norm is not None:
         remedy = "Rows longer than this are shortened"

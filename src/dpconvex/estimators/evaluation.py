@@ -149,8 +149,9 @@ def private_metrics(
 def _evaluate(
     model: Any, X: Any, y: Any, epsilon: float, by: Any, labels: Any, source: BitSource, paid: Payment | None = None
 ) -> PrivateMetrics:
+    model = getattr(model, "best_estimator_", model)  # of a search
     if not isinstance(model, FittedModel):
-        what = "must be a fitted model of this library"
+        what = "must be a fitted linear, additive or sparse model of this library, or a search for one"
         raise InvalidParameterError("model", type(model).__name__, what, "Evaluate another model on public records")
     check_is_fitted(model, "encoded_coef_")
     fitted: Any = model

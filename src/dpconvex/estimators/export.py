@@ -6,7 +6,9 @@ has two knots. Everything is a function of what was released and of public facts
 
 from __future__ import annotations
 
+import html
 import json
+import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,12 +88,27 @@ class Exported:
         return _pipeline(self)
 
     def to_sql(self, table: str) -> str:
-        """Return a query that scores each row of a table, one column an output, in the SQL of most databases."""
+        """Return a query that scores each row of a table, one column an output, in the SQL of most databases.
+
+        Comments say what the scores mean, and which columns must hold what is derived from others.
+        """
         model, scores = self.to_dict(), []
         for output, intercept in enumerate(model["intercept"]):
             terms = [_mixture(shape, [*map(repr, shape["values"][output])]) for shape in model["shapes"]]
             scores.append("  " + "\n  + ".join([repr(intercept), *terms]) + f" AS score_{output}")
-        return "SELECT *,\n" + ",\n".join(scores) + f"\nFROM {_quoted(table)};\n"
+        classes, bounds = model["classes"], model["bounds"]
+        if bounds:
+            notes = [f"The prediction is score_0, cut to {bounds[0]!r} to {bounds[1]!r}"]
+        elif len(scores) == 1:
+            notes = [f"The class is {classes[1]!r} where score_0 is above 0, else {classes[0]!r}"]
+        else:
+            notes = [f"The class is that of the largest score, of {classes!r}"]
+        parts = [part for rule in model["shapes"] for part in (rule.get("first", rule), rule.get("second", rule))]
+        for name, part in {part["column"]: part for part in parts}.items():
+            if derived := ", ".join(str(part[key]) for key in ("formula", "date", "at") if key in part):
+                notes.append(f"{_quoted(name)} must hold what is derived: {derived}")
+        text = "".join(f"-- {' '.join(note.split())}\n" for note in notes)  # names cannot end a comment
+        return text + "SELECT *,\n" + ",\n".join(scores) + f"\nFROM {_quoted(table)};\n"
 
 
 def _columns(features: FeatureMap, model: Any) -> tuple[Any, ...]:
@@ -186,6 +203,22 @@ def _quoted(name: str, mark: str = '"') -> str:
     return mark + name.replace(mark, 2 * mark) + mark
 
 
+def _number(text: str) -> float:
+    """Return what a schema takes a level or a missing cell for, if it is a number or a truth value; else NaN."""
+    try:
+        return float({"true": "1", "false": "0"}.get(text.lower(), text))
+    except ValueError:
+        return math.nan
+
+
+def _same(text: str) -> list[str]:
+    """Return what databases write for cells that a schema takes for this level."""
+    if not math.isfinite(number := _number(text)):
+        return []
+    truth = {0.0: ["false", "FALSE"], 1.0: ["true", "TRUE"]}.get(number, [])
+    return [repr(number), *truth, *[str(int(number))] * number.is_integer()]
+
+
 def _mixture(rule: dict[str, Any], values: list[str]) -> str:
     """Return the mean of these texts by the weights of a row's vertices."""
     if rule["kind"] == "pair":
@@ -196,10 +229,14 @@ def _mixture(rule: dict[str, Any], values: list[str]) -> str:
         return _mixture(first, [_mixture(rule["second"], part) for part in parts])
     cell, even = _quoted(rule["column"]), f"({' + '.join(values)}) / {len(values)}.0"
     if "levels" in rule:
-        spelt = [*zip(rule["levels"], values, strict=False)]
-        spelt += [(alias, dict(spelt)[level]) for alias, level in rule.get("aliases", {}).items()]
-        cases = [f"WHEN {_quoted(text, chr(39))} THEN {value}" for text, value in spelt]
-        return f"CASE CAST({cell} AS VARCHAR) {' '.join(cases)} ELSE {values[-1] if rule['other'] else even} END"
+        spelt = dict(zip(rule["levels"], values, strict=False))
+        spelt |= {alias: spelt[level] for alias, level in rule.get("aliases", {}).items()}
+        for text, value in list(spelt.items()):
+            spelt = dict.fromkeys(_same(text), value) | spelt
+        cases = [f"WHEN {_quoted(text, chr(39))} THEN {value}" for text, value in spelt.items()]
+        return f"CASE TRIM(CAST({cell} AS VARCHAR)) {' '.join(cases)} ELSE {values[-1] if rule['other'] else even} END"
+    for none in filter(math.isfinite, map(_number, rule.get("absent", ()))):
+        cell = f"NULLIF({cell}, {none!r})"
     low, high, knots = rule["lower"], rule["upper"], rule["knots"]
     place = f"CASE WHEN {cell} < {low!r} THEN {low!r} WHEN {cell} > {high!r} THEN {high!r} ELSE {cell} END"
     if (function := _function(rule)) is not None:
@@ -288,8 +325,11 @@ def to_card(model: Any, metrics: dict[str, Any] | None = None) -> str:
             given = part.to_dict()
             listed = given.get("categories", given.get("classes", ()))
             text = ", ".join(listed[:8]) or " to ".join(f"{given[k]:g}" for k in ("lower", "upper") if k in given)
-            row = f"| {part.name} | {text} | {part.source or model.schema.source} |"
-            lines.append(" ".join(row.split()))
+            cells = (
+                html.escape(cell).replace("|", "&#124;")
+                for cell in (part.name, text, part.source or model.schema.source)
+            )
+            lines.append(" ".join(f"| {' | '.join(cells)} |".split()))
     none = "None were released. `dpconvex evaluate` measures them privately, with intervals."
     lines += ["", "## Metrics", ""]
     lines += [none] if metrics is None else ["```json", json.dumps(metrics, indent=1, default=str), "```"]

@@ -27,7 +27,8 @@ from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.privacy import CarriesBudgets, PrivacyCertificate, PrivacyParams, Unit
 from dpconvex.randomness import source_from
 
-FIXED = ("inference", "epsilon", "delta", "random_state", "schema", "classes", "rates", "records_per_user")
+FIXED = ("inference", "epsilon", "delta", "neighbors", "rows", "random_state", "schema", "classes", "rates")
+FIXED += ("records_per_user",)
 """Parameters that no grid may hold: promise, randomness, what the records are, and whose."""
 
 
@@ -51,9 +52,9 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         Classifier or regressor, not fitted. Its ``epsilon``, ``delta`` and ``random_state`` are those of the search.
     param_grid : mapping or list of mappings
         As in scikit-learn's ``GridSearchCV``: lists of values by parameter. Any parameter of `estimator` except
-        ``epsilon``, ``delta``, ``random_state``, ``schema``, ``classes``, ``rates`` and ``records_per_user``. The first
-        setting is the default that is fitted where a search is not worth it. Values must be chosen without looking at
-        the data.
+        ``epsilon``, ``delta``, ``neighbors``, ``rows``, ``random_state``, ``schema``, ``classes``, ``rates`` and
+        ``records_per_user``. The first setting is the default that is fitted where a search is not worth it. Values
+        must be chosen without looking at the data.
     method : {"auto", "composition", "repeats", "none"}, default="auto"
         How the search is paid for. ``"composition"``: all candidates are fitted and share the budget. ``"repeats"``: a
         secret random number of randomly drawn candidates is fitted, each at a fixed share of the budget. ``"none"``: no
@@ -225,6 +226,9 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         if base.get_params(deep=False).get("inference", False) is not False:
             what = "must be False for a search: intervals after a choice by the data are too short"
             raise InvalidParameterError("inference", True, what, "Fit the chosen setting on other records")
+        if not base._relation.fixes_size:  # before any record is counted
+            what = "must be 'replace_one' for a search: its parts have public sizes"
+            raise InvalidParameterError("neighbors", str(base._relation), what, "Fit one setting")
         return base
 
     def _settings(self) -> list[dict[str, Any]]:

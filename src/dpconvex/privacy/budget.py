@@ -399,4 +399,6 @@ def _amount(value: Any) -> Decimal:
 
 
 def _unusable(path: Path, error: OSError) -> BudgetFileError:
-    return BudgetFileError(f"{path}: cannot be used as a budget file ({error.strerror}). Nothing may be released")
+    make = ". `dpconvex budget create` makes one" if isinstance(error, FileNotFoundError) else ""
+    what = f"{path}: cannot be used as a budget file ({error.strerror}). Nothing may be released{make}"
+    return BudgetFileError(what)

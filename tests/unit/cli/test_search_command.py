@@ -100,3 +100,11 @@ def test_ranges_are_pairs(run: Any, public_files: Path) -> None:
     assert result.exit_code == 0, result.output
     model: Any = load_model("model/model.skops")
     assert list(model.target_bounds) in ([0, 16], [0, 1000])
+
+
+def test_other_neighbors_are_refused_in_words(run: Any, public_files: Path) -> None:
+    """There was no such option, and no word of why."""
+    refused = run(*words(public_files, "--neighbors", "add_or_remove_one"))
+    assert refused.exit_code == 2
+    assert "neighbors='add_or_remove_one': must be 'replace_one' for a search" in refused.stderr
+    assert not Path("model").exists()

@@ -134,6 +134,41 @@ def test_a_data_base_scores_the_same(fitted: Any) -> None:
     np.testing.assert_allclose(found[columns], scores(fitted, HELD_OUT), rtol=0, atol=1e-10)
 
 
+def test_a_query_reads_cells_as_the_schema_does_and_says_what_scores_mean() -> None:
+    """Truth values, numbers that are levels and blanks were scored as unlisted, -999 as the least number."""
+    n, rng = 400, np.random.default_rng(0)
+    table = pd.DataFrame({"smokes": rng.random(n) < 0.5, "class": rng.integers(1, 4, n).astype(float)})
+    table["sex"], table["age"] = rng.choice(["f", "f ", " m"], n), rng.choice([-999.0, 20.0, 60.0], n)
+    table["born"], table["cost"] = "1990-05-01", rng.random(n)
+    columns = (
+        CategoricalColumn("smokes", ("False", "True")),
+        CategoricalColumn("class", ("1", "2", "3")),
+        CategoricalColumn("sex", ("f", "m"), other=True),
+        NumericColumn("age", 0, 100, missing=("-999", "?"), indicator=True),
+        NumericColumn("born", 0, 40000, date="age", at="2020-01-01"),
+    )
+    model = PrivateLinearRegression(9.0, schema=Schema(columns, NumericTarget("cost", 0, 1)), random_state=0).fit(table)
+    days = (pd.Timestamp("2020-01-01") - pd.Timestamp("1990-05-01")).days
+    query = model.to_sql("people")
+    with sqlite3.connect(":memory:") as base:
+        table.assign(born=days).to_sql("people", base, index=False)
+        found = pd.read_sql(query, base)["score_0"].clip(0, 1)
+        table.assign(born=days, smokes=table["smokes"].map({True: "true", False: "FALSE"})).to_sql("texts", base)
+        again = pd.read_sql(model.to_sql("texts"), base)["score_0"].clip(0, 1)
+    np.testing.assert_allclose(found, model.predict(table), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(again, found, rtol=0, atol=1e-12)
+    prediction, derived = query.splitlines()[:2]
+    assert prediction == "-- The prediction is score_0, cut to 0.0 to 1.0"
+    assert derived == '-- "born" must hold what is derived: age, 2020-01-01'
+    odd = ClassTarget("y", ("no", "yes;\nDROP TABLE people; --"))
+    odd_table = table.assign(y=np.where(table["age"] > 0, *odd.classes))
+    named = PrivateLogisticRegression(1.0, schema=Schema(columns, odd), random_state=0).fit(odd_table)
+    assert [line[:2] for line in named.to_sql("people").splitlines()[:3]] == ["--", "--", "SE"]
+    bars = Schema((CategoricalColumn("a|b", ("<i>", "x")),), TARGETS["good"])
+    card = to_card(PrivateLogisticRegression(1.0, schema=bars, random_state=0).fit(frame_of(20).assign(**{"a|b": "x"})))
+    assert "| a&#124;b | &lt;i&gt;, x | |" in card
+
+
 def test_onnx_scores_the_same(fitted: Any) -> None:
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")

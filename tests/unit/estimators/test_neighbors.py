@@ -20,13 +20,14 @@ from dpconvex import (
     PrivateLogisticRegression,
     PrivateQuantileRegressor,
     PrivateSearchCV,
+    PrivateSyntheticData,
     Schema,
     budget_context,
     fit_and_evaluate,
     verify,
 )
 from dpconvex.data import ClassTarget
-from dpconvex.errors import DpconvexError, InvalidParameterError
+from dpconvex.errors import DpconvexError, InvalidDataError, InvalidParameterError
 from dpconvex.mechanisms import ReportNoisyMax
 
 ADDED: dict[str, Any] = {"neighbors": "add_or_remove_one", "rows": 300, "random_state": 0}
@@ -132,6 +133,28 @@ def test_refusals_name_the_parameter_and_no_number_of_the_data(change: dict[str,
     with pytest.raises(InvalidParameterError, match=word) as refused:
         PrivateLogisticRegression(1.0, 1e-6, **{**CLASSES, **change}).fit(X, y)
     assert "777" not in str(refused.value)
+
+
+def test_refusals_are_the_same_for_any_number_of_records() -> None:
+    """A stream without rows, and a search of fewer than two, told by another text how many there are."""
+    table = pd.DataFrame({"town": ["a", "b"], "age": [3.0, 4.0], "sick": ["no", "yes"]})
+    X, y = data(2)
+    given = {**CLASSES, "random_state": None}
+    asked = [
+        lambda n: PrivateLogisticRegression(1.0, schema=SCHEMA, **ADDED).fit(pl.LazyFrame(table[:n])),
+        lambda n: PrivateSyntheticData(1.0, 0.0, schema=SCHEMA, **ADDED).fit(pl.LazyFrame(table[:n])),
+        lambda n: PrivateSearchCV(PrivateLogisticRegression(**given), {"slope_cap": [0.5, 1.0]}).fit(X[:n], y[:n]),
+    ]
+    for ask in asked:
+        found = set()
+        for n in (0, 1, 2):
+            with pytest.raises(InvalidParameterError, match="neighbors") as refused:
+                ask(n)
+            found.add(str(refused.value))
+        assert len(found) == 1
+    for kind in (PrivateLogisticRegression, PrivateSyntheticData):  # where it is public, as ever
+        with pytest.raises(InvalidDataError, match="0 sample"):
+            kind(schema=SCHEMA).fit(pl.LazyFrame(table[:0]))
 
 
 def test_what_does_not_go_with_it_is_refused_before_anything_is_paid() -> None:

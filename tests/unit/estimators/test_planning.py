@@ -149,3 +149,10 @@ def test_what_predictions_of_numbers_vary_follows_the_coefficients_that_are_aske
     assert explained(heavy_tailed=2) is None  # not measured: as before
     assert explained(Unit.USER) == usual
     assert PrivateLogisticRegression(schema=CLASSES).plan(500)[0].problem.explained is None
+
+
+def test_arrays_of_bounds_say_how_many_columns_there_are() -> None:
+    given = PrivateLogisticRegression(feature_bounds=(np.zeros(3), np.ones(3)), classes=[0, 1])
+    assert given.plan(500)[0].problem.domain.n_features == 3
+    with pytest.raises(InvalidParameterError, match="n_features=20"):
+        PrivateLogisticRegression(feature_bounds=(0, 1), classes=[0, 1]).plan(500)

@@ -17,6 +17,7 @@ from dpconvex import (
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateSearchCV,
     PrivateSparseLogisticRegression,
     Schema,
     budget_context,
@@ -160,6 +161,11 @@ def test_the_certificate_names_model_and_unit_and_verifies(model, data) -> None:
     assert verify(found.certificate_).passed
     assert set(found.to_dict()) >= {"metrics", "groups", "cells"}
     assert "auc" in str(found)
+    chosen = PrivateSearchCV(PrivateLogisticRegression(feature_bounds=(-1, 1)), {"slope_cap": [0.5, 1.0]}).fit(*data)
+    assert private_metrics(chosen, *data, epsilon=0.5).certificate_.model == chosen.certificate_.model
+    assert verify(chosen).passed  # a model, too, if it is the one that was released
+    chosen.best_estimator_.coef_ = 2 * chosen.best_estimator_.coef_
+    assert [check.name for check in verify(chosen).checks if not check.passed] == ["model"]
 
 
 def test_what_is_refused_is_public(model, data) -> None:
@@ -167,7 +173,7 @@ def test_what_is_refused_is_public(model, data) -> None:
     for wrong in ({"epsilon": 0.0}, {"epsilon": 1.0, "random_state": "x"}):
         with pytest.raises(InvalidParameterError):
             private_metrics(model, X, y, **wrong)
-    with pytest.raises(InvalidParameterError, match="fitted model of this library"):
+    with pytest.raises(InvalidParameterError, match="linear, additive or sparse model of this library"):
         private_metrics(object(), X, y, epsilon=1.0)
     with pytest.raises(InvalidDataError, match="must agree"):
         private_metrics(model, X, y[:-1], epsilon=1.0)

@@ -167,7 +167,7 @@ class DataDomain:
         """Largest l2 norm of a feature vector, the constant included."""
         return math.sqrt(math.fsum(block.l2**2 for block in self.all_blocks)) * (1 + 1e-15)
 
-    @property
+    @cached_property
     def linf(self) -> float:
         """Largest absolute feature, the constant included."""
         return max(block.linf for block in self.all_blocks)

@@ -207,13 +207,14 @@ def clipped_mean(
     weights are given. The sum is divided by `n`, by default the number of users.
     """
 
-    def shortened(G: Floats, users: Any) -> Floats:
+    def shortened(G: Floats) -> Floats:
         if clip < np.inf:
             np.nan_to_num(G, copy=False, nan=0.0)
             G /= 1.0 if scales is None else scales
             shorten(G, "l2", clip)
         return G
 
+    assert scales is None or clip < np.inf  # or sums would have no grid
     size = min(clip, _reach(loss, records, w)) if scales is None else clip
     return mean_of_users(loss, records, targets, groups, weights, w, shortened, size, n)
 
@@ -239,20 +240,21 @@ def mean_of_users(
     groups: UserGroups,
     weights: Floats | None,
     w: Floats,
-    change: Callable[[Floats, Any], Floats],
+    change: Callable[..., Floats],
     size: float,
     n: int | None = None,
+    own: Floats | None = None,
 ) -> Floats:
     """Return the mean over users of the vectors (k,) that `change` makes of their gradients, row by row; shape (k,).
 
-    `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and what picks these users out of an
-    array of all (a slice, or positions), and returns an array (m, k), whose entries are at most `size`. Nothing else is
-    known of the vectors; sums and targets are as `clipped_mean` has them. Their sum is divided by `n`, by default the
-    number of users.
+    `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and these users' `own` numbers (m,),
+    if each has one (n_users,), and returns an array (m, k), whose entries are at most `size`. Nothing else is known of
+    the vectors; sums and targets are as `clipped_mean` has them. Their sum is divided by `n`, by default the number of
+    users.
     """
 
     def changed(G: Floats, users: Any) -> Array:
-        found = change(G, users)
+        found = change(G) if own is None else change(G, own[users])
         most, ones = summation.MOST_ROWS, np.ones(len(found))
         panels = [slice(i, i + most) for i in range(0, len(found), most)]
         zero = np.zeros((3, found.shape[1]))

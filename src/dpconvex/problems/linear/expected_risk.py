@@ -151,7 +151,7 @@ class TypicalData:
         spread *= quantiles / spread.sum()
         count, block = np.repeat(inside[used] / quantiles, quantiles), np.repeat(used, quantiles)
         curvature, signal = np.outer(moment[used], spread).ravel(), np.repeat(share[used], quantiles)
-        mixing: Floats = np.eye(len(blocks))[:, block]
+        mixing = np.equal.outer(np.arange(len(blocks)), block).astype(np.float64)
         alike = np.where(boxed, moment, -1.0 - np.arange(len(blocks)))  # each ball is apart
         for value in np.unique(alike[~one_hot]):
             members = np.flatnonzero((alike == value) & ~one_hot)

@@ -88,7 +88,7 @@ def test_bits_of_a_user_do_not_depend_on_how_many_records_others_have() -> None:
         groups = UserGroups.of(np.repeat(np.arange(7), [10] * 6 + [others]))
         facts = LOSSES[0], Records.clipped(X, domain), y, groups, record_weights(groups)
         seen: list[np.ndarray] = []
-        mean_of_users(*facts, np.array([0.3, -0.2, 0.7, 0.1]), lambda G, _, seen=seen: seen.append(G.copy()) or G, 10.0)
+        mean_of_users(*facts, np.array([0.3, -0.2, 0.7, 0.1]), lambda G, seen=seen: seen.append(G.copy()) or G, 10.0)
         results.add(seen[0][:6].tobytes())
     assert len(results) == 1
 

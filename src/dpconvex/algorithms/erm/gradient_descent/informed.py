@@ -233,13 +233,13 @@ class InformedPlan(algorithms.LinearModelPlan):
         least = seen._least_lengths(X, groups)
         if self.labels is not None:  # line 1: where to start
             middle = 0.5 * problem.private_n  # of shares, around which a user more moves their sum by half as much
-            mean_share = mean(begin, lambda G, users: self._shares(G) - middle, 1.0)
+            mean_share = mean(begin, lambda G: self._shares(G) - middle, 1.0)
             share = middle + float(self.labels.release(mean_share, LABELS, source, ledger)[0])
         begin[-1] = look.start(share)[0]
-        found_in = mean(begin, partial(seen._bins, least), 1.0)
+        found_in = mean(begin, seen._bins, 1.0, least)
         shares = self.lengths.release(found_in, LENGTHS, source, ledger)  # line 2: a typical length
         level = TUNING.cut * look.typical_length(np.clip(shares, -FARTHEST, FARTHEST)) * look.longest
-        cut = mean(begin, partial(seen._cut, least, level=level), 1.0)
+        cut = mean(begin, partial(seen._cut, level=level), 1.0, least)
         found = self.gradient.release(cut, GRADIENT, source, ledger)  # line 3: a gradient
         course = *columns, share, tuple(shares.tolist()), tuple(look.block_squares(found).tolist())
         plan = self.resumed(*course, ())
@@ -249,7 +249,7 @@ class InformedPlan(algorithms.LinearModelPlan):
 
         def noisy(w: Floats) -> Floats:
             at = look.moved_back(w)
-            released = session.release(mean(at, partial(seen._cut, least, level=plan.clip), 1.0))
+            released = session.release(mean(at, partial(seen._cut, level=plan.clip), 1.0, least))
             return plan.clip * look.scales * released + self.l2 * look.moved(at[None])[0]
 
         ball = L2Ball(FAR * look.problem.radius)  # it only keeps numbers finite
@@ -279,9 +279,9 @@ class InformedPlan(algorithms.LinearModelPlan):
             point[-1] += plan.constant_moved()
         return plan.finish(point, source)
 
-    def _mean(self, mean: Any, w: Floats, change: Callable[[Floats, Any], Floats], size: float) -> Floats:
+    def _mean(self, mean: Any, w: Floats, change: Callable[..., Floats], size: float, *own: Floats) -> Floats:
         """Return the sum of what `change` makes of users' gradients at w, of length at most 1, over n."""
-        total = mean(w, change, size, self.problem.n)
+        total = mean(w, change, size, self.problem.n, *own)
         return within_reach(total, 1.0) if self.problem.private_n else total
 
     def _columns(self, X: Any, groups: UserGroups, source: BitSource, ledger: Ledger) -> tuple[Any, Any]:
@@ -326,20 +326,20 @@ class InformedPlan(algorithms.LinearModelPlan):
         mean = integer_means(X, squares, groups)[:, 0] / UNITS
         return TUNING.label * self.problem.loss.slope_bound * most * np.sqrt(mean) / groups.sizes**TUNING.label_power
 
-    def _bins(self, least: Floats, G: Floats, users: Any) -> Floats:
+    def _bins(self, G: Floats, least: Floats) -> Floats:
         """Return the bins of users' lengths as unit vectors, (m, bins)."""
         lengths = np.linalg.norm(_finite(self.look.moved(G) / self.look.scales), axis=1)
-        lengths = np.maximum(lengths, least[users])
+        lengths = np.maximum(lengths, least)
         return np.eye(TUNING.bins)[np.searchsorted(self.look.edges, lengths)]
 
-    def _slope(self, G: Floats, users: Any, over: Floats, less: float = 0.0) -> Floats:
+    def _slope(self, G: Floats, over: Floats, less: float = 0.0) -> Floats:
         """Return the slopes of users' losses along a vector, less a number, cut to 1, (m, 1)."""
         slopes = (_finite(self.look.moved(G)) * over).sum(1) - less
         return np.clip(np.nan_to_num(slopes, nan=0.0), -1.0, 1.0)[:, None]
 
-    def _cut(self, least: Floats, G: Floats, users: Any, level: float) -> Floats:
+    def _cut(self, G: Floats, least: Floats, level: float) -> Floats:
         """Return users' gradients over D and over `level`, or what they count as at least, cut to 1, (m, dim)."""
-        scaled = _finite(self.look.moved(G) / self.look.scales / np.maximum(level, least[users])[:, None])
+        scaled = _finite(self.look.moved(G) / self.look.scales / np.maximum(level, least)[:, None])
         shorten(scaled, "l2", 1.0)
         return scaled
 

@@ -400,8 +400,7 @@ def plan(
     hidden = not (columns or placed or target)  # whether Lemma T alone is used, which holds for units that are added
     known = RangedPlan.neighbors if hidden else TwoStagePlan.neighbors
     check_relation(privacy, users=True, neighbors=known, added_users=True)
-    count = len(columns) + target
-    every = (*columns, *placed, *looked)
+    count, every = len(columns) + target, (*columns, *placed, *looked)
     if not set(linear) <= set(columns) or len(set(every)) < len(every) or not len(every) + target + look:
         raise InvalidParameterError("columns", columns, "must be different columns")
     if not 2 <= knots <= ranges.PARTS // 2:
@@ -421,6 +420,9 @@ def plan(
     moved = moved if privacy.neighboring.fixes_size else Sensitivity(0.5, "linf", ADDED_LEMMA)
     left = _rounding.difference_down(rest, then.privacy.epsilon)
     cost = min(left, looks_cost(rest, weighing(then.problem.n, privacy), len(looked))) if look else left
+    if look and looked and not 0 < cost < left:
+        what = f"must have {LEAST:g} units times epsilon each, and leave some to the look at the target"
+        raise InvalidParameterError("looked", looked, what, "Look at one of them alone")
     of = partial(ReportNoisyMax, replace(moved, neighboring=privacy.neighboring, unit=privacy.unit))
     choice = of(_rounding.difference_down(left, cost)) if look else None
     choices = of(_rounding.ratio_down(cost, len(looked))) if looked else None

@@ -81,7 +81,7 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
 
     That is a ``pyarrow.dataset.Dataset`` (folders, partitions, object stores), a ``polars.LazyFrame``, a DuckDB
     relation, or any object with ``__arrow_c_stream__`` that can be read again. `InvalidDataError` for a missing column,
-    an empty table, a stream that can be read once, and Arrow data sets of CSV or JSON (public facts).
+    a stream that can be read once, and Arrow data sets of CSV or JSON (public facts).
     """
     X: Any = table
     if isinstance(X, np.ndarray | list | tuple) or scipy.sparse.issparse(X):
@@ -106,8 +106,6 @@ def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
         chosen = chosen_columns(columns, header.names)
         counted = dataset.Dataset.count_rows if isinstance(X, dataset.Dataset) else _count
         n = counted(X) if not lazy else int(nw.from_native(X).select(nw.len()).collect().item())
-    if n < 1:
-        raise InvalidDataError("Found array with 0 sample(s): at least 1 record is needed")
 
     def read(rows: int) -> Iterator[pa.RecordBatch]:
         if lazy:

@@ -99,6 +99,12 @@ def test_releases_state_half_of_what_a_replaced_unit_moves(at: Any, unit: Unit) 
     assert 2 * release.sensitivity.value <= release.event.epsilon * (plan.look or plan.looks).scale
 
 
+def test_looks_that_no_epsilon_pays_are_refused_by_name() -> None:
+    """The planner was asked for both and gave the columns nothing: the mechanism then spoke of epsilon=0."""
+    with pytest.raises(InvalidParameterError, match=r"looked=\(0,\): must have 200 units times epsilon"):
+        planned(0.5, look=True, looked=(0,))
+
+
 def test_private_histograms_are_for_replaced_units_alone() -> None:
     asked: tuple[dict[str, Any], ...] = {"target": True}, {"placed": (0,)}
     for at in asked:
