@@ -119,12 +119,18 @@ def lengths(arguments: argparse.Namespace) -> None:
             ]
             lines.append((name, records, logs))
     look.TUNING = informed.TUNING = today
-    for kept in ((1,), tuple(m for m in arguments.records if m > 1), tuple(arguments.records)):
+    for kept in _groups(arguments.records):
         own = [(name, logs) for name, records, logs in lines if records in kept]
         tables = sorted({name for name, _ in own})
         logs = np.array([np.mean([each for name, each in own if name == table], axis=0) for table in tables]).T
         print(f"{kept} records a user:", "; ".join(f"{k} {_shown(x)}" for k, x in zip(tried, logs, strict=True)))
         print("  left out:", _left_out(logs))
+
+
+def _groups(records: list[int]) -> list[tuple[int, ...]]:
+    """Return what is reported together: all numbers of records a user, several, and each."""
+    found = [tuple(records), tuple(m for m in records if m > 1), *((m,) for m in records)]
+    return [each for each in dict.fromkeys(found) if each]
 
 
 def _left_out(logs: np.ndarray) -> str:
@@ -160,8 +166,7 @@ def main() -> None:
             lines += [measured(case, epsilon, arguments.seeds) for epsilon in EPSILONS]
             if arguments.json:
                 arguments.json.write_text(json.dumps(lines, indent=1))
-    several = tuple(records for records in arguments.records if records > 1)
-    for kept in (tuple(arguments.records), several, *((records,) for records in arguments.records)):
+    for kept in _groups(arguments.records):
         print(kept, "records a user")
         report(lines, arguments.kind, kept)
 
