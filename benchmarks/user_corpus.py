@@ -49,10 +49,14 @@ def users(table: Table, records: int, alike: bool, seed: int = 0) -> np.ndarray:
 
 
 class Case:
-    """A table with users: what the best linear model and a constant lose, and fits."""
+    """A table with users: what the best linear model and a constant lose, and fits; of all columns, or of a few."""
 
-    def __init__(self, name: str, records: int, alike: bool = False, rows: int = 20_000) -> None:
+    def __init__(self, name: str, records: int, alike: bool = False, rows: int = 20_000, columns: int = 0) -> None:
         table = load(name)
+        if 0 < columns < len(table.schema.columns):
+            some = np.sort(np.random.default_rng(records).permutation(len(table.schema.columns))[:columns])
+            schema = replace(table.schema, columns=tuple(table.schema.columns[k] for k in some))
+            table = replace(table, schema=schema, X=schema.encode(table.frame))
         table = replace(table, X=table.X[:rows], y=np.asarray(table.y[:rows]), frame=None)
         self.name, self.records, self.alike, self.X, self.y, self.schema = (
             name, records, alike, table.X, table.y, table.schema,

@@ -21,10 +21,10 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
 
-CAUTION, OF_NUMBERS = 1.5, 2.0
+CAUTION, OF_NUMBERS, OF_USERS_CLASSES = 1.5, 2.0, 2.0
 """A plan with delta > 0 comes first if it expects less error than pure ones by that factor; by the second one where
 what columns explain is guessed as of numbers: plans that had come first there lost 1.8 times what was expected
-(`benchmarks/prior.py`). Users' numbers have no factor (`benchmarks/user_ranks.py`)."""
+(`benchmarks/prior.py`). Users' numbers have no factor, and their two classes the third (`benchmarks/user_ranks.py`)."""
 
 CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics", "random_projection")
 """Methods for recentered columns."""
@@ -185,7 +185,11 @@ def cautious_of_first(found: Found) -> float:
 
 def cautious(plan: LinearModelPlan) -> float:
     """Return the expected error, times `CAUTION` where delta is spent, or the bound where nothing is guessed."""
-    factor = CAUTION if plan.problem.explained is None else 1.0 if plan.problem.grouped else OF_NUMBERS
+    task, users = plan.problem, plan.problem.grouped
+    if task.explained is None:
+        factor = OF_USERS_CLASSES if users and task.loss.n_outputs == 1 else CAUTION
+    else:
+        factor = 1.0 if users else OF_NUMBERS
     return plan.predicted_error.rank * (1.0 if plan.predicted_error.expected is None or is_pure(plan) else factor)
 
 

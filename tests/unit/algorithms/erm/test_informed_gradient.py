@@ -331,6 +331,22 @@ def test_the_constant_is_moved_to_where_its_slope_is_zero(share: float) -> None:
     assert sure.constant_moved(1.1, 0.2, 1e-9) == 0  # predictions of more than .97 are none that a run is moved from
 
 
+def test_what_is_left_unknown_of_the_constant_is_expected_to_cost() -> None:
+    """It outweighs all else with few users and columns, and vanishes where labels and drift are seen well."""
+    left = []
+    for n in (300, 3000, 10**6):
+        plan = plan_informed(problem(n), USERS)
+        assert plan.constant is not None
+        own, run = plan.predicted_error.expected, plan.ahead.choice.expected
+        assert own is not None
+        assert own - run == pytest.approx(plan.look.constant_left(TUNING.change * plan.constant.sigma))
+        left.append((own - run) / run)
+    assert left[0] > 1 > 0.5 > left[1] > left[2]
+    loud = plan_informed(problem(20), replace(USERS, epsilon=0.01)).look
+    unknown = TUNING.prior_variance + TUNING.drift**2  # no more than what is known of a share before a look
+    assert loud.constant_left(1e9) < unknown / (2 * 0.11)
+
+
 @pytest.mark.gate
 def test_a_run_predicts_about_the_share_of_positive_labels() -> None:
     """Users of one label each, a fifth of them positive: cut gradients alone pull the constant far off."""
@@ -377,8 +393,8 @@ def test_an_intercept_that_is_off_is_no_signal() -> None:
 
 
 def test_it_comes_first_where_its_forecast_is_the_smallest() -> None:
-    """Public facts decide: a look for few users, a pure method for many at epsilon 10."""
-    few = plans(problem(60), USERS)
+    """Public facts decide: a look for many records a user, a pure method for many users at epsilon 10."""
+    few = plans(problem(300, records_per_user=20), USERS)
     assert few[0].algorithm == "informed_gradient"
     many = plans(problem(10**6), PrivacyParams(10.0, 1e-6, unit=Unit.USER))
     assert many[0].algorithm == "objective_perturbation"

@@ -172,9 +172,10 @@ class InformedPlan(algorithms.LinearModelPlan):
         source = "noisy gradient descent after a look; an estimate: for quadratic risks of at most half the largest "
         source += "curvature, clipping bias left out"
         bound = min(bound, 2 * problem.lipschitz * problem.radius)
-        several = (problem.records_per_user or 1) > 1  # with one record a user other forecasts are as good as this one
-        expected = {"expected": self.ahead.choice.expected, "caution": TUNING.caution if several else 1.0}
-        return algorithms.PredictedError(bound, trivial, source, proved=False, **expected)
+        sigma = 0.0 if self.constant is None else TUNING.change * self.constant.sigma
+        left = self.look.constant_left(sigma) if sigma else 0.0  # what is not known of labels, and of the run's drift
+        expected, caution = self.ahead.choice.expected + left, TUNING.caution / math.sqrt(problem.records_per_user or 1)
+        return algorithms.PredictedError(bound, trivial, source, proved=False, expected=expected, caution=caution)
 
     @property
     def coefficient_deviation(self) -> Floats:

@@ -23,7 +23,7 @@ from dpconvex.algorithms.erm.gradient_descent import typical_steps
 from dpconvex.algorithms.erm.gradient_descent.typical_steps import Choice
 from dpconvex.geometry import gaussian_block_weights
 from dpconvex.problems import Block, DataDomain, LinearModelProblem
-from dpconvex.problems.linear.expected_risk import ORDINARY, SHARED, squared_reach
+from dpconvex.problems.linear.expected_risk import ORDINARY, SHARED, squared_reach, typical_curvature
 
 
 @final
@@ -43,8 +43,8 @@ class Tuning:
     center_variance: float = 0.15  #: of a column's center around the middle of its range, in squared half ranges
     usual_width: float = 0.45  #: of a column: mean distance from its center, in half ranges
     narrowest: float = 0.03  #: width that is tried, in the same unit
-    #: By which it is compared, for several records a user: other methods lose more there than they expect.
-    caution: float = 0.4
+    #: By which it is compared, over the root of records a user: runs see how alike these are, forecasts do not.
+    caution: float = 0.75
     heavier: float = 1.25  #: root mean square of distances over their mean
     prior_variance: float = 1 / 16  #: of the share of positive labels, around 1/2
     least_share: float = 0.03  #: of either class that a start may assume
@@ -233,13 +233,23 @@ class Look:
         where users have both. The slope, over the largest one, is that since the start, where the share says it is 0.
         """
         p, unknown = self._share(float(np.clip(share, -FARTHEST, FARTHEST)))
-        alone = min(1.0, TUNING.few / (self.problem.records_per_user or 1)) ** 0.5
-        usual = -TUNING.drift * alone * (1 - 2 * p)
-        spread = TUNING.drift * alone**0.5 * math.hypot(1 - 2 * p, 2 * unknown)
+        usual, spread = self._drift(1 - 2 * p, unknown)
         trust = spread**2 / (spread**2 + deviation**2 + unknown**2)
         off = usual + trust * (float(np.clip(slope, -1.0, 1.0)) - usual)
         least = TUNING.least_share
         return self._constant(p) - self._constant(float(np.clip(p + off, least, 1 - least)))
+
+    def constant_left(self, deviation: float) -> float:
+        """Return the excess to expect of a constant that is moved so: what is left unknown of the mean prediction."""
+        loss, (_, unknown) = self.problem.loss, self._share(0.5)
+        _, spread = self._drift(2 * math.sqrt(TUNING.prior_variance), unknown)
+        variance = 1 / (spread**-2 + 1 / (deviation**2 + unknown**2))
+        return variance * loss.slope_bound**2 / (2 * typical_curvature(loss))
+
+    def _drift(self, uneven: float, unknown: float) -> tuple[float, float]:
+        """Return by how much a run drifts to the more frequent class, and how surely; `uneven`: 1 - 2 shares."""
+        alone = min(1.0, TUNING.few / (self.problem.records_per_user or 1)) ** 0.5
+        return -TUNING.drift * alone * uneven, TUNING.drift * alone**0.5 * math.hypot(uneven, 2 * unknown)
 
     def typical_length(self, shares: Floats) -> float:
         """Return the typical length h, on its grid's range, from noisy shares of users by bin."""
