@@ -62,7 +62,7 @@ def auc(schema, train, test) -> float:
     """Area under the curve of a logistic regression, mean over classes; of numbers R^2 of a linear one."""
     labels, wanted = (np.asarray(schema.encode_target(part)) for part in (train, test))
     X, X_test = schema.encode(train), schema.encode(test)
-    if not schema.target.classes:
+    if schema.target.numeric:
         return float(LinearRegression().fit(X, labels).score(X_test, wanted))
     if len(np.unique(labels)) < 2:
         return 0.5  # nothing of the rarer class was drawn
