@@ -14,8 +14,6 @@ Listing
     Mending: stopping early shrinks the strongest relations most. With Gaussian noise, pairs whose noisy table is
     further from the average model than noise explains (a sum over cells of squares, of known mean and deviation) are
     fitted again from there, to what the model says of all other pairs in place of their noise.
-    Columns: a fit that stops early keeps to the tables of single columns, which have a tenth of the budget. All pairs
-    say something of their columns, too, so the model's columns are at last moved half way to the best unbiased ones.
     Of a matrix (`matrix_tables`) coordinates of pairs are left out, whose noise is uncorrelated, and not cells; with
     little noise a fixed number of steps is taken.
     Laplace noise has a sharp peak and long tails, so means waste half of what it tells (Huber 1964): after the first
@@ -47,7 +45,6 @@ LIKELY, FAR = 1.8557, 6.0
 """A cell that is r scales of Laplace noise beyond a model counts as ``LIKELY r / sqrt(1 + r^2)``, whose mean is s for
 noise around a small s and whose variance is 1.3, not 2; above `FAR`, where noise is seldom, as r (--mending, as above).
 """
-RAKING, TINY = 10, 1e-6  #: Rounds over all columns; a share that every value is taken to have at least
 SEED = 0
 
 
@@ -168,28 +165,7 @@ def fit(tables: ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()
             average = _fits(_tamed(target, average), plan, generator)
         weights, values = average.weights.astype(np.float64), average.values.astype(np.float64)
         parts = [part / part.sum(axis=1, keepdims=True) for part in np.split(values, target.starts[1:-1], axis=1)]
-        weights = weights / weights.sum()
-        if not tables.coordinates:  # those of a matrix say nothing more of columns
-            weights = _raked(tables, weights, parts)
-        return LatentClasses(target.shape, weights, tuple(parts), impossible)
-
-
-def _raked(tables: ReleasedTables, weights: Floats, parts: list[Floats]) -> Floats:
-    """Scale the values of each column, in all classes, until its table is half way to the noisy ones; return weights.
-
-    A mixture of products stays one when values have factors (iterative proportional fitting).
-    """
-    noisy = {axis: projected(tables.pooled((axis,))[0]) for (axis,) in (s for s in tables.subsets if len(s) == 1)}
-    goals = {
-        axis: (weights @ parts[axis] + (shares + TINY) / (1 + shares.size * TINY)) / 2 for axis, shares in noisy.items()
-    }
-    for _ in range(RAKING):
-        for axis, goal in goals.items():
-            scaled = parts[axis] * np.minimum(goal / np.maximum(weights @ parts[axis], TINY**2), 1 / TINY)
-            sums = scaled.sum(axis=1)  # positive, as factors are
-            parts[axis], weights = scaled / sums[:, None], weights * sums
-            weights = weights / weights.sum()
-    return weights
+        return LatentClasses(target.shape, weights / weights.sum(), tuple(parts), impossible)
 
 
 def _fits(target: _Target, plan: FitPlan, generator: np.random.Generator) -> _State:

@@ -118,22 +118,6 @@ class ReleasedTables:
         free = 2 + sum(self.shape) - len(self.shape)  # Matrix noise (Intervals)
         return z if self.law == "gaussian" else z + max(0.0, z**3 - 3 * z) / (4 * free)
 
-    def pooled(self, key: tuple[int, ...]) -> tuple[Floats, float]:
-        """Return the shares of a measured table, of one column with what pairs say of it, and their noise's deviation.
-
-        Noise is independent in all cells, and weights are inverse to variances; a known total is used.
-        """
-        table, fixed = self.subsets.index(key), len(self.subsets) - self.chosen
-        total, weights = self.noisy[table] / self.deviations[table] ** 2, self.deviations[table] ** -2
-        for subset, pair, deviation in list(zip(self.subsets, self.noisy, self.deviations, strict=True))[:fixed]:
-            if len(subset) == 2 and len(key) == 1 and key[0] in subset:
-                other = subset.index(key[0]) ^ 1
-                weight = deviation**-2 / pair.shape[other]
-                total, weights = total + weight * pair.sum(axis=other), weights + weight
-        shares, known = total / weights, self.total is None
-        shares = shares - (shares.sum() - 1) / shares.size * known
-        return shares, math.sqrt((1 - known / shares.size) / weights)
-
     def estimate(self, axes: tuple[int, ...]) -> tuple[Floats, float]:
         """Return the best unbiased shares of a measured table, in the order of `axes`, and its noise's deviation."""
         key = tuple(sorted(axes))
@@ -143,7 +127,16 @@ class ReleasedTables:
         table = self.subsets.index(key)
         shares, noise = self.noisy[table], self.deviations[table]
         if self.law == "gaussian" and not self.coordinates:
-            shares, noise = self.pooled(key)
+            total, weights = shares / noise**2, noise**-2
+            fixed = len(self.subsets) - self.chosen
+            for subset, pair, deviation in list(zip(self.subsets, self.noisy, self.deviations, strict=True))[:fixed]:
+                if len(subset) == 2 and len(key) == 1 and key[0] in subset:
+                    other = subset.index(key[0]) ^ 1
+                    weight = deviation**-2 / pair.shape[other]
+                    total, weights = total + weight * pair.sum(axis=other), weights + weight
+            shares, known = total / weights, self.total is None
+            shares = shares - (shares.sum() - 1) / shares.size * known
+            noise = math.sqrt((1 - known / shares.size) / weights)
         return (shares if tuple(axes) == key else shares.T), noise
 
     def interval(self, axes: tuple[int, ...], shares: Floats, level: float, together: bool) -> Marginal:
