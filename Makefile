@@ -92,7 +92,7 @@ bench-held-out: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on the half of 
 	  "Opacus tuned"
 	$(BENCH) $(BIN)/python -m side_by_side.report --results benchmarks/results/held_out --figures build/bench/held_out
 
-bench-exam: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on twelve tables and ten of users that were listed before any fit (minutes)
+bench-exam: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on twelve tables, ten of users and ten for synthetic data, listed before any fit (minutes)
 	$(BENCH) $(BIN)/python -m side_by_side.prepare --tables exam --data build/bench/exam --results benchmarks/results/exam
 	$(BENCH) $(BIN)/python -m side_by_side.ours --data build/bench/exam --results benchmarks/results/exam --seeds 3
 	$(BENCH) $(BIN)/python -m side_by_side.ours --data build/bench/exam --results benchmarks/results/exam --seeds 3 \
@@ -101,6 +101,7 @@ bench-exam: $(VENV)/.bench $(VENV)-peers/.ready  ## the same on twelve tables an
 	  --methods diffprivlib "diffprivlib tuned" "boosted AdaSSP tuned" "double-noise Newton tuned" "noisy descent tuned"
 	$(BENCH) $(BIN)/python -m side_by_side.report --results benchmarks/results/exam --figures build/bench/exam
 	$(BENCH) $(BIN)/python benchmarks/exam_users.py --seeds 5 --json benchmarks/results/exam/users.json
+	$(BENCH) $(BIN)/python benchmarks/exam_whole.py --seeds 2 --json benchmarks/results/exam/whole.json
 
 mutants: $(VENV)/.dev  ## plant privacy bugs in a copy and see which test, audit or check catches each (an hour; MUTANTS_ARGS=--quick: tests)
 	$(BIN)/python tools/mutants.py $(MUTANTS_ARGS)

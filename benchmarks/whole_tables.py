@@ -27,7 +27,7 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 import corpus
@@ -59,11 +59,17 @@ def variations(queries: Marginals, truth: np.ndarray, answers: np.ndarray) -> tu
 
 
 def auc(schema, train, test) -> float:
-    labels = schema.encode_target(train)
+    """Area under the curve of a logistic regression, mean over classes; of numbers R^2 of a linear one."""
+    labels, wanted = (np.asarray(schema.encode_target(part)) for part in (train, test))
+    X, X_test = schema.encode(train), schema.encode(test)
+    if schema.target.numeric:
+        return float(LinearRegression().fit(X, labels).score(X_test, wanted))
     if len(np.unique(labels)) < 2:
         return 0.5  # nothing of the rarer class was drawn
-    model = LogisticRegression(C=10.0, max_iter=300).fit(schema.encode(train), labels)
-    return float(roc_auc_score(schema.encode_target(test), model.predict_proba(schema.encode(test))[:, 1]))
+    model = LogisticRegression(C=10.0, max_iter=300).fit(X, labels)
+    given = dict(zip(model.classes_, model.predict_proba(X_test).T, strict=True))
+    each = np.unique(wanted)[1 if len(schema.target.classes) == 2 else 0 :]
+    return float(np.mean([roc_auc_score(wanted == label, given.get(label, 0.0 * wanted)) for label in each]))
 
 
 def measure(name: str, epsilons: list[float], deltas: list[float], seeds: int, with_auc: bool) -> list[dict]:

@@ -116,7 +116,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf)
     given = parser.parse_args()
     sys.path[:0] = [f"{given.mbi}/src", f"{given.mbi}/mechanisms"]
-    importlib.import_module("jax").config.update("jax_enable_x64", True)
+    # MST draws records, in place: of arrays of double precision it cannot.
+    importlib.import_module("jax").config.update("jax_enable_x64", given.method == "AIM")
     mbi, cdp = importlib.import_module("mbi"), importlib.import_module("cdp2adp")
     exact = cdp.cdp_rho
     stored = np.load(given.codes)

@@ -10,7 +10,8 @@ Listing
     Weighted least squares by Adam, from the product of the one-way tables with random logits (a public seed). Every
     fold of the cells is left out once; each fit keeps the model that predicts its left-out noisy cells best, or the
     product itself; the fits are averaged. With little noise, a public rule, left-out cells only say how many steps to
-    take. Impossible cells are fitted, with a large weight, and belong to no fold: else that would say when to stop.
+    take. Impossible cells are fitted, with a large weight, and belong to no fold: else that would say when to stop;
+    of a matrix they are not, and the model's tables and records do without them (`ReleasedModel`).
     Mending: stopping early shrinks the strongest relations most. With Gaussian noise, pairs whose noisy table is
     further from the average model than noise explains (a sum over cells of squares, of known mean and deviation) are
     fitted again from there, to what the model says of all other pairs in place of their noise.
@@ -132,7 +133,7 @@ class _Target:
             self.shares[i, j], self.shares[j, i] = noisy, noisy.T
             self.inverse[i, j][known:, known:] = self.inverse[j, i][known:, known:] = weight
         self.start, self.scored = start, self.inverse > 0
-        for (i, a), (j, b) in impossible:
+        for (i, a), (j, b) in impossible if blocks is None else ():
             for place in ((starts[i] + a, starts[j] + b), (starts[j] + b, starts[i] + a)):
                 self.shares[place], self.inverse[place], self.scored[place] = 0.0, ZERO_WEIGHT, False
 

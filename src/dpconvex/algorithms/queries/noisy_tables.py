@@ -317,8 +317,8 @@ def plan(
     """Plan noise on the tables of columns and of pairs of columns.
 
     `relations` says which pairs: ``"all"`` that the queries list, or ``"none"``; ``"auto"``: as is expected to be best.
-    `noise`: of each table (``"tables"``), or one of all (``"matrix"``, for replaced units, all pairs and no impossible
-    values); ``"auto"``: the smaller one.
+    `noise`: of each table (``"tables"``), or one of all (``"matrix"``, for replaced units and all pairs,
+    with a delta without impossible ones); ``"auto"``: the smaller one.
     """
     check_relation(privacy, users=True, neighbors=NoisyTablesPlan.neighbors)
     _validate.records("n", n)
@@ -331,9 +331,9 @@ def plan(
     listed = [pair for pair in queries.subsets if len(pair) == 2 and set(pair) <= set(columns)]
     rows, every = 1 + sum(shape) - len(shape), listed == [*combinations(columns, 2)] != []  # as the matrix has them
     most = LARGEST_GAUSSIAN if mu else LARGEST
-    fits = every and privacy.neighboring.fixes_size and not queries.impossible and rows <= most
+    fits = every and privacy.neighboring.fixes_size and not (mu and queries.impossible) and rows <= most
     if noise == "matrix" and not fits:
-        what = f"needs replaced units, all pairs once and in order, none impossible, and at most {most} values together"
+        what = f"needs replaced units, all pairs once and in order, none impossible with a delta, at most {most} values"
         raise InvalidParameterError("noise", noise, what, "Use noise='auto'")
     found: list[NoisyTablesPlan] = []
     for kind in ("all", "none") if relations == "auto" else (relations,):

@@ -169,22 +169,28 @@ def test_the_smaller_noise_is_taken(shape, law, joint) -> None:
     assert fits(with_delta.releases, with_delta.privacy)
 
 
-def test_one_matrix_needs_all_pairs_replaced_units_and_no_impossible_values() -> None:
+def test_one_matrix_needs_all_pairs_replaced_units_and_with_a_delta_no_impossible_values() -> None:
     shape, promise = (2,) * 12, PrivacyParams(1.0)
     queries = Marginals.of_order(shape, 2)
     some = Marginals(shape, queries.subsets[:-1])
     zeros = replace(queries, impossible=(((0, 1), (1, 1)),))
     cases = (
         (some, promise),
-        (zeros, promise),
+        (zeros, PrivacyParams(1.0, 1e-6)),
         (queries, PrivacyParams(1.0, neighboring=Neighboring.ADD_OR_REMOVE_ONE)),
         (Marginals.of_order((200, 200, 200), 2), promise),
     )
     for each, privacy in cases:
-        assert noisy_tables.plan(each, 10_000, privacy, relations="all").law == "laplace"
+        assert not noisy_tables.plan(each, 10_000, privacy, relations="all").joint
         with pytest.raises(InvalidParameterError, match="noise"):
             noisy_tables.plan(each, 10_000, privacy, noise="matrix")
     assert noisy_tree.plan(queries, 10_000, promise).law == "laplace"
+    plan = noisy_tables.plan(zeros, 10_000, promise, relations="all")
+    assert plan.law == "matrix"
+    model = plan.run(np.random.default_rng(0).integers(0, 2, (10_000, 12)), SeededSource(0)).model
+    assert model.marginal((0, 1))[1, 1] == 0.0
+    drawn = model.sample(2000, np.random.default_rng(0))
+    assert not ((drawn[:, 0] == 1) & (drawn[:, 1] == 1)).any()
 
 
 def test_ranges_are_found_besides() -> None:
