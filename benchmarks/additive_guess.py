@@ -2,7 +2,7 @@
 
     python benchmarks/additive_guess.py measure FILE [--tables NAME ...] [--seeds 2]
     python benchmarks/additive_guess.py choose FILE
-    python benchmarks/additive_guess.py straight FILE
+    python benchmarks/additive_guess.py straight FILE [--rows 20000] [--kinds numbers]
     python benchmarks/additive_guess.py monotone FILE
 
 ``measure`` fits every number of knots at every regularization and writes the log-loss on held-out records. ``choose``
@@ -139,11 +139,13 @@ def regret(name: str, found: list[dict], guess) -> float:
     return total / len(EPSILONS)
 
 
-def straight(path: str, seeds: int) -> None:
+def straight(path: str, seeds: int, most: int, kinds: str) -> None:
     rows_found: list[dict] = []
-    for name in (name for name in corpus.LEARNING if name not in corpus.MANY_CLASSES):
+    for name in (name for name in (*corpus.LEARNING, *corpus.MORE_NUMBERS) if name not in corpus.MANY_CLASSES):
         table = corpus.load(name)
-        schema, frame, numbers = table.schema, table.frame.iloc[:20_000], table.schema.target.numeric
+        schema, frame, numbers = table.schema, table.frame.iloc[:most], table.schema.target.numeric
+        if kinds not in ("both", "numbers" if numbers else "classes"):
+            continue
         y = np.asarray(schema.encode_target(frame), float)
         for epsilon in EPSILONS:
             row = {"table": name, "epsilon": epsilon, "numbers": numbers}
@@ -157,7 +159,7 @@ def straight(path: str, seeds: int) -> None:
                     losses.append(lost(model, frame.iloc[test], y[test]))
                 row[which] = float(np.mean(losses))
                 plan, zero = model.plan_, model.plan_.problem.typical.at_zero
-                row |= {"n": len(y) * 4 // 5, f"{which}_expected": plan.predicted_error.expected / zero}
+                row |= {"n": len(train), f"{which}_expected": plan.predicted_error.expected / zero}
                 row |= {f"{which}_columns": plan.problem.domain.n_features, f"{which}_algorithm": plan.algorithm}
             row["share"] = row["bent_expected"]
             rows_found.append(row)
@@ -167,7 +169,7 @@ def straight(path: str, seeds: int) -> None:
     compare(rows_found)
 
 
-THRESHOLDS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, np.inf)
+THRESHOLDS = (0.0, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.13, 0.15, 0.2, 0.3, 0.6, np.inf)
 
 
 def compare(found: list[dict]) -> None:
@@ -243,11 +245,15 @@ if __name__ == "__main__":
     parser.add_argument("path")
     parser.add_argument("--tables", nargs="+", default=NAMES)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=20_000, help="of `straight`, at most")
+    parser.add_argument("--kinds", choices=("both", "classes", "numbers"), default="both", help="of `straight`")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.what == "measure":
         measure(arguments.path, arguments.tables, arguments.seeds)
     elif arguments.what == "choose":
         choose(arguments.path)
+    elif arguments.what == "straight":
+        straight(arguments.path, arguments.seeds, arguments.rows, arguments.kinds)
     else:
-        {"straight": straight, "monotone": monotone}[arguments.what](arguments.path, arguments.seeds)
+        monotone(arguments.path, arguments.seeds)
