@@ -176,16 +176,29 @@ def compare(found: list[dict]) -> None:
     """Report what every threshold loses to the better of the two, and what is chosen without each table."""
     for numbers in (False, True):
         rows = [row for row in found if row["numbers"] == numbers]
+        if not rows:
+            continue
         both = np.array([[row["straight"], row["bent"]] for row in rows])
         bent = np.array([[row["share"] < learned for learned in THRESHOLDS] for row in rows])
-        lost = np.where(bent, both[:, [1]], both[:, [0]]) - both.min(1, keepdims=True)
+        taken = np.where(bent, both[:, [1]], both[:, [0]])
+        lost, more = taken - both.min(1, keepdims=True), taken - both[:, [0]]
         print("targets that are", "numbers" if numbers else "classes")
-        for learned, each in zip(THRESHOLDS, lost.T, strict=True):
-            print(f"bent where less than {learned:g} is lost: mean regret {each.mean():.4f}, largest {each.max():.3f}")
-        names = np.array([row["table"] for row in rows])
-        for name in dict.fromkeys(names.tolist()):
-            k = int(lost[names != name].mean(0).argmin())
-            print(f"{name:22} left out: {THRESHOLDS[k]:g}, regret {lost[names == name, k].mean():.4f} there")
+        names, epsilons = (np.array([row[key] for row in rows]) for key in ("table", "epsilon"))
+        every = list(dict.fromkeys(names.tolist()))
+        for k, learned in enumerate(THRESHOLDS):
+            ratio, by_table = taken[:, k] / both[:, 0], [more[names == name, k].mean() for name in every]
+            error = np.std(by_table, ddof=1) / len(every) ** 0.5
+            each = ", ".join(f"{more[epsilons == epsilon, k].mean():+.4f}" for epsilon in EPSILONS)
+            print(
+                f"bent where less than {learned:g} is lost: {bent[:, k].sum()} of {len(rows)} bent, regret "
+                f"{lost[:, k].mean():.4f}; over lines {np.mean(by_table):+.4f} ({error:.4f}), by epsilon {each}; "
+                f"worse by 5 % {np.sum(ratio > 1.05)}, at most {ratio.max():.2f} times"
+            )
+        best = {name: int(more[names != name].mean(0).argmin()) for name in every}
+        out = [more[names == name, k].mean() for name, k in best.items()]
+        chosen = [THRESHOLDS[k] for k in best.values()]
+        error = np.std(out, ddof=1) / len(every) ** 0.5
+        print("chosen without each table:", {t: chosen.count(t) for t in chosen}, f"{np.mean(out):+.4f} ({error:.4f})")
 
 
 DIRECTIONS = {
