@@ -68,7 +68,7 @@ def test_one_certificate_for_ranges_and_model_that_verifies(tmp_path) -> None:
     certificate = model.certificate_
     assert isinstance(model.plan_, RangedPlan)
     assert 3.99 < certificate.spent_epsilon <= 4.0
-    assert [r.mechanism for r in certificate.releases[:2]] == [model.plan_.first.name] * 2
+    assert [r.mechanism for r in certificate.releases[:2]] == [model.plan_.first.name, model.plan_.closer.name]
     found = verify(certificate)
     assert all(check.passed for check in found.checks)
     save_model(model, tmp_path / "m")
@@ -111,7 +111,7 @@ def test_neighbors_with_an_extreme_cell_have_the_same_plan_arrays_and_warnings(v
             model = fitted(each)
         plan = model.plan_
         before = PrivateLogisticRegression(4.0, schema=SCHEMA).plan(len(each))[0]
-        seen.append((plan.first.cells, plan.second.cells, plan.releases, before.releases, model.encoded_coef_.shape))
+        seen.append((plan.first.cells, plan.closer, plan.releases, before.releases, model.encoded_coef_.shape))
         seen[-1] += ({str(w.message) for w in caught if "fit number" not in str(w.message)},)
     assert seen[0] == seen[1]
 
