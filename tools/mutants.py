@@ -1394,14 +1394,14 @@ MUTANTS = (
     Mutant(
         "private ranges: each look at one that was found spends what all may",
         "algorithms/erm/two_stage/ranges.py",
-        "of(_rounding.ratio_down(share, count)) if looks_in",
-        "of(share) if looks_in",
+        "of(_rounding.ratio_down(share, count)) if _closer",
+        "of(share) if _closer",
         "",
         (f"{RANGES}::test_parts_of_the_ranges_found_are_chosen_privately",),
     ),
     Mutant(
         "private ranges: users' cells are rounded one by one",
-        "algorithms/erm/two_stage/ranges.py",
+        "problems/data/users.py",
         "units[largest] += np.arange(len(keys)) - starts[user] < left[user]",
         "units = np.rint(found * UNITS / sizes).astype(np.int64)",
         "",

@@ -50,6 +50,7 @@ from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensit
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
+from dpconvex.problems.data.users import histogram
 from dpconvex.randomness import BitSource
 
 RANGES = "histogram of octaves of the columns without declared ranges"
@@ -81,7 +82,6 @@ LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
 SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to it.
 FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: First cells of all its parts, and those after the last ones
 STEPS = 2.0**10  #: Parts of 1 in which public scores are stated
-UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
 FULL = 2.0**23  #: Units that a cell holds at most in scores, so that these are exact however many there are.
 
 Cells = Callable[[Array], NDArray[np.int64]]
@@ -182,8 +182,7 @@ class RangedPlan(TwoStagePlan):
     def theorem(self) -> str:
         histograms = "private histograms, first of octaves, then of the ranges read off them, "
         closer = "a private histogram of octaves and private choices of parts of the ranges read off it, "
-        look = "private choices of parts of declared ranges, "
-        stages = look * (self.look is not None or self.looks is not None)
+        stages = "private choices of parts of declared ranges, " * (self.look is not None or self.looks is not None)
         stages += histograms * (self.second is not None) + closer * (self.closer is not None)
         first = f"Basic composition of {stages}and of a method for records clipped into these, one by one."
         return f"{first} {self.then.theorem}"
@@ -202,12 +201,11 @@ class RangedPlan(TwoStagePlan):
             }
         if not stages:
             return {**self.then.describe(), **looks}
-        closer = 0.0 if self.closer is None else self.closer.epsilon
         found = {
             "columns": list(self.columns),
             "target": self.target,
             "cells": stages[0].cells[0],
-            "epsilon": _rounding.sum_up([*(one.epsilon for one in stages), *[closer] * self._open]),
+            "epsilon": _rounding.sum_up([one.epsilon for one in [*stages, *[self.closer] * self._open] if one]),
             "deviations": [float(one.deviations[0]) for one in stages],
             "found": [list(astuple(each)) for each in self.found] or None,
         }
@@ -256,12 +254,10 @@ class RangedPlan(TwoStagePlan):
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
         return plan.through(None).restored(result, result.point, source)  # whose map has done its work
 
-    def _edges(
-        self, X: Any, y: Any, groups: UserGroups | None, outer: Sequence[NumberRange], source: BitSource, ledger: Ledger
-    ) -> tuple[tuple[int, ...], ...]:
+    def _edges(self, X: Any, y: Any, groups: UserGroups | None, outer: Any, source: BitSource, ledger: Ledger) -> Any:
         """Return the edges of what is kept of the ranges released, and knots between, then those of places."""
         within, whole = (*outer, *[ranges.WHOLE] * len(self.placed)), (0, ranges.PARTS)
-        edges, places = tuple[tuple[int, ...], ...](), tuple[tuple[int, ...], ...]()
+        places: tuple[tuple[int, ...], ...] = ()
         crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in within], ranges.PARTS + 1)
         if self.closer is not None:
             chosen = zip(outer, _chosen(self.closer, crowds, HALVED_EACH, CLOSER, source, ledger), strict=True)
@@ -441,8 +437,6 @@ def plan(
         others = _rounding.difference_down(octaves[0], own)
         first = JointHistogram((ranges.CELLS,) * (count - (own > 0)), others, privacy.unit)
     cells = (ranges.PARTS + 1,) * (count + len(placed))
-    looks_in = _closer(*facts) > 0
-    second = JointHistogram(cells, share, privacy.unit) if cells and not looks_in else None
     rest, moved = remaining(*facts), Sensitivity(1.0, "linf", LEMMA)
     moved = moved if privacy.neighboring.fixes_size else Sensitivity(0.5, "linf", ADDED_LEMMA)
     left = _rounding.difference_down(rest, then.privacy.epsilon)
@@ -450,25 +444,7 @@ def plan(
     of = partial(ReportNoisyMax, replace(moved, neighboring=privacy.neighboring, unit=privacy.unit))
     choice = of(_rounding.difference_down(left, cost)) if look else None
     choices = of(_rounding.ratio_down(cost, len(looked))) if looked else None
-    closer = of(_rounding.ratio_down(share, count)) if looks_in else None
+    closer = of(_rounding.ratio_down(share, count)) if _closer(*facts) > 0 else None
+    second = JointHistogram(cells, share, privacy.unit) if cells and closer is None else None
     stages: dict[str, Any] = {"closer": closer, "look": choice, "looks": choices, "looked": looked, "steps": steps}
     return RangedPlan(privacy, first, of_target, second, then, columns, linear, target, knots, placed=placed, **stages)
-
-
-def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:
-    """Return how many records, or users, each cell has, (count,); the cells of a user's records are averaged."""
-    if groups is None:
-        return np.bincount(cells, minlength=count).astype(np.float64)
-    order = slice(None) if groups.order is None else groups.order
-    users = np.repeat(np.arange(groups.n_users), groups.sizes)
-    keys, found = np.unique(users * count + cells[order], return_counts=True)
-    user, cell = np.divmod(keys, count)
-    sizes = groups.sizes[user]
-    units, rest = np.divmod(found * UNITS, sizes)
-    left = UNITS - np.bincount(user, units.astype(np.float64), groups.n_users).astype(np.int64)  # exact: below 2^53
-    largest = np.lexsort((cell, -rest, user))  # of each user the largest remainders first, ties by position
-    starts = np.searchsorted(user, np.arange(groups.n_users))
-    units[largest] += np.arange(len(keys)) - starts[user] < left[user]
-    totals = np.zeros(count, dtype=np.int64)
-    np.add.at(totals, cell, units)
-    return totals / UNITS

@@ -24,7 +24,7 @@ from dpconvex import (
     verify,
 )
 from dpconvex.algorithms.erm.two_stage import ranges
-from dpconvex.algorithms.erm.two_stage.ranges import UNITS, RangedPlan, histogram, lost
+from dpconvex.algorithms.erm.two_stage.ranges import RangedPlan, lost
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, UnrangedColumn, UnrangedTarget
 from dpconvex.errors import HopelessPlanWarning, InvalidParameterError
 from dpconvex.estimators._digest import model_digest
@@ -32,6 +32,7 @@ from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
 from dpconvex.problems import UserGroups
 from dpconvex.problems.data.ranges import CELLS
 from dpconvex.problems.data.sources.arrow import MEMORY
+from dpconvex.problems.data.users import UNITS, histogram
 
 SCHEMA = Schema(
     (
