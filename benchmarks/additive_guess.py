@@ -2,7 +2,7 @@
 
     python benchmarks/additive_guess.py measure FILE [--tables NAME ...] [--seeds 2]
     python benchmarks/additive_guess.py choose FILE
-    python benchmarks/additive_guess.py straight FILE
+    python benchmarks/additive_guess.py straight FILE [--rows 20000] [--kinds numbers]
     python benchmarks/additive_guess.py monotone FILE
 
 ``measure`` fits every number of knots at every regularization and writes the log-loss on held-out records. ``choose``
@@ -139,11 +139,13 @@ def regret(name: str, found: list[dict], guess) -> float:
     return total / len(EPSILONS)
 
 
-def straight(path: str, seeds: int) -> None:
+def straight(path: str, seeds: int, most: int, kinds: str) -> None:
     rows_found: list[dict] = []
-    for name in (name for name in corpus.LEARNING if name not in corpus.MANY_CLASSES):
+    for name in (name for name in (*corpus.LEARNING, *corpus.MORE_NUMBERS) if name not in corpus.MANY_CLASSES):
         table = corpus.load(name)
-        schema, frame, numbers = table.schema, table.frame.iloc[:20_000], table.schema.target.numeric
+        schema, frame, numbers = table.schema, table.frame.iloc[:most], table.schema.target.numeric
+        if kinds not in ("both", "numbers" if numbers else "classes"):
+            continue
         y = np.asarray(schema.encode_target(frame), float)
         for epsilon in EPSILONS:
             row = {"table": name, "epsilon": epsilon, "numbers": numbers}
@@ -157,7 +159,7 @@ def straight(path: str, seeds: int) -> None:
                     losses.append(lost(model, frame.iloc[test], y[test]))
                 row[which] = float(np.mean(losses))
                 plan, zero = model.plan_, model.plan_.problem.typical.at_zero
-                row |= {"n": len(y) * 4 // 5, f"{which}_expected": plan.predicted_error.expected / zero}
+                row |= {"n": len(train), f"{which}_expected": plan.predicted_error.expected / zero}
                 row |= {f"{which}_columns": plan.problem.domain.n_features, f"{which}_algorithm": plan.algorithm}
             row["share"] = row["bent_expected"]
             rows_found.append(row)
@@ -167,23 +169,36 @@ def straight(path: str, seeds: int) -> None:
     compare(rows_found)
 
 
-THRESHOLDS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, np.inf)
+THRESHOLDS = (0.0, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.13, 0.15, 0.2, 0.3, 0.6, np.inf)
 
 
 def compare(found: list[dict]) -> None:
     """Report what every threshold loses to the better of the two, and what is chosen without each table."""
     for numbers in (False, True):
         rows = [row for row in found if row["numbers"] == numbers]
+        if not rows:
+            continue
         both = np.array([[row["straight"], row["bent"]] for row in rows])
         bent = np.array([[row["share"] < learned for learned in THRESHOLDS] for row in rows])
-        lost = np.where(bent, both[:, [1]], both[:, [0]]) - both.min(1, keepdims=True)
+        taken = np.where(bent, both[:, [1]], both[:, [0]])
+        lost, more = taken - both.min(1, keepdims=True), taken - both[:, [0]]
         print("targets that are", "numbers" if numbers else "classes")
-        for learned, each in zip(THRESHOLDS, lost.T, strict=True):
-            print(f"bent where less than {learned:g} is lost: mean regret {each.mean():.4f}, largest {each.max():.3f}")
-        names = np.array([row["table"] for row in rows])
-        for name in dict.fromkeys(names.tolist()):
-            k = int(lost[names != name].mean(0).argmin())
-            print(f"{name:22} left out: {THRESHOLDS[k]:g}, regret {lost[names == name, k].mean():.4f} there")
+        names, epsilons = (np.array([row[key] for row in rows]) for key in ("table", "epsilon"))
+        every = list(dict.fromkeys(names.tolist()))
+        for k, learned in enumerate(THRESHOLDS):
+            ratio, by_table = taken[:, k] / both[:, 0], [more[names == name, k].mean() for name in every]
+            error = np.std(by_table, ddof=1) / len(every) ** 0.5
+            each = ", ".join(f"{more[epsilons == epsilon, k].mean():+.4f}" for epsilon in EPSILONS)
+            print(
+                f"bent where less than {learned:g} is lost: {bent[:, k].sum()} of {len(rows)} bent, regret "
+                f"{lost[:, k].mean():.4f}; over lines {np.mean(by_table):+.4f} ({error:.4f}), by epsilon {each}; "
+                f"worse by 5 % {np.sum(ratio > 1.05)}, at most {ratio.max():.2f} times"
+            )
+        best = {name: int(more[names != name].mean(0).argmin()) for name in every}
+        out = [more[names == name, k].mean() for name, k in best.items()]
+        chosen = [THRESHOLDS[k] for k in best.values()]
+        error = np.std(out, ddof=1) / len(every) ** 0.5
+        print("chosen without each table:", {t: chosen.count(t) for t in chosen}, f"{np.mean(out):+.4f} ({error:.4f})")
 
 
 DIRECTIONS = {
@@ -243,11 +258,15 @@ if __name__ == "__main__":
     parser.add_argument("path")
     parser.add_argument("--tables", nargs="+", default=NAMES)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=20_000, help="of `straight`, at most")
+    parser.add_argument("--kinds", choices=("both", "classes", "numbers"), default="both", help="of `straight`")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.what == "measure":
         measure(arguments.path, arguments.tables, arguments.seeds)
     elif arguments.what == "choose":
         choose(arguments.path)
+    elif arguments.what == "straight":
+        straight(arguments.path, arguments.seeds, arguments.rows, arguments.kinds)
     else:
-        {"straight": straight, "monotone": monotone}[arguments.what](arguments.path, arguments.seeds)
+        monotone(arguments.path, arguments.seeds)

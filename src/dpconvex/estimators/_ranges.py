@@ -84,7 +84,7 @@ class FindsRanges:
     def _beside(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
         """Return what finding ranges that are left open leaves of a promise."""
         open_, placed = len(features.unranged), len(features.placed)
-        left = ranges.remaining(privacy.epsilon, n, open_, placed, self._finds_target)
+        left = ranges.remaining(privacy.epsilon, n, open_, placed, self._finds_target, features.n_knots)
         return replace(privacy, epsilon=left)
 
     def _look_costs(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> tuple[float, float]:

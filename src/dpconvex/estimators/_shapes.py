@@ -146,16 +146,24 @@ class ShapeMap(FeatureMap):
     n_knots: int = 2
     lookable: tuple[int, ...] = ()  #: Columns of whose declared ranges a fit may keep a part
     looked: bool = False  #: Whether it does
-    most: tuple[float, ...] = ()  #: How many values each column has by its declared step: more knots tell nothing
+    most: tuple[float, ...] = ()  #: How many values each column has by its declared step, or range: knots at most
 
     @classmethod
-    def of(cls, columns: Sequence[Any], table: bool, own: bool, pairs: tuple[tuple[str, str], ...]) -> "ShapeMap":
-        """Return the map with two knots a column."""
+    def of(
+        cls, columns: Sequence[Any], table: bool, own: bool, pairs: tuple[tuple[str, str], ...], free: bool = False
+    ) -> "ShapeMap":
+        """Return the map with two knots a column; `free`: how many there will be is for a plan to say.
+
+        Then [0, 1] mostly means yes and no, and stays straight, but not where all numbers are scaled to it.
+        """
         places = [k for k, column in enumerate(columns) if not column.ranged]
         ranged = [c if c.ranged else c.within(NumberRange(-0.5, 0.5)) for c in columns]
         linear = [k for k in places if columns[k].transform == "none"]
         looks = tuple(k for k, column in enumerate(columns) if divisible(column) and not column.knots)
-        most = tuple(c.levels if c.numeric and c.ranged else math.inf for c in columns)
+        two = [c.numeric and c.ranged and c.values == "binary" for c in columns]
+        free = free and any(c.numeric and not either for c, either in zip(columns, two, strict=True))
+        facts = zip(columns, two, strict=True)
+        most = tuple(2 if either and free else c.levels if c.numeric and c.ranged else math.inf for c, either in facts)
         return cls(tuple(ranged), table, own, pairs, (), tuple(places), tuple(linear), lookable=looks, most=most).at(2)
 
     def at(self, count: int) -> "ShapeMap":

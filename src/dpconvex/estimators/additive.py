@@ -45,7 +45,7 @@ from dpconvex.problems.linear.shapes import Knots
 
 KNOTS = (2, 3, 4, 6, 8, 12, 16)  #: How many even knots are tried; two make a column linear.
 
-LEARNED = {"classification": 0.13, "regression": 0.6}
+LEARNED = {"classification": 0.13, "regression": 0.05}
 """Shapes bend where they are expected to lose less than that share of what parameters 0 lose; else lines are straight.
 Chosen on the learning tables of the corpus (`benchmarks/additive_guess.py straight`)."""
 
@@ -88,7 +88,8 @@ class AdditiveModel(WithIntervals):
         require_one({"schema": self.schema, "feature_bounds": self.feature_bounds}, "schema", "They must be public")
         columns = self._bounded(n_features) if self.schema is None else checked_schema(self.schema).columns
         pairs = checked_pairs(self.interactions, columns)
-        found = ShapeMap.of(columns, self.schema is not None, self.missing == "own", pairs)
+        free = isinstance(self.knots, str)
+        found = ShapeMap.of(columns, self.schema is not None, self.missing == "own", pairs, free)
         self._directions(found)
         return found
 
@@ -218,7 +219,8 @@ class AdditiveModel(WithIntervals):
             if block.name in directions:
                 knots, curvature = cast(Knots, block.expected), np.eye(block.size)  # of straight lines any will do
                 if problem.shapes is not None:
-                    curvature = problem.shapes.curvature(k, problem.loss, cast(Any, problem.factor), self.plan_.l2)
+                    facts = problem.loss, cast(Any, problem.factor), self.plan_.l2, problem.residual
+                    curvature = problem.shapes.curvature(k, *facts)
                 values[0, where], lost = knots.monotone(values[0, where], directions[block.name], curvature)
                 self.intercept_ = self.intercept_ + lost
         self.coef_, self.encoded_coef_ = values, values.copy()
@@ -437,5 +439,5 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
         return super()._explained(share, look) if self._straight else None  # shapes have a law of their own
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
-        caps = (CAPS if self._straight else CAPS[::2]) if self.loss == "squared" else ()
+        caps = CAPS if self.loss == "squared" else ()
         return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in caps)

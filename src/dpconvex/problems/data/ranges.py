@@ -38,6 +38,7 @@ RARE, RARER, STANDS = 0.1, 0.25, 3.0
 for one that is too large is a catastrophe; and above which 0, or one of the signs, is there: numbers of 1e9 are rare
 (`benchmarks/private_ranges.py`)."""
 HEAVY = 4  #: Octaves from the median's to the last, above which a column is put on a logarithmic scale.
+SPIKE = 0.1  #: Share of the records from which on 0 is a kind of its own, and a column on that scale, too.
 SPARE, ZEROS = 3, 17
 """On that scale: octaves to spare at the ends, and the last exponent of a column in which nothing but 0 stands out."""
 FINE = 4  #: Octaves below the median's at which the logarithmic scale turns linear.
@@ -132,7 +133,8 @@ def find(counts: Floats, deviation: float, linear: bool, rare: float = RARE) -> 
     first, last = -ends[0] if there[0] else inner, ends[1] if there[1] else -inner
     full, top = np.cumsum(np.maximum(sizes[low : high + 1], 0)), max(ends)
     median = least + int(np.searchsorted(full, full[-1] / 2))
-    if linear or not (zero or top - median > HEAVY):
+    kind = zero and counts[END] > SPIKE * counts.sum()
+    if linear or not (kind or top - median > HEAVY):
         return NumberRange(_start(first, last), -_start(-last, -first))
     unit = max(math.ldexp(1.0, median + LOWEST - 1 - FINE), math.ldexp(1.0, LOWEST))
     spare = SPARE if top - median > HEAVY else 0

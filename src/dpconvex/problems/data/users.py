@@ -373,3 +373,25 @@ class _Reader:
         if order is None:
             return self._records.rows(place), place
         return self._records.take(order[place]), order[place]
+
+
+UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
+
+
+def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:
+    """Return how many records, or users, each cell has, (count,); the cells of a user's records are averaged."""
+    if groups is None:
+        return np.bincount(cells, minlength=count).astype(np.float64)
+    order = slice(None) if groups.order is None else groups.order
+    users = np.repeat(np.arange(groups.n_users), groups.sizes)
+    keys, found = np.unique(users * count + cells[order], return_counts=True)
+    user, cell = np.divmod(keys, count)
+    sizes = groups.sizes[user]
+    units, rest = np.divmod(found * UNITS, sizes)
+    left = UNITS - np.bincount(user, units.astype(np.float64), groups.n_users).astype(np.int64)  # exact: below 2^53
+    largest = np.lexsort((cell, -rest, user))  # of each user the largest remainders first, ties by position
+    starts = np.searchsorted(user, np.arange(groups.n_users))
+    units[largest] += np.arange(len(keys)) - starts[user] < left[user]
+    totals = np.zeros(count, dtype=np.int64)
+    np.add.at(totals, cell, units)
+    return totals / UNITS

@@ -99,6 +99,16 @@ def ordinary_residuals(loss: LinearModelLoss, deviation: float | None = None) ->
     return residuals - residuals.mean()
 
 
+def curvature_and_worth(
+    loss: LinearModelLoss, residual: float | None = None, capped: bool = True
+) -> tuple[float, float]:
+    """Return the mean curvature of a loss, of a cap on residuals if one is `capped`, and the usual loss's over it."""
+    if loss.task != "regression" or loss.usual == loss or not capped:
+        return typical_curvature(loss), 1.0
+    kappa = capped_curvature(loss, residual)
+    return kappa, typical_curvature(loss.usual) / kappa
+
+
 @dataclass(frozen=True, eq=False)
 class TypicalData:
     """Quadratic model of the risk's excess on typical data: g directions in which it curves, m blocks."""
@@ -175,8 +185,7 @@ class TypicalData:
             block = np.append(block, np.full(len(count) - len(block), SHARED))
         else:  # no constant: the mean adds to every direction's second moment
             curvature = curvature + off
-        capped = explained is not None and loss.usual != loss
-        kappa = capped_curvature(loss, residual) if capped else typical_curvature(loss)
+        kappa, worth = curvature_and_worth(loss, residual, explained is not None)
         contrasts = max(1, outputs - 1)  # the same vector added to all outputs changes no prediction
         return cls(
             count * contrasts,
@@ -187,7 +196,7 @@ class TypicalData:
             size,
             mixing,
             0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual, residual),
-            worth=typical_curvature(loss.usual) / kappa if capped else 1.0,
+            worth=worth,
         )
 
     @property

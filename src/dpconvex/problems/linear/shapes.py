@@ -22,7 +22,13 @@ from dpconvex._types import Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
 from dpconvex.problems.data.factor import Factor
-from dpconvex.problems.linear.expected_risk import ORDINARY, TypicalData, surrogate_excess, typical_curvature
+from dpconvex.problems.linear.expected_risk import (
+    ORDINARY,
+    TypicalData,
+    curvature_and_worth,
+    surrogate_excess,
+    typical_curvature,
+)
 
 LEAST = 1e-9  # curvature of a direction without expected records, relative to the largest of its block
 MOST, CUBES = 2048, 4e10  # Vertices of a block; the sum of their cubes is about what a plan costs
@@ -38,7 +44,8 @@ class Guess:
     pair: float = 0.05  #: of one vertex of a pair
     missing: float = 0.05  #: share of records whose cell is missing
     spread: float = 0.4  #: how much of the supposed variety real columns have
-    numbers: float = 1 / 16  #: how much of all this targets that are numbers have, whose range is a logit or so
+    #: how much of all this targets that are numbers have, whose range is a logit or so; more where a look keeps a part
+    numbers: float = 1 / 16
 
 
 GUESS = Guess()
@@ -206,10 +213,12 @@ class ExpectedShapes:
         """Covariance of the values of each shape, squared logits, (d, d)."""
         return (*(each.prior.signal for each in self.vertices), *([np.array([[1.0]])] if self.intercept else []))
 
-    def curvature(self, k: int, loss: LinearModelLoss, factor: Factor, l2: float) -> Floats:
+    def curvature(
+        self, k: int, loss: LinearModelLoss, factor: Factor, l2: float, residual: float | None = None
+    ) -> Floats:
         """Return the expected Hessian of the ridge objective in the values of shape k, (d, d)."""
         root = factor.matrices[k].toarray()
-        return typical_curvature(loss) * self.moments[k] + l2 * np.linalg.pinv(root @ root.T)
+        return curvature_and_worth(loss, residual)[0] * self.moments[k] + l2 * np.linalg.pinv(root @ root.T)
 
     @property
     def misfit(self) -> float:
@@ -219,12 +228,17 @@ class ExpectedShapes:
     def typical(
         self, loss: LinearModelLoss, factor: Factor, unit: float, residual: float | None = None
     ) -> TypicalShapes:
-        """Return the quadratic model of the risk; `unit` is the square of what stands for a logit."""
-        kappa, contrasts = typical_curvature(loss), max(1, loss.n_outputs - 1)
+        """Return the quadratic model of the risk; `unit` is the square of what stands for a logit.
+
+        `residual`: what residuals deviate in the part of the targets' range that a look keeps; None where none is kept.
+        """
+        (kappa, worth), contrasts = curvature_and_worth(loss, residual), max(1, loss.n_outputs - 1)
         count = ORDINARY.spectrum_quantiles
         spread = np.exp(-np.linspace(0.0, 0.5 + math.log(factor.domain.dim), count))
         spread *= count / spread.sum()
         learned = unit if loss.task == "classification" else unit * GUESS.numbers
+        if residual is not None:
+            learned *= ORDINARY.explained_in_part / ORDINARY.explained_variance
         lost = typical_curvature(loss.usual) / 2 * self.misfit * learned
         curvature, signal, mixing, lengths = [], [], [], []
         for part, moments, values in zip(factor.matrices, self.moments, self.signals, strict=True):
@@ -250,6 +264,7 @@ class ExpectedShapes:
             sparse.csr_array(sparse.block_diag(mixing)),
             (0.0 if loss.usual == loss else surrogate_excess(loss, loss.usual, residual)) + lost,
             sparse.csr_array(sparse.block_diag(lengths)),
+            worth=worth,
         )
 
 

@@ -10,11 +10,11 @@ Lemma
     Ranges: every double lies in exactly one of 144 public cells, so the histograms of all columns without a range are
     one release of `JointHistogram`, that of the target another, for a part of the same epsilon (Lemma F, twice).
     Crowds: given the ranges read off them, or declared, every number lies in one of 32 public cells, or is missing:
-    Lemma F again. Looks: a part of whole cells of a declared range scores the number of records in it, plus a public
-    number: permute-and-flip (Lemma T). Moving its ends to multiples of a public step is post-processing. Method: for
-    each *fixed* outcome, the map from a record's cells, target and weight to the method's is public and takes one
-    record; so neighbors become neighbors (or equal) in a domain that does not depend on the outcome. (Docs, Private
-    ranges, with proofs.)
+    Lemma F again; or, where no knots are looked for, a look at each of these ranges. Looks: a part of whole cells of a
+    range scores the number of records in it, plus a public number: permute-and-flip (Lemma T). Moving its ends to
+    multiples of a public step is post-processing. Method: for each *fixed* outcome, the map from a record's cells,
+    target and weight to the method's is public and takes one record; so neighbors become neighbors (or equal) in a
+    domain that does not depend on the outcome. (Docs, Private ranges, with proofs.)
 Users
     A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column: a point of the simplex
     again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
@@ -50,6 +50,7 @@ from dpconvex.privacy import Ledger, Neighboring, PrivacyParams, Release, Sensit
 from dpconvex.problems import NumberRange, UserGroups
 from dpconvex.problems.data import ranges
 from dpconvex.problems.data.sources.rows import EncodedRows, mapped, same, totals
+from dpconvex.problems.data.users import histogram
 from dpconvex.randomness import BitSource
 
 RANGES = "histogram of octaves of the columns without declared ranges"
@@ -65,6 +66,7 @@ TARGET_PART = 1 / 3
 too wide tells nothing, a target in one is predicted anywhere (`benchmarks/lost_ranges.py --parts`)."""
 NARROW = 4  #: A target's range is cut off the second histogram only where no more than one in so many parts is left.
 LOST = 0.16  #: `octaves_off` from which on a constant is better (`benchmarks/lost_ranges.py`).
+CLOSER = "part of each range found, of 32 cells"
 LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
 LEMMA = "a replaced record, or user, moves the count of every part by at most 1 (docs, Private ranges, Lemma T)"
@@ -80,7 +82,6 @@ LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
 SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to it.
 FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: First cells of all its parts, and those after the last ones
 STEPS = 2.0**10  #: Parts of 1 in which public scores are stated
-UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
 FULL = 2.0**23  #: Units that a cell holds at most in scores, so that these are exact however many there are.
 
 Cells = Callable[[Array], NDArray[np.int64]]
@@ -111,6 +112,7 @@ class RangedPlan(TwoStagePlan):
     looked: tuple[int, ...] = ()  #: of these positions, which a run is given in their declared ranges, missing as NaN
     cells: Cut = ()  #: Of the parts of these that are kept
     steps: tuple[ranges.Step, ...] = ()  #: Of these columns, and of the target last; (): none has any
+    closer: ReportNoisyMax | None = None  #: At each range that is found, in the place of `second`
     neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     place: Place | None = field(default=None, compare=False, repr=False)
     """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
@@ -142,11 +144,13 @@ class RangedPlan(TwoStagePlan):
         given = self.then.predicted_error
         return replace(given, source=f"{given.source}; on the ranges found", proved=False)
 
-    mechanisms = uses({LOOK: "look", LOOKS: "looks", TARGET: "of_target", RANGES: "first", CROWDS: "second"})
+    mechanisms = uses(
+        {LOOK: "look", LOOKS: "looks", TARGET: "of_target", RANGES: "first", CROWDS: "second", CLOSER: "closer"}
+    )
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        times = {LOOKS: len(self.looked)}
+        times = {LOOKS: len(self.looked), CLOSER: self._open}
         return tuple(replace(each, times=times.get(each.label, each.times)) for each in super().releases)
 
     @property
@@ -177,8 +181,9 @@ class RangedPlan(TwoStagePlan):
     @property
     def theorem(self) -> str:
         histograms = "private histograms, first of octaves, then of the ranges read off them, "
-        look = "private choices of parts of declared ranges, "
-        stages = look * (self.look is not None or self.looks is not None) + histograms * (self.second is not None)
+        closer = "a private histogram of octaves and private choices of parts of the ranges read off it, "
+        stages = "private choices of parts of declared ranges, " * (self.look is not None or self.looks is not None)
+        stages += histograms * (self.second is not None) + closer * (self.closer is not None)
         first = f"Basic composition of {stages}and of a method for records clipped into these, one by one."
         return f"{first} {self.then.theorem}"
 
@@ -200,7 +205,7 @@ class RangedPlan(TwoStagePlan):
             "columns": list(self.columns),
             "target": self.target,
             "cells": stages[0].cells[0],
-            "epsilon": _rounding.sum_up([one.epsilon for one in stages]),
+            "epsilon": _rounding.sum_up([one.epsilon for one in [*stages, *[self.closer] * self._open] if one]),
             "deviations": [float(one.deviations[0]) for one in stages],
             "found": [list(astuple(each)) for each in self.found] or None,
         }
@@ -241,20 +246,31 @@ class RangedPlan(TwoStagePlan):
             linear = [k in self.linear for k in self.columns] + [True] * self.target
             rare = [ranges.RARE] * len(self.columns) + [ranges.RARER] * self.target
             outer = tuple(map(ranges.find, noisy, off, linear, rare))
-        if self.second is not None:
-            within = (*outer, *[ranges.WHOLE] * len(self.placed))
-            crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in within], ranges.PARTS + 1)
-            noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(within), -1)  # line 2: given them
-            off, knots = self.second.deviations, [self.knots] * len(self.columns) + [2] * self.target
-            edges = tuple(ranges.crowded(*each) for each in zip(outer, noisy, off, knots, strict=False))
-            if self.target and edges[-1][1] - edges[-1][0] > ranges.PARTS / NARROW:  # tails of a target tell
-                edges = (*edges[:-1], (0, ranges.PARTS))
-            edges += tuple(map(ranges.sought, noisy[self._open :], off[self._open :]))
+        if self.second is not None or self.closer is not None:
+            edges = self._edges(X, y, groups, outer, source, ledger)  # line 2: given them
         plan = continued(self, outer=outer, edges=edges, target_cells=target, cells=cells)
         part = plan._kept if target else same
         inside = mapped(X, y, plan._placed, plan.found[-1].encode if self.target else part)  # line 3: record by record
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
         return plan.through(None).restored(result, result.point, source)  # whose map has done its work
+
+    def _edges(self, X: Any, y: Any, groups: UserGroups | None, outer: Any, source: BitSource, ledger: Ledger) -> Any:
+        """Return the edges of what is kept of the ranges released, and knots between, then those of places."""
+        within, whole = (*outer, *[ranges.WHOLE] * len(self.placed)), (0, ranges.PARTS)
+        places: tuple[tuple[int, ...], ...] = ()
+        crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in within], ranges.PARTS + 1)
+        if self.closer is not None:
+            chosen = zip(outer, _chosen(self.closer, crowds, HALVED_EACH, CLOSER, source, ledger), strict=True)
+            edges = tuple((int(a), int(b)) if one.transform == "none" else whole for one, (a, b) in chosen)
+        else:
+            assert self.second is not None
+            noisy = self.second.release(crowds, CROWDS, source, ledger).reshape(len(within), -1)
+            off, knots = self.second.deviations, [self.knots] * len(self.columns) + [2] * self.target
+            edges = tuple(ranges.crowded(*each) for each in zip(outer, noisy, off, knots, strict=False))
+            places = tuple(map(ranges.sought, noisy[self._open :], off[self._open :]))
+        if self.target and edges[-1][1] - edges[-1][0] > ranges.PARTS / NARROW:  # tails of a target tell
+            edges = (*edges[:-1], whole)
+        return *edges, *places
 
     def _weighed(self, y: Floats) -> tuple[Floats, Any]:
         """Return targets, and the weights that came with them; None where there are none."""
@@ -325,9 +341,9 @@ def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Arr
     return histograms(np.hstack([part for _, part in sorted(parts, key=lambda each: each[0])]))
 
 
-def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False) -> float:
+def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False, knots: int = 2) -> float:
     """Return what ranges of so many columns of n units, knots of so many `placed`, and a target's leave of epsilon."""
-    shares = _shares(epsilon, n, columns, placed, target) if columns or placed or target else [0.0]
+    shares = _shares(epsilon, n, columns, placed, target, knots) if columns or placed or target else [0.0]
     return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
 
 
@@ -352,14 +368,19 @@ def _cost(epsilon: float, n: int, looked: float, shares: tuple[float, float], ne
     return _rounding.product_down(share, epsilon) if n * epsilon >= needed else 0.0
 
 
-def _shares(epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False) -> list[float]:
+def _closer(epsilon: float, n: int, columns: int, placed: int, target: bool, knots: int) -> float:
+    """Return what looks at all ranges that are found take of epsilon; 0 where a histogram has their cells instead."""
+    return 0.0 if placed or knots > 2 else looks_cost(epsilon, n, columns + target)
+
+
+def _shares(epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False, knots: int = 2) -> list[float]:
     """Return the epsilons of octaves, if any range is looked for, and of cells; of `remaining`'s facts."""
     noisy, largest = ALONE if target and not columns and not placed else (NOISY, SHARES[0][1])
     count = columns + target
     needed = math.sqrt(8) * count / (noisy * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
     limits = (SHARES[0][0], largest), SHARES[1]
     first, second = (_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in limits)
-    return [first, second] if count else [second]
+    return [first, _closer(epsilon, n, columns, placed, target, knots) or second] if count else [second]
 
 
 def octaves_off(epsilon: float, n: int, columns: int) -> float:
@@ -406,7 +427,7 @@ def plan(
     if not 2 <= knots <= ranges.PARTS // 2:
         raise InvalidParameterError("knots", knots, f"must be 2 to {ranges.PARTS // 2}")
     check_unit(then.problem, privacy)
-    facts = privacy.epsilon, then.problem.n, len(columns), len(placed), target
+    facts = privacy.epsilon, then.problem.n, len(columns), len(placed), target, knots
     *octaves, share = _shares(*facts)
     first = of_target = None
     if octaves:
@@ -415,7 +436,6 @@ def plan(
         others = _rounding.difference_down(octaves[0], own)
         first = JointHistogram((ranges.CELLS,) * (count - (own > 0)), others, privacy.unit)
     cells = (ranges.PARTS + 1,) * (count + len(placed))
-    second = JointHistogram(cells, share, privacy.unit) if cells else None
     rest, moved = remaining(*facts), Sensitivity(1.0, "linf", LEMMA)
     moved = moved if privacy.neighboring.fixes_size else Sensitivity(0.5, "linf", ADDED_LEMMA)
     left = _rounding.difference_down(rest, then.privacy.epsilon)
@@ -426,24 +446,7 @@ def plan(
     of = partial(ReportNoisyMax, replace(moved, neighboring=privacy.neighboring, unit=privacy.unit))
     choice = of(_rounding.difference_down(left, cost)) if look else None
     choices = of(_rounding.ratio_down(cost, len(looked))) if looked else None
-    stages: dict[str, Any] = {"look": choice, "looks": choices, "looked": looked, "steps": steps}
+    closer = of(_rounding.ratio_down(share, count)) if _closer(*facts) > 0 else None
+    second = JointHistogram(cells, share, privacy.unit) if cells and closer is None else None
+    stages: dict[str, Any] = {"closer": closer, "look": choice, "looks": choices, "looked": looked, "steps": steps}
     return RangedPlan(privacy, first, of_target, second, then, columns, linear, target, knots, placed=placed, **stages)
-
-
-def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:
-    """Return how many records, or users, each cell has, (count,); the cells of a user's records are averaged."""
-    if groups is None:
-        return np.bincount(cells, minlength=count).astype(np.float64)
-    order = slice(None) if groups.order is None else groups.order
-    users = np.repeat(np.arange(groups.n_users), groups.sizes)
-    keys, found = np.unique(users * count + cells[order], return_counts=True)
-    user, cell = np.divmod(keys, count)
-    sizes = groups.sizes[user]
-    units, rest = np.divmod(found * UNITS, sizes)
-    left = UNITS - np.bincount(user, units.astype(np.float64), groups.n_users).astype(np.int64)  # exact: below 2^53
-    largest = np.lexsort((cell, -rest, user))  # of each user the largest remainders first, ties by position
-    starts = np.searchsorted(user, np.arange(groups.n_users))
-    units[largest] += np.arange(len(keys)) - starts[user] < left[user]
-    totals = np.zeros(count, dtype=np.int64)
-    np.add.at(totals, cell, units)
-    return totals / UNITS

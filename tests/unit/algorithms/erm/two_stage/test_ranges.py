@@ -24,14 +24,15 @@ from dpconvex import (
     verify,
 )
 from dpconvex.algorithms.erm.two_stage import ranges
-from dpconvex.algorithms.erm.two_stage.ranges import UNITS, RangedPlan, histogram, lost
+from dpconvex.algorithms.erm.two_stage.ranges import RangedPlan, lost
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, NumericTarget, UnrangedColumn, UnrangedTarget
 from dpconvex.errors import HopelessPlanWarning, InvalidParameterError
 from dpconvex.estimators._digest import model_digest
-from dpconvex.mechanisms import JointHistogram
+from dpconvex.mechanisms import JointHistogram, ReportNoisyMax
 from dpconvex.problems import UserGroups
 from dpconvex.problems.data.ranges import CELLS
 from dpconvex.problems.data.sources.arrow import MEMORY
+from dpconvex.problems.data.users import UNITS, histogram
 
 SCHEMA = Schema(
     (
@@ -68,7 +69,7 @@ def test_one_certificate_for_ranges_and_model_that_verifies(tmp_path) -> None:
     certificate = model.certificate_
     assert isinstance(model.plan_, RangedPlan)
     assert 3.99 < certificate.spent_epsilon <= 4.0
-    assert [r.mechanism for r in certificate.releases[:2]] == [model.plan_.first.name] * 2
+    assert [r.mechanism for r in certificate.releases[:2]] == [model.plan_.first.name, model.plan_.closer.name]
     found = verify(certificate)
     assert all(check.passed for check in found.checks)
     save_model(model, tmp_path / "m")
@@ -111,7 +112,7 @@ def test_neighbors_with_an_extreme_cell_have_the_same_plan_arrays_and_warnings(v
             model = fitted(each)
         plan = model.plan_
         before = PrivateLogisticRegression(4.0, schema=SCHEMA).plan(len(each))[0]
-        seen.append((plan.first.cells, plan.second.cells, plan.releases, before.releases, model.encoded_coef_.shape))
+        seen.append((plan.first.cells, plan.closer, plan.releases, before.releases, model.encoded_coef_.shape))
         seen[-1] += ({str(w.message) for w in caught if "fit number" not in str(w.message)},)
     assert seen[0] == seen[1]
 
@@ -203,9 +204,47 @@ def test_a_derived_column_keeps_its_formula_without_a_range() -> None:
     assert (facts["lower"], facts["upper"], facts["formula"]) == (found.lower, found.upper, "200 * share")
 
 
+def cells_cost(plan: RangedPlan) -> float:
+    """What step 2 takes: of a histogram, or of looks at the ranges found."""
+    return plan.second.epsilon if plan.second else (len(plan.columns) + plan.target) * plan.closer.epsilon
+
+
+@pytest.mark.parametrize("user", [None, "person"])
+def test_parts_of_the_ranges_found_are_chosen_privately(user, tmp_path, monkeypatch) -> None:
+    """One choice a column and the target, each paid for and of Lemma T; what is kept is what was released."""
+    frame = table().assign(y=1e6 + np.arange(len(table())), person=np.arange(len(table())) % 1500)
+    columns = (*SCHEMA.columns[:3], UnrangedColumn("age", "none"))
+    schema = Schema(columns, NumericTarget("y", 0, 1), user=user).without_ranges()
+    model = PrivateLinearRegression(3.0, schema=schema, algorithm="objective_perturbation")
+    plan = model.plan(1500 if user else 3000)[0]
+    assert (plan.second, plan.closer.sensitivity.value, plan.closer.sensitivity.norm) == (None, 1.0, "linf")
+    assert plan.closer.sensitivity.unit == plan.privacy.unit
+    charged = [each for each in plan.releases if each.label == ranges.CLOSER]
+    assert [each.times for each in charged] == [len(plan.columns) + 1]
+    total = plan.first.epsilon + plan.of_target.epsilon + cells_cost(plan) + plan.then.privacy.epsilon
+    assert 0.999 * 3 < total <= 3
+    assert cells_cost(plan) == pytest.approx(ranges.looks_cost(3.0, plan.problem.n, len(plan.columns) + 1))
+    released, usual = [], ReportNoisyMax.release
+
+    def release(self, scores, label, source, ledger):
+        found = usual(self, scores, label, source, ledger)
+        if label == ranges.CLOSER:
+            released.append((int(ranges.FIRST[found]), int(ranges.STOP[found])))
+        return found
+
+    monkeypatch.setattr(ReportNoisyMax, "release", release)
+    model.fit(frame)
+    assert verify(model.certificate_).passed
+    kept = [cut for cut, one in zip(model.plan_.edges, model.plan_.outer, strict=True) if one.transform == "none"]
+    target = released[-1] if released[-1][1] - released[-1][0] <= ranges.ranges.PARTS / ranges.NARROW else (0, 32)
+    assert kept == [*released[:-1], target]
+    save_model(model, tmp_path / "m")
+    assert load_model(tmp_path / "m").ranges_ == model.ranges_
+
+
 def test_the_budget_is_split_before_the_run() -> None:
     plan = PrivateLogisticRegression(1.0, schema=SCHEMA).plan(3000)[0]
-    assert plan.first.epsilon + plan.second.epsilon + plan.then.privacy.epsilon <= 1.0
+    assert plan.first.epsilon + cells_cost(plan) + plan.then.privacy.epsilon <= 1.0
     assert plan.first.cells == (CELLS, CELLS)
     assert plan.first.sensitivity.value == pytest.approx(2 * plan.first.norm.weights.sum())
     assert plan.first.deviations[0] == pytest.approx(0.02 * 3000, rel=0.05)
@@ -219,7 +258,7 @@ def test_a_target_has_a_part_of_its_own() -> None:
     assert (plan.first.cells, plan.of_target.cells) == ((CELLS,) * count, (CELLS,))
     assert plan.of_target.epsilon == pytest.approx(octaves / 3)
     assert octaves == pytest.approx(np.sqrt(8) * (count + 1) / (0.02 * 3000), rel=1e-9)
-    parts = octaves + plan.second.epsilon + plan.then.privacy.epsilon
+    parts = octaves + cells_cost(plan) + plan.then.privacy.epsilon
     assert 0.999 < parts <= 1.0
     charged = [float(each.event.pure_epsilon) for each in plan.releases[:2]]
     assert charged == pytest.approx([plan.of_target.epsilon, plan.first.epsilon])
@@ -245,7 +284,7 @@ def test_a_target_alone_may_take_half_of_epsilon(epsilon) -> None:
         share = min(max(np.sqrt(8) / (0.04 * 1000 * epsilon), 0.04), 0.5)
         assert plan.of_target is None
         assert plan.first.epsilon == pytest.approx(share * epsilon)
-        parts = plan.first.epsilon + plan.second.epsilon + plan.then.privacy.epsilon
+        parts = plan.first.epsilon + cells_cost(plan) + plan.then.privacy.epsilon
         assert 0.999 * epsilon < parts <= epsilon
 
 
