@@ -59,8 +59,7 @@ CROWDS = "histogram of 32 cells of each range found"
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
 NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
-ALONE = 0.04, 0.5
-"""The same, and the most that octaves take, for a target's range alone (`benchmarks/lost_ranges.py --alone`)."""
+ALONE = 0.04, 0.5  #: The same, and the most of octaves, for a target alone (`benchmarks/lost_ranges.py --alone`).
 TARGET_PART = 1 / 3
 """Of what octaves take, for the target's, where those of columns are looked for, too: a column in a range that is far
 too wide tells nothing, a target in one is predicted anywhere (`benchmarks/lost_ranges.py --parts`)."""
@@ -376,11 +375,10 @@ def _closer(epsilon: float, n: int, columns: int, placed: int, target: bool, kno
 def _shares(epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False, knots: int = 2) -> list[float]:
     """Return the epsilons of octaves, if any range is looked for, and of cells; of `remaining`'s facts."""
     noisy, largest = ALONE if target and not columns and not placed else (NOISY, SHARES[0][1])
-    count = columns + target
-    needed = math.sqrt(8) * count / (noisy * n * epsilon)  # cells deviate by about sqrt(8) columns/epsilon
+    needed = math.sqrt(8) * (columns + target) / (noisy * n * epsilon)  # cells deviate by sqrt(8) columns/epsilon
     limits = (SHARES[0][0], largest), SHARES[1]
     first, second = (_rounding.product_down(min(max(needed, least), most), epsilon) for least, most in limits)
-    return [first, _closer(epsilon, n, columns, placed, target, knots) or second] if count else [second]
+    return [first, _closer(epsilon, n, columns, placed, target, knots) or second] if columns + target else [second]
 
 
 def octaves_off(epsilon: float, n: int, columns: int) -> float:
