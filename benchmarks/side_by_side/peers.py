@@ -54,6 +54,9 @@ def logistic_valid(data: Data, job: Job) -> Fit:
         epsilon=job.epsilon, data_norm=1.0, fit_intercept=False, random_state=job.seed, **job.setting
     )
     coef = model.fit(X, data.y).coef_ / R
+    if 1 < len(coef) < data.facts["outputs"]:  # a class without a record for training: as good as impossible
+        seen, coef = coef, np.tile(np.append(np.zeros(data.X.shape[1]), -30.0), (data.facts["outputs"], 1))
+        coef[model.classes_.astype(int)] = seen
     return Fit(coef[:, :-1], coef[:, -1], link="one_vs_rest")
 
 
