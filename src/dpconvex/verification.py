@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import estimators
 from dpconvex.algorithms import recipes
@@ -71,6 +72,7 @@ def verify(
     load_plugins()
     asked: Any = getattr(certificate, "best_estimator_", certificate)
     if isinstance(asked, FittedModel):
+        check_is_fitted(asked)
         return verify_numbers(asked.certificate_, planned_again, model=model_digest(asked), public_key=public_key)
     is_text = isinstance(asked, PrivacyCertificate) or str(asked).lstrip().startswith("{")
     if is_text or not os.path.isdir(str(asked)):

@@ -22,7 +22,7 @@ from dpconvex.errors import InvalidDataError, SchemaError
 Frame = nw.DataFrame[Any]
 Series = nw.Series[Any]
 MOST, LONGEST = 40, 100  #: Of names, and of characters of a name, in a message.
-_NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
+NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
 
 
 def typed(values: Any) -> Any:
@@ -263,7 +263,7 @@ def parse_numbers(texts: Any) -> Any:
     for word, digit in (("true", "1"), ("false", "0")):
         cells = pc.if_else(pc.equal(cells, word), digit, cells)
     # The pattern decides, not a try of the cast: a cast fails for a whole column because of one cell.
-    is_number = pc.match_substring_regex(cells, _NUMBER)
+    is_number = pc.match_substring_regex(cells, NUMBER)
     return pc.if_else(is_number, cells, pa.scalar(None, pa.large_string())).cast(pa.float64())
 
 

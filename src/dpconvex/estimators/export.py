@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from dpconvex import _validate
 from dpconvex._files import write_atomically
 from dpconvex._types import Floats
 from dpconvex.data.columns import NumericColumn
+from dpconvex.data.frames import NUMBER
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators._features import FeatureMap, FromSchema, Scaled
 from dpconvex.estimators._shapes import level_shape, numeric_shape
@@ -205,10 +207,8 @@ def _quoted(name: str, mark: str = '"') -> str:
 
 def _number(text: str) -> float:
     """Return what a schema takes a level or a missing cell for, if it is a number or a truth value; else NaN."""
-    try:
-        return float({"true": "1", "false": "0"}.get(text.lower(), text))
-    except ValueError:
-        return math.nan
+    text = {"true": "1", "false": "0"}.get(text.lower(), text)
+    return float(text) if re.match(NUMBER, text.lower()) else math.nan
 
 
 def _same(text: str) -> list[str]:
@@ -235,7 +235,8 @@ def _mixture(rule: dict[str, Any], values: list[str]) -> str:
             spelt = dict.fromkeys(_same(text), value) | spelt
         cases = [f"WHEN {_quoted(text, chr(39))} THEN {value}" for text, value in spelt.items()]
         return f"CASE TRIM(CAST({cell} AS VARCHAR)) {' '.join(cases)} ELSE {values[-1] if rule['other'] else even} END"
-    for none in filter(math.isfinite, map(_number, rule.get("absent", ()))):
+    # Of a derived column it is the inputs that the schema lists as missing.
+    for none in filter(math.isfinite, map(_number, () if "formula" in rule else rule.get("absent", ()))):
         cell = f"NULLIF({cell}, {none!r})"
     low, high, knots = rule["lower"], rule["upper"], rule["knots"]
     place = f"CASE WHEN {cell} < {low!r} THEN {low!r} WHEN {cell} > {high!r} THEN {high!r} ELSE {cell} END"

@@ -237,7 +237,8 @@ class PrivateSyntheticData(PrivateEstimator):
         if table is not None:
             users = open_users(schema, table, groups)
         elif groups is not None or user is not None:
-            users = UserGroups.of(user_labels(schema.user_labels(X) if groups is None else groups))
+            labels = user_labels(schema.user_labels(X) if groups is None else groups)
+            users = UserGroups.of(labels, empty=not self._relation.fixes_size)  # else the refusal told of records
         if users is not None:
             if users.n_records != rows:
                 raise InvalidDataError("X and groups must have one length: one label a record")

@@ -328,7 +328,7 @@ class SoftmaxLoss(base.SmoothLoss):
         """Return the scores whose softmax has `z` for its best prediction, (n, n_classes); without a cap `z` itself.
 
         The class probabilities are in proportion to ``p max(1, (1 - p) / cap)`` with the softmax p of `z`: then the
-        pulls of any two classes balance (docs, Objective perturbation). The most probable class stays the same.
+        pulls of any two classes balance (docs, Objective perturbation). No class overtakes the most probable one.
         """
         return z if self.cap == 1 else z + np.log(np.maximum(1.0, (1 - self.probabilities(z)) / self.cap))
 

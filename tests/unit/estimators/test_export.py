@@ -24,7 +24,7 @@ from dpconvex import (
 )
 from dpconvex.data import ClassTarget, NumericTarget
 from dpconvex.errors import InvalidParameterError
-from dpconvex.estimators.export import to_card, to_onnx
+from dpconvex.estimators.export import _number, to_card, to_onnx
 
 COLUMNS = (
     NumericColumn("age", 0, 100, source="Form 3"),
@@ -225,3 +225,17 @@ def test_notebooks_show_promise_and_cost() -> None:
         assert "epsilon 3, delta 0, per record" in text
         assert "<svg" in text
     assert "NO: the noise was seeded" in model._repr_html_()
+
+
+def test_sql_takes_for_numbers_what_a_schema_does_and_leaves_inputs_of_formulas_to_them() -> None:
+    assert [_number(text) for text in ("1e2", "+.5", "TRUE")] == [100.0, 0.5, 1.0]
+    assert all(np.isnan(_number(text)) for text in ("1_0", "\uff12", "one", ""))
+    columns = (
+        NumericColumn("d", 0, 100, formula="w - 10", missing=("-999",)),
+        NumericColumn("e", 0, 100, missing=("-999",)),
+    )
+    schema = Schema(columns, target=ClassTarget("good", ("no", "yes")))
+    frame = pd.DataFrame({"w": [5.0, 70.0], "e": [-999.0, 3.0], "good": ["no", "yes"]})
+    query = PrivateLogisticRegression(1.0, schema=schema, random_state=0).fit(frame).to_sql("t")
+    assert 'NULLIF("e", -999.0)' in query
+    assert 'NULLIF("d"' not in query

@@ -284,3 +284,18 @@ def test_a_saved_model_keeps_its_cap(tmp_path: Path) -> None:
     again = load_model(tmp_path / "model.skops")
     assert again.get_params()["slope_cap"] == 0.7
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(("classes", "cap", "l2"), [(4, 0.5, 1e-3), (4, 0.3, 1e-3), (4, 0.02, None), (3, 0.05, None)])
+def test_gaussian_plans_of_small_caps_are_made_or_left_out(classes: int, cap: float, l2: float | None) -> None:
+    """Their events charge the trace without a cap: no plan may hope for less."""
+    model = PrivateLogisticRegression(
+        1.0,
+        1e-6,
+        feature_bounds=(-1, 1),
+        classes=range(classes),
+        slope_cap=cap,
+        algorithm="objective_perturbation",
+        l2=l2,
+    )
+    assert model.plan(1000, 3)

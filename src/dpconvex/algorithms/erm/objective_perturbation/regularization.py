@@ -171,16 +171,21 @@ def gaussian_regularization(
 
     flat = calibrate_gaussian(gradient_bound, 0.0, 1e-12, *price).sigma
     ideal = flat * float(np.linalg.norm(deviations)) / (problem.n * problem.ridge_radius)
-    lowest = smallest_l2(problem, epsilon)
+    lowest = smallest_l2(problem, epsilon, charged_trace(problem.loss, rule, curvature))
     floor = (2 * curvature * unit_tau / epsilon * MARGIN,) if rule.endswith("_sc") else ()
     best = least_error(error, sigma, lowest, 1e3 * max(ideal, lowest), ideal, *floor)
     return best, calibrate_gaussian(gradient_bound, 0.0, problem.tau(best), *price)
 
 
-def smallest_l2(problem: LinearModelProblem, epsilon: float) -> float:
+def smallest_l2(problem: LinearModelProblem, epsilon: float, trace: float | None = None) -> float:
     """Return the `l2` at which curvature alone costs `epsilon`: ``r log(1 + t tau / r) = epsilon`` solved for it."""
-    rank = user_rank(problem) or problem.loss.curvature_rank
-    return problem.tau(1.0) * problem.loss.curvature_trace / (rank * math.expm1(min(epsilon / rank, LARGEST)))
+    rank, trace = user_rank(problem) or problem.loss.curvature_rank, trace or problem.loss.curvature_trace
+    return problem.tau(1.0) * trace / (rank * math.expm1(min(epsilon / rank, LARGEST)))
+
+
+def charged_trace(loss: LinearModelLoss, rule: str, curvature: float) -> float:
+    """Return the trace that a Gaussian event charges: of several classes that without a cap."""
+    return 1 - 1 / curvature if rule == "softmax" else loss.curvature_trace
 
 
 def gaussian_rule(loss: LinearModelLoss, users: Users = None) -> tuple[str, float]:
@@ -205,7 +210,8 @@ def curvature_charge(loss: LinearModelLoss, tau: float, users: Users = None) -> 
         return logistic_line(curvature, tau)
     if rule.endswith("_sc"):
         return 0.0, curvature * tau
-    cost = determinant_cost(loss.curvature_trace, loss.curvature_rank if users is None else users[1], tau)
+    trace = charged_trace(loss, rule, curvature)
+    cost = determinant_cost(trace, loss.curvature_rank if users is None else users[1], tau)
     return cost, cost
 
 
