@@ -184,7 +184,8 @@ class LogisticModel(ProbabilisticClassifier):
         return SoftmaxLoss(classes, cap=cap) if classes > 2 else LogisticLoss(cap)
 
     def _log_odds(self, X: Any) -> Floats:
-        return self._link.log_odds(self.decision_function(X))
+        scores = self.decision_function(X)  # which wants a fitted model, as the link does
+        return self._link.log_odds(scores)
 
     def _linked(self, ends: Floats) -> Floats:
         # Noise is in the width of an interval, and needs no tempering.
