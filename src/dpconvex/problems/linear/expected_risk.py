@@ -338,6 +338,9 @@ def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: f
     return max(0.0, _logit_excess(loss, target))
 
 
+MANY = 64  #: Classes from which on a cap is priced as for so many.
+
+
 @cache
 def _ordinary_logits(classes: int) -> tuple[Floats, Floats]:
     """Return calibrated logits (m, classes) whose differences have deviation 2, and the weight of each label there."""
@@ -346,10 +349,11 @@ def _ordinary_logits(classes: int) -> tuple[Floats, Floats]:
 
 
 def _logits_excess(loss: SoftmaxLoss, target: SoftmaxLoss) -> float:
+    loss, target = (SoftmaxLoss(min(each.n_classes, MANY), cap=each.cap) for each in (loss, target))
     logits, weights = _ordinary_logits(loss.n_classes)
 
     def risk(which: SoftmaxLoss, z: Floats) -> float:
-        return float(np.sum(weights * which.of_labels(z - which.offset)))
+        return float(np.sum(weights * which.of_labels(z)))
 
     found: Any = minimize_scalar(lambda scale: risk(loss, scale * logits), bounds=(0.1, 10.0), method="bounded")
     link = SoftmaxLoss(loss.n_classes, cap=loss.cap**ORDINARY.priced_link)
@@ -359,7 +363,7 @@ def _logits_excess(loss: SoftmaxLoss, target: SoftmaxLoss) -> float:
 @cache
 def _kept_curvature(loss: SoftmaxLoss) -> float:
     """Return the share of the curvature's trace that capped slopes keep, at ordinary logits of several classes."""
-    logits, weights = _ordinary_logits(loss.n_classes)
+    logits, weights = _ordinary_logits(min(loss.n_classes, MANY))
     p = weights * len(logits)
     square, others = np.square(p).sum(axis=1, keepdims=True), 1 - p
     among = loss.cap * (1 - (square - np.square(p)) / np.square(others))
