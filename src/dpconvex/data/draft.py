@@ -158,7 +158,7 @@ def _column(series: Series, ranges: bool) -> str:
         sentinels = _sentinels(numbers)
         numbers = numbers[~np.isin(numbers, sentinels)]
         missing += [format_value(float(number)) for number in sentinels]
-        note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
+        note = _comment(f"Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}")
         if len(values) == 1 and not series.null_count():
             head += _SAME
         if ranges and _is_skewed(series, numbers):
@@ -242,8 +242,11 @@ def _target(series: Series, ranges: bool) -> str:
 
 
 def _left_out(head: str, reason: str) -> str:
-    lines = "".join(f"# {line}\n" for line in head.splitlines())
-    return f"{lines}# Left out: {reason}.{MARK}\n"
+    return f"{_comment(head)}# Left out: {reason}.{MARK}\n"
+
+
+def _comment(text: str) -> str:
+    return "".join(f"# {line}\n" for line in text.splitlines())
 
 
 def _line(key: str, value: Any, read: bool = True) -> str:

@@ -89,6 +89,13 @@ def test_numeric_targets_and_codes() -> None:
     assert "\nstep = 0.01  # read from the data" in few
 
 
+def test_codes_that_fill_several_lines_stay_a_comment() -> None:
+    people = 10**9 + 7**9 * np.arange(10)
+    draft = draft_schema(pd.DataFrame({"people": np.tile(people, 60), "y": np.arange(600.0)}), target="y")
+    assert '\n#   "1000000000",' in draft
+    assert Schema.from_toml_text(draft).columns[0].name == "people"
+
+
 def test_drafts_say_which_rows_have_no_label_and_which_column_says_nothing() -> None:
     """A third of the rows of one public table had no label: its model learned that they are all healthy."""
     frame = pd.DataFrame({"ill": ["no", "yes", None, "no"] * 9, "year": [2013] * 36, "yes": [0, 1, 1, 0] * 9})
