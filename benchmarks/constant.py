@@ -2,11 +2,13 @@
 
     python benchmarks/prediction.py --corpus learning --seeds 3 --json plans.json
     python benchmarks/constant.py plans.json
+    python benchmarks/constant.py --doubt
 
 Where a share of what zero parameters are expected to lose, and the constant's own expected error, is less than what the
 best plan of columns expects, a noisy mean (or rate) takes its place. Printed for shares: the geometric mean over tables
 of the excess with that rule over the excess without, in how many cells the excess exceeds 1.1 times the constant's, how
-many cells took the constant.
+many cells took the constant. ``--doubt``: what a constant of classes loses, by what is added to each noisy count
+(`algorithms/erm/two_stage/class_shares.py`), for shares that are drawn evenly; no data are read.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import argparse
 import json
 import warnings
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ import corpus
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression
 from dpconvex.algorithms.erm.two_stage.constant import REMAINS
 from dpconvex.errors import DpconvexWarning
+from dpconvex.mechanisms import JointHistogram
 from excess_loss import optimum
 
 SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 0.9)
@@ -44,10 +48,30 @@ def lost(table: Any, n: int) -> float:
     return float(-rate * np.log(rate) - (1 - rate) * np.log(1 - rate)) - best
 
 
+def doubts(n: int = 1000, draws: int = 4000) -> None:
+    """Print mean excess log-losses of constants, by what is added to counts, in deviations of their noise."""
+    tried = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
+    for classes, budget in product((2, 3, 5, 9), (15, 30, 60, 150, 500)):
+        rng, histogram = np.random.default_rng(0), JointHistogram((classes,), budget / n)
+        shares, noise = rng.dirichlet(np.ones(classes), draws), histogram.simulate(draws, rng)
+        noisy = np.maximum(n * shares + noise - noise.mean(1, keepdims=True), 0)
+        found = []
+        for doubt in tried:
+            counts = noisy + doubt * max(float(histogram.deviations[0]), 1.0)
+            found.append(np.sum(shares * np.log(shares / counts * counts.sum(1, keepdims=True)), 1).mean())
+        print(
+            f"{classes} classes, n epsilon {budget}:", *(f"{d:g}: {x:.4f}" for d, x in zip(tried, found, strict=True))
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("plans", type=Path)
+    parser.add_argument("plans", type=Path, nargs="?")
+    parser.add_argument("--doubt", action="store_true")
     warnings.simplefilter("ignore", DpconvexWarning)
+    if parser.parse_args().doubt:
+        doubts()
+        return
     cells, found = defaultdict(list), []
     for plan in json.loads(parser.parse_args().plans.read_text())["plans"]:
         if plan["algorithm"] != "constant":

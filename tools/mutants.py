@@ -194,10 +194,26 @@ MUTANTS = (
     Mutant(
         "a constant's method is promised twice the budget",
         "algorithms/erm/two_stage/constant.py",
-        "planner(alone(problem), privacy)[0], planner)",
-        "planner(alone(problem), replace(privacy, epsilon=2 * privacy.epsilon))[0], planner)",
+        "else planner(own, privacy)[0]",
+        "else planner(own, replace(privacy, epsilon=2 * privacy.epsilon))[0]",
         "constant",
         ("tests/unit/algorithms/erm/two_stage/test_constant.py",),
+    ),
+    Mutant(
+        "a constant's classes are counted with half the noise",
+        "algorithms/erm/two_stage/class_shares.py",
+        "JointHistogram(cells, privacy.epsilon, privacy.unit))",
+        "JointHistogram(cells, 2 * privacy.epsilon, privacy.unit))",
+        "constant/classes",
+        ("tests/unit/algorithms/erm/two_stage/test_constant.py",),
+    ),
+    Mutant(
+        "a constant's classes: every record of a user counts",
+        "algorithms/erm/two_stage/class_shares.py",
+        "counted(X, y, groups, classes, self.histogram.dim)",
+        "counted(X, y, None, classes, self.histogram.dim)",
+        "constant/users_classes",
+        ("tests/unit/algorithms/erm/two_stage/test_constant.py", "-k", "users"),
     ),
     Mutant(
         "a constant's size from the data",

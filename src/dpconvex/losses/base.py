@@ -112,6 +112,13 @@ class LinearModelLoss(ABC):
         """JSON-ready public constants by which this loss differs from the usual one of its name; most have none."""
         return {}
 
+    #: Targets of the classes, increasing, if the best constant follows from their shares; else none.
+    classes: Floats = np.zeros(0)
+
+    def best_constant(self, shares: Floats) -> Floats:
+        """Return the predictions (..., n_outputs) of least mean loss where `classes` have these shares, positive."""
+        raise NotImplementedError(f"{type(self).__name__} has no classes")
+
     @property
     def offset(self) -> Floats:
         """What a model adds to `z` before it predicts, (n_outputs,): the constant that is best under `rates`; else 0.

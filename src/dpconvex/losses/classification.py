@@ -57,6 +57,13 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         if self.rate is not None:
             object.__setattr__(self, "rate", _validate.shares("rate", (1 - self.rate, self.rate), 2)[1])
 
+    @property
+    def classes(self) -> Floats:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return np.array([-1.0, 1.0] if self.cap == 1 and self.rate is None else [])
+
+    def best_constant(self, shares: Floats) -> Floats:
+        return np.log(shares[..., 1:] / shares[..., :1])
+
     @cached_property
     def _offset(self) -> float:
         return 0.0 if self.rates is None else self._constant(self.rates[1])
@@ -199,6 +206,14 @@ class SoftmaxLoss(base.SmoothLoss):
         object.__setattr__(self, "cap", _validate.real("cap", self.cap, at_least=1e-100, at_most=1.0))
         if self.rates is not None:
             object.__setattr__(self, "rates", _validate.shares("rates", self.rates, self.n_classes))
+
+    @property
+    def classes(self) -> Floats:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return np.arange(float(self.n_classes) if self.cap == 1 and self.rates is None else 0)
+
+    def best_constant(self, shares: Floats) -> Floats:
+        logs = np.log(shares)
+        return logs - logs.mean(-1, keepdims=True)
 
     @property
     def slope_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -78,8 +78,11 @@ def _projection(
     return projection.plan(problem, privacy, Methods(Options(noise=noise, l2=l2, sums=sums), PROJECTED))
 
 
-def _constant(problem: LinearModelProblem, privacy: PrivacyParams, noise: str = "l2", l2: float | None = None) -> Found:
-    return constant.plan(problem, privacy, Methods(Options(noise=noise, l2=l2), PROJECTED))
+def _constant(
+    problem: LinearModelProblem, privacy: PrivacyParams, noise: str | None = None, l2: float | None = None
+) -> Found:
+    planner = Methods(Options(noise=noise or "l2", l2=l2), PROJECTED)
+    return constant.plan(problem, privacy, planner, counted=noise is None and l2 is None)
 
 
 ERM_METHODS = Registry(

@@ -66,6 +66,11 @@ def _counted(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModel
     return replace(problem, private_n=not privacy.neighboring.fixes_size)
 
 
+def _beside_a_constant(loss: LinearModelLoss, privacy: PrivacyParams, bound: float) -> LinearModelProblem:
+    domain, records = DataDomain((Block(1, "linf", bound),), bound), 2 if privacy.unit == Unit.USER else None
+    return LinearModelProblem(loss, domain, N, 1.0 / bound, records_per_user=records)
+
+
 def _added(build: Builder) -> Builder:
     """Return a builder for neighbors of which one has a unit more."""
     return lambda privacy, bound: build(replace(privacy, neighboring=Neighboring.ADD_OR_REMOVE_ONE), bound)
@@ -122,9 +127,7 @@ def _objective(
 
 def _curvature(privacy: PrivacyParams, bound: float) -> Subject:
     """Minimizer and curvature together: a record of curvature 0 or the largest, at parameters near 0."""
-    domain, records = DataDomain((Block(1, "linf", bound),), bound), 2 if privacy.unit == Unit.USER else None
-    problem = LinearModelProblem(LogisticLoss(), domain, N, 1.0 / bound, records_per_user=records)
-    plan = curvature.plan(problem, privacy, robust=True)
+    plan = curvature.plan(_beside_a_constant(LogisticLoss(), privacy, bound), privacy, robust=True)
     return Subject(plan, linear_subject(plan).pairs, lambda found: np.append(found.point, found.plan.noisy))
 
 
@@ -183,9 +186,13 @@ def _then_released(first: Any, problem: LinearModelProblem, privacy: PrivacyPara
 
 def _constant(privacy: PrivacyParams, bound: float) -> Subject:
     """A column that nobody reads, then a method whose release has a known law."""
-    records, domain = 2 if privacy.unit == Unit.USER else None, DataDomain((Block(1, "linf", bound),), bound)
-    problem = LinearModelProblem(HingeLoss(), domain, N, 1.0 / bound, records_per_user=records)
+    problem = _beside_a_constant(HingeLoss(), privacy, bound)
     return _then_released(constant.plan, problem, privacy, Options(l2=RIDGE * bound**2, noise="l2"))
+
+
+def _classes(privacy: PrivacyParams, bound: float) -> Subject:
+    """A noisy histogram of the classes, off which the constant is read."""
+    return linear_subject(plans(_beside_a_constant(LogisticLoss(), privacy, bound), privacy, "constant")[0])
 
 
 @builder
@@ -339,6 +346,7 @@ TARGETS = (
             "column_ranges/added": ("approximate", _added(_looked(looked=(0,)))),
             "recentering": ("pure", _recentered),
             "constant": ("pure", _constant),
+            "constant/classes": ("pure", _classes),
             "heavy_tailed": ("pure", _heavy(HuberLoss())),
             "heavy_tailed/phases": ("pure", _heavy(AbsoluteLoss(1e9), 64)),
             "heavy_tailed/extension": ("pure", _extended),
@@ -373,6 +381,7 @@ TARGETS = (
             "typical_user": ("pure", _typical),
             "recentering/users": ("pure", _recentered),
             "constant/users": ("pure", _constant),
+            "constant/users_classes": ("pure", _classes),
             "accelerated_user": ("approximate", _accelerated("clipped")),
             "accelerated_user/tested": ("approximate", _accelerated("tested")),
             "accelerated_user/sampled": ("approximate", _accelerated("tested", sample=60)),

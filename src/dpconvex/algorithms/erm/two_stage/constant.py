@@ -23,6 +23,7 @@ import numpy as np
 from dpconvex import algorithms
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms.base import CLEARLY
+from dpconvex.algorithms.erm.two_stage import class_shares
 from dpconvex.algorithms.erm.two_stage.base import Planner, TwoStagePlan
 from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import PrivacyParams
@@ -31,7 +32,7 @@ from dpconvex.problems.data.sources.rows import mapped
 from dpconvex.problems.linear.expected_risk import squared_reach, typical_curvature
 from dpconvex.randomness import BitSource
 
-REMAINS = {"explained": 0.6, "regression": 0.3, "classification": CLEARLY, "users": 0.25, "more classes": 0.3}
+REMAINS = {"explained": 0.6, "regression": 0.3, "classification": CLEARLY, "users": 0.25, "more classes": 0.25}
 """What the best constant is taken to lose, as a share of what zero parameters are expected to lose, by task; where
 plans know what columns of a regression explain, of that; of two classes with users, and of more than two.
 
@@ -105,14 +106,21 @@ def constants(X: Array, value: float) -> Floats:
 
 
 @algorithms.recorded("constant")
-def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[ConstantPlan, ...]:
-    """Return the plan; refuse where there is no constant feature."""
+def plan(
+    problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner, counted: bool = False
+) -> tuple[ConstantPlan, ...]:
+    """Return the plan; refuse where there is no constant feature.
+
+    `counted`: where the loss has `classes`, the constant follows from a noisy histogram of them (`class_shares`).
+    """
     algorithms.check_relation(privacy, users=True)
     algorithms.require_average(problem)
     if not problem.domain.intercept or problem.factor is not None:
         what, remedy = "must have a constant feature, of weight 1, for algorithm='constant'", "Use fit_intercept=True"
         raise InvalidParameterError("intercept", problem.domain.intercept, what, remedy)
-    return (ConstantPlan(problem, privacy, planner(alone(problem), privacy)[0], planner),)
+    own = alone(problem)
+    then = class_shares.plan(own, privacy) if counted and own.loss.classes.size else planner(own, privacy)[0]
+    return (ConstantPlan(problem, privacy, then, planner),)
 
 
 def alone(problem: LinearModelProblem) -> LinearModelProblem:

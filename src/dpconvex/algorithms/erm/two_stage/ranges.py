@@ -74,7 +74,7 @@ ADDED_LEMMA += "common change, which moves no choice (docs, Private ranges, Lemm
 LOOKED, LOOK_SHARES, NEEDED, HALVED = 300.0, (0.03, 0.1), 500.0, 2.0
 """Epsilon of a look times the units, and its least and largest share, from so many units times epsilon on; scales of
 noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, on the learning tables)."""
-LOOKED_FEW, FEW_SHARES, LEAST, LEAST_ALONE = 50.0, (0.1, 0.5), 200.0, 60.0
+LOOKED_FEW, FEW_SHARES, LEAST, LEAST_ALONE = 50.0, (0.1, 0.5), 150.0, 60.0
 """The same at the target for fewer: from which on a look gains, and before a constant (`benchmarks/few_records.py`)."""
 LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
 """The same for each column, from `LEAST` each on, and of all together (`benchmarks/few_columns.py`)."""

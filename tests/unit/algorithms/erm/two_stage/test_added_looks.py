@@ -101,7 +101,7 @@ def test_releases_state_half_of_what_a_replaced_unit_moves(at: Any, unit: Unit) 
 
 def test_looks_that_no_epsilon_pays_are_refused_by_name() -> None:
     """The planner was asked for both and gave the columns nothing: the mechanism then spoke of epsilon=0."""
-    with pytest.raises(InvalidParameterError, match=r"looked=\(0,\): must have 200 units times epsilon"):
+    with pytest.raises(InvalidParameterError, match=r"looked=\(0,\): must have 150 units times epsilon"):
         planned(0.5, look=True, looked=(0,))
 
 

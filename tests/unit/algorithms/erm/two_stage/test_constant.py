@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,15 @@ import pytest
 
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, PrivateQuantileRegressor, verify
 from dpconvex.algorithms.erm.registry import plans
+from dpconvex.algorithms.erm.two_stage import class_shares
+from dpconvex.algorithms.erm.two_stage.class_shares import CLASSES, ClassSharesPlan
 from dpconvex.algorithms.erm.two_stage.constant import REMAINS, ConstantPlan
+from dpconvex.algorithms.erm.two_stage.ranges import counted
 from dpconvex.errors import HopelessPlanWarning, InvalidParameterError
 from dpconvex.losses import HuberLoss, LogisticLoss, SoftmaxLoss
+from dpconvex.mechanisms import JointHistogram
 from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.problems import Block, DataDomain, LinearModelProblem
+from dpconvex.problems import Block, DataDomain, LinearModelProblem, UserGroups
 from dpconvex.randomness import SeededSource, SystemSource
 
 MIXED = DataDomain((Block(2, "linf", 0.5), Block(3, "l1", 1.0)), 0.5)
@@ -81,6 +86,48 @@ def test_its_error_is_that_of_constants_and_what_columns_would_give() -> None:
     assert plan.coefficient_deviation[:-1].tolist() == [0.0] * 5
     assert plan.then.problem.radius < plan.problem.radius
     assert plan.at(PrivacyParams(2.0)).privacy.epsilon == 2.0
+
+
+@pytest.mark.parametrize("loss", [LogisticLoss(), SoftmaxLoss(3)], ids=["two classes", "three classes"])
+def test_of_classes_it_is_a_histogram_whose_density_no_neighbor_moves_beyond_epsilon(loss: Any) -> None:
+    """All data sets of four records, and of three users with one or two: the norm of what moves is the scale's."""
+    plan = planned(problem(loss, n=4), 0.7)
+    assert isinstance(plan.then, ClassSharesPlan)
+    assert [release.label for release in plan.releases] == [CLASSES]
+    mechanism, k = plan.then.histogram, len(loss.classes)
+    seen: list[np.ndarray] = []
+    release = lambda counts, *_: seen.append(counts) or counts  # noqa: E731
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JointHistogram, "release", lambda self, *given: release(*given))
+        for classes in product(loss.classes, repeat=4):
+            plan.then.run(np.ones((4, 1)), np.array(classes), SeededSource(0))
+        tables = dict(zip(product(range(k), repeat=4), seen, strict=True))
+        moved = [
+            float(mechanism.norm(tables[a] - tables[b]))
+            for a in tables for b in tables if sum(x != y for x, y in zip(a, b, strict=True)) == 1
+        ]  # fmt: skip
+    assert max(moved) == pytest.approx(mechanism.sensitivity.value)
+    assert mechanism.scale >= mechanism.sensitivity.value / 0.7
+    users = replace(plan.then.problem, n=3, records_per_user=2)
+    users_plan = class_shares.plan(users, PrivacyParams(0.7, unit=Unit.USER))
+    groups = UserGroups.of(np.array([0, 0, 1, 2, 2, 2]))
+    counts = counted(np.ones((6, 1)), np.array([0, 1, 1, 0, 0, 1]), groups, lambda _, y: y[None].astype(int), k)
+    assert counts.sum() == 3
+    assert users_plan.histogram.unit == Unit.USER
+
+
+@pytest.mark.parametrize("classes", [2, 3, 9])
+def test_the_bound_of_a_constant_of_classes_holds(classes: int) -> None:
+    loss = LogisticLoss() if classes == 2 else SoftmaxLoss(classes)
+    rng = np.random.default_rng(0)
+    for n, epsilon in ((50, 0.3), (400, 1.0)):
+        plan = planned(problem(loss, n=n), epsilon).then
+        assert isinstance(plan, ClassSharesPlan)
+        for shares in (np.full(classes, 1 / classes), np.eye(classes)[0], rng.dirichlet(np.ones(classes))):
+            noise = plan.histogram.simulate(500, rng)
+            released = plan._shares(n * shares + noise - noise.mean(1, keepdims=True))
+            excess = np.sum(shares * np.log(np.maximum(shares, 1e-300) / released), 1).mean()
+            assert 0 <= excess <= plan.predicted_error.bound
 
 
 def test_auto_takes_it_where_columns_are_hopeless_and_says_so() -> None:

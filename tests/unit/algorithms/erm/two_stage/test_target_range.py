@@ -226,7 +226,7 @@ def test_no_look_is_taken(given) -> None:
 def test_few_units_pay_more_for_a_look_and_a_constant_takes_one_sooner(users: bool) -> None:
     """A look is the dearer the fewer there are, up to half of epsilon; all is within one promise."""
     costs = [look_cost(0.1, 10 * units) / 0.1 for units in (LEAST - 1, LEAST, 400, NEEDED, 4000, 1e6)]
-    assert costs == pytest.approx([0, 0.25, 0.125, 0.1, 0.075, 0.03])
+    assert costs == pytest.approx([0, 1 / 3, 0.125, 0.1, 0.075, 0.03])
     alone = [look_cost(0.1, 10 * units, alone=True) / 0.1 for units in (LEAST_ALONE - 1, LEAST_ALONE, 100, 400, 4000)]
     assert alone == pytest.approx([0, 0.5, 0.5, 0.125, 0.075])
     rng = np.random.default_rng(4)
