@@ -32,7 +32,7 @@ from dpconvex.problems.data.sources.rows import mapped
 from dpconvex.problems.linear.expected_risk import squared_reach, typical_curvature
 from dpconvex.randomness import BitSource
 
-REMAINS = {"explained": 0.6, "regression": 0.3, "classification": CLEARLY, "users": 0.25, "more classes": 0.25}
+REMAINS = {"explained": 0.6, "regression": 0.3, "classification": CLEARLY, "users": 0.25, "more classes": 0.3}
 """What the best constant is taken to lose, as a share of what zero parameters are expected to lose, by task; where
 plans know what columns of a regression explain, of that; of two classes with users, and of more than two.
 
