@@ -34,6 +34,10 @@ from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 
 CLASSES = "histogram of the classes"
+WHOLE = Assumption(
+    "every record, or user, counts exactly once",
+    "a record has one class, whatever it is; those of a user are averaged to multiples of 2^-24 that add up to 1",
+)
 DOUBT = 0.5
 """Deviations of noise added to every count: of least mean loss where shares are drawn evenly, for two to nine classes
 and noise of 1 to 10 % of the records (`benchmarks/constant.py --doubt`)."""
@@ -53,7 +57,7 @@ class ClassSharesPlan(algorithms.LinearModelPlan):
     algorithm: ClassVar[str] = "class_shares"
     noise_name: ClassVar[str] = "grouped"  # pyright: ignore[reportIncompatibleVariableOverride]
     theorem: ClassVar[str] = "A histogram of points of a simplex (docs, Private ranges, Lemma F)."  # pyright: ignore[reportIncompatibleVariableOverride]
-    assumptions: ClassVar[tuple[Assumption, ...]] = ()  # pyright: ignore[reportIncompatibleVariableOverride]
+    assumptions: ClassVar[tuple[Assumption, ...]] = (WHOLE,)  # pyright: ignore[reportIncompatibleVariableOverride]
     only_sums = True  # pyright: ignore[reportAssignmentType]
     mechanisms = algorithms.uses({CLASSES: "histogram"})
 
