@@ -31,7 +31,7 @@ import argparse
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -250,20 +250,27 @@ START = {"none": (-3.0, -0.1, 0.8, 0.4), "tree": (-4.0, -0.2, 0.65, 0.0)}
 """Logarithms of relations and scale, the power of the noise of columns, and the logarithm of what chance counts."""
 
 
-def fitted(kind: str, rows: list[dict]) -> np.ndarray:
-    """Return the numbers of a design; tables count by the root of their cells."""
-    tables = Counter(row["table"] for row in rows)
+def fitted(rows: list[dict]) -> dict[str, np.ndarray]:
+    """Return the numbers of both designs; tables count by the root of their cells.
+
+    They have one power: with two, forests would be preferred where noise hides everything.
+    """
+    tables, found = Counter(row["table"] for row in rows), {}
     weights = np.array([tables[row["table"]] ** -0.5 for row in rows])
+    for kind, start in START.items():
+        power = found["none"][2] if found else None
 
-    def loss(numbers: np.ndarray) -> float:
-        off = np.array([np.log(forecast(numbers, row) / row[kind]) for row in rows])
-        return (
-            float(np.average(np.sqrt(1 + off**2 / 0.09) - 1, weights=weights))
-            + 1e-4 * ((numbers - START[kind]) ** 2).sum()
-        )
+        def full(numbers: np.ndarray, power: float | None = power) -> np.ndarray:
+            return numbers if power is None else np.array([*numbers[:2], power, numbers[3]])
 
-    found = minimize(loss, START[kind], method="Nelder-Mead", options={"maxiter": 3000, "fatol": 1e-8, "xatol": 1e-4})
-    return found.x
+        def loss(numbers: np.ndarray, kind: str = kind, start: tuple = start, full: Callable = full) -> float:
+            off = np.array([np.log(forecast(full(numbers), row) / row[kind]) for row in rows])
+            near = 1e-4 * ((numbers - start) ** 2).sum()
+            return float(np.average(np.sqrt(1 + off**2 / 0.09) - 1, weights=weights) + near)
+
+        options = {"maxiter": 3000, "fatol": 1e-8, "xatol": 1e-4}
+        found[kind] = full(minimize(loss, start, method="Nelder-Mead", options=options).x)
+    return found
 
 
 def forecast(numbers: np.ndarray, row: dict) -> float:
@@ -285,7 +292,7 @@ def judge(rows: list[dict], learning: bool) -> None:
         numbers: dict[str, np.ndarray] = {}
         for name in dict.fromkeys(row["table"] for row in here):
             if learning:
-                numbers = {kind: fitted(kind, [row for row in here if row["table"] != name]) for kind in START}
+                numbers = fitted([row for row in here if row["table"] != name])
             for row in (row for row in here if row["table"] == name):
                 kind = choice(row, numbers)
                 best = min(row[each] for each in row["ranked"])
@@ -297,8 +304,7 @@ def judge(rows: list[dict], learning: bool) -> None:
             print(f"{law}, {len(logs)} cells: over {name} {np.exp(logs.mean()):.3f} (standard error of the logarithm")
             print(f"  {spread:.3f}), largest {np.exp(logs.max()):.2f}, above 1.1 in {(np.exp(logs) > 1.1).sum()}")
         print(" ", dict(result.chosen.value_counts()))
-        for kind in START if learning else ():
-            relations, scale, power, chance = fitted(kind, here)
+        for kind, (relations, scale, power, chance) in fitted(here).items() if learning else ():
             print(f"  {kind}: {np.exp(relations):.4f}, {np.exp(scale):.3f}, {power:.3f}, 0, {np.exp(chance):.3f}")
 
 

@@ -147,7 +147,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
 
     @cached_property
     def ranked(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A tenth less than expected: where columns tell much of one another, groups gain far more than expected.
+        """A fifth less than expected: where columns tell much of one another, groups gain far more than expected.
 
         A tenth more where all pairs could be measured instead, for they leave nothing out. Of few columns more than all
         other expectations: forests and all pairs serve them.
@@ -155,7 +155,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
         usual = noisy_tables.plan(self.queries, self.n, self.privacy)
         better = usual.relations == "none" or self._expected < usual.expected_variation / GAINS
         few = len(self.columns.subsets) < COLUMNS
-        return noisy_tables.below_one(self._expected * (1 / GAINS if better else GAINS)) + few
+        return noisy_tables.below_one(self._expected * (1 / noisy_tables.CAUTION if better else GAINS)) + few
 
     @property
     def predicted_error(self) -> PredictedError:
