@@ -158,8 +158,7 @@ def _column(series: Series, ranges: bool) -> str:
         sentinels = _sentinels(numbers)
         numbers = numbers[~np.isin(numbers, sentinels)]
         missing += [format_value(float(number)) for number in sentinels]
-        codes = ", ".join(map(format_value, _codes(numbers)))  # a long list would be of several lines
-        note = f"# Few distinct whole numbers. If they are codes: categories = [{codes}]\n"
+        note = f"# Few distinct whole numbers. If they are codes: categories = {format_value(_codes(numbers))}\n"
         if len(values) == 1 and not series.null_count():
             head += _SAME
         if ranges and _is_skewed(series, numbers):
