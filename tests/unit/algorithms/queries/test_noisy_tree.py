@@ -104,6 +104,16 @@ def test_every_release_is_in_the_ledger_which_uses_the_promise(delta) -> None:
         assert len(plan.releases) <= 15
 
 
+def test_forests_shrink_with_the_noise_of_columns() -> None:
+    """The share of a spanning forest falls from all to one pair, and that of the columns grows."""
+    queries = Marginals((16,) * 10, tuple(combinations(range(10), 2)))
+    plans = [noisy_tree.plan(queries, 10_000, PrivacyParams(epsilon)) for epsilon in (10.0, 1.0, 0.3, 0.03)]
+    assert [plan.pairs for plan in plans] == sorted((plan.pairs for plan in plans), reverse=True)
+    assert (plans[0].pairs, plans[-1].pairs) == (9, 1)
+    assert [plan.shares[0] for plan in plans] == sorted(plan.shares[0] for plan in plans)
+    assert all(3 * plan.shares[2] <= 1 - plan.shares[0] + 1e-12 for plan in plans)
+
+
 @CENTER
 def test_chosen_pairs_make_a_forest_without_the_center(center) -> None:
     plan = noisy_tree.plan(QUERIES, 50, PrivacyParams(1.0), pairs=9, center=center)
