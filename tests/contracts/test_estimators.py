@@ -99,7 +99,7 @@ CONTENTS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf, "huge": 1e300, "tiny"
 
 
 @pytest.mark.parametrize("model", BY_BOUNDS, ids=lambda model: type(model).__name__)
-@pytest.mark.parametrize("n", [1, 150])
+@pytest.mark.parametrize("n", [1, 140])  # too few for a look
 @pytest.mark.thin
 def test_content_never_speaks(model: Any, n: int) -> None:
     """No value of features or targets raises, warns, changes the certificate or breaks a prediction."""
