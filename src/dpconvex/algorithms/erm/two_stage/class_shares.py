@@ -12,8 +12,8 @@ Why not objective perturbation
     It allows for gradients that differ by twice the steepest slope, and pays for curvature. Gradients of one constant
     differ by no more than two classes do, and their curvature is the same for all records: noise is half as large.
 Accuracy
-    With deviation s of a count, a = doubt max(s, 1) added and k classes, a constant loses at most
-    ``k (3 s + 4 s^2 / a + a) / n`` more than the best one, in expectation (docs, Which algorithm, A constant).
+    With deviation s of a count, ``a = DOUBT max(s, 1)`` added and k classes, a constant loses at most
+    ``k (s + s^2 / a + a) / n`` more than the best one, in expectation (docs, Which algorithm, Shares of classes).
 """
 
 # pyright: reportIncompatibleMethodOverride=false
@@ -65,7 +65,7 @@ class ClassSharesPlan(algorithms.LinearModelPlan):
     def predicted_error(self) -> algorithms.PredictedError:
         """The bound from above; expected: the mean over simulated noise, and shares that are drawn evenly."""
         off, added, k, n = self._deviation, self._added, self.histogram.dim, self.problem.n
-        bound, expected = k * (3 * off + 4 * off**2 / added + added) / n, float(self._simulated[0].mean())
+        bound, expected = k * (off + off**2 / added + added) / n, float(self._simulated[0].mean())
         trivial, source = self.problem.trivial, "noise of the classes' shares"
         return algorithms.PredictedError(bound, trivial, source, expected=min(expected, bound))
 
