@@ -125,7 +125,7 @@ def test_a_small_fit_is_planned_in_no_time() -> None:
 def test_residuals_are_wider_in_the_part_of_a_range_that_a_look_keeps() -> None:
     for kind in (PrivateLinearRegression, PrivateAdditiveRegressor):
         model = kind(schema=NUMBERS)
-        looked, few = (model.plan(n)[0].problem for n in (2000, 150))
+        looked, few = (model.plan(n)[0].problem for n in (2000, 140))
         assert looked.residual == ORDINARY.residual_in_part
         assert few.residual is None  # there is no look at so few
         capped = [replace(looked, loss=HuberLoss(0.125, 0.5, of_mean=True), residual=each) for each in (None, 0.15)]

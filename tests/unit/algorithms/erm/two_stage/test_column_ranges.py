@@ -239,7 +239,7 @@ def test_fits_see_what_predictions_see(kind, schema, look, monkeypatch) -> None:
 
 def test_without_a_look_bits_are_those_of_a_fit_that_could_not_take_one(full) -> None:
     """Though missing numbers are encoded as NaN where one may be taken, and as 0 elsewhere."""
-    frame = table(150)
+    frame = table(140)
     for kind, schema in KINDS if full else KINDS[::2]:
         found = []
         for looks in (True, False):
