@@ -59,6 +59,7 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
 
     @property
     def classes(self) -> Floats:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Targets of both classes; none with a cap or a rate."""
         return np.array([-1.0, 1.0] if self.cap == 1 and self.rate is None else [])
 
     def best_constant(self, shares: Floats) -> Floats:
@@ -209,6 +210,7 @@ class SoftmaxLoss(base.SmoothLoss):
 
     @property
     def classes(self) -> Floats:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Targets of all classes; none with a cap or rates."""
         return np.arange(float(self.n_classes) if self.cap == 1 and self.rates is None else 0)
 
     def best_constant(self, shares: Floats) -> Floats:
