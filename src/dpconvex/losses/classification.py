@@ -242,8 +242,7 @@ class SoftmaxLoss(base.SmoothLoss):
 
     @property
     def offset(self) -> Floats:
-        logs = np.log(np.ones(self.n_classes) if self.rates is None else self.rates)
-        return logs - logs.mean()
+        return self.best_constant(np.ones(self.n_classes) if self.rates is None else np.array(self.rates))
 
     @property
     def curvature_rank(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

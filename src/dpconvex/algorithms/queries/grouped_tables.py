@@ -46,13 +46,13 @@ from dpconvex.randomness import BitSource
 EVEN = 1e-4  #: Share of a column's records that are spread evenly over its values, whatever the noisy table holds.
 GROUPS, SHARES = (3, 4, 6, 8), (0.2, 0.35, 0.6)  #: Among which a plan chooses: groups a column; budget of step 1.
 NAME = "tables of grouped values"
-COLUMNS, GAINS = 16, 1.1  #: For `auto`: columns at least, and expected errors over those of others
+GAINS = 1.1  #: For `auto`: expected errors over those of others
 KEPT = {1: 0.0, 2: 0.5, 3: 0.61, 4: 0.69, 6: 0.81, 8: 0.88, 12: 0.975, 16: 1.0}
 """What groups keep of how a column with 16 values in order goes together with others. Without an order they lose twice
 as much, and of more than 16 values all. Fitted to tables of the corpus's learning half, without noise
 (benchmarks/grouped_tables.py)."""
+CHANCE = 0.7  #: What is expected of chance, in `noisy_tables.by_chance`
 EXPECTED = {"laplace": (0.05, 1.0, 0.91, 0.96, 1.1), "gaussian": (0.085, 1.05, 0.97, 0.96, 1.0)}
-CHANCE = 0.7
 """Mean total variation of two-way tables to expect, a guess: the root of the sum of squares of what relations are worth
 that groups leave out, of scales times powers of the noise of columns and of what pairs of groups expect, and of
 `CHANCE` times `noisy_tables.by_chance`. Fitted as well."""
@@ -154,7 +154,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
         """
         usual = noisy_tables.plan(self.queries, self.n, self.privacy)
         better = usual.relations == "none" or self._expected < usual.expected_variation / GAINS
-        few = len(self.columns.subsets) < COLUMNS
+        few = len(self.columns.subsets) < noisy_tables.MANY
         return noisy_tables.below_one(self._expected * (1 / noisy_tables.CAUTION if better else GAINS)) + few
 
     @property

@@ -68,6 +68,7 @@ REFIT, FALLING, AGAIN = 0.15, 0.01, 0.04  # R: below, a fit uses all cells, lets
 SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to which one weight a combination is fitted instead of classes
 PAYS = 2 / 3  # Of R of noise on tables: below, Gaussian noise of a matrix is taken (--one-noise, as above)
 LARGE, CAUTION = 0.7, 1.2  # R from which all pairs must be better by a fifth; below, others (relations, as above)
+MANY = 16  #: Columns from which on pairs of groups are tried, and a forest has too few of the pairs.
 CLASSES, FOLDS, MOST_STEPS, FIXED = 200, 5, 3000, (3, 3000)
 RELATIONS, NOISES = ("auto", "all", "none"), ("auto", "tables", "matrix")
 

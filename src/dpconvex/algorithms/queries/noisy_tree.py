@@ -49,7 +49,6 @@ from dpconvex.problems.queries import LinearQueries
 from dpconvex.randomness import BitSource
 
 SCORE_LEMMA = "replacing a record moves half the l1 distance of a table to a released one by at most 1, plus rounding"
-MANY = 16  #: Columns
 CHOSEN, MEASURED = "next pair of the forest", "table of a chosen pair"
 
 
@@ -157,7 +156,7 @@ class NoisyTreePlan(QueryReleasePlan):
     @property
     def ranked(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Of many columns a fifth more than expected: a forest has few of their pairs, groups have all."""
-        many = len([size for size in self.queries.shape if size > 1]) >= MANY
+        many = len([size for size in self.queries.shape if size > 1]) >= noisy_tables.MANY
         return self.expected_variation * (noisy_tables.CAUTION if many else 1.0)
 
     @property

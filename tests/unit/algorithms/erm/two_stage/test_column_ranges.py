@@ -28,7 +28,17 @@ from dpconvex import (
     verify,
 )
 from dpconvex.algorithms.base import ConvexPlan
-from dpconvex.algorithms.erm.two_stage.ranges import FIRST, LEAST, LOOKS, SCALED, STOP, RangedPlan, counted, looks_cost
+from dpconvex.algorithms.erm.two_stage.ranges import (
+    FIRST,
+    LEAST,
+    LOOKS,
+    SCALED,
+    STOP,
+    RangedPlan,
+    counted,
+    look_cost,
+    looks_cost,
+)
 from dpconvex.data import ClassTarget, NumericColumn, NumericTarget, UnrangedColumn
 from dpconvex.errors import InvalidParameterError
 from dpconvex.estimators import _streams
@@ -247,6 +257,13 @@ def test_without_a_look_bits_are_those_of_a_fit_that_could_not_take_one(full) ->
             model._looks = looks
             found.append(model.fit(frame).encoded_coef_)
         np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("n", [1, 40, 149, 150, 199, 1000, 10**6])
+def test_no_columns_are_looked_at_where_the_target_is_not(n: int) -> None:
+    """A model takes the first part that was released for the target's (`FindsRanges._told`)."""
+    for epsilon, columns in ((0.1, 1), (1.0, 1), (1.0, 3), (10.0, 40)):
+        assert look_cost(epsilon, n) > 0 or looks_cost(epsilon, n, columns) == 0
 
 
 FEW = round(2 * LEAST) - 1
