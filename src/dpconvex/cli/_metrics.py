@@ -1,6 +1,6 @@
 """Quality of a model on a *public* table. Nothing here is private: never call it on protected records."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -37,11 +37,16 @@ class RegressionMetrics(Measured):
     r2: float | None  #: None where all targets are equal
     rmse: float
     mae: float
+    pinball: float | None = None  #: of a model of a quantile alone
+    coverage: float | None = None  #: share of targets that are at most the prediction, of a model of a quantile
 
     def text(self) -> str:
         """Return the metrics as part of a sentence."""
-        r2 = "" if self.r2 is None else f"R2 {number(self.r2)}, "
-        return f"{r2}root mean squared error {number(self.rmse)}, mean absolute error {number(self.mae)}"
+        shown: dict[str, float | None] = {"pinball loss": self.pinball, "coverage": self.coverage}
+        if self.pinball is None:
+            shown |= {"R2": self.r2, "root mean squared error": self.rmse}
+        shown["mean absolute error"] = self.mae
+        return ", ".join(f"{name} {number(value)}" for name, value in shown.items() if value is not None)
 
 
 def evaluate(scores: Floats, index: Array, probabilities: Floats | None = None) -> Metrics:
@@ -60,9 +65,15 @@ def evaluate(scores: Floats, index: Array, probabilities: Floats | None = None) 
     return Metrics(float(np.mean(predicted == index)), auc, log_loss)
 
 
-def evaluate_regression(predictions: Floats, values: Floats) -> RegressionMetrics:
-    """Compare predictions (n,) with values (n,)."""
+def evaluate_regression(predictions: Floats, values: Floats, level: float | None = None) -> RegressionMetrics:
+    """Compare predictions (n,), of a quantile of that level if there is one, with values (n,)."""
+    from sklearn.metrics import mean_pinball_loss
+
     errors, variance = predictions - values, float(np.var(values))
     square = float(np.mean(errors**2))
     r2 = None if variance == 0 else 1 - square / variance
-    return RegressionMetrics(r2=r2, rmse=float(np.sqrt(square)), mae=float(np.mean(np.abs(errors))))
+    found = RegressionMetrics(r2=r2, rmse=float(np.sqrt(square)), mae=float(np.mean(np.abs(errors))))
+    if level is None:
+        return found
+    pinball = float(mean_pinball_loss(values, predictions, alpha=level))
+    return replace(found, pinball=pinball, coverage=float(np.mean(errors >= 0)))

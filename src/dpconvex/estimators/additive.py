@@ -349,8 +349,7 @@ coef_ : array
 {released}
 """
 PARAMETERS += INFERENCE.strip()
-#: Descriptions that both share.
-ADDITIVE = {"parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}
+ADDITIVE = {"parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}  #: Descriptions of both.
 
 
 @final
@@ -426,6 +425,14 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
     failure: float | None = field(init=False, default=None)
     surrogate: str = field(init=False, default="truncated")
     constraint: Any = field(init=False, default=None)
+
+    @property
+    def _level(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.quantile if self.loss == "quantile" else None
+
+    @property
+    def _own_score(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return {"huber": "absolute_error", "quantile": "pinball"}.get(self.loss, "squared_error")
 
     def _loss(self, width: float, reach: float) -> LinearModelLoss:
         _validate.choice("loss", self.loss, ("squared", "huber", "quantile"))

@@ -71,6 +71,7 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
     _weighs: bool = False  #: Whether records have weights.
 
     _sparse: ClassVar[bool] = True  #: Whether it takes sparse matrices.
+    _level: float | None = None  #: Which quantile it predicts, if it predicts one.
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

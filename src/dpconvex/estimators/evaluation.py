@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
 from dpconvex.algorithms import begin, require_samplers
+from dpconvex.algorithms.base import warn_of
 from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
 from dpconvex.algorithms.queries.metrics import Estimate
@@ -127,8 +128,9 @@ def private_metrics(
     Returns
     -------
     PrivateMetrics
-        A mapping from names such as ``"accuracy"``, ``"auc"``, ``"log_loss"``, ``"brier"`` (or ``"r2"``, ``"rmse"``,
-        ``"mae"``) to `Estimate`.
+        A mapping from names such as ``"accuracy"``, ``"auc"``, ``"log_loss"``, ``"brier"`` to `Estimate`. Of numbers:
+        ``"r2"``, ``"rmse"`` and ``"mae"``; of quantiles, in the place of the first two, ``"pinball"`` and
+        ``"coverage"``, the share of targets that are at most the prediction.
 
     Examples
     --------
@@ -171,10 +173,14 @@ def _evaluate(
         target: Any = fitted._range()
         parts = [(values - target.lower) / target.width for values in (scores[:, 0], truth)]
         predicted, right = np.clip(parts, 0, 1)  # as `predict` clips
-        error = np.abs(predicted - right)
-        values = np.column_stack([error**2, error, right, right**2])
+        above, level = right - predicted, fitted._level
+        if level is None:
+            loss, last = above**2, right**2
+        else:
+            loss, last = np.maximum(level * above, (level - 1) * above), above <= 0
+        values = np.column_stack([loss, np.abs(above), right, last])
         result = plan.run(within[:, None], values, users, source)
-        found = metrics.of_numbers(result, target.lower, target.upper)
+        found = metrics.of_numbers(result, target.lower, target.upper, level is not None)
     elif classes == 2:
         z, (cuts, link) = scores[:, 0], _cuts(model, plan.shapes[-1][1])
         bins = np.searchsorted(cuts, z, side="left")  # (t, t']: a score of 0 is below, as `predict` counts it
@@ -258,6 +264,7 @@ def fit_and_evaluate(
     plan_evaluation(held, evaluation)  # refuses what cannot be run
     require_samplers(plan, source)
     _validate.installed(*(["opendp"] if source.private else []))  # the metrics' counts are integers
+    warn_of(plan, units - held, promise)
     paid = charge(promise, "fit and evaluation", columns or -1, units, private=source.private)
     # Theorem 5: a uniform order of the units, from the operating system, used once; only its ends matter
     order = source.generator().permutation(units)

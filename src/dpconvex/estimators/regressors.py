@@ -400,7 +400,8 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     ----------
     {attributes}
 
-    `score` is R^2, as in scikit-learn; `sklearn.metrics.mean_pinball_loss` measures quantiles.
+    `score` is R^2, as in scikit-learn; `sklearn.metrics.mean_pinball_loss` measures quantiles on public records, and
+    `private_metrics` pinball loss and coverage on private ones.
 
     References
     ----------
@@ -417,6 +418,10 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     _: KW_ONLY
     quantile: float = 0.5
     smoothing: float | None = None
+
+    @property
+    def _level(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.quantile
 
     def _loss(self, width: float, reach: float) -> LinearModelLoss:
         share = DEFAULT_SMOOTHING

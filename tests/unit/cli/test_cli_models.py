@@ -66,6 +66,7 @@ def test_every_model_goes_all_the_way(run: Any, folder: Path, model: str) -> Non
     as_json = json.loads(run(*words, "--test", "t.csv", "--out", "again", "--json").stdout)
     quality = as_json["test"]["accuracy"] if SCHEMAS[model] == CLASS else as_json["test"]["r2"]
     assert quality > 0.7
+    assert (as_json["test"].get("coverage") is not None) == (model == "quantile")
 
 
 @pytest.mark.thin

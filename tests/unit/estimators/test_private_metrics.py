@@ -8,15 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from sklearn.metrics import mean_pinball_loss
 
 from dpconvex import (
     CategoricalColumn,
     NumericColumn,
     PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateLasso,
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateQuantileRegressor,
     PrivateSearchCV,
     PrivateSparseLogisticRegression,
     Schema,
@@ -26,7 +29,13 @@ from dpconvex import (
     verify,
 )
 from dpconvex.data import ClassTarget
-from dpconvex.errors import AccuracyError, BudgetExceededError, InvalidDataError, InvalidParameterError
+from dpconvex.errors import (
+    AccuracyError,
+    BudgetExceededError,
+    InvalidDataError,
+    InvalidParameterError,
+    LargeDeltaWarning,
+)
 from dpconvex.estimators import evaluation
 from dpconvex.privacy.context import _counts
 from dpconvex.randomness import SystemSource
@@ -300,3 +309,35 @@ def test_weights_of_the_fit_are_capped_in_a_hold_out_too() -> None:
     fair = PrivateLogisticRegression(epsilon=3.0, schema=SCHEMA, class_weight=[1.0, 5.0])
     fit_and_evaluate(fair, table(3000), epsilon=3.0)
     assert fair.plan_.problem.loss == estimator.plan_.problem.loss
+
+
+@pytest.mark.parametrize("additive", [False, True])
+def test_models_of_a_quantile_have_pinball_loss_and_coverage(data, additive: bool) -> None:
+    X, _ = data
+    y = X[:, 0] + np.random.default_rng(1).exponential(0.2, N)
+    common: dict[str, Any] = {"quantile": 0.8, "feature_bounds": (-1, 1), "target_bounds": (-2, 2), "random_state": 0}
+    if additive:
+        model: Any = PrivateAdditiveRegressor(50.0, loss="quantile", **common)
+    else:
+        model = PrivateQuantileRegressor(50.0, **common)
+    found = private_metrics(model.fit(X, y), X, y, epsilon=50.0)
+    predicted = model.predict(X)
+    assert "r2" not in found
+    assert found["pinball"].value == pytest.approx(mean_pinball_loss(np.clip(y, -2, 2), predicted, alpha=0.8), abs=0.01)
+    assert found["coverage"].value == pytest.approx(np.mean(y <= predicted), abs=0.01)
+    assert 0.7 < found["coverage"].value < 0.9
+    assert {"pinball", "coverage", "mae", "mean_target"} == set(found)
+    model.set_params(quantile=0.5)
+    assert private_metrics(model, X, y, epsilon=50.0)["pinball"].value != pytest.approx(found["pinball"].value, rel=0.1)
+
+
+def test_a_search_chooses_additive_models_by_the_loss_that_they_fit() -> None:
+    assert PrivateAdditiveRegressor(1.0, loss="quantile")._own_score == "pinball"
+    assert PrivateAdditiveRegressor(1.0, loss="huber")._own_score == "absolute_error"
+    assert PrivateAdditiveRegressor(1.0)._own_score == "squared_error"
+
+
+def test_a_large_delta_of_a_fit_with_a_holdout_is_warned_of(data) -> None:
+    model = PrivateLogisticRegression(epsilon=5.0, delta=0.001, feature_bounds=(-1, 1), classes=[False, True])
+    with pytest.warns(LargeDeltaWarning, match="delta=0.001"):
+        fit_and_evaluate(model, *data, epsilon=1.0)

@@ -40,7 +40,7 @@ from dpconvex.randomness import BitSource
 ONE = 2**32  # The weight of a unit, in integers: what a user's records share
 LARGEST = 2**31 - 1  # units at most: sums stay below 2^63
 RANGE = 4.0  #: Thresholds are equal steps of the log-odds between minus and plus this.
-NUMBERS = 4  # of a regression: squared residual, absolute residual, target, squared target
+NUMBERS = 4  # of a regression: its loss and its absolute residual, target, squared target; of a quantile, if covered
 
 
 @final

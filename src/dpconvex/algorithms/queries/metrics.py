@@ -128,7 +128,8 @@ def _score_metrics(T: Floats, link: Callable[[Floats], Floats] | None, covarianc
 
 SHARES = ("accuracy", "auc", "rate", "recall", "specificity", "precision", "brier")
 RANGES: dict[str, tuple[float, float]] = {name: (0.0, 1.0) for name in SHARES}  # noqa: C420
-RANGES |= {"log_loss": (0.0, math.inf), "r2": (-math.inf, 1.0), "rmse": (0.0, math.inf), "mae": (0.0, math.inf)}
+RANGES |= {"coverage": (0.0, 1.0), "r2": (-math.inf, 1.0)}
+RANGES |= {name: (0.0, math.inf) for name in ("log_loss", "rmse", "mae", "pinball")}  # noqa: C420
 DIVISORS = {"auc": [0, 1], "recall": [1], "specificity": [0], "precision": [1]}
 """Metrics that say nothing where counts of these classes, by which they divide, may be noise alone."""
 
@@ -176,7 +177,7 @@ def _calibration(table: Floats, draws: Floats, least: float, middles: Floats | N
     return np.column_stack([1 / (1 + np.exp(-middles[order])), share, *ends, size[order]])
 
 
-def of_numbers(result: EvaluationResult, lower: float, upper: float) -> Found:
+def of_numbers(result: EvaluationResult, lower: float, upper: float, quantile: bool = False) -> Found:
     """Return the metrics of a regression whose target has the public range from `lower` to `upper`."""
     plan: Any = result.plan
     groups, width = plan.shapes[0]
@@ -190,14 +191,16 @@ def of_numbers(result: EvaluationResult, lower: float, upper: float) -> Found:
 
     def table(S: Floats, pooled: int) -> Metrics:
         n = plan.n if pooled == groups else S[..., 0]  # the number of all is public
-        square, absolute, mean, second = (S[..., k] / n for k in range(-NUMBERS, 0))
-        spread = np.maximum(second - mean**2, 1e-300)
+        loss, absolute, mean, last = (S[..., k] / n for k in range(-NUMBERS, 0))
         unit = upper - lower
-        rmse = unit * np.sqrt(np.maximum(square, 0))
-        return {"r2": 1 - square / spread, "rmse": rmse, "mae": unit * absolute, "mean_target": lower + unit * mean}
+        found = {"mae": unit * absolute, "mean_target": lower + unit * mean}
+        if quantile:
+            return {"pinball": unit * loss, "coverage": last, **found}
+        spread = np.maximum(last - mean**2, 1e-300)
+        return {"r2": 1 - loss / spread, "rmse": unit * np.sqrt(np.maximum(loss, 0)), **found}
 
     mean, second = (draws.sum(1)[..., k] / plan.n for k in (-2, -1))
-    flat = {"r2"} if np.quantile(second - mean**2, 0.025) <= 0 else set[str]()
+    flat = {"r2"} if not quantile and np.quantile(second - mean**2, 0.025) <= 0 else set[str]()
     least = 2 * SURE * plan.deviation * plan.n
     return _found(table, lambda S, pooled: flat, lambda S: S[0] < least, sums, draws)
 
