@@ -222,6 +222,14 @@ def summary(lines: list[dict[str, Any]]) -> None:
         print(named, f"{len(part)} cells, share of a constant's excess {quarters}, above 1.1: {worse[0]:.2f};",
               f"loss over a constant's: above 1.05 {worse[1]:.2f}, worst {part.over.max():.2f},",
               f"mean {part.over.mean():.3f} (best {(part.best / part.constant).mean():.3f})")  # fmt: skip
+    # plans of numbers expect half of the squared error, as is minimized
+    found["ratio"] = (found.loss - found.best) / found.expected / np.where(found.kind == KINDS[2], 2, 1)
+    for kind, part in (*found.groupby("kind"), ("all", found)):
+        print(
+            kind,
+            "measured over expected, 5 25 50 75 95 %:",
+            part.ratio.quantile([0.05, 0.25, 0.5, 0.75, 0.95]).round(2).tolist(),
+        )
 
 
 def shares(found: pd.DataFrame, loss: pd.Series) -> pd.Series:
