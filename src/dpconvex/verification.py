@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex import estimators
@@ -23,6 +24,7 @@ from dpconvex.algorithms.queries import evaluation
 from dpconvex.errors import CertificateError, InvalidDataError
 from dpconvex.estimators._digest import model_digest
 from dpconvex.estimators.base import FittedModel
+from dpconvex.estimators.evaluation import PrivateMetrics
 from dpconvex.estimators.persistence import CERTIFICATE, MODEL, load_model
 from dpconvex.plugins import load
 from dpconvex.privacy import Check, PrivacyCertificate, Verification, verify as verify_numbers
@@ -48,7 +50,9 @@ SOURCES = {source.name: source for source in (SystemSource, SeededSource)}
 
 
 def verify(
-    certificate: PrivacyCertificate | FittedModel | str | Path, *, public_key: str | Path | None = None
+    certificate: PrivacyCertificate | BaseEstimator | PrivateMetrics | str | Path,
+    *,
+    public_key: str | Path | None = None,
 ) -> Verification:
     """Recompute what a certificate claims, and compare it with its plan, made again, and with the model beside it.
 
@@ -57,9 +61,10 @@ def verify(
 
     Parameters
     ----------
-    certificate : PrivacyCertificate, str, Path or fitted model
+    certificate : PrivacyCertificate, str, Path, fitted estimator or PrivateMetrics
         The object, its JSON text, the path of its file, or of a folder that holds ``certificate.json``. If the folder
-        holds ``model.skops`` too, the certificate must name that model. Or a fitted model, which its own must name.
+        holds ``model.skops`` too, the certificate must name that model. Or a fitted estimator, or metrics: of their
+        own certificate, which must name the model, where they are one.
     public_key : str or Path, optional
         File of an Ed25519 public key: the signature beside the certificate's file must be of its private half
         (`dpconvex sign`).
@@ -71,9 +76,11 @@ def verify(
     """
     load_plugins()
     asked: Any = getattr(certificate, "best_estimator_", certificate)
-    if isinstance(asked, FittedModel):
+    if isinstance(asked, BaseEstimator):
         check_is_fitted(asked)
+    if isinstance(asked, FittedModel):
         return verify_numbers(asked.certificate_, planned_again, model=model_digest(asked), public_key=public_key)
+    asked = getattr(asked, "certificate_", asked)  # of synthetic data, a median, metrics
     is_text = isinstance(asked, PrivacyCertificate) or str(asked).lstrip().startswith("{")
     if is_text or not os.path.isdir(str(asked)):
         return verify_numbers(asked, planned_again, public_key=public_key)

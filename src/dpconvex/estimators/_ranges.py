@@ -140,7 +140,7 @@ class FindsRanges:
             elif look or (alone and isinstance(each.problem.loss.usual.unweighted, SquaredLoss)):
                 own = _rounding.difference_down(privacy.epsilon, alone)
             else:
-                return each
+                return each.at(privacy)  # of which it is left all: it uses no column
             each = each.at(replace(each.privacy, epsilon=own))
             finds_it = self._finds_target
             return ranges.plan(each, privacy, (), target=finds_it, look=not finds_it, steps=steps[-1:])

@@ -167,7 +167,7 @@ def test_the_certificate_names_model_and_unit_and_verifies(model, data) -> None:
     assert found.certificate_.target.unit == "user"
     assert found.certificate_.public["n"] == N // 3
     assert found.certificate_.model == model.certificate_.model
-    assert verify(found.certificate_).passed
+    assert verify(found).passed
     assert set(found.to_dict()) >= {"metrics", "groups", "cells"}
     assert "auc" in str(found)
     chosen = PrivateSearchCV(PrivateLogisticRegression(feature_bounds=(-1, 1)), {"slope_cap": [0.5, 1.0]}).fit(*data)

@@ -33,6 +33,7 @@ from dpconvex.problems import UserGroups
 from dpconvex.problems.data.ranges import CELLS
 from dpconvex.problems.data.sources.arrow import MEMORY
 from dpconvex.problems.data.users import UNITS, histogram
+from dpconvex.randomness import SeededSource
 
 SCHEMA = Schema(
     (
@@ -286,6 +287,16 @@ def test_a_target_alone_may_take_half_of_epsilon(epsilon) -> None:
         assert plan.first.epsilon == pytest.approx(share * epsilon)
         parts = plan.first.epsilon + cells_cost(plan) + plan.then.privacy.epsilon
         assert 0.999 * epsilon < parts <= epsilon
+
+
+def test_a_constant_takes_all_of_epsilon_where_other_plans_find_ranges_of_columns() -> None:
+    """It uses no column: what ranges, or looks, would cost is its own."""
+    for schema in (SCHEMA.without_ranges(), SCHEMA):
+        for target in (NumericTarget("y", 0, 1), ClassTarget("y", ("a", "b"))):
+            kind = PrivateLogisticRegression if isinstance(target, ClassTarget) else PrivateLinearRegression
+            asked = replace(schema, target=target)
+            plan = kind(1.0, schema=asked, algorithm="constant").plan(1000)[0]
+            assert plan.certificate(SeededSource(0)).spent_epsilon > 0.999
 
 
 def test_changing_a_record_changes_every_column_by_two_at_most() -> None:
