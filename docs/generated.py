@@ -527,6 +527,22 @@ def user_picture() -> str:
     return drawn(figure)
 
 
+def range_picture() -> str:
+    """Markdown that holds what looks at declared ranges of targets gain, by how wide these are."""
+    from matplotlib.figure import Figure
+
+    epsilons = ("0.1", "0.3", "1", "3")
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.axhline(1, color="gray", linestyle=":", label="no look")
+    marks = zip(rows_of("algorithms/private_ranges.md", "Looks at targets, measured"), "os^D", strict=True)
+    for (name, *cells), mark in marks:
+        axes.plot(epsilons, [float(cell) for cell in cells[: len(epsilons)]], f"{mark}-", label=name.split(" (")[0])
+    axes.set(ylim=(0, 1.05), xlabel="epsilon", ylabel="excess over that without")
+    axes.legend(fontsize=9, frameon=False, title="range of the target", loc="upper left", bbox_to_anchor=(1, 1))
+    return drawn(figure)
+
+
 def numbers() -> str:
     """Every number that was chosen by measurements, by module: value, meaning, and the script where one is named."""
     text: list[str] = []
@@ -585,6 +601,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "interval_table": interval_table,
     "interval_picture": interval_picture,
     "user_picture": user_picture,
+    "range_picture": range_picture,
     "picture": picture,
     "rooms": rooms,
     "crossings": crossings,
