@@ -11,7 +11,7 @@ number of the library may be chosen on them.
 
 Measured is what `whole_tables.py` measures, with its figures for what a linear model learns, at epsilon 1. `--codes`
 writes encoded tables for `whole_tables_peers.py`, whose lines `--summary` puts beside ours, by the criteria of
-``docs/synthetic_data.md``. `--coverage` counts how often intervals hold (`table_inference.py`).
+``docs/algorithms/whole_tables_measured.md``. `--coverage` counts how often intervals hold (`table_inference.py`).
 Neighbors replace one record; the number of rows is public. Noise is seeded, hence not private: the tables are public.
 """
 

@@ -497,6 +497,52 @@ def interval_picture() -> str:
     return drawn(figure)
 
 
+def rows_of(page: str, section: str) -> list[list[str]]:
+    """Cells of the first table below a heading of a page, without the rows above its line."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8").split(f"\n## {section}\n", 1)[1]
+    table = text[text.index("\n|---") + 1 :].split("\n\n", 1)[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[1:]]
+
+
+def user_picture() -> str:
+    """Markdown that holds what is lost on twelve tables of users, as a share of a constant's loss."""
+    from matplotlib.figure import Figure
+
+    epsilons, floor = (0.1, 0.3, 1, 3), 0.0002
+    ours, peer = (np.zeros(len(epsilons)) for _ in range(2))
+    rows = rows_of("algorithms/users_measured.md", "Twelve tables")
+    for _, constant, *cells in rows:
+        losses = [max(float(cell.split()[0]), floor) / float(constant) for cell in cells]
+        ours += np.log(losses[::2]) / len(rows)
+        peer += np.log(losses[1::2]) / len(rows)
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.axhline(1, color="gray", linestyle=":", label="the best constant")
+    axes.plot(epsilons, np.exp(peer), "s--", color="#d55e00", label="DP-SGD on users, best of six settings")
+    axes.plot(epsilons, np.exp(ours), "o-", color="#0072b2", label="dpconvex, automatic")
+    axes.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="excess over a constant's")
+    axes.set_xticks(epsilons, [f"{each:g}" for each in epsilons])
+    axes.minorticks_off()
+    axes.legend(fontsize=9, frameon=False)
+    return drawn(figure)
+
+
+def range_picture() -> str:
+    """Markdown that holds what looks at declared ranges of targets gain, by how wide these are."""
+    from matplotlib.figure import Figure
+
+    epsilons = ("0.1", "0.3", "1", "3")
+    figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.axhline(1, color="gray", linestyle=":", label="no look")
+    marks = zip(rows_of("algorithms/private_ranges.md", "Looks at targets, measured"), "os^D", strict=True)
+    for (name, *cells), mark in marks:
+        axes.plot(epsilons, [float(cell) for cell in cells[: len(epsilons)]], f"{mark}-", label=name.split(" (")[0])
+    axes.set(ylim=(0, 1.05), xlabel="epsilon", ylabel="excess over that without")
+    axes.legend(fontsize=9, frameon=False, title="range of the target", loc="upper left", bbox_to_anchor=(1, 1))
+    return drawn(figure)
+
+
 def numbers() -> str:
     """Every number that was chosen by measurements, by module: value, meaning, and the script where one is named."""
     text: list[str] = []
@@ -554,6 +600,8 @@ TUNINGS = ("Tuning", "BoundTuning", "Guess")
 GENERATED: dict[str, Callable[[], str]] = {
     "interval_table": interval_table,
     "interval_picture": interval_picture,
+    "user_picture": user_picture,
+    "range_picture": range_picture,
     "picture": picture,
     "rooms": rooms,
     "crossings": crossings,

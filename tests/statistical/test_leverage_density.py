@@ -143,7 +143,7 @@ def test_mistakes_are_caught(mistake: str) -> None:
 
 @pytest.mark.gate
 def test_users_of_several_records_stay_within_the_claim() -> None:
-    """A user's Hessian has a rank of up to dim: the price is (1.4) with it (docs, Users)."""
+    """A user's Hessian has a rank of up to dim: the price is (1.4) with it (docs, Methods of records)."""
     problem = problem_of("correlated", 1, 0.7)
     for epsilon, tau in ((1.0, 0.3), (1.0, 2.0)):
         attack = Attack(problem, epsilon, tau)

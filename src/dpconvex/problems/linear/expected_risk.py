@@ -1,7 +1,7 @@
 r"""What a plan may expect of ordinary data, from public facts: the guess that ranks plans. Privacy never rests on it.
 
 An *expected* error: the excess loss of a quadratic model of the risk at its minimizer, for a data set that the schema
-makes one expect (docs, Which algorithm, has the model; Additive models, section 4, that of shapes). The Hessian is
+makes one expect (docs, Expected errors, has the model; Additive models, section 4, that of shapes). The Hessian is
 ``kappa (D + m m^T)``: D is diagonal in the directions within each block that sum to 0 and in the numeric columns, and 0
 in the span of the constant and the means of blocks; m is the mean record. Where blocks are centered their means are 0.
 Of shapes: in the directions of a block, ``w = F v``, in which both curvature and ridge are diagonal.
@@ -34,7 +34,7 @@ SHARED = -1
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """What is guessed of ordinary data; where from: docs, Which algorithm, and `benchmarks/prediction.py`."""
+    """What is guessed of ordinary data; where from: docs, Expected errors, and `benchmarks/prediction.py`."""
 
     spectrum_quantiles: int = 9  #: how many quantiles of the spectrum stand for one direction
     rank_power: float = 1.5  #: the moments of a ball's directions fall with this power of their rank

@@ -11,8 +11,8 @@ Lemma
     exact minimizer for every data set and every ``b``; output noise of sensitivity ``2 gamma / l2`` hides which.
 Users
     A user's gradient is within ``A X_K`` and the trace of its Hessian within that of one record, but its rank is not 1:
-    ``dim`` takes the place of r (docs, Users). Gaussian ``b`` is Theorem U4: the gradients of a user with m distinct
-    records lie in a simplex of m + 1 vertices that no minimizer moves, and the union over pairs of vertices is paid.
+    ``dim`` takes the place of r (docs, Methods of records). Gaussian ``b`` is Theorem U4: gradients of a user with m
+    distinct records lie in a simplex of m + 1 vertices that no minimizer moves; a union over pairs of them is paid.
     That m is `most_rows`, which the run enforces (line 1); it is never `records_per_user`, a guess.
 Added or removed units
     Their number is private: ``n`` is declared, and the objective has the sum of losses over it. Gradients differ by

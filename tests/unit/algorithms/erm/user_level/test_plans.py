@@ -134,7 +134,7 @@ def test_users_of_one_record_get_the_plans_of_records(loss, delta: float) -> Non
 
 
 def test_gaussian_objective_perturbation_needs_a_cap_for_users() -> None:
-    """Theorem U4 takes a union over pairs of vertices, of which there are as many as distinct rows: docs, Users."""
+    """Theorem U4 takes a union over pairs of vertices, as many as distinct rows (docs, Methods of records)."""
     privacy = PrivacyParams(1.0, 1e-6, unit="user")
     assert all("gaussian" not in p.noise_name for p in objective_perturbation.plan(task(), privacy))
     with pytest.raises(InvalidParameterError, match="needs a cap"):
