@@ -17,8 +17,17 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from dpconvex import _rounding
 from dpconvex.algorithms.erm.objective_perturbation import planner
-from dpconvex.losses import LogisticLoss, SmoothedHingeLoss, SmoothLoss
+from dpconvex.losses import (
+    HuberLoss,
+    LogCoshLoss,
+    LogisticLoss,
+    PseudoHuberLoss,
+    SmoothedHingeLoss,
+    SmoothedPinballLoss,
+    SmoothLoss,
+)
 from dpconvex.privacy import GaussianObjectivePerturbation, PureObjectivePerturbation
 from dpconvex.problems import Block, DataDomain, LinearModelProblem
 
@@ -36,8 +45,9 @@ def pure_event(problem: LinearModelProblem, l2: float, epsilon: float) -> PureOb
     """The event that a plan with this regularization would charge, built from the planner's own arithmetic."""
     share = planner.rules.pure_share(problem.loss, False, problem.tau(l2), epsilon)
     sensitivity = 2 * problem.loss.slope_bound * problem.domain.l1
+    tau = _rounding.product_up(problem.tau(l2), share.unit)
     return PureObjectivePerturbation(
-        sensitivity, sensitivity / share.epsilon, problem.tau(l2), share.rule, share.curvature, share.rank
+        sensitivity, sensitivity / share.epsilon, tau, share.rule, share.curvature, share.rank
     )
 
 
@@ -166,6 +176,68 @@ def test_mutants_of_the_cap_are_caught(mutant: str) -> None:
         caught += largest_loss_1d(wrong[mutant][0], bound, l2, wrong[mutant][1]) > epsilon + 1e-3
     # At epsilon = 4 most of the budget is for curvature, of which the loss without a cap has little more.
     assert caught >= (14 if mutant == "the loss has no cap" else 21)
+
+
+def largest_loss_of_numbers(loss: SmoothLoss, bound: float, l2: float, scale: float) -> float:
+    """Largest |log p_D(w) - log p_D'(w)| in one dimension, of losses of numbers: any residual at any w."""
+    ends = [-1e6, 1e6]
+    grid = np.concatenate(
+        [ends, loss.slope_bound * np.linspace(-3, 3, 24_001), loss.curvature_bound**-1 * np.linspace(-1, 1, 401)]
+    )
+    zeros = np.zeros_like(grid)
+    pull, bend = loss.derivative(grid, zeros) * bound, loss.hessian_weights(grid, zeros) * bound**2
+    worst = 0.0
+    for w, shared in itertools.product((0.0, -5.0, 5.0), ends):
+        total = (N - 1) * float(loss.derivative(np.array([shared]), zeros[:1])[0]) * bound + N * l2 * w
+        slope = N * l2 + (N - 1) * float(loss.hessian_weights(np.array([shared]), zeros[:1])[0]) * bound**2
+        part, density = -np.abs(total + pull) / scale, np.log(slope + bend)
+        worst = max(worst, float(np.max(part + density) - np.min(part + density)))
+    return worst
+
+
+SATURATING = {
+    "huber": HuberLoss(0.5, 1e9, saturating=True),
+    "median": SmoothedPinballLoss(0.5, 0.2, 1e9, saturating=True),
+    "quantile .9": SmoothedPinballLoss(0.9, 0.2, 1e9, saturating=True),
+    "quantile .4": SmoothedPinballLoss(0.4, 2.0, 1e9, saturating=True),
+    "pseudo-Huber": PseudoHuberLoss(0.5, 1e9),
+    "log-cosh": LogCoshLoss(2.0, 1e9),
+}
+
+
+@pytest.mark.thin
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("name", SATURATING)
+def test_saturating_slopes_in_one_dimension(name: str, bound: float, case: Case) -> None:
+    """Theorem 2c: never above epsilon, and equal to it where opposite slopes are equally large."""
+    loss = SATURATING[name]
+    for epsilon, multiple in SETTINGS:
+        with case(epsilon, multiple):
+            l2 = multiple * loss.curvature_bound * bound**2 / (N * math.expm1(epsilon))
+            event = pure_event(problem_1d(loss, bound), l2, epsilon)
+            assert event.rule in ("saturating", "free")
+            assert float(event.pure_epsilon) <= epsilon * (1 + 1e-12)
+            worst = largest_loss_of_numbers(loss, bound, l2, event.scale)
+            assert worst <= epsilon + 1e-9
+            if name in ("huber", "median"):  # curvature is all that the rule allows
+                assert worst >= epsilon - 1e-3 * max(epsilon, 1.0)
+
+
+@pytest.mark.parametrize("mutant", ["curvature is free", "no law", "half the price"])
+def test_mutants_of_saturation_are_caught(mutant: str) -> None:
+    """Noise for a saturating loss must not meet one without it, and its curvature is not free."""
+    caught = 0
+    for bound, epsilon in itertools.product(BOUNDS, (0.1, 1.0, 4.0)):
+        loss = SATURATING["huber"]
+        l2 = 2 * loss.curvature_bound * bound**2 / (N * math.expm1(epsilon))
+        event = pure_event(problem_1d(loss, bound), l2, epsilon)
+        wrong = {
+            "curvature is free": (loss, event.sensitivity / epsilon),
+            "no law": (HuberLoss(0.5, 1e9), event.scale),
+            "half the price": (loss, 2 * event.sensitivity / (epsilon + event.sensitivity / event.scale)),
+        }[mutant]
+        caught += largest_loss_of_numbers(wrong[0], bound, l2, wrong[1]) > epsilon * (1 + 1e-3)
+    assert caught == len(BOUNDS) * 3
 
 
 def uncapped_share(tau: float, epsilon: float) -> float:

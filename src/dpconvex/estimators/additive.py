@@ -37,8 +37,8 @@ from dpconvex.estimators._features import FeatureMap, bounds_of, checked_schema,
 from dpconvex.estimators._intervals import INFERENCE, WithIntervals
 from dpconvex.estimators._shapes import Shape, ShapeMap, checked_pairs, planned_deviations, shape_facts
 from dpconvex.estimators.classifiers import LogisticModel
-from dpconvex.estimators.regressors import CAPS, DEFAULT_SMOOTHING, DEFAULT_WIDTH, PrivateLinearRegressor
-from dpconvex.losses import HuberLoss, LinearModelLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
+from dpconvex.estimators.regressors import DEFAULT_SMOOTHING, DEFAULT_WIDTH, PrivateLinearRegressor, capped
+from dpconvex.losses import LinearModelLoss, PseudoHuberLoss, SmoothedPinballLoss, SquaredLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem
 from dpconvex.problems.linear.shapes import Knots
@@ -440,11 +440,10 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
             return SquaredLoss(reach, prediction_bound=reach)
         if self.loss == "huber":
             return PseudoHuberLoss(DEFAULT_WIDTH, target_bound=reach)
-        return SmoothedPinballLoss(self.quantile, DEFAULT_SMOOTHING, target_bound=reach)
+        return SmoothedPinballLoss(self.quantile, DEFAULT_SMOOTHING, target_bound=reach, saturating=True)
 
     def _explained(self, share: float, look: bool) -> float | None:
         return super()._explained(share, look) if self._straight else None  # shapes have a law of their own
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
-        caps = CAPS if self.loss == "squared" else ()
-        return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in caps)
+        return capped(self._reach(), self.delta) if self.loss == "squared" else ()

@@ -423,7 +423,9 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     def _loss(self, n_classes: int) -> LinearModelLoss:
         _targets.require_two("n_classes", n_classes, n_classes)
         width = _validate.real("smoothing", self.smoothing, at_least=0.0)
-        return HingeLoss() if width == 0 else SmoothedHingeLoss(min(max(width, 1 / _targets.LARGEST), _targets.LARGEST))
+        if width == 0:
+            return HingeLoss()
+        return SmoothedHingeLoss(min(max(width, 1 / _targets.LARGEST), _targets.LARGEST), saturating=True)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

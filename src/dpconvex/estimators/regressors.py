@@ -69,6 +69,12 @@ SHARED = REGRESSOR | {"example": EXAMPLE}
 INFERS = SHARED | {"parameters": f"{REGRESSOR['parameters'].rstrip()}{INFERENCE}"}
 
 
+def capped(reach: float, delta: float) -> tuple[LinearModelLoss, ...]:
+    """Return what may stand in for the squared loss; with a `delta` for methods, too, that do not pay for curvature."""
+    kinds = (True, False) if delta else (True,)
+    return tuple(HuberLoss(cap, reach, of_mean=True, saturating=each) for cap in CAPS for each in kinds)
+
+
 @dataclass(eq=False, repr=False)
 class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     """A linear regressor. Inside, targets are clipped (not if `heavy_tailed`) to a range and mapped to [-1/2, 1/2]."""
@@ -326,7 +332,7 @@ class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         if not (self.residual_cap is None and self.heavy_tailed is None) or self.algorithm == "sufficient_statistics":
             return ()
-        return tuple(HuberLoss(cap, self._reach(), of_mean=True) for cap in CAPS)
+        return capped(self._reach(), self.delta)
 
 
 @final
@@ -429,4 +435,5 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
             share = _validate.real("smoothing", self.smoothing, at_least=0.0) / width
         if share == 0:
             return PinballLoss(self.quantile, target_bound=reach)
-        return SmoothedPinballLoss(self.quantile, min(max(share, 1 / LARGEST), LARGEST), target_bound=reach)
+        smooth = min(max(share, 1 / LARGEST), LARGEST)
+        return SmoothedPinballLoss(self.quantile, smooth, target_bound=reach, saturating=True)

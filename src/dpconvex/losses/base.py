@@ -275,27 +275,85 @@ def check_bound(target_bound: float, *, finite: bool = False) -> None:
         _validate.real("target_bound", target_bound, above=0.0, at_most=LARGEST_TARGET, remedy=remedy)
 
 
+Q = 3.0  #: Of saturating slopes (`benchmarks/prior.py` gives no other number a clear gain: docs, What was tried)
+KNEE = 1 - 1 / Q  #: Share of the largest slope from which on these bend
+
+
 @dataclass(frozen=True)
 class Spline:
-    """``r -> max of u r - width u^2 / 2 over u in [lower, upper]``: what smooths every piecewise linear loss."""
+    """``r -> max of u r - width u^2 / 2 over u in [lower, upper]``: what smooths every piecewise linear loss.
+
+    Where it is `saturating`, the slope is no ramp with a kink at its largest size A: from ``2 A / 3`` on it bends, such
+    that curvature is ``min(1, Q (1 - |slope| / A)) / width`` up to an end, ``Q = 3``: what (1.2) of the docs, Objective
+    perturbation, allows, and less than that at no slope in between.
+    """
 
     lower: float
     upper: float
     width: float
+    saturating: bool = False
+
+    @property
+    def self_concordance(self) -> float | None:
+        """The q of ``phi'' <= (q / A) (A - |phi'|)``."""
+        return _rounding.ratio_up(Q, self.width) if self.saturating else None
+
+    @property
+    def _reach(self) -> float:
+        """A: the largest slope."""
+        return max(-self.lower, self.upper)
+
+    def _past(self, t: Floats) -> Floats:
+        """Return by how many A the positions, in widths, lie past the bend."""
+        return np.maximum(np.abs(t) / self._reach - KNEE, 0.0)
 
     def slope(self, r: Floats) -> Floats:
-        """Return ``clip(r / width, lower, upper)``, the maximizing ``u``."""
-        return np.clip(r / self.width, self.lower, self.upper)
+        """Return ``clip(r / width, lower, upper)``, the maximizing ``u``, or where that bends."""
+        t = r / self.width
+        if self.saturating:
+            bent = np.clip(t, -KNEE * self._reach, KNEE * self._reach)
+            t = bent + np.copysign(self._reach / Q * np.expm1(-Q * self._past(t)), t)
+        return np.clip(t, self.lower, self.upper)
 
+    @quiet
     def value(self, r: Floats) -> Floats:
         """Return the value."""
-        u = self.slope(r)
-        return u * (r - 0.5 * self.width * u)
+        if not self.saturating:
+            u = self.slope(r)
+            return u * (r - 0.5 * self.width * u)
+        found = np.zeros(r.shape)
+        for side, end in ((-r / self.width, -self.lower), (r / self.width, self.upper)):
+            t = np.maximum(side, 0.0)
+            stop = self._stop(end)
+            found += self._rise(np.minimum(t, stop))
+            if end > 0 and stop < math.inf:
+                found += end * np.maximum(t - stop, 0.0)
+        return self.width * found
 
     def curvature(self, r: Floats) -> Floats:
-        """Return ``1 / width`` where the slope lies between its extremes, else 0."""
-        u = r / self.width
-        return np.where((u >= self.lower) & (u <= self.upper), 1.0 / self.width, 0.0)
+        """Return the derivative of the slope: 0 where that is at an end."""
+        t = r / self.width
+        if not self.saturating:
+            return np.where((t >= self.lower) & (t <= self.upper), 1.0 / self.width, 0.0)
+        inside = (t >= -self._stop(-self.lower)) & (t <= self._stop(self.upper))
+        return np.where(inside, np.exp(-Q * self._past(t)) / self.width, 0.0)
+
+    def short(self, end: float) -> float:
+        """Return by how much the value, over `width`, falls short of the line that it tends to on one side."""
+        if not self.saturating:
+            return end * end / 2
+        stop = self._stop(end)
+        return 5 * end * end / 9 if stop == math.inf else end * stop - float(self._rise(np.array([stop]))[0])
+
+    def _stop(self, end: float) -> float:
+        """Return where the slope gets to an end, in widths."""
+        left = Q * (1 - end / self._reach)
+        return end if left >= 1 else self._reach * (KNEE - math.log(left) / Q) if left > 0 else math.inf
+
+    def _rise(self, t: Floats) -> Floats:
+        """Return the integral of the bent slope from 0 to t >= 0."""
+        past, reach = self._past(t), self._reach
+        return np.minimum(t, KNEE * reach) ** 2 / 2 + reach**2 * (past + np.expm1(-Q * past) / Q**2)
 
 
 def check_width(width: float) -> None:

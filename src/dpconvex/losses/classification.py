@@ -386,15 +386,16 @@ class SmoothedHingeLoss(_TwoClasses, base.SmoothLoss):
     """A hinge whose slope in the margin ``m = y z`` is ``-clip((center + width / 2 - m) / width, 0, 1)``.
 
     With ``center = 1`` it lies above the hinge by at most ``width / 8``. Slope at most 1, curvature at most
-    ``1 / width``; no q, since the curvature is ``1 / width`` right up to the largest slope. Targets above 0
-    become +1, all others (0, NaN) -1.
+    ``1 / width``; no q, since the curvature is ``1 / width`` right up to the largest slope, unless it is `saturating`:
+    then slopes bend from -2/3 on, and q is ``3 / width``. Targets above 0 become +1, all others (0, NaN) -1.
     """
 
     name = "smoothed_hinge"
     slope_bound = 1.0
 
     width: float = 1.0  #: length of the quadratic piece, in units of the margin, between 1e-100 and 1e100
-    center: float = 1.0  #: its middle, where the slope is -1/2; between -1e100 and 1e100
+    center: float = 1.0  #: kink of the hinge that it tends to on both sides: its middle; between -1e100 and 1e100
+    saturating: bool = False  #: whether the slope bends before it gets to -1, as `base.Spline` has it
 
     def __post_init__(self) -> None:
         base.check_width(self.width)
@@ -406,25 +407,29 @@ class SmoothedHingeLoss(_TwoClasses, base.SmoothLoss):
 
     @property
     def value_at_zero(self) -> float:
-        return _rounding.widen_up(float(self._piece.value(np.array([-self._end]))[0]))
+        return _rounding.widen_up(float(self._piece.value(np.array([-self.end]))[0]))
 
     @quiet
     def value(self, z: Floats, y: Floats) -> Floats:
-        return self._piece.value(z * y - self._end)
+        return self._piece.value(z * y - self.end)
 
     @quiet
     def derivative(self, z: Floats, y: Floats) -> Floats:
-        return y * self._piece.slope(z * y - self._end)
+        return y * self._piece.slope(z * y - self.end)
 
     @quiet
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
-        return self._piece.curvature(z * y - self._end)
+        return self._piece.curvature(z * y - self.end)
 
     @property
     def _piece(self) -> base.Spline:
-        return base.Spline(-1.0, 0.0, self.width)
+        return base.Spline(-1.0, 0.0, self.width, self.saturating)
 
     @property
-    def _end(self) -> float:
+    def self_concordance(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._piece.self_concordance
+
+    @property
+    def end(self) -> float:
         """The margin from which the loss is 0."""
-        return self.center + 0.5 * self.width
+        return self.center + self._piece.short(1.0) * self.width

@@ -100,7 +100,10 @@ class SquaredLoss(_NumericLoss, base.SmoothLoss):
 
 
 class ResidualSplineLoss(_WideLoss):
-    """``max of u r - width u^2 / 2 over u in [lower, upper]``, slope ``clip(r/width, lower, upper)``, ``r = z - y``."""
+    """``max of u r - width u^2 / 2 over u in [lower, upper]``, slope ``clip(r/width, lower, upper)``, ``r = z - y``.
+
+    Or a `saturating` spline, whose curvature vanishes as the slope nears its largest size.
+    """
 
     @property
     @abstractmethod
@@ -114,6 +117,10 @@ class ResidualSplineLoss(_WideLoss):
     @property
     def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         return _rounding.ratio_up(1.0, self.spline.width)
+
+    @property
+    def self_concordance(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.spline.self_concordance
 
     @quiet
     def value(self, z: Floats, y: Floats) -> Floats:
@@ -133,7 +140,8 @@ class ResidualSplineLoss(_WideLoss):
 class HuberLoss(ResidualSplineLoss):
     """``r^2 / 2`` for ``|r| <= width``, else ``width (|r| - width / 2)``, with the residual ``r = z - y``.
 
-    Slope at most `width`, curvature at most 1; no q, since the curvature is 1 right up to the largest slope.
+    Slope at most `width`, curvature at most 1; no q, since the curvature is 1 right up to the largest slope, unless it
+    is `saturating`: then the slope bends from two thirds of `width` on, and q is 3.
     """
 
     name = "huber"
@@ -142,6 +150,7 @@ class HuberLoss(ResidualSplineLoss):
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
     #: Whether it stands in for the squared loss: errors are then judged by that one. Needs a target bound.
     of_mean: bool = False
+    saturating: bool = False  #: whether the slope bends before it gets to `width`, as `base.Spline` has it
 
     def __post_init__(self) -> None:
         base.check_width(self.width)
@@ -157,7 +166,7 @@ class HuberLoss(ResidualSplineLoss):
 
     @property
     def spline(self) -> base.Spline:
-        return base.Spline(-self.width, self.width, 1.0)
+        return base.Spline(-self.width, self.width, 1.0, self.saturating)
 
 
 @final
@@ -188,7 +197,8 @@ class SmoothedPinballLoss(ResidualSplineLoss):
 
     The parabola ends ``width quantile`` below the target and ``width (1 - quantile)`` above it. About its middle, which
     is where `offset` moves predictions, it is the pinball loss averaged over targets moved by up to half of the width:
-    where their density is even, its minimizer is the quantile (Fernandes, Guerre and Horta 2021).
+    where their density is even, its minimizer is the quantile (Fernandes, Guerre and Horta 2021). Where it is
+    `saturating`, the slopes bend, the steeper one from two thirds of its size on, and so does `offset`.
     """
 
     name = "smoothed_pinball"
@@ -196,6 +206,7 @@ class SmoothedPinballLoss(ResidualSplineLoss):
     quantile: float = 0.5  #: between 0 and 1, exclusive
     width: float = 1.0  #: between 1e-100 and 1e100, in the unit of the target
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
+    saturating: bool = False  #: whether slopes bend before they get to an end, as `base.Spline` has it
 
     def __post_init__(self) -> None:
         _validate.real("quantile", self.quantile, above=0.0, below=1.0)
@@ -203,11 +214,12 @@ class SmoothedPinballLoss(ResidualSplineLoss):
 
     @property
     def spline(self) -> base.Spline:
-        return base.Spline(-self.quantile, 1.0 - self.quantile, self.width)
+        return base.Spline(-self.quantile, 1.0 - self.quantile, self.width, self.saturating)
 
     @property
     def offset(self) -> Floats:
-        return np.array([self.width * (self.quantile - 0.5)])
+        spline = self.spline
+        return np.array([self.width * (spline.short(-spline.lower) - spline.short(spline.upper))])
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """What the one-record-at-a-time methods share: compiled slopes, random records, the order of a fixed generator.
 
 A slope has the form ``offset_i + amplitude_i s((z - shift_i) / scale)`` with an increasing s between -1 and 1 of three
-shapes, so that one compiled function serves all losses. A loss of another file joins by ``@slope_curve.register``;
-until then these methods refuse it.
+shapes, or is bent and clipped between ``offset_i`` minus and plus ``amplitude_i``: one compiled function serves all. A
+loss of another file joins by ``@slope_curve.register``; until then these methods refuse it.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.losses.regression import ResidualSplineLoss
 from dpconvex.problems import Records
 
-CLIP, TANH, RATIONAL = 0, 1, 2
+CLIP, TANH, RATIONAL, BENT = 0, 1, 2, 3
 _TINY = 1e-300  # a scale at which `CLIP` is a step
 _HUGE = 1e150  # an amplitude that no slope reaches
 _SAMPLE = 2**20  # floats of the records drawn at a time (8 MB), at least
@@ -24,7 +24,11 @@ _SAMPLE = 2**20  # floats of the records drawn at a time (8 MB), at least
 
 @dataclass(frozen=True, eq=False)
 class SlopeCurve:
-    """The slope ``offset + amplitude s((z - shift) / scale)`` of every record."""
+    """The slope ``offset + amplitude s((z - shift) / scale)`` of every record.
+
+    Of a saturating spline (`BENT`) it is ``A s`` between ``offset - amplitude`` and ``offset + amplitude``, A the
+    larger size of these, with the bent s of `losses.base.Spline` for ``A = 1``.
+    """
 
     shape: int  #: s is ``clip(t, -1, 1)`` (`CLIP`), ``tanh(t)`` (`TANH`) or ``t / sqrt(1 + t^2)`` (`RATIONAL`)
     scale: float
@@ -51,6 +55,8 @@ def _(loss: losses.LogisticLoss, y: Floats) -> SlopeCurve | None:
 
 @slope_curve.register
 def _(loss: losses.SmoothedHingeLoss, y: Floats) -> SlopeCurve:
+    if loss.saturating:
+        return _curve(BENT, loss.width, -y / 2, 0.5, loss.end * y)
     return _curve(CLIP, loss.width / 2, -y / 2, 0.5, loss.center * y)
 
 
@@ -58,6 +64,8 @@ def _(loss: losses.SmoothedHingeLoss, y: Floats) -> SlopeCurve:
 def _(loss: ResidualSplineLoss, y: Floats) -> SlopeCurve:
     spline = loss.spline
     middle, half = (spline.lower + spline.upper) / 2, (spline.upper - spline.lower) / 2
+    if spline.saturating:
+        return _curve(BENT, spline.width * loss.slope_bound, middle, half, y)
     return _curve(CLIP, spline.width * half, middle, half, y + spline.width * middle)
 
 

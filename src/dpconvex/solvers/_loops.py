@@ -6,7 +6,8 @@ import numpy as np
 from numba import njit
 
 from dpconvex._types import Array, Floats
-from dpconvex.solvers._components import CLIP, TANH
+from dpconvex.losses.base import KNEE, Q
+from dpconvex.solvers._components import BENT, CLIP, TANH
 
 _reordered = njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 """For loops whose sums may be added in another order: no proof rests on it, or rounding is charged for any order."""
@@ -164,6 +165,11 @@ def slope_at(curve: Floats, shape: int, scale: float, prediction: float) -> floa
         u = min(max(u, -1.0), 1.0)
     elif shape == TANH:
         u = math.tanh(u)
+    elif shape == BENT:
+        past = max(abs(u) - KNEE, 0.0)
+        u = min(max(u, -KNEE), KNEE) + math.copysign(math.expm1(-Q * past) / Q, u)
+        largest = abs(curve[0]) + curve[1]
+        return min(max(largest * u, curve[0] - curve[1]), curve[0] + curve[1])
     else:
         u = u / math.hypot(1.0, u)
     return curve[0] + curve[1] * u

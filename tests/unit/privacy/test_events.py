@@ -22,7 +22,7 @@ from dpconvex.privacy import (
     events,
 )
 from dpconvex.privacy.events import event_from_dict, pure_delta
-from dpconvex.privacy.events.objective import GAUSSIAN_RULES, logistic_epsilon, logistic_line
+from dpconvex.privacy.events.objective import GAUSSIAN_RULES, logistic_epsilon, logistic_line, saturating_epsilon
 
 CAPS = st.sampled_from([0.5, 0.7, 1 - 1e-12, 1.0])
 
@@ -39,6 +39,8 @@ EVENTS: list[Event] = [
     PureObjectivePerturbation(2.0, 4.0, 0.1, "determinant", 2 / 3, rank=2),
     PureObjectivePerturbation(2.0, 4.0, 2.0, "logistic", 0.7),
     PureObjectivePerturbation(2.0, 4.0, 2.0, "logistic", 0.7, rank=3),
+    PureObjectivePerturbation(2.0, 4.0, 2.0, "saturating", 3.0),
+    PureObjectivePerturbation(2.0, 4.0, 0.3, "saturating", 1.3, rank=5),
     *(GaussianObjectivePerturbation(1.0, 5.0, 0.01, 0.05, *rule) for rule in RULES),
 ]
 
@@ -128,6 +130,22 @@ class TestObjectivePerturbation:
     def test_without_a_cap_the_cost_is_the_noise_up_to_the_floor(self, noise: float, tau: float) -> None:
         found = logistic_epsilon(Fraction(noise), tau)
         assert (found == Fraction(noise)) == (tau <= noise / 2)
+
+    @given(
+        st.floats(0.01, 8.0), st.floats(1e-3, 50.0), st.floats(0.3, 50.0), st.sampled_from([1, 2, 100]), st.booleans()
+    )
+    @example(1.0, 1 / 6, 3.0, 1, False)  # where curvature begins to cost
+    def test_saturating_cost_is_the_maximum_over_slopes(
+        self, noise: float, tau: float, q: float, rank: int, added: bool
+    ) -> None:
+        """Theorem 2c, for replaced units and for added ones."""
+        a = np.append(np.linspace(0, 1, 20001), max(1 - 1 / q, 0.0))
+        pulls = noise * a if added else noise / 2 * (1 + a)
+        truth = np.max(pulls + rank * np.log1p(tau * np.minimum(1, q * (1 - a)) / rank))
+        found = float(saturating_epsilon(Fraction(noise), tau, q, rank, 1 if added else 2))
+        assert found >= truth * (1 - 1e-15)
+        assert found == pytest.approx(truth, rel=1e-5)
+        assert found <= noise + rank * math.log1p(tau / rank) + 1e-9  # never more than Theorem 1
 
     @given(st.floats(1e-3, 50.0), st.floats(1e-3, 1.0) | CAPS)
     def test_the_line_lies_above_the_curvature_and_touches_it(self, tau: float, cap: float) -> None:

@@ -8,12 +8,13 @@ Rules (theorems, formula numbers and proofs: docs, "Objective perturbation"). Th
 most ``sensitivity / scale``; the Jacobian part at most ``r log(1 + t tau / r)`` for a loss whose Hessian in the
 predictions has rank at most ``r`` and trace at most ``t`` (``determinant``; one output: ``r = 1, t = c``; softmax with
 k classes: ``r = k - 1, t = 1 - 1/k``). With SC their sum is at most the noise part when ``q tau <= epsilon_1 / 2``
-(``free``; softmax with Frobenius noise: ``q = 4``); for logistic slopes capped at A it is maximized over the slope
-(``logistic``). These two rules need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
+(``free``; softmax with Frobenius noise: ``q = 4``); else it is maximized over the slope (``saturating``, Theorem 2c,
+for losses of one output; `tau` and q in units of c), as for logistic slopes capped at A (``logistic``). These three
+rules need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
 
 Neighbors that add or remove one record (`AddedObjectivePerturbation`; n declared): gradients differ by that of one,
 ``A X_K``, and one of the two orders pays the determinant alone. ``free`` then needs ``q tau <= epsilon_1`` only, and
-``logistic`` is formula (1.4a) (docs, Objective perturbation, Added or removed units).
+``logistic`` and ``saturating`` are formula (1.4a) (docs, Objective perturbation, Added or removed units).
 """
 
 import math
@@ -30,7 +31,7 @@ from dpconvex.privacy.events.base import Event, PureEvent
 from dpconvex.privacy.params import Neighboring
 from dpconvex.privacy.profiles import gaussian_delta
 
-PURE_RULES = ("determinant", "free", "logistic")
+PURE_RULES = ("determinant", "free", "logistic", "saturating")
 GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax")
 USER_RULES = GAUSSIAN_RULES[:4]
 TANGENT_RULES = ("one_sided_sc", "two_sided_sc", "logistic")  #: Curvature costs a concave function of the slope.
@@ -43,11 +44,11 @@ class PureObjectivePerturbation(PureEvent):
 
     sensitivity: float  #: largest distance, in the noise's norm, between the gradients of two records (`2 A X_K`)
     scale: float  #: scale of the noise density `exp(-||b|| / scale)`
-    tau: float  #: `X_2^2 / (n l2)`, rounded up
+    tau: float  #: `X_2^2 / (n l2)`, rounded up; of `saturating` times c
     rule: str  #: which bound on the determinant applies (module docstring)
-    # The trace bound `t` for `determinant`, `q` for `free`, the largest slope for `logistic` (1: no cap)
+    # The trace bound `t` for `determinant`, `q` for `free` and `saturating`, the largest slope for `logistic`
     curvature: float
-    rank: int = 1  #: the rank bound `r` for `determinant` and `logistic`
+    rank: int = 1  #: the rank bound `r`, not of `free`
     pulls: ClassVar[int] = 2  #: Of how many records, of those by which neighbors differ, slopes tell
     neighboring: ClassVar[Neighboring | None] = Neighboring.REPLACE_ONE
     kind: ClassVar[str] = "pure_objective_perturbation"
@@ -74,15 +75,17 @@ class PureObjectivePerturbation(PureEvent):
             return noise
         if self.rule == "determinant":
             return noise + Fraction(determinant_cost(self.curvature, self.rank, self.tau))
+        if self.rule == "saturating":
+            return saturating_epsilon(noise, self.tau, self.curvature, self.rank, self.pulls)
         return logistic_epsilon(noise, self.tau, self.curvature, self.rank, self.pulls)
 
     @property
     def searched_epsilon(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The maximum of the logistic rule over a grid of slopes."""
-        if self.rule != "logistic":
+        """The maximum of the logistic rule, or the saturating one, over a grid of slopes."""
+        if self.rule not in ("logistic", "saturating"):
             return None
         e, cap, r, slopes = _rounding.float_up(self.noise_epsilon), self.curvature, self.rank, np.linspace(0, 1, 2001)
-        bends = cap * slopes * (1 - cap * slopes)
+        bends = cap * slopes * (1 - cap * slopes) if self.rule == "logistic" else np.minimum(1.0, cap * (1 - slopes))
         pulls = e * slopes if self.pulls == 1 else e / 2 * (1 + slopes)
         return float(np.max(pulls + r * np.log1p(self.tau / r * bends)))
 
@@ -120,6 +123,22 @@ def logistic_epsilon(noise: Fraction, tau: float, cap: float = 1.0, rank: int = 
     a = min(max(a, 0.0), cap)
     value = rate * ((pulls - 1) * cap + a) + math.log1p(tau * a * (1 - a))
     return max(at_cap, Fraction(value * (1 + 1e-11)))  # the bracket is flat at the root, whose rounding costs far less
+
+
+def saturating_epsilon(noise: Fraction, tau: float, q: float, rank: int = 1, pulls: int = 2) -> Fraction:
+    """Theorem 2c: ``e/2 + max of e a/2 + r log(1 + tau min(1, q (1 - a))/r) over slopes a in [0, 1]``, rounded up.
+
+    Of one record more, `pulls` = 1: the same maximum with ``e a``, and no first term. Here `noise` is ``e`` and `rank`
+    is r. The bracket rises up to ``a = 1 - 1/q`` and is concave from there on.
+    """
+    if rank > 1:
+        return rank * saturating_epsilon(noise / rank, _rounding.ratio_up(tau, rank), q, pulls=pulls)
+    rate = _rounding.float_up(noise) / pulls
+    if Fraction(q) * Fraction(tau) <= noise / pulls:  # it rises up to a = 1: Theorem 2
+        return noise
+    short = min(max(1 / rate - 1 / (tau * q), 0.0), 1 / q, 1.0)  # 1 - a at the maximum
+    value = rate * (pulls - short) + math.log1p(tau * min(1.0, q * short))
+    return max(noise, Fraction(value * (1 + 1e-11)))  # the bracket is flat there, or at a kink that doubles meet
 
 
 def logistic_line(cap: float, tau: float) -> tuple[float, float]:

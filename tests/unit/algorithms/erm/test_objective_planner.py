@@ -14,7 +14,16 @@ from dpconvex.algorithms.erm import objective_perturbation
 from dpconvex.algorithms.erm.objective_perturbation import planner
 from dpconvex.algorithms.erm.objective_perturbation.plan import JointGaussianOutput, SeparateOutput
 from dpconvex.errors import AccuracyError, InvalidParameterError
-from dpconvex.losses import CurvatureLaw, HingeLoss, HuberLoss, LogCoshLoss, LogisticLoss, PseudoHuberLoss, SoftmaxLoss
+from dpconvex.losses import (
+    CurvatureLaw,
+    HingeLoss,
+    HuberLoss,
+    LogCoshLoss,
+    LogisticLoss,
+    PseudoHuberLoss,
+    SmoothedPinballLoss,
+    SoftmaxLoss,
+)
 from dpconvex.mechanisms import GaussianObjectiveNoise, NormObjectiveNoise
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.privacy.events.objective import determinant_cost, logistic_epsilon
@@ -161,6 +170,8 @@ def test_the_plan_lands_near_the_prototypes_optimum(epsilon, tau) -> None:
         (LogisticLoss(), False, 1.0),
         (LogCoshLoss(), False, 2.0),
         (PseudoHuberLoss(), False, 0.75 * math.sqrt(3)),
+        (HuberLoss(saturating=True), False, 3.0),
+        (SmoothedPinballLoss(0.9, 0.1, saturating=True), False, 30.0),
         (SoftmaxLoss(3), True, 4.0),
         (SoftmaxLoss(2), True, 2.0),
     ],
@@ -173,9 +184,10 @@ def test_curvature_is_free_up_to_the_floor_and_not_beyond(loss, frobenius, q, bu
     below = planner.rules.pure_share(loss, frobenius, floor * (1 - 1e-8), budget)
     above = planner.rules.pure_share(loss, frobenius, floor * (1 + 1e-8), budget)
     assert (below.rule, below.epsilon) == ("free", budget)
-    assert above.rule == ("logistic" if loss.name == "logistic" else "determinant")
+    several = loss.n_outputs > 1
+    assert above.rule == ("determinant" if several else "logistic" if loss.name == "logistic" else "saturating")
     assert above.epsilon < budget
-    if loss.name == "logistic":  # its exact rule is continuous there
+    if not several:  # exact rules are continuous there
         assert above.epsilon == pytest.approx(budget, rel=1e-6)
 
 

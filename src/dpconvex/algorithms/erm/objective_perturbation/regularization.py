@@ -18,7 +18,7 @@ from dpconvex.algorithms.erm.objective_perturbation.plan import LONGEST
 from dpconvex.losses import CurvatureLaw, LinearModelLoss
 from dpconvex.privacy import GaussianObjectivePerturbation
 from dpconvex.privacy.events import objective as events
-from dpconvex.privacy.events.objective import determinant_cost, logistic_epsilon, logistic_line
+from dpconvex.privacy.events.objective import determinant_cost, logistic_epsilon, logistic_line, saturating_epsilon
 from dpconvex.privacy.profiles import smallest
 from dpconvex.problems import LinearModelProblem
 
@@ -38,13 +38,15 @@ Users = tuple[int, int] | None
 class NoiseShare(NamedTuple):
     """How a pure budget is spent at a given `tau`: what the noise may spend, and the event that certifies it.
 
-    `epsilon` is rounded down; 0 or less: infeasible. `rule`, `curvature` and `rank` are the event's.
+    `epsilon` is rounded down; 0 or less: infeasible. `rule`, `curvature` and `rank` are the event's, whose `tau` is in
+    units of the largest curvature where it is `saturating`.
     """
 
     epsilon: float
     rule: str
     curvature: float
     rank: int = 1
+    unit: float = 1.0  #: what tau is multiplied by for the event
 
 
 def pure_share(
@@ -60,32 +62,44 @@ def pure_share(
     if q is not None and pulls * q * tau * MARGIN**0.5 <= budget:  # Theorem 2: curvature costs nothing
         return NoiseShare(budget, "free", q)
     rank = loss.curvature_rank if rank is None else rank
-    if loss.curvature_law == CurvatureLaw.LOGISTIC:
-        return NoiseShare(
-            _logistic_share(tau, budget, loss.slope_bound, rank, pulls), "logistic", loss.slope_bound, rank
-        )
-    trace = loss.curvature_trace  # Theorem 1
+    if loss.curvature_law == CurvatureLaw.LOGISTIC:  # Theorem 2a
+        cap = loss.slope_bound
+        at_cap = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), rank, tau)
+        return NoiseShare(_priced_share(loss, tau, budget, rank, pulls, at_cap), "logistic", cap, rank)
+    trace = loss.curvature_trace
+    if relative := saturation(loss):  # Theorem 2c
+        scaled = _rounding.product_up(tau, trace)
+        share = _priced_share(loss, scaled, budget, rank, pulls, 0.0)
+        return NoiseShare(share, "saturating", relative, rank, trace)
+    # Theorem 1
     left = _rounding.difference_down(budget, determinant_cost(trace, rank, tau))
     return NoiseShare(left, "determinant", trace, rank)
 
 
-def _logistic_share(tau: float, budget: float, cap: float, rank: int, pulls: int) -> float:
-    """Return the largest noise share by (1.4): the curvature is a(1 - a) at every slope a below the cap."""
+def saturation(loss: LinearModelLoss) -> float | None:
+    """Return q in units of the largest curvature where Theorem 2c applies: one output whose curvature vanishes."""
+    q = loss.self_concordance
+    return None if q is None or loss.n_outputs > 1 else _rounding.ratio_up(q, loss.curvature_trace)
+
+
+def _priced_share(loss: LinearModelLoss, tau: float, budget: float, rank: int, pulls: int, at_cap: float) -> float:
+    """Return the largest noise share where curvature is priced by the slope; `at_cap` is its price at the largest."""
+    law = loss.curvature_law == CurvatureLaw.LOGISTIC
+    price, bend = (logistic_epsilon, loss.slope_bound) if law else (saturating_epsilon, saturation(loss) or 1.0)
 
     def fits(epsilon: float) -> bool:
-        # Also for the three floats below: the scale is rounded, and (1.4) in floats rises to within rounding only.
+        # Also for the three floats below: the scale is rounded, and prices in floats rise to within rounding only.
         # It depends on the rank's part of the noise as a float, of which there are more than of the noise.
         tried = [_rounding.float_up(Fraction(epsilon) / rank)]
         for _ in range(3):
             tried.append(math.nextafter(tried[-1], 0.0))
         spent = (min(rank * Fraction(x), Fraction(epsilon)) for x in tried)
-        return all(logistic_epsilon(x, tau, cap, rank, pulls) <= Fraction(budget) for x in spent)
+        return all(price(x, tau, bend, rank, pulls) <= Fraction(budget) for x in spent)
 
-    at_cap = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), rank, tau)
     high = _rounding.difference_down(budget, at_cap)
     if high <= 0 or fits(high):  # where the sum of noise and curvature is largest at the cap
         return high
-    high = min(high, _logistic_estimate(tau, budget, cap, rank, pulls))
+    high = min(high, _estimated_share(loss, tau, budget, rank, pulls))
     low = high * (1 - 1e-3)  # the grid's error is of second order
     if high <= 0 or not fits(low):
         low = 0.0
@@ -97,15 +111,20 @@ def _logistic_share(tau: float, budget: float, cap: float, rank: int, pulls: int
     return low
 
 
-def _logistic_estimate(tau: float, budget: float, cap: float, rank: int, pulls: int) -> float:
-    """Return `_logistic_share` in plain floats, a little above it: the least of what the slopes of a grid leave."""
-    bend = tau / rank * cap * (1 - cap)
-    at_cap = budget - rank * math.log1p(bend)
-    if at_cap * (1 + bend) >= pulls * cap * tau * (2 * cap - 1):
-        return at_cap
-    left = budget - rank * np.log1p(tau / rank * cap * SLOPES * (1 - cap * SLOPES))
+def _estimated_share(loss: LinearModelLoss, tau: float, budget: float, rank: int, pulls: int) -> float:
+    """Return `_priced_share` in plain floats, a little above it: the least of what the slopes of a grid leave."""
+    if loss.curvature_law == CurvatureLaw.LOGISTIC:
+        cap = loss.slope_bound
+        bend = tau / rank * cap * (1 - cap)
+        at_cap = budget - rank * math.log1p(bend)
+        if at_cap * (1 + bend) >= pulls * cap * tau * (2 * cap - 1):
+            return at_cap
+        bends = cap * SLOPES * (1 - cap * SLOPES)
+    else:
+        bends = np.minimum(1.0, (saturation(loss) or 1.0) * (1 - SLOPES))
+    left = budget - rank * np.log1p(tau / rank * bends)
     own = SLOPES if pulls == 1 else 0.5 + SLOPES / 2
-    return float(np.min(left[1:] / own[1:]))  # at slope 0 more is left
+    return float(np.min(left[1:] / own[1:]))  # at slope 0 no less is left
 
 
 def user_rank(problem: LinearModelProblem) -> int | None:
@@ -143,7 +162,9 @@ def pure_regularization(
         if q is not None and pulls * q * tau <= budget:
             left = budget
         elif loss.curvature_law == CurvatureLaw.LOGISTIC:
-            left = _logistic_estimate(tau, budget, loss.slope_bound, rank, pulls)
+            left = _estimated_share(loss, tau, budget, rank, pulls)
+        elif q is not None and loss.n_outputs == 1:
+            left = _estimated_share(loss, tau * loss.curvature_trace, budget, rank, pulls)
         else:
             left = budget - rank * math.log1p(loss.curvature_trace * tau / rank)
         return 1 / left if left > 0 else math.inf
