@@ -88,7 +88,7 @@ def _plan(n: int, moments: Moments) -> heavy_tailed.HeavyTailedPlan:
     "How far above the lower bound is the risk on its own instances?",
     f"{PAPER}, Theorem 4.1, Lemmas G.1 and G.3, Proposition G.4",
 )
-def lower_bound(setting: Setting) -> Outcome:
+def lower_bound(setting: Setting, anchors: Anchors) -> Outcome:
     """Measure on all instances, for growing n."""
     sizes = (4_000, 16_000) if setting.quick else (4_000, 16_000, 64_000)
     runs = 12 if setting.quick else 24
@@ -118,7 +118,6 @@ def lower_bound(setting: Setting) -> Outcome:
 
     off = 0.15
     exponents = ", ".join(f"{s.value:.3f} +- {s.error:.3f} (k = {k:g})" for k, s in slopes.items())
-    anchors = Anchors("heavy-tails/lower-bound", setting.quick)
     return Outcome(
         ("k", "n", *(f"k.{kappa:g}" for kappa in KAPPAS), "packing", "s.e.", "private", "two", "s.e. 2", "any"),
         tuple(rows),
@@ -213,7 +212,7 @@ def thresholds(case: Case, target: float) -> list[int | None]:
     "From how many records on does each set of constants prove anything?",
     f"{PAPER}, Theorem 3.1; docs, Heavy tails",
 )
-def constants(setting: Setting) -> Outcome:
+def constants(setting: Setting, anchors: Anchors) -> Outcome:
     """Bisect for every bound, setting and share of the trivial bound."""
     cases = [case for case in CASES if not setting.quick or case[1] == 10]
     rows: list[tuple[Cell, ...]] = []
@@ -239,10 +238,7 @@ def constants(setting: Setting) -> Outcome:
         tuple(rows),
         "the calibrated bound beats G_1 D with n <= 100,000 records for d <= 50 and epsilon >= 1, and with a "
         "thousandth of what the printed constants need in every setting; its thresholds are near their anchors",
-        (
-            *(check for row in rows if row[3] == 1.0 for check in _useful(row)),
-            *Anchors("heavy-tails/constants", setting.quick).near(near),
-        ),
+        (*(check for row in rows if row[3] == 1.0 for check in _useful(row)), *anchors.near(near)),
         draw,
         (
             "G_1 = G_2 = G_k = 1, D = 2, linear loss. Share: 1 is the trivial bound G_1 D, what any fixed vector may "

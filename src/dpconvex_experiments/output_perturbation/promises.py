@@ -53,7 +53,7 @@ DIMS = (1, 2, 10, 200)
     "Does the l2 Laplace sampler have the density of the theorem?",
     "Lowy and Razaviyayn, Lemma B.3",
 )
-def sampler(setting: Setting) -> Outcome:
+def sampler(setting: Setting, _anchors: Anchors) -> Outcome:
     """Compare draws with Gamma radii and uniform directions."""
     count, source = 2_000 if setting.quick else 20_000, SeededSource(setting.seed)
     drawn = {}
@@ -118,7 +118,7 @@ TOO_FAR = 1 + math.sqrt(2)
     "Is the Gaussian calibration private, and what do the printed densities cost?",
     "Lowy and Razaviyayn, Theorem B.1; Algorithms 6 and 8 (errata P2, P3)",
 )
-def calibration(setting: Setting) -> Outcome:
+def calibration(setting: Setting, _anchors: Anchors) -> Outcome:
     """Evaluate the exact privacy profile of every calibration."""
     step = 4 if setting.quick else 1
     epsilons = np.geomspace(1e-3, 1e3, 49)[::step]
@@ -212,7 +212,7 @@ SIZES = (3, 10, 40)
     "Does any pair of neighbors move the minimizer further than charged?",
     "Lowy and Razaviyayn, Proposition 2.2, Lemma 5.2, Appendix F (erratum P10)",
 )
-def sensitivity(setting: Setting) -> Outcome:
+def sensitivity(setting: Setting, anchors: Anchors) -> Outcome:
     """Search neighbors that differ in one record."""
     rng, pairs = np.random.default_rng(setting.seed), 12 if setting.quick else 150
     rows = []
@@ -242,7 +242,7 @@ def sensitivity(setting: Setting) -> Outcome:
                 exact(f"share, {name}", share, 1 - 1e-10 if name not in tight else 0.0, 1 + 1e-10)
                 for name, share in shares.items()
             ),
-            *Anchors("output-perturbation/e3-sensitivity", setting.quick).near(tight),
+            *anchors.near(tight),
         ),
         draw,
         (
@@ -296,7 +296,7 @@ class _Attack:
 @experiment(
     "output-perturbation/e4-audit", "What epsilon can an attacker prove?", "Lowy and Razaviyayn, Proposition 3.1"
 )
-def audit(setting: Setting) -> Outcome:
+def audit(setting: Setting, _anchors: Anchors) -> Outcome:
     """Release the two minimizers of the worst neighbors, and count the worst event."""
     count, source = 5_000 if setting.quick else 50_000, SeededSource(setting.seed)
     centers = _centers()
@@ -404,7 +404,7 @@ class _Found:
     "Are the solvers' certificates true?",
     "Docs, Solver certificates (errata P1, P4 to P8)",
 )
-def certificates(setting: Setting) -> Outcome:
+def certificates(setting: Setting, anchors: Anchors) -> Outcome:
     """Solve random problems and compare with references a thousand times closer."""
     rng, count = np.random.default_rng(setting.seed), 10 if setting.quick else 1000
     found: dict[str, list[_Found]] = {}
@@ -426,7 +426,6 @@ def certificates(setting: Setting) -> Outcome:
         for name, all_ in found.items()
     )
 
-    anchors = Anchors("output-perturbation/e5-certificates", setting.quick)
     steps = {f"steps, {name}": Estimate.of(f.steps for f in all_) for name, all_ in found.items()}
 
     def draw(figure: Figure) -> None:

@@ -57,7 +57,7 @@ class _Row:
     "What does solver accuracy cost, and is the printed one enough?",
     "Lowy and Razaviyayn, Theorems 3.2 and 3.4.2b (erratum U1)",
 )
-def accuracy(setting: Setting) -> Outcome:
+def accuracy(setting: Setting, anchors: Anchors) -> Outcome:
     """Vary the solver radius, all else equal."""
     count, source = 300 if setting.quick else 4000, SeededSource(setting.seed)
     ridge = _ridge(np.random.default_rng(setting.seed), count, source)
@@ -67,7 +67,6 @@ def accuracy(setting: Setting) -> Outcome:
         f"risk over the square of reach, {row.name}": row.found.over(best.found).times((best.reach / row.reach) ** 2)
         for row in ridge[:-1]
     }
-    anchors = Anchors("output-perturbation/e9-accuracy", setting.quick)
 
     def draw(figure: Figure) -> None:
         left, right = panels(figure, 2)
@@ -172,13 +171,12 @@ CASES = (
     "How much noise does a tilt cost?",
     "Lowy and Razaviyayn, Lemma 5.2, Theorems 5.1 and 5.2 (erratum U9)",
 )
-def tilted(setting: Setting) -> Outcome:
+def tilted(setting: Setting, anchors: Anchors) -> Outcome:
     """Run on balanced data, whose minimizer is 0, with the same noise bits for every tilt."""
     runs = 20 if setting.quick else 300
     rows: list[tuple[str, float, float, float, float, float, int]] = []
     exponents: dict[str, Estimate] = {}
     checks: list[Check] = []
-    anchors = Anchors("output-perturbation/e10-tilted", setting.quick)
     ratios: dict[str, Estimate] = {}
     for case in CASES:
         n = case.quick_n if setting.quick else case.n

@@ -48,7 +48,7 @@ def functions(rng: np.random.Generator, d: int) -> Mapping[str, Function]:
     "How well do averages of sampled vertices stand in for a point?",
     f"{PAPER}, Corollaries 2.3, 2.4 and 2.12",
 )
-def sparsification(setting: Setting) -> Outcome:
+def sparsification(setting: Setting, anchors: Anchors) -> Outcome:
     """Values, gradients and points of averages of K vertices against the mean point."""
     d, repeats = (50, 4_000) if setting.quick else (500, 20_000)
     samples = (1, 4, 16, 64) if setting.quick else (1, 4, 16, 64, 256)
@@ -73,7 +73,6 @@ def sparsification(setting: Setting) -> Outcome:
             near[f"gradient error squared, {name}, K = {K}"] = square
         slopes[name] = exponent(samples, biases), exponent(samples, squares)
     near |= {f"l1 distance, K = {K}": found for K, found in far.items()}
-    anchors = Anchors("saddle-point/sparsification", setting.quick)
 
     def draw(figure: Figure) -> None:
         for axes, column, label in zip(
@@ -111,7 +110,7 @@ def sparsification(setting: Setting) -> Outcome:
     "What does the bias-reduced gradient cost in variance?",
     f"{PAPER}, Algorithm 2 and Lemma 3.15",
 )
-def bias_reduction(setting: Setting) -> Outcome:
+def bias_reduction(setting: Setting, anchors: Anchors) -> Outcome:
     """Bias and second moment of Algorithm 2's estimator, printed and antithetic, against M."""
     p, repeats = (10, 600) if setting.quick else (50, 6_000)
     levels = (1, 4) if setting.quick else (1, 2, 4, 6)
@@ -144,7 +143,6 @@ def bias_reduction(setting: Setting) -> Outcome:
             apart = _apart(problem, records, (x, y), M, antithetic, rng)
             found_checks.append(checks.exact(f"telescoping sum's error, {name}", apart, 0.0, 1e-9))
         rows.append(tuple(row))
-    anchors = Anchors("saddle-point/bias-reduction", setting.quick)
     last = [moments[f"second moment, {name}, M = {levels[-1]}"] for name in ("antithetic", "printed")]
 
     def draw(figure: Figure) -> None:

@@ -75,7 +75,7 @@ def excess_of(m: int, runs: int, seed: int, risk: Risk, least: float) -> dict[st
     "Which method loses least, and from how many records per user on?",
     f"{PAPER}, Section 1 and footnote 3",
 )
-def crossover(setting: Setting) -> Outcome:
+def crossover(setting: Setting, anchors: Anchors) -> Outcome:
     """Run every method on the same users."""
     sizes = (4, 64) if setting.quick else (4, 16, 64, 256)
     runs = 2 if setting.quick else 6
@@ -103,7 +103,6 @@ def crossover(setting: Setting) -> Outcome:
             lines(axes, sizes, curves, ("records per user", label), legend="lower left")
 
     last = found[sizes[-1]]
-    anchors = Anchors("user-level/crossover", setting.quick)
     falling = slope(sizes, [found[m]["robust"][1] for m in sizes])
     return Outcome(
         ("m", "method", "excess", "s.e.", "predicted"),

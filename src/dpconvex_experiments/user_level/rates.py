@@ -111,7 +111,7 @@ def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, Estimate
     "Does the worst excess have the exponents of the theory in users, records, epsilon and d?",
     f"{PAPER}, Theorem 3.2 and the lower bound it quotes",
 )
-def rates(setting: Setting) -> Outcome:
+def rates(setting: Setting, anchors: Anchors) -> Outcome:
     """Measure every sweep."""
     runs = 2 if setting.quick else 6
     plans = sweeps(Point(2000, 16, 20, 8.0), quick=setting.quick)
@@ -135,7 +135,6 @@ def rates(setting: Setting) -> Outcome:
 
     limits = {name: (value - 0.2, value + 0.2) for name, value in THEORY.items()} | LIMITS
     planned_limits = (-1.4, -0.6) if setting.quick else LIMITS["n"]
-    anchors = Anchors("user-level/rates", setting.quick)
     return Outcome(
         ("sweep", "value", "excess", "s.e.", "bound", "slope", "s.e. ", "planned"),
         tuple(rows),
@@ -192,7 +191,7 @@ def one_pass_excess(n: int, m: int, runs: int, seed: int) -> Estimate:
     "Does the worst excess of phased SGD fall like one over the root of the number of records?",
     f"{PAPER}, Theorem 2.1",
 )
-def one_pass(setting: Setting) -> Outcome:
+def one_pass(setting: Setting, anchors: Anchors) -> Outcome:
     """Measure both sweeps."""
     runs = 6 if setting.quick else 8
     grown = (4000, 32_000) if setting.quick else (4000, 16_000, 64_000)
@@ -201,7 +200,6 @@ def one_pass(setting: Setting) -> Outcome:
     found = {p: one_pass_excess(*p, runs, setting.seed) for p in setting.track(points, "Measuring")}
     x = {name: [p[name == "m"] for p in chosen] for name, chosen in swept.items()}
     slopes = {name: exponent(x[name], [found[p] for p in chosen]) for name, chosen in swept.items()}
-    anchors = Anchors("user-level/one-pass", setting.quick)
 
     def draw(figure: Figure) -> None:
         for axes, (name, chosen) in zip(panels(figure, 2), swept.items(), strict=True):
@@ -261,7 +259,7 @@ def ridge_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, float]:
     "Does the excess of strongly convex losses fall like the square of the number of users?",
     f"{PAPER}, Remark 3.6",
 )
-def strongly_convex(setting: Setting) -> Outcome:
+def strongly_convex(setting: Setting, anchors: Anchors) -> Outcome:
     """Measure both guards where privacy is what costs."""
     runs = 16 if setting.quick else 12
     large = {"clipped": (2000, 8000, 32_000), "tested": (4000, 8000, 16_000)}
@@ -272,7 +270,6 @@ def strongly_convex(setting: Setting) -> Outcome:
     slopes = {test: exponent(sizes[test], [found[p][0] for p in points[test]]) for test in sizes}
     planned = {test: slope(sizes[test], [found[p][1] for p in points[test]]) for test in sizes}
     limits = (-4.0, -1.5) if setting.quick else (-2.5, -1.7)
-    anchors = Anchors("user-level/strongly-convex", setting.quick)
 
     def draw(figure: Figure) -> None:
         for axes, test in zip(panels(figure, len(sizes)), sizes, strict=True):
@@ -341,7 +338,7 @@ def calibrated(n: int) -> float:
     "How many gradients do the schedules need, and with which exponents?",
     f"{PAPER}, Theorems 3.2 and 4.1, Table 1",
 )
-def gradients(setting: Setting) -> Outcome:
+def gradients(setting: Setting, _anchors: Anchors) -> Outcome:
     """Evaluate plans and fit powers."""
     sizes = (4_000, 32_000, 256_000) if setting.quick else (2_000, 8_000, 32_000, 128_000, 512_000)
     curves = {
