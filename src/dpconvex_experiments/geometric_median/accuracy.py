@@ -182,9 +182,9 @@ RECORDS = Sweep(
 )
 
 
-@experiment("geometric-median/records", "How accurate is the pipeline for 1,000 to 100,000 records?", OWN)
+@experiment("geometric-median/records", OWN)
 def records(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure the pipeline's accuracy over n."""
+    """How accurate is the pipeline for 1,000 to 100,000 records?"""
     found = RECORDS.measure(setting)
     ours = [f for f in found if f.method == OURS]
     return RECORDS.outcome(
@@ -217,9 +217,9 @@ EARLIER = ("halving (HSU24)", "descent from the origin", "clipped mean")
 NEAR = 1e-3
 
 
-@experiment("geometric-median/epsilon", "How accurate is each method for which epsilon?", OWN)
+@experiment("geometric-median/epsilon", OWN)
 def budgets(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure all methods over epsilon."""
+    """How accurate is each method for which epsilon?"""
     found = BUDGETS.measure(setting)
     values = [value for value in dict.fromkeys(f.value for f in found) if value >= 0.5]
     ours = [_of(found, OURS, value) for value in values]
@@ -276,9 +276,9 @@ CONTAMINATION = Sweep(
 )
 
 
-@experiment("geometric-median/contamination", "How far does a corrupted minority move each method?", OWN)
+@experiment("geometric-median/contamination", OWN)
 def contamination(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure how much a minority can move each method."""
+    """How far does a corrupted minority move each method?"""
     found = CONTAMINATION.measure(setting)
     values = list(dict.fromkeys(f.value for f in found))
     kept = [(OURS, value) for value in values if value <= 0.15]
@@ -318,9 +318,9 @@ SKEW = Sweep(
 )
 
 
-@experiment("geometric-median/skew", "What do skewed data do to each method?", OWN)
+@experiment("geometric-median/skew", OWN)
 def skew(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure the bias that skewed coordinates cause."""
+    """What do skewed data do to each method?"""
     found = SKEW.measure(setting)
     ours, other = (_of(found, name, 1.0).middle for name in (OURS, "coordinate-wise median"))
     steady = [(f.method, f.value) for f in found if f.method in (OURS, "coordinate-wise median", "clipped mean")]
@@ -403,11 +403,10 @@ SOURCES = (
 
 @experiment(
     "geometric-median/real-data",
-    "How accurate is the private median on real points, for which epsilon?",
     "Accuracy beyond the paper's experiments: cities (GeoNames), digits, Fashion-MNIST, gene expression",
 )
 def real_data(setting: Setting, anchors: Anchors) -> Outcome:
-    """Run every method on every set at three budgets."""
+    """How accurate is the private median on real points, for which epsilon?"""
     loaded = [(source, source.load()) for source in (SOURCES[:2] if setting.quick else SOURCES)]
     present = [(source, points) for source, points in loaded if points is not None]
     epsilons = (1.0,) if setting.quick else (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -217,7 +217,7 @@ def _fixed_beats(rows: list[_Row], other: str, only: Callable[[Data], bool] = la
 
 
 def _over_n(figure_: str, title: str, sweep: tuple[Data, ...]) -> Experiment:
-    @experiment(f"geometric-median/{figure_}", title, f"{PAPER}, {figure_.replace('figure-', 'Figure ')}")
+    @experiment(f"geometric-median/{figure_}", f"{PAPER}, {figure_.replace('figure-', 'Figure ')}", title)
     def measure(setting: Setting, anchors: Anchors) -> Outcome:
         rows = _rows(setting, sweep)
         largest = max(data.n for data in sweep)
@@ -235,7 +235,7 @@ def _over_n(figure_: str, title: str, sweep: tuple[Data, ...]) -> Experiment:
 
 
 def _over_shape(figure_: str, title: str, sweep: tuple[Data, ...]) -> Experiment:
-    @experiment(f"geometric-median/{figure_}", title, f"{PAPER}, {figure_.replace('figure-', 'Figure ')}")
+    @experiment(f"geometric-median/{figure_}", f"{PAPER}, {figure_.replace('figure-', 'Figure ')}", title)
     def measure(setting: Setting, anchors: Anchors) -> Outcome:
         rows = _rows(setting, sweep)
         spread = tuple(

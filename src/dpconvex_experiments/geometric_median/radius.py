@@ -141,9 +141,9 @@ OPEN = (
 LOW, HIGH = 1.0, 3.6
 
 
-@experiment("geometric-median/figure-1", "How far is the released radius from the true one?", f"{PAPER}, Figure 1")
+@experiment("geometric-median/figure-1", f"{PAPER}, Figure 1")
 def figure_1(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure the ratios."""
+    """How far is the released radius from the true one?"""
     trials = 4 if setting.quick else 100
     found = _sweep(setting, trials)
     reported: Mapping[str, str] = dict.fromkeys(PANELS[0].paper, "1.2 to 3")
@@ -203,13 +203,9 @@ def _growth(setting: Setting) -> list[Timing]:
     return found
 
 
-@experiment(
-    "geometric-median/table-1",
-    "How long does the search for the radius take, and how does that grow?",
-    f"{PAPER}, Table 1",
-)
+@experiment("geometric-median/table-1", f"{PAPER}, Table 1")
 def table_1(setting: Setting, _anchors: Anchors) -> Outcome:
-    """Measure the times of figure 1, and how they grow."""
+    """How long does the search for the radius take, and how does that grow?"""
     _sweep(Setting(True, setting.seed), 1)  # compiles
     swept = _sweep(Setting(True, setting.seed, setting.track), 3 if setting.quick else 30)
     found = [

@@ -37,13 +37,12 @@ WIDE = (0.75, 1.0, 2.0)
 """Distance of the start, radius and ball, in told radii."""
 
 
-@experiment(
-    "geometric-median/steps",
-    "What do steps that find their size gain over the printed constants, when the told radius is too large?",
-    "Own statement; the printed step is that of Section 5.2 of the paper",
-)
+@experiment("geometric-median/steps", "Own statement; the printed step is that of Section 5.2 of the paper")
 def steps(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure excess objectives over the factor by which the radius is too large; pairs of equal data."""
+    """What do steps that find their size gain over the printed constants, when the told radius is too large?
+
+    Measure excess objectives over the factor by which the radius is too large; pairs of equal data.
+    """
     inflations = (1.0, 20.0) if setting.quick else (1.0, 3.0, 10.0, 20.0, 100.0, 1000.0)
     trials = 8 if setting.quick else 20
     errors: dict[tuple[float, str], list[float]] = {(k, name): [] for k in inflations for name in METHODS}
@@ -151,11 +150,13 @@ def _cell(d: int, n: int, epsilon: float, cloud: str, trials: int, trial: Callab
 
 @experiment(
     "geometric-median/constant",
-    "How far is the released median from the lower bound sqrt(d) / (n epsilon)?",
     "Lower bound: Haghifam, Steinke and Ullman 2024; Theorem 1 of the paper has its order. Own measurement",
 )
 def constant(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure the constant in front of ``r sqrt(d) / (n mu)`` over d, n, epsilon and three kinds of data."""
+    """How far is the released median from the lower bound sqrt(d) / (n epsilon)?
+
+    Measure the constant in front of ``r sqrt(d) / (n mu)`` over d, n, epsilon and three kinds of data.
+    """
     cells = [c for c in CELLS if c in {(5, 4_000, 1.0), (50, 4_000, 2.0)}] if setting.quick else CELLS
     trials = 32 if setting.quick else 20  # of few cells
     found = [
@@ -224,13 +225,12 @@ def _two_places(n: int, order: Order, majority: float, trial: Trial) -> float:
     return (first * math.dist(found, points[0]) + (n - first) * (math.dist(found, -points[0]) - 2)) / n
 
 
-@experiment(
-    "geometric-median/one-pass",
-    "Does the worst excess of Algorithm 4 fall like one over the root of its steps?",
-    "Kumar, Liu, Tian and Yang 2025, Lemmas 13 and 14",
-)
+@experiment("geometric-median/one-pass", "Kumar, Liu, Tian and Yang 2025, Lemmas 13 and 14")
 def one_pass(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure both orders, with the printed constants, over n = T."""
+    """Does the worst excess of Algorithm 4 fall like one over the root of its steps?
+
+    Measure both orders, with the printed constants, over n = T.
+    """
     sizes = tuple(2**k - 1 for k in ((14, 16, 18) if setting.quick else (14, 16, 18, 20)))
     trials = 6 if setting.quick else 10
     worst: dict[Order, list[Estimate]] = {order: [] for order in ORDERS}

@@ -64,11 +64,9 @@ def decoding(dim: int, n: int, p: float, epsilon: float, runs: int, seed: int) -
     return wrong, q / (2 * (1 + q))
 
 
-@experiment(
-    "heavy-tails/audit", "Can attackers prove more than epsilon?", f"{PAPER}, Lemma 2.4, Proposition 3.2, Lemma G.3"
-)
+@experiment("heavy-tails/audit", f"{PAPER}, Lemma 2.4, Proposition 3.2, Lemma G.3")
 def audit(setting: Setting, anchors: Anchors) -> Outcome:
-    """Make every attack."""
+    """Can attackers prove more than epsilon?"""
     count, runs = (3_000, 30) if setting.quick else (20_000, 400)
     source = SeededSource(setting.seed)
     rows: list[tuple[Cell, ...]] = []

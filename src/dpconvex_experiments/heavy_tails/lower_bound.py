@@ -83,13 +83,9 @@ def _plan(n: int, moments: Moments) -> heavy_tailed.HeavyTailedPlan:
     return heavy_tailed.plan(wide_problem(LinearLoss(), DIM, n, moments), PrivacyParams(EPSILON), moments)
 
 
-@experiment(
-    "heavy-tails/lower-bound",
-    "How far above the lower bound is the risk on its own instances?",
-    f"{PAPER}, Theorem 4.1, Lemmas G.1 and G.3, Proposition G.4",
-)
+@experiment("heavy-tails/lower-bound", f"{PAPER}, Theorem 4.1, Lemmas G.1 and G.3, Proposition G.4")
 def lower_bound(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure on all instances, for growing n."""
+    """How far above the lower bound is the risk on its own instances?"""
     sizes = (4_000, 16_000) if setting.quick else (4_000, 16_000, 64_000)
     runs = 12 if setting.quick else 24
     rows: list[tuple[float, ...]] = []
@@ -207,13 +203,12 @@ def thresholds(case: Case, target: float) -> list[int | None]:
     return [smallest(lambda n, bound=bound: value(bound, case, n) <= target) for bound in BOUNDS.values()]
 
 
-@experiment(
-    "heavy-tails/constants",
-    "From how many records on does each set of constants prove anything?",
-    f"{PAPER}, Theorem 3.1; docs, Heavy tails",
-)
+@experiment("heavy-tails/constants", f"{PAPER}, Theorem 3.1; docs, Heavy tails")
 def constants(setting: Setting, anchors: Anchors) -> Outcome:
-    """Bisect for every bound, setting and share of the trivial bound."""
+    """From how many records on does each set of constants prove anything?
+
+    Bisect for every bound, setting and share of the trivial bound.
+    """
     cases = [case for case in CASES if not setting.quick or case[1] == 10]
     rows: list[tuple[Cell, ...]] = []
     for case in setting.track(cases, "Planning"):

@@ -81,13 +81,12 @@ def bound(point: Point, method: str) -> float:
     return METHODS[method](problem, PrivacyParams(point.epsilon), moments).schedule.bound
 
 
-@experiment(
-    "heavy-tails/mechanisms",
-    "What do exponential mechanisms on values and on gradients cost, and does a loss of one's own reach the same rate?",
-    f"{PAPER}, Algorithms 5 to 7; docs, Heavy tails",
-)
+@experiment("heavy-tails/mechanisms", f"{PAPER}, Algorithms 5 to 7; docs, Heavy tails")
 def mechanisms(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure the worst excess of every method in one dimension, and compare slopes, bounds and methods."""
+    """What do exponential mechanisms on values and on gradients cost, and does a loss of one's own reach the same rate?
+
+    Measure the worst excess of every method in one dimension, and compare slopes, bounds and methods.
+    """
     sizes = tuple(TIMES)[:2] if setting.quick else tuple(TIMES)
     off = 0.2 if setting.quick else 0.1
     points = [Point(K, n, 1, EPSILON) for n in sizes]

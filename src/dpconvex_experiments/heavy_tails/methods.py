@@ -153,13 +153,9 @@ class _Fresh:
         return float(self._loss.value(self._X @ w, self._y).mean()) - self._least
 
 
-@experiment(
-    "heavy-tails/methods",
-    "Which private method loses least with heavy tails, at the same epsilon?",
-    f"{PAPER}, Theorem 3.1, Table 1; docs, Heavy tails",
-)
+@experiment("heavy-tails/methods", f"{PAPER}, Theorem 3.1, Table 1; docs, Heavy tails")
 def comparison(setting: Setting, anchors: Anchors) -> Outcome:
-    """Run every method on the same records."""
+    """Which private method loses least with heavy tails, at the same epsilon?"""
     sizes = (2_000,) if setting.quick else (2_000, 10_000, 50_000)
     designs = DESIGNS[:1] if setting.quick else DESIGNS
     runs = 3 if setting.quick else 4

@@ -103,13 +103,12 @@ def _excess_cells(found: tuple[Estimate, Estimate] | None) -> tuple[float | None
     return *free[:2], known.value, free.over(known).value
 
 
-@experiment(
-    "heavy-tails/parameter-free",
-    "What does it cost to know neither the moment of the gradients nor its order?",
-    f"{PAPER}, Remark A.1 (left open there); docs, Heavy tails, No moment known",
-)
+@experiment("heavy-tails/parameter-free", f"{PAPER}, Remark A.1 (left open there); docs, Heavy tails, No moment known")
 def parameter_free(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure levels and the excess, beside known moments, for growing n."""
+    """What does it cost to know neither the moment of the gradients nor its order?
+
+    Measure levels and the excess, beside known moments, for growing n.
+    """
     sizes = (20_000, 160_000) if setting.quick else (20_000, 80_000, 320_000, 1_280_000)
     runs, often = (3, 8) if setting.quick else (6, 12)
     cases = [(law, *case) for law in LAWS for case in CASES[: 1 if setting.quick else 2]]

@@ -107,13 +107,9 @@ def worst_excess(
     return Estimate.of(excess[:, worst]), strengths[worst], Estimate.of(excess[:, -1])
 
 
-@experiment(
-    "heavy-tails/rates",
-    "Does the worst excess risk have the exponents of the theory in n, epsilon and d?",
-    f"{PAPER}, Theorem 3.1; docs, Heavy tails",
-)
+@experiment("heavy-tails/rates", f"{PAPER}, Theorem 3.1; docs, Heavy tails")
 def rates(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure every sweep for both orders."""
+    """Does the worst excess risk have the exponents of the theory in n, epsilon and d?"""
     runs = 3 if setting.quick else 8
     n = 8_000 if setting.quick else 32_000
     plans = {k: sweeps(Point(k, n, 50, 0.25), quick=setting.quick) for k in ORDERS}
@@ -204,11 +200,9 @@ def errors(k: float, m: int, stages: int, runs: int, seed: int) -> Estimate:
     return Estimate.quantile(found, QUANTILE)
 
 
-@experiment(
-    "heavy-tails/stages", "Is a second output perturbation needed?", f"{PAPER}, Propositions 2.5 and 3.2, Algorithm 4"
-)
+@experiment("heavy-tails/stages", f"{PAPER}, Propositions 2.5 and 3.2, Algorithm 4")
 def stages(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure both for growing m."""
+    """Is a second output perturbation needed?"""
     sizes = (100, 1_000, 10_000) if setting.quick else (100, 1_000, 10_000, 100_000)
     runs = 15 if setting.quick else 40
     jobs = [(k, m, stages) for k in ORDERS for m in sizes for stages in (1, 2)]

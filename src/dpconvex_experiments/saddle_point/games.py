@@ -85,9 +85,9 @@ def gap(method: str, d: int, n: int, epsilon: float, key: tuple[int, ...]) -> tu
     return game.gap(result.x, result.y), explicit.bound, game.trivial
 
 
-@experiment("saddle-point/dimension", "Does the gap of a game grow with the number of strategies?", PAPER)
+@experiment("saddle-point/dimension", PAPER)
 def dimension(setting: Setting, anchors: Anchors) -> Outcome:
-    """Compare all methods over d."""
+    """Does the gap of a game grow with the number of strategies?"""
     n = 5_000 if setting.quick else 10_000
     dims = (10, 300) if setting.quick else (10, 30, 100, 300, 1000, 3000)
     methods = {name: METHODS[name] for name in (("vertices", "DP-SGDA") if setting.quick else METHODS)}
@@ -141,9 +141,9 @@ def dimension(setting: Setting, anchors: Anchors) -> Outcome:
     )
 
 
-@experiment("saddle-point/rates", "How does the gap fall with n and epsilon?", f"{PAPER}, Theorem 3.1")
+@experiment("saddle-point/rates", f"{PAPER}, Theorem 3.1")
 def rates(setting: Setting, anchors: Anchors) -> Outcome:
-    """Vertex sampling over n and epsilon."""
+    """How does the gap fall with n and epsilon?"""
     d = 30 if setting.quick else 100
     sizes = (1_000, 20_000) if setting.quick else (1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
     epsilons = (0.5, 8.0) if setting.quick else (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -208,11 +208,9 @@ def reaches(epsilon: float, delta: float) -> tuple[float, float, float]:
     return epsilon / (2 * math.sqrt(2 * log)), exact, math.sqrt(8 * largest_rho(epsilon, delta))
 
 
-@experiment(
-    "saddle-point/accountant", "What is bounded-range zCDP accounting worth?", f"{PAPER}, Corollary 3.6 and Theorem 3.5"
-)
+@experiment("saddle-point/accountant", f"{PAPER}, Corollary 3.6 and Theorem 3.5")
 def accountant(setting: Setting, anchors: Anchors) -> Outcome:
-    """Compare the accountants, and what their steps achieve."""
+    """What is bounded-range zCDP accounting worth?"""
     n, d = (5_000, 30) if setting.quick else (20_000, 300)
     runs = 3 if setting.quick else 10
     forms = {"paper": {"constants": "paper"}, "equal": {"batches": "equal"}, "balanced": {}}
@@ -266,9 +264,12 @@ def accountant(setting: Setting, anchors: Anchors) -> Outcome:
     )
 
 
-@experiment("saddle-point/tuning", "How good are constants that are chosen from public facts?", f"{PAPER}, Theorem 3.1")
+@experiment("saddle-point/tuning", f"{PAPER}, Theorem 3.1")
 def tuning(setting: Setting, anchors: Anchors) -> Outcome:
-    """Compare printed and planned iterations with the best of a grid."""
+    """How good are constants that are chosen from public facts?
+
+    Compare printed and planned iterations with the best of a grid.
+    """
     d = 30 if setting.quick else 100
     sizes = (5_000,) if setting.quick else (3_000, 10_000, 30_000, 100_000)
     runs = 3 if setting.quick else 8

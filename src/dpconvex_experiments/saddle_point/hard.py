@@ -68,9 +68,9 @@ def gaps(plan: SaddlePlan, family: str, key: tuple[int, ...], runs: int, harder:
     return found
 
 
-@experiment("saddle-point/tightness", "Is the slope -1/2 of Theorem 3.1 attained?", f"{PAPER}, Theorem 3.1 (7)")
+@experiment("saddle-point/tightness", f"{PAPER}, Theorem 3.1 (7)")
 def tightness(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure slopes over families of games."""
+    """Is the slope -1/2 of Theorem 3.1 attained?"""
     d, runs = (20, 6) if setting.quick else (50, 8)
     sizes = (1_000, 16_000) if setting.quick else (3_000, 10_000, 30_000, 100_000)
     found: dict[str, list[Estimate]] = {name: [] for name in FAMILIES}
@@ -116,9 +116,9 @@ def tightness(setting: Setting, anchors: Anchors) -> Outcome:
     )
 
 
-@experiment("saddle-point/boosting", "How does the gap of Algorithm 4 fall with n?", f"{PAPER}, Theorem 3.20")
+@experiment("saddle-point/boosting", f"{PAPER}, Theorem 3.20")
 def boosting(setting: Setting, anchors: Anchors) -> Outcome:
-    """Algorithm 4 over n."""
+    """How does the gap of Algorithm 4 fall with n?"""
     d, runs = (10, 4) if setting.quick else (20, 6)
     sizes = (4_000, 32_000) if setting.quick else (10_000, 30_000, 90_000)
     limits = {"hidden vertex": (-0.65, -0.35), "few rows, fixed": (-1.2, -0.3)}
@@ -154,13 +154,12 @@ def boosting(setting: Setting, anchors: Anchors) -> Outcome:
     )
 
 
-@experiment(
-    "saddle-point/boosted-bound",
-    "From how many records does Algorithm 4 promise anything, and what do its printed constants do?",
-    f"{PAPER}, Theorem 3.20",
-)
+@experiment("saddle-point/boosted-bound", f"{PAPER}, Theorem 3.20")
 def boosted_bound(setting: Setting, anchors: Anchors) -> Outcome:
-    """One game where the explicit bound is below the trivial gap, and games with printed constants."""
+    """From how many records does Algorithm 4 promise anything, and what do its printed constants do?
+
+    One game where the explicit bound is below the trivial gap, and games with printed constants.
+    """
     n = 100_000 if setting.quick else 2_000_000
     rng, plan = np.random.default_rng((setting.seed, n)), boosted.plan(RankOneGame(n, 8, 8), PRIVACY, tuning="bound")
     game = few(rng, 8, 0.0)
@@ -243,13 +242,9 @@ METHODS: dict[str, tuple[Callable[[int, float, tuple[int, ...]], float], int, tu
 """By name: one run, how many, and sizes of the quick and of the full form."""
 
 
-@experiment(
-    "saddle-point/exponents",
-    "Do Algorithms 3 and 5 and synthetic data have the slope -1/2 of their theorems?",
-    f"{PAPER}, Theorems 1.1, 3.14 and 4.2",
-)
+@experiment("saddle-point/exponents", f"{PAPER}, Theorems 1.1, 3.14 and 4.2")
 def exponents(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure each method's worst error over n."""
+    """Do Algorithms 3 and 5 and synthetic data have the slope -1/2 of their theorems?"""
     rows: list[tuple[Any, ...]] = []
     slopes: dict[str, Estimate] = {}
     near: dict[str, Estimate] = {}

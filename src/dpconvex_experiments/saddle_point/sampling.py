@@ -43,13 +43,12 @@ def functions(rng: np.random.Generator, d: int) -> Mapping[str, Function]:
     }
 
 
-@experiment(
-    "saddle-point/sparsification",
-    "How well do averages of sampled vertices stand in for a point?",
-    f"{PAPER}, Corollaries 2.3, 2.4 and 2.12",
-)
+@experiment("saddle-point/sparsification", f"{PAPER}, Corollaries 2.3, 2.4 and 2.12")
 def sparsification(setting: Setting, anchors: Anchors) -> Outcome:
-    """Values, gradients and points of averages of K vertices against the mean point."""
+    """How well do averages of sampled vertices stand in for a point?
+
+    Values, gradients and points of averages of K vertices against the mean point.
+    """
     d, repeats = (50, 4_000) if setting.quick else (500, 20_000)
     samples = (1, 4, 16, 64) if setting.quick else (1, 4, 16, 64, 256)
     rng = np.random.default_rng(setting.seed)
@@ -105,13 +104,12 @@ def sparsification(setting: Setting, anchors: Anchors) -> Outcome:
     )
 
 
-@experiment(
-    "saddle-point/bias-reduction",
-    "What does the bias-reduced gradient cost in variance?",
-    f"{PAPER}, Algorithm 2 and Lemma 3.15",
-)
+@experiment("saddle-point/bias-reduction", f"{PAPER}, Algorithm 2 and Lemma 3.15")
 def bias_reduction(setting: Setting, anchors: Anchors) -> Outcome:
-    """Bias and second moment of Algorithm 2's estimator, printed and antithetic, against M."""
+    """What does the bias-reduced gradient cost in variance?
+
+    Bias and second moment of Algorithm 2's estimator, printed and antithetic, against M.
+    """
     p, repeats = (10, 600) if setting.quick else (50, 6_000)
     levels = (1, 4) if setting.quick else (1, 2, 4, 6)
     n = 60

@@ -106,13 +106,9 @@ def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, Estimate
     return Estimate.of(worst), Estimate.of(excess[:, -1]), plan.bound
 
 
-@experiment(
-    "user-level/rates",
-    "Does the worst excess have the exponents of the theory in users, records, epsilon and d?",
-    f"{PAPER}, Theorem 3.2 and the lower bound it quotes",
-)
+@experiment("user-level/rates", f"{PAPER}, Theorem 3.2 and the lower bound it quotes")
 def rates(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure every sweep."""
+    """Does the worst excess have the exponents of the theory in users, records, epsilon and d?"""
     runs = 2 if setting.quick else 6
     plans = sweeps(Point(2000, 16, 20, 8.0), quick=setting.quick)
     points = dict.fromkeys(p for chosen in plans.values() for p in chosen)
@@ -186,13 +182,9 @@ def one_pass_excess(n: int, m: int, runs: int, seed: int) -> Estimate:
     return max(map(Estimate.of, found))
 
 
-@experiment(
-    "user-level/one-pass",
-    "Does the worst excess of phased SGD fall like one over the root of the number of records?",
-    f"{PAPER}, Theorem 2.1",
-)
+@experiment("user-level/one-pass", f"{PAPER}, Theorem 2.1")
 def one_pass(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure both sweeps."""
+    """Does the worst excess of phased SGD fall like one over the root of the number of records?"""
     runs = 6 if setting.quick else 8
     grown = (4000, 32_000) if setting.quick else (4000, 16_000, 64_000)
     swept = {"n": [(n, 16) for n in grown], "m": [(4000, m) for m in ((8, 64) if setting.quick else (8, 32, 128))]}
@@ -254,13 +246,12 @@ def ridge_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, float]:
     return Estimate.of(found), plan.bound
 
 
-@experiment(
-    "user-level/strongly-convex",
-    "Does the excess of strongly convex losses fall like the square of the number of users?",
-    f"{PAPER}, Remark 3.6",
-)
+@experiment("user-level/strongly-convex", f"{PAPER}, Remark 3.6")
 def strongly_convex(setting: Setting, anchors: Anchors) -> Outcome:
-    """Measure both guards where privacy is what costs."""
+    """Does the excess of strongly convex losses fall like the square of the number of users?
+
+    Measure both guards where privacy is what costs.
+    """
     runs = 16 if setting.quick else 12
     large = {"clipped": (2000, 8000, 32_000), "tested": (4000, 8000, 16_000)}
     sizes = {"clipped": (500, 2000), "tested": (2000, 6000)} if setting.quick else large
@@ -333,13 +324,9 @@ def calibrated(n: int) -> float:
     return plan_accelerated(user_problem(LogisticLoss(), 20, n, 100, 5.0), promise(1.0)).planned_gradients
 
 
-@experiment(
-    "user-level/gradients",
-    "How many gradients do the schedules need, and with which exponents?",
-    f"{PAPER}, Theorems 3.2 and 4.1, Table 1",
-)
+@experiment("user-level/gradients", f"{PAPER}, Theorems 3.2 and 4.1, Table 1")
 def gradients(setting: Setting, _anchors: Anchors) -> Outcome:
-    """Evaluate plans and fit powers."""
+    """How many gradients do the schedules need, and with which exponents?"""
     sizes = (4_000, 32_000, 256_000) if setting.quick else (2_000, 8_000, 32_000, 128_000, 512_000)
     curves = {
         "n, smooth": (LARGE, [counted(n, 100.0, 1e4) for n in LARGE]),

@@ -65,13 +65,9 @@ METHODS: Mapping[str, Planner] = {
 }
 
 
-@experiment(
-    "user-level/robustness",
-    "When does a test fail, and what do hostile or unlike users cost?",
-    f"{PAPER}, Algorithms 2 and 3; docs, User-level privacy",
-)
+@experiment("user-level/robustness", f"{PAPER}, Algorithms 2 and 3; docs, User-level privacy")
 def robustness(setting: Setting, anchors: Anchors) -> Outcome:
-    """Run every method on every crowd."""
+    """When does a test fail, and what do hostile or unlike users cost?"""
     runs = 3 if setting.quick else 10
     crowds = {name: crowd for name, crowd in CROWDS.items() if not setting.quick or name in QUICK}
     rng, _ = streams(setting.seed, 0)
