@@ -298,12 +298,7 @@ def contamination(setting: Setting, anchors: Anchors) -> Outcome:
     )
 
 
-# Skew.
-
-
-def _skewed(sigma: float, rng: np.random.Generator) -> Case:
-    """Independent log-normal coordinates: the larger sigma, the further apart are the two medians."""
-    return excess(np.exp(sigma * rng.standard_normal((10_000, 10))))
+# Skew: the larger sigma, the further apart are the two medians.
 
 
 SKEW = Sweep(
@@ -312,7 +307,7 @@ SKEW = Sweep(
     "excess objective",
     (0.1, 0.25, 0.5, 0.75, 1.0, 1.25),
     (0.25, 1.0),
-    _skewed,
+    lambda sigma, rng: excess(np.exp(sigma * rng.standard_normal((10_000, 10)))),
     lambda sigma: 1.0,
     FAST,
 )

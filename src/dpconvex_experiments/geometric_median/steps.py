@@ -22,7 +22,7 @@ from dpconvex_experiments.geometric_median._common import Trial, bars
 from dpconvex_experiments.geometric_median.boosting import DIM, LEDGER, MU, SIGMA
 from dpconvex_experiments.reference.location import plan_constant_steps
 from dpconvex_experiments.reference.printed_median import plan_printed_descent
-from dpconvex_experiments.shared import LINE_STYLES, gaussian_cluster, lines, mean_distance, skewed, student_t
+from dpconvex_experiments.shared import LINE_STYLES, gaussian_cluster, lines, mean_distance, student_t
 
 STEPS, RECORDS = 60, 4_000
 TRUE = SIGMA * math.sqrt(DIM)
@@ -104,7 +104,7 @@ def steps(setting: Setting, anchors: Anchors) -> Outcome:
 CLOUDS: Mapping[str, Callable[[int, int, np.random.Generator], Floats]] = {
     "cluster": lambda n, d, rng: gaussian_cluster(50.0, n, d, SIGMA, 0.9, rng)[0],
     "heavy tails": lambda n, d, rng: student_t(5.0, n, d, rng) + 3.0,
-    "skewed": skewed,
+    "skewed": lambda n, d, rng: rng.exponential(size=(n, d)),
 }
 CELLS = tuple((d, n, epsilon) for d in (5, 50) for n in (1_000, 4_000, 16_000) for epsilon in (0.5, 1.0, 2.0))
 DELTA, BOUND, FINEST = 1e-6, 1000.0, 1e-3

@@ -161,15 +161,11 @@ def _localized(constants: str, failure: float | None) -> Bound:
     return bound
 
 
-def _descent(problem: LinearModelProblem, epsilon: float, moments: Moments) -> float:
-    return clipped_gradient.plan(problem, PrivacyParams(epsilon), moments).bound
-
-
 BOUNDS: Mapping[str, Bound] = {
     "localized": _localized("calibrated", None),
     "but for 0.1": _localized("calibrated", 0.1),
     "printed": _localized("paper", 0.1),
-    "descent": _descent,
+    "descent": lambda problem, epsilon, moments: clipped_gradient.plan(problem, PrivacyParams(epsilon), moments).bound,
 }
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpconvex.algorithms.erm.user_level import plan_accelerated, plan_phased
-from dpconvex.algorithms.erm.user_level.accelerated_schedule import printed
 from dpconvex.losses import AbsoluteLoss, LinearModelLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
@@ -14,6 +13,7 @@ from dpconvex.randomness import SeededSource
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact, exponent
 from dpconvex_experiments.reference.lower_bound import LinearLoss
+from dpconvex_experiments.reference.printed_users import accelerated
 from dpconvex_experiments.shared import lines, panels, slope, streams, unit_vectors
 
 # What all experiments use: users with equally many records, plans for them.
@@ -310,13 +310,11 @@ EXPONENTS = {
 
 
 def counted(n: float, m: float, smoothness: float) -> float:
-    """Return the paper's ``sum_i T_i K_i m`` without its logarithmic factors, for ``d = n``, ``epsilon = 1``."""
-    return printed(n, m, n, 1.0, 1e-9, smoothness=smoothness, q=0.1, logarithms=False).gradients
+    """Return the paper's ``sum_i T_i K_i m`` without its logarithmic factors, for ``d = n``, ``epsilon = 1``.
 
-
-def with_kinks(n: float, m: float) -> float:
-    """Return the same for losses with kinks, smoothed at ``r = sqrt(d)/(epsilon n sqrt(m))``."""
-    return counted(n, m, n * math.sqrt(m))
+    Losses with kinks are smoothed at ``r = sqrt(d)/(epsilon n sqrt(m))``, to a smoothness of ``n sqrt(m)``.
+    """
+    return accelerated(n, m, n, 1.0, 1e-9, smoothness=smoothness, q=0.1, logarithms=False).gradients
 
 
 def calibrated(n: int) -> float:
@@ -332,8 +330,8 @@ def gradients(setting: Setting, _anchors: Anchors) -> Outcome:
         "n, smooth": (LARGE, [counted(n, 100.0, 1e4) for n in LARGE]),
         "m, smooth": (SMALL, [counted(1e8, m, 1e4) for m in SMALL]),
         "beta": (SMOOTHNESS, [counted(1e8, 100.0, beta) for beta in SMOOTHNESS]),
-        "n, kinks": (LARGE, [with_kinks(n, 100.0) for n in LARGE]),
-        "m, kinks": (SMALL, [with_kinks(1e8, m) for m in SMALL]),
+        "n, kinks": (LARGE, [counted(n, 100.0, n * 10) for n in LARGE]),
+        "m, kinks": (SMALL, [counted(1e8, m, 1e8 * math.sqrt(m)) for m in SMALL]),
         "n, calibrated": (sizes, [calibrated(n) for n in setting.track(sizes, "Planning")]),
     }
     slopes = {name: slope(x, y) for name, (x, y) in curves.items()}
