@@ -18,7 +18,7 @@ import numpy as np
 
 from dpconvex.data import write_atomically
 from dpconvex.errors import InvalidParameterError
-from dpconvex_experiments.checks import ALARM, Check
+from dpconvex_experiments.checks import ALARM, Anchors, Check
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -99,9 +99,16 @@ class Experiment:
         return self.name.partition("/")[0]
 
 
-def experiment(name: str, title: str, source: str) -> Callable[[Callable[[Setting], Outcome]], Experiment]:
-    """Make an experiment of the function that measures it."""
-    return lambda measure: Experiment(name, title, source, measure)
+def experiment(
+    name: str, source: str, title: str = ""
+) -> Callable[[Callable[[Setting, Anchors], Outcome]], Experiment]:
+    """Make an experiment of the function that measures it, given its anchors; its docstring begins with the title."""
+
+    def made(measure: Callable[[Setting, Anchors], Outcome]) -> Experiment:
+        asked = title or str(measure.__doc__).partition("\n")[0]
+        return Experiment(name, asked, source, lambda at: measure(at, Anchors(name, at.quick)))
+
+    return made
 
 
 # Records: what was found, written down as numbers, figure and circumstances.

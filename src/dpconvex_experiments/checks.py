@@ -59,6 +59,11 @@ class Estimate(NamedTuple):
         """Return a frequency."""
         return cls(hits / runs, math.sqrt(hits * (runs - hits) / runs**3), runs)
 
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of a single run, where the number is a mean."""
+        return self.error * math.sqrt(self.runs)
+
     def times(self, factor: float) -> Estimate:
         """Return a known multiple."""
         return Estimate(factor * self.value, abs(factor) * self.error, self.runs)

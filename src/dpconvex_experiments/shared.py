@@ -85,11 +85,6 @@ def student_t(nu: float, n: int, d: int, rng: np.random.Generator) -> Floats:
     return rng.standard_normal((n, d)) / np.sqrt(rng.chisquare(nu, (n, 1)) / nu)
 
 
-def skewed(n: int, d: int, rng: np.random.Generator) -> Floats:
-    """Draw exponential(1) coordinates, shape (n, d): the coordinate-wise median is not the geometric one."""
-    return rng.exponential(size=(n, d))
-
-
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
     """Return the exponent of the power law that fits best (least squares of logarithms)."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])

@@ -21,8 +21,7 @@ from dpconvex.mechanisms.robust_mean import best_ramp, h_index
 from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.randomness import SeededSource
 from dpconvex_experiments.audit.replay import replayed
-from dpconvex_experiments.reference.printed_constants import plan_outlier_removal
-from robust_means import plan_robust_mean
+from robust_means import plan_outlier_removal, plan_robust_mean
 
 Law = tuple[float, float]  # probability to pass, mean if passed (in units of the radius)
 

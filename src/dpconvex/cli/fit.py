@@ -124,9 +124,8 @@ def fit(
     if (holdout is None) != (evaluate is None):
         remedy = "Give both, as in --holdout 0.2 --evaluate 1"
         raise InvalidParameterError("holdout", holdout, "goes with --evaluate EPSILON", remedy)
-    if evaluate is not None:
-        require_replaced(estimator)
     if evaluate is not None:  # Theorem 5 of the docs, Private evaluation
+        require_replaced(estimator)
         promise = dataclasses.replace(promise, epsilon=max(epsilon, evaluate))
     with _output.working("Fitting"), _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)

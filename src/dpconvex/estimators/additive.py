@@ -183,7 +183,7 @@ class AdditiveModel(WithIntervals):
 
     def _fitting(self, features: FeatureMap, plan: LinearModelPlan) -> FeatureMap:
         looked, blocks = bool(getattr(plan, "looked", ())), plan.problem.domain.blocks
-        shapes = replace(cast(ShapeMap, features), placed=_placed(plan), looked=looked)
+        shapes = replace(cast(ShapeMap, features), placed=getattr(plan, "placed", ()), looked=looked)
         straight = plan.problem.shapes is None
         found = shapes.at(2) if straight else next(m for m in self._maps(shapes) if m.domain.blocks == blocks)
         parts = found.parts(getattr(plan, "cells", ()))
@@ -196,7 +196,7 @@ class AdditiveModel(WithIntervals):
     def plans_at(self, epsilon: float) -> Found:
         if self._infers() or self.plan_.problem.shapes is None:  # lines' method need not apply there
             return super().plans_at(epsilon)
-        features = replace(self._feature_map(self.n_features_in_), placed=_placed(self.plan_))
+        features = replace(self._feature_map(self.n_features_in_), placed=getattr(self.plan_, "placed", ()))
         features = features.at(getattr(self.plan_, "knots", 2))
         whole = replace(self.plan_.privacy, epsilon=epsilon)
         return self._planned(features, self.plan_.problem, whole, SHAPES)
@@ -304,11 +304,6 @@ class AdditiveModel(WithIntervals):
     def _terms(self) -> list[dict[str, Any]]:
         values, slices = self.encoded_coef_, self._fitted_map().slices
         return [{"name": block.name, "values": values[:, where].tolist(), **block.rule} for block, where in slices]
-
-
-def _placed(plan: LinearModelPlan) -> tuple[int, ...]:
-    """Return the columns in whose declared ranges a plan finds knots."""
-    return getattr(plan, "placed", ())
 
 
 PARAMETERS = """

@@ -1,8 +1,8 @@
-"""What the experiments share: seeds, summaries with error bars, panels."""
+"""What the experiments share: seeds, cases, curves with error bars."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,26 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PAPER = "Kumar, Liu, Tian and Yang 2025 (arXiv 2505.20189)"
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Mean and standard deviation of a measured quantity."""
-
-    mean: float
-    deviation: float
-    trials: int
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> Summary:
-        """Summarize at least one value."""
-        found = np.fromiter(values, dtype=np.float64)
-        return cls(float(found.mean()), float(found.std(ddof=1)) if len(found) > 1 else 0.0, len(found))
-
-    @property
-    def estimate(self) -> Estimate:
-        """The mean with its standard error."""
-        return Estimate(self.mean, self.deviation / self.trials**0.5, self.trials)
 
 
 @dataclass(frozen=True)
@@ -72,12 +52,17 @@ def excess(points: Floats) -> Case:
 
 
 def bars(
-    axes: Axes, x: Sequence[float], curves: Mapping[str, Sequence[Summary]], labels: tuple[str, str], *, log: str = "xy"
+    axes: Axes,
+    x: Sequence[float],
+    curves: Mapping[str, Sequence[Estimate]],
+    labels: tuple[str, str],
+    *,
+    log: str = "xy",
 ) -> None:
     """Draw curves with error bars of one standard deviation, cut off where a logarithmic axis ends."""
-    for k, (name, summaries) in enumerate(curves.items()):
-        mean = np.array([s.mean for s in summaries])
-        deviation = np.array([s.deviation for s in summaries])
+    for k, (name, means) in enumerate(curves.items()):
+        mean = np.array([each.value for each in means])
+        deviation = np.array([each.deviation for each in means])
         below = np.minimum(deviation, 0.9 * mean) if "y" in log else deviation
         axes.errorbar(x, mean, (below, deviation), fmt=LINE_STYLES[k % len(LINE_STYLES)], label=name, capsize=2)
     logarithmic(axes, labels, log)

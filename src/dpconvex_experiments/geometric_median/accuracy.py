@@ -105,7 +105,6 @@ def _errors(axes: Axes, found: Sequence[Found], methods: Iterable[str]) -> None:
 class Sweep:
     """What is varied, and which methods run on it."""
 
-    title: str  #: name of the experiment in its family
     name: str  #: name, axis, unit: what is varied, in a word and in words; what an error is
     axis: str
     unit: str
@@ -129,9 +128,10 @@ class Sweep:
                     errors[value, name].append(case.error(method(case.points, domain, privacy, trial.noise(j))))
         return [Found(value, name, tuple(mine)) for (value, name), mine in errors.items()]
 
-    def anchored(self, found: Sequence[Found], chosen: Collection[tuple[str, float]], quick: bool) -> tuple[Check, ...]:
+    def anchored(
+        self, found: Sequence[Found], chosen: Collection[tuple[str, float]], anchors: Anchors
+    ) -> tuple[Check, ...]:
         """Compare median errors with our anchors: of those methods, at those values, whose runs are all alike."""
-        anchors = Anchors(f"geometric-median/{self.title}", quick)
         middles = {
             f"{f.method}, {self.name} = {f.value:g}": f.middle for f in found if (f.method, f.value) in set(chosen)
         }
@@ -171,7 +171,6 @@ def _of(found: Sequence[Found], method: str, value: float) -> Found:
 TARGETS = {1e3: 1.25e-3, 1e4: 1.5e-5, 1e5: 5e-5}
 """Excess of the ratios 1.0012, 1.00001 and 1.0000 to their last digit, for d = 50 and epsilon 1."""
 RECORDS = Sweep(
-    "records",
     "n",
     "records",
     "excess objective",
@@ -183,19 +182,18 @@ RECORDS = Sweep(
 )
 
 
-@experiment("geometric-median/records", "How accurate is the pipeline for 1,000 to 100,000 records?", OWN)
-def records(setting: Setting) -> Outcome:
-    """Measure the pipeline's accuracy over n."""
+@experiment("geometric-median/records", OWN)
+def records(setting: Setting, anchors: Anchors) -> Outcome:
+    """How accurate is the pipeline for 1,000 to 100,000 records?"""
     found = RECORDS.measure(setting)
     ours = [f for f in found if f.method == OURS]
-    anchors = Anchors("geometric-median/records", setting.quick)
     return RECORDS.outcome(
         found,
         "median ratio f(x)/f(x*) of the private median: at most 1.0012 at n = 1,000, 1.00001 at 10,000, 1.0000 at "
         "100,000; every method is near its anchor",
         (
             *(anchors.within(f"{OURS}, n = {f.value:g}", f.middle, 0.0, TARGETS[f.value]) for f in ours),
-            *RECORDS.anchored(found, [(f.method, f.value) for f in found], setting.quick),
+            *RECORDS.anchored(found, [(f.method, f.value) for f in found], anchors),
         ),
         "Gaussian cluster, R = 50, sigma = 0.1, 90 % inside, d = 50, epsilon 1. The targets are those of a prototype.",
     )
@@ -204,7 +202,6 @@ def records(setting: Setting) -> Outcome:
 # Epsilon.
 
 BUDGETS = Sweep(
-    "epsilon",
     "epsilon",
     "epsilon",
     "excess objective",
@@ -220,9 +217,9 @@ EARLIER = ("halving (HSU24)", "descent from the origin", "clipped mean")
 NEAR = 1e-3
 
 
-@experiment("geometric-median/epsilon", "How accurate is each method for which epsilon?", OWN)
-def budgets(setting: Setting) -> Outcome:
-    """Measure all methods over epsilon."""
+@experiment("geometric-median/epsilon", OWN)
+def budgets(setting: Setting, anchors: Anchors) -> Outcome:
+    """How accurate is each method for which epsilon?"""
     found = BUDGETS.measure(setting)
     values = [value for value in dict.fromkeys(f.value for f in found) if value >= 0.5]
     ours = [_of(found, OURS, value) for value in values]
@@ -246,7 +243,7 @@ def budgets(setting: Setting) -> Outcome:
                 for value in values
                 if value <= 2
             ),
-            *BUDGETS.anchored(found, [(name, value) for name in steady for value in values], setting.quick),
+            *BUDGETS.anchored(found, [(name, value) for name in steady for value in values], anchors),
         ),
         "Gaussian cluster, R = 50, sigma = 0.1, 90 % inside, n = 2,000, d = 20. The coordinate-wise median is a strong "
         "baseline where, as here, the data are symmetric and n epsilon is large against d. For epsilon 4 and 8, where "
@@ -268,7 +265,6 @@ def _contaminated(share: float, rng: np.random.Generator) -> Case:
 
 
 CONTAMINATION = Sweep(
-    "contamination",
     "share",
     "share of outliers",
     "distance to the cluster's center / its radius",
@@ -280,12 +276,11 @@ CONTAMINATION = Sweep(
 )
 
 
-@experiment("geometric-median/contamination", "How far does a corrupted minority move each method?", OWN)
-def contamination(setting: Setting) -> Outcome:
-    """Measure how much a minority can move each method."""
+@experiment("geometric-median/contamination", OWN)
+def contamination(setting: Setting, anchors: Anchors) -> Outcome:
+    """How far does a corrupted minority move each method?"""
     found = CONTAMINATION.measure(setting)
     values = list(dict.fromkeys(f.value for f in found))
-    anchors = Anchors("geometric-median/contamination", setting.quick)
     kept = [(OURS, value) for value in values if value <= 0.15]
     kept += [("private median, level 0.6", value) for value in values if value <= 0.2]
     steady = [(name, value) for name in ("median, not private", "coordinate-wise median") for value in values]
@@ -295,7 +290,7 @@ def contamination(setting: Setting) -> Outcome:
         "20 % with level 0.6; it, the true median and the coordinate-wise median are near their anchors",
         (
             *(anchors.within(f"{m}, share = {v:g}", _of(found, m, v).middle, 0.0, 0.5) for m, v in kept),
-            *CONTAMINATION.anchored(found, kept + steady, setting.quick),
+            *CONTAMINATION.anchored(found, kept + steady, anchors),
         ),
         f"n = {CROWD:,}, d = {AXES}, epsilon 2; all outliers at one point at distance {BOUND:g}, {BOUND / SIGMA:,.0f} "
         "standard deviations away. Beyond the tolerated share no radius below the outliers' distance is found: the "
@@ -303,33 +298,26 @@ def contamination(setting: Setting) -> Outcome:
     )
 
 
-# Skew.
-
-
-def _skewed(sigma: float, rng: np.random.Generator) -> Case:
-    """Independent log-normal coordinates: the larger sigma, the further apart are the two medians."""
-    return excess(np.exp(sigma * rng.standard_normal((10_000, 10))))
+# Skew: the larger sigma, the further apart are the two medians.
 
 
 SKEW = Sweep(
-    "skew",
     "sigma",
     "sigma of log-normal coordinates",
     "excess objective",
     (0.1, 0.25, 0.5, 0.75, 1.0, 1.25),
     (0.25, 1.0),
-    _skewed,
+    lambda sigma, rng: excess(np.exp(sigma * rng.standard_normal((10_000, 10)))),
     lambda sigma: 1.0,
     FAST,
 )
 
 
-@experiment("geometric-median/skew", "What do skewed data do to each method?", OWN)
-def skew(setting: Setting) -> Outcome:
-    """Measure the bias that skewed coordinates cause."""
+@experiment("geometric-median/skew", OWN)
+def skew(setting: Setting, anchors: Anchors) -> Outcome:
+    """What do skewed data do to each method?"""
     found = SKEW.measure(setting)
     ours, other = (_of(found, name, 1.0).middle for name in (OURS, "coordinate-wise median"))
-    anchors = Anchors("geometric-median/skew", setting.quick)
     steady = [(f.method, f.value) for f in found if f.method in (OURS, "coordinate-wise median", "clipped mean")]
     return SKEW.outcome(
         found,
@@ -338,7 +326,7 @@ def skew(setting: Setting) -> Outcome:
         (
             anchors.within(f"{OURS}, sigma = 1", ours, 0.0, 0.005),
             anchors.within("coordinate-wise over private, sigma = 1", other.over(ours), 5.0, inf),
-            *SKEW.anchored(found, steady, setting.quick),
+            *SKEW.anchored(found, steady, anchors),
         ),
         "Independent log-normal coordinates, n = 10,000, d = 10, epsilon 1. The coordinate-wise median converges to "
         "another point, so more data or privacy budget do not help it.",
@@ -410,11 +398,10 @@ SOURCES = (
 
 @experiment(
     "geometric-median/real-data",
-    "How accurate is the private median on real points, for which epsilon?",
     "Accuracy beyond the paper's experiments: cities (GeoNames), digits, Fashion-MNIST, gene expression",
 )
-def real_data(setting: Setting) -> Outcome:
-    """Run every method on every set at three budgets."""
+def real_data(setting: Setting, anchors: Anchors) -> Outcome:
+    """How accurate is the private median on real points, for which epsilon?"""
     loaded = [(source, source.load()) for source in (SOURCES[:2] if setting.quick else SOURCES)]
     present = [(source, points) for source, points in loaded if points is not None]
     epsilons = (1.0,) if setting.quick else (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -439,7 +426,6 @@ def real_data(setting: Setting) -> Outcome:
                 if name == "private median" and n >= FACTOR * d**0.5 / (ALPHA * epsilon):
                     enough[f"{source.name}, epsilon = {epsilon:g}"] = run.middle
     missing = [f"{source.name} ({source.install})" for source, points in loaded if points is None]
-    anchors = Anchors("geometric-median/real-data", setting.quick)
 
     def draw(figure: Figure) -> None:
         plots = np.atleast_1d(figure.subplots(1, len(present), sharey=True))

@@ -17,7 +17,7 @@ from dpconvex.solvers import geometric_median
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Experiment, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Check, Estimate
-from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
+from dpconvex_experiments.geometric_median._common import PAPER, Trial, bars
 from dpconvex_experiments.reference.location import plan_constant_steps
 from dpconvex_experiments.reference.printed_median import plan_printed_descent
 from dpconvex_experiments.shared import gaussian_cluster, mean_distance, student_t
@@ -114,8 +114,8 @@ class _Row:
     errors: tuple[float, ...]
 
     @property
-    def error(self) -> Summary:
-        return Summary.of(self.errors)
+    def error(self) -> Estimate:
+        return Estimate.of(self.errors)
 
 
 def _trial(data: Data, passes: tuple[int, ...], trial: Trial) -> dict[tuple[int, str], float]:
@@ -149,8 +149,7 @@ def _rows(setting: Setting, sweep: tuple[Data, ...]) -> list[_Row]:
 
 
 def _outcome(
-    figure_: str,
-    quick: bool,
+    anchors: Anchors,
     rows: list[_Row],
     label: Callable[[Data], str],
     criterion: str,
@@ -158,8 +157,7 @@ def _outcome(
     reported: str,
 ) -> Outcome:
     """Table, figure and checks: the claims, and every mean error near its anchor."""
-    found = {f"{label(r.data)}, {r.passes} passes, {r.method}": r.error.estimate for r in rows if r.passes in ANCHORED}
-    anchored = Anchors(f"geometric-median/{figure_}", quick).near(found)
+    found = {f"{label(r.data)}, {r.passes} passes, {r.method}": r.error for r in rows if r.passes in ANCHORED}
     groups: dict[str, list[_Row]] = {}
     for row in rows:
         groups.setdefault(label(row.data), []).append(row)
@@ -178,9 +176,9 @@ def _outcome(
 
     return Outcome(
         ("data", "passes", "method", "mean error", "sd", "trials"),
-        tuple((label(r.data), r.passes, r.method, r.error.mean, r.error.deviation, r.error.trials) for r in rows),
+        tuple((label(r.data), r.passes, r.method, r.error.value, r.error.deviation, r.error.runs) for r in rows),
         f"{criterion}; every mean error is near its anchor",
-        (*claims, *anchored),
+        (*claims, *anchors.near(found)),
         draw,
         (f"The paper reports (plots only, no numbers): {reported}", *CHOICES),
     )
@@ -219,13 +217,12 @@ def _fixed_beats(rows: list[_Row], other: str, only: Callable[[Data], bool] = la
 
 
 def _over_n(figure_: str, title: str, sweep: tuple[Data, ...]) -> Experiment:
-    @experiment(f"geometric-median/{figure_}", title, f"{PAPER}, {figure_.replace('figure-', 'Figure ')}")
-    def measure(setting: Setting) -> Outcome:
+    @experiment(f"geometric-median/{figure_}", f"{PAPER}, {figure_.replace('figure-', 'Figure ')}", title)
+    def measure(setting: Setting, anchors: Anchors) -> Outcome:
         rows = _rows(setting, sweep)
         largest = max(data.n for data in sweep)
         return _outcome(
-            figure_,
-            setting.quick,
+            anchors,
             rows,
             lambda data: f"n = {data.n:,}",
             "FixedOrderDPSGD beats StableDPSGD at every n and budget, and DPGD at every budget of the largest n",
@@ -238,8 +235,8 @@ def _over_n(figure_: str, title: str, sweep: tuple[Data, ...]) -> Experiment:
 
 
 def _over_shape(figure_: str, title: str, sweep: tuple[Data, ...]) -> Experiment:
-    @experiment(f"geometric-median/{figure_}", title, f"{PAPER}, {figure_.replace('figure-', 'Figure ')}")
-    def measure(setting: Setting) -> Outcome:
+    @experiment(f"geometric-median/{figure_}", f"{PAPER}, {figure_.replace('figure-', 'Figure ')}", title)
+    def measure(setting: Setting, anchors: Anchors) -> Outcome:
         rows = _rows(setting, sweep)
         spread = tuple(
             checks.mean(
@@ -250,8 +247,7 @@ def _over_shape(figure_: str, title: str, sweep: tuple[Data, ...]) -> Experiment
             for found in (_ratio(rows, row, sweep[0], row.method),)
         )
         return _outcome(
-            figure_,
-            setting.quick,
+            anchors,
             rows,
             lambda data: data.shape,
             "FixedOrderDPSGD beats StableDPSGD at every setting and budget, and no mean error of the paper's methods "

@@ -16,8 +16,8 @@ from dpconvex.problems import PointDomain
 from dpconvex.randomness import BitSource
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
-from dpconvex_experiments.checks import Anchors, exponent
-from dpconvex_experiments.geometric_median._common import PAPER, Summary, Trial, bars
+from dpconvex_experiments.checks import Anchors, Estimate, exponent
+from dpconvex_experiments.geometric_median._common import PAPER, Trial, bars
 from dpconvex_experiments.reference.halving import plan_radius as plan_radius_finder
 from dpconvex_experiments.reference.printed_median import plan_printed_radius
 from dpconvex_experiments.shared import gaussian_cluster, student_t
@@ -107,7 +107,7 @@ class Ratios:
     panel: Panel
     value: float
     search: str
-    ratio: Summary
+    ratio: Estimate
     seconds: tuple[float, ...]
 
 
@@ -127,7 +127,7 @@ def _sweep(setting: Setting, trials: int) -> list[Ratios]:
                     measured[name].append((radius / draw.radius, time.process_time() - start))
             for name, pairs in measured.items():
                 ratios, seconds = zip(*pairs, strict=True)
-                found.append(Ratios(panel, value, name, Summary.of(ratios), seconds))
+                found.append(Ratios(panel, value, name, Estimate.of(ratios), seconds))
     return found
 
 
@@ -141,14 +141,13 @@ OPEN = (
 LOW, HIGH = 1.0, 3.6
 
 
-@experiment("geometric-median/figure-1", "How far is the released radius from the true one?", f"{PAPER}, Figure 1")
-def figure_1(setting: Setting) -> Outcome:
-    """Measure the ratios."""
+@experiment("geometric-median/figure-1", f"{PAPER}, Figure 1")
+def figure_1(setting: Setting, anchors: Anchors) -> Outcome:
+    """How far is the released radius from the true one?"""
     trials = 4 if setting.quick else 100
     found = _sweep(setting, trials)
-    anchors = Anchors("geometric-median/figure-1", setting.quick)
     reported: Mapping[str, str] = dict.fromkeys(PANELS[0].paper, "1.2 to 3")
-    ratios = {f"{f.search}, {f.panel.axis} = {f.value:g}": f.ratio.estimate for f in found}
+    ratios = {f"{f.search}, {f.panel.axis} = {f.value:g}": f.ratio for f in found}
 
     def draw(figure: Figure) -> None:
         plots = figure.subplots(1, 2, sharey=True)
@@ -164,8 +163,7 @@ def figure_1(setting: Setting) -> Outcome:
     return Outcome(
         ("data", "parameter", "value", "search", "mean ratio", "s.e.", "trials", "paper"),
         tuple(
-            (f.panel.name, f.panel.axis, f.value, f.search, *f.ratio.estimate[:2], trials, reported.get(f.search))
-            for f in found
+            (f.panel.name, f.panel.axis, f.value, f.search, *f.ratio[:2], trials, reported.get(f.search)) for f in found
         ),
         f"every mean ratio lies between {LOW} and {HIGH}, the reported 'roughly 1.2 to 3', give or take a fifth, and "
         "near its anchor",
@@ -185,7 +183,7 @@ class Timing:
     data: str
     n: int
     search: str
-    seconds: Summary
+    seconds: Estimate
     paper: tuple[float, float] | None
 
 
@@ -201,17 +199,13 @@ def _growth(setting: Setting) -> list[Timing]:
                 start = time.process_time()
                 search(points, domain, trial.noise(k))
                 times.append(time.process_time() - start)
-            found.append(Timing("cluster, n varies", n, name, Summary.of(times), None))
+            found.append(Timing("cluster, n varies", n, name, Estimate.of(times), None))
     return found
 
 
-@experiment(
-    "geometric-median/table-1",
-    "How long does the search for the radius take, and how does that grow?",
-    f"{PAPER}, Table 1",
-)
-def table_1(setting: Setting) -> Outcome:
-    """Measure the times of figure 1, and how they grow."""
+@experiment("geometric-median/table-1", f"{PAPER}, Table 1")
+def table_1(setting: Setting, _anchors: Anchors) -> Outcome:
+    """How long does the search for the radius take, and how does that grow?"""
     _sweep(Setting(True, setting.seed), 1)  # compiles
     swept = _sweep(Setting(True, setting.seed, setting.track), 3 if setting.quick else 30)
     found = [
@@ -219,7 +213,7 @@ def table_1(setting: Setting) -> Outcome:
             f"{panel.name}, {panel.axis} varies",
             RECORDS,
             name,
-            Summary.of(seconds for f in swept if f.panel == panel and f.search == name for seconds in f.seconds),
+            Estimate.of(seconds for f in swept if f.panel == panel and f.search == name for seconds in f.seconds),
             panel.paper.get(name),
         )
         for panel in PANELS
@@ -227,7 +221,7 @@ def table_1(setting: Setting) -> Outcome:
     ]
     grown = _growth(setting)
     sizes = list(dict.fromkeys(t.n for t in grown))
-    seconds = {name: [t.seconds.estimate for t in grown if t.search == name] for name in SEARCHES}
+    seconds = {name: [t.seconds for t in grown if t.search == name] for name in SEARCHES}
     curves = {name: [t.value for t in times] for name, times in seconds.items()}
     slopes = {name: exponent((sizes[0], sizes[-1]), (times[0], times[-1])) for name, times in seconds.items()}
     gain = seconds["RadiusFinder"][-1].over(seconds["FastRadius"][-1])
@@ -245,7 +239,7 @@ def table_1(setting: Setting) -> Outcome:
     return Outcome(
         ("data", "n", "search", "mean seconds", "sd", "runs", "paper: mean", "paper: sd"),
         tuple(
-            (t.data, t.n, t.search, t.seconds.mean, t.seconds.deviation, t.seconds.trials, *(t.paper or (None, None)))
+            (t.data, t.n, t.search, t.seconds.value, t.seconds.deviation, t.seconds.runs, *(t.paper or (None, None)))
             for t in (*found, *grown)
         ),
         "processor time grows like n^1.6 to n^2.4 for all pairs and n^0.7 to n^1.3 for FastRadius, which is 4 to 400 "

@@ -18,11 +18,11 @@ from dpconvex.solvers import geometric_median
 from dpconvex_experiments import checks
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exponent
-from dpconvex_experiments.geometric_median._common import Summary, Trial, bars
+from dpconvex_experiments.geometric_median._common import Trial, bars
 from dpconvex_experiments.geometric_median.boosting import DIM, LEDGER, MU, SIGMA
 from dpconvex_experiments.reference.location import plan_constant_steps
 from dpconvex_experiments.reference.printed_median import plan_printed_descent
-from dpconvex_experiments.shared import LINE_STYLES, gaussian_cluster, lines, mean_distance, skewed, student_t
+from dpconvex_experiments.shared import LINE_STYLES, gaussian_cluster, lines, mean_distance, student_t
 
 STEPS, RECORDS = 60, 4_000
 TRUE = SIGMA * math.sqrt(DIM)
@@ -37,13 +37,12 @@ WIDE = (0.75, 1.0, 2.0)
 """Distance of the start, radius and ball, in told radii."""
 
 
-@experiment(
-    "geometric-median/steps",
-    "What do steps that find their size gain over the printed constants, when the told radius is too large?",
-    "Own statement; the printed step is that of Section 5.2 of the paper",
-)
-def steps(setting: Setting) -> Outcome:
-    """Measure excess objectives over the factor by which the radius is too large; pairs of equal data."""
+@experiment("geometric-median/steps", "Own statement; the printed step is that of Section 5.2 of the paper")
+def steps(setting: Setting, anchors: Anchors) -> Outcome:
+    """What do steps that find their size gain over the printed constants, when the told radius is too large?
+
+    Measure excess objectives over the factor by which the radius is too large; pairs of equal data.
+    """
     inflations = (1.0, 20.0) if setting.quick else (1.0, 3.0, 10.0, 20.0, 100.0, 1000.0)
     trials = 8 if setting.quick else 20
     errors: dict[tuple[float, str], list[float]] = {(k, name): [] for k in inflations for name in METHODS}
@@ -59,7 +58,7 @@ def steps(setting: Setting) -> Outcome:
                 booster = plan(RECORDS)
                 found = booster.refine(points, begin, trial.noise(k), Ledger(LEDGER, booster.releases)).location
                 errors[inflation, name].append((mean_distance(points, found) - least) / TRUE)
-    summaries = {key: Summary.of(values) for key, values in errors.items()}
+    summaries = {key: Estimate.of(values) for key, values in errors.items()}
     gains = {
         (k, other): Estimate.of(np.log(np.array(errors[k, other]) / np.array(errors[k, SETTLING])))
         for k in inflations
@@ -67,7 +66,6 @@ def steps(setting: Setting) -> Outcome:
         if other != SETTLING
     }
     worst = Estimate.of(np.log(np.array(errors[20.0, SETTLING]) / np.array(errors[1.0, SETTLING])))
-    anchors = Anchors("geometric-median/steps", setting.quick)
     curves = {name: [summaries[k, name] for k in inflations] for name in METHODS}
 
     def draw(figure: Figure) -> None:
@@ -78,7 +76,7 @@ def steps(setting: Setting) -> Outcome:
     return Outcome(
         ("told / true radius", "method", "mean excess / true radius", "s.e.", "gain over it", "trials"),
         tuple(
-            (k, name, *s.estimate[:2], math.exp(gains[k, name].value) if name != SETTLING else None, trials)
+            (k, name, *s[:2], math.exp(gains[k, name].value) if name != SETTLING else None, trials)
             for (k, name), s in summaries.items()
         ),
         "the printed steps lose 10 to 1e9 times as much from a factor of 10 on (geometric mean of ratios), and "
@@ -90,7 +88,7 @@ def steps(setting: Setting) -> Outcome:
                 if k >= 10 and other == PRINTED
             ),
             checks.mean("log of settling steps' loss, factor 20 over 1", worst, -math.log(3), math.log(3)),
-            *anchors.near({f"{SETTLING}, factor {k:g}": summaries[k, SETTLING].estimate for k in inflations}),
+            *anchors.near({f"{SETTLING}, factor {k:g}": summaries[k, SETTLING] for k in inflations}),
         ),
         draw,
         (
@@ -106,7 +104,7 @@ def steps(setting: Setting) -> Outcome:
 CLOUDS: Mapping[str, Callable[[int, int, np.random.Generator], Floats]] = {
     "cluster": lambda n, d, rng: gaussian_cluster(50.0, n, d, SIGMA, 0.9, rng)[0],
     "heavy tails": lambda n, d, rng: student_t(5.0, n, d, rng) + 3.0,
-    "skewed": skewed,
+    "skewed": lambda n, d, rng: rng.exponential(size=(n, d)),
 }
 CELLS = tuple((d, n, epsilon) for d in (5, 50) for n in (1_000, 4_000, 16_000) for epsilon in (0.5, 1.0, 2.0))
 DELTA, BOUND, FINEST = 1e-6, 1000.0, 1e-3
@@ -152,11 +150,13 @@ def _cell(d: int, n: int, epsilon: float, cloud: str, trials: int, trial: Callab
 
 @experiment(
     "geometric-median/constant",
-    "How far is the released median from the lower bound sqrt(d) / (n epsilon)?",
     "Lower bound: Haghifam, Steinke and Ullman 2024; Theorem 1 of the paper has its order. Own measurement",
 )
-def constant(setting: Setting) -> Outcome:
-    """Measure the constant in front of ``r sqrt(d) / (n mu)`` over d, n, epsilon and three kinds of data."""
+def constant(setting: Setting, anchors: Anchors) -> Outcome:
+    """How far is the released median from the lower bound sqrt(d) / (n epsilon)?
+
+    Measure the constant in front of ``r sqrt(d) / (n mu)`` over d, n, epsilon and three kinds of data.
+    """
     cells = [c for c in CELLS if c in {(5, 4_000, 1.0), (50, 4_000, 2.0)}] if setting.quick else CELLS
     trials = 32 if setting.quick else 20  # of few cells
     found = [
@@ -166,7 +166,6 @@ def constant(setting: Setting) -> Outcome:
     ]
     enough = [cell for cell in found if cell.plenty >= ENOUGH]
     pooled = Estimate.of([square for cell in enough for square in cell.squares])
-    anchors = Anchors("geometric-median/constant", setting.quick)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -226,13 +225,12 @@ def _two_places(n: int, order: Order, majority: float, trial: Trial) -> float:
     return (first * math.dist(found, points[0]) + (n - first) * (math.dist(found, -points[0]) - 2)) / n
 
 
-@experiment(
-    "geometric-median/one-pass",
-    "Does the worst excess of Algorithm 4 fall like one over the root of its steps?",
-    "Kumar, Liu, Tian and Yang 2025, Lemmas 13 and 14",
-)
-def one_pass(setting: Setting) -> Outcome:
-    """Measure both orders, with the printed constants, over n = T."""
+@experiment("geometric-median/one-pass", "Kumar, Liu, Tian and Yang 2025, Lemmas 13 and 14")
+def one_pass(setting: Setting, anchors: Anchors) -> Outcome:
+    """Does the worst excess of Algorithm 4 fall like one over the root of its steps?
+
+    Measure both orders, with the printed constants, over n = T.
+    """
     sizes = tuple(2**k - 1 for k in ((14, 16, 18) if setting.quick else (14, 16, 18, 20)))
     trials = 6 if setting.quick else 10
     worst: dict[Order, list[Estimate]] = {order: [] for order in ORDERS}
@@ -247,7 +245,6 @@ def one_pass(setting: Setting) -> Outcome:
             value, error, _ = worst[order][-1]
             rows.append((order, n, MAJORITIES[tried.index(worst[order][-1])], value, error, value * math.sqrt(n)))
     slopes = {order: exponent(sizes, worst[order]) for order in ORDERS}
-    anchors = Anchors("geometric-median/one-pass", setting.quick)
 
     def draw(figure: Figure) -> None:
         curves = {f"{order} order": [e.value for e in worst[order]] for order in ORDERS}

@@ -64,16 +64,13 @@ def decoding(dim: int, n: int, p: float, epsilon: float, runs: int, seed: int) -
     return wrong, q / (2 * (1 + q))
 
 
-@experiment(
-    "heavy-tails/audit", "Can attackers prove more than epsilon?", f"{PAPER}, Lemma 2.4, Proposition 3.2, Lemma G.3"
-)
-def audit(setting: Setting) -> Outcome:
-    """Make every attack."""
+@experiment("heavy-tails/audit", f"{PAPER}, Lemma 2.4, Proposition 3.2, Lemma G.3")
+def audit(setting: Setting, anchors: Anchors) -> Outcome:
+    """Can attackers prove more than epsilon?"""
     count, runs = (3_000, 30) if setting.quick else (20_000, 400)
     source = SeededSource(setting.seed)
     rows: list[tuple[Cell, ...]] = []
     checks: list[Check] = []
-    anchors = Anchors("heavy-tails/audit", setting.quick)
     for loss in setting.track(LOSSES[:1] if setting.quick else LOSSES, "Attacking"):
         plan = one_release(loss, 1.0)
         reach = plan.phases[0].stages[0].reach

@@ -83,13 +83,9 @@ def _plan(n: int, moments: Moments) -> heavy_tailed.HeavyTailedPlan:
     return heavy_tailed.plan(wide_problem(LinearLoss(), DIM, n, moments), PrivacyParams(EPSILON), moments)
 
 
-@experiment(
-    "heavy-tails/lower-bound",
-    "How far above the lower bound is the risk on its own instances?",
-    f"{PAPER}, Theorem 4.1, Lemmas G.1 and G.3, Proposition G.4",
-)
-def lower_bound(setting: Setting) -> Outcome:
-    """Measure on all instances, for growing n."""
+@experiment("heavy-tails/lower-bound", f"{PAPER}, Theorem 4.1, Lemmas G.1 and G.3, Proposition G.4")
+def lower_bound(setting: Setting, anchors: Anchors) -> Outcome:
+    """How far above the lower bound is the risk on its own instances?"""
     sizes = (4_000, 16_000) if setting.quick else (4_000, 16_000, 64_000)
     runs = 12 if setting.quick else 24
     rows: list[tuple[float, ...]] = []
@@ -118,7 +114,6 @@ def lower_bound(setting: Setting) -> Outcome:
 
     off = 0.15
     exponents = ", ".join(f"{s.value:.3f} +- {s.error:.3f} (k = {k:g})" for k, s in slopes.items())
-    anchors = Anchors("heavy-tails/lower-bound", setting.quick)
     return Outcome(
         ("k", "n", *(f"k.{kappa:g}" for kappa in KAPPAS), "packing", "s.e.", "private", "two", "s.e. 2", "any"),
         tuple(rows),
@@ -166,15 +161,11 @@ def _localized(constants: str, failure: float | None) -> Bound:
     return bound
 
 
-def _descent(problem: LinearModelProblem, epsilon: float, moments: Moments) -> float:
-    return clipped_gradient.plan(problem, PrivacyParams(epsilon), moments).bound
-
-
 BOUNDS: Mapping[str, Bound] = {
     "localized": _localized("calibrated", None),
     "but for 0.1": _localized("calibrated", 0.1),
     "printed": _localized("paper", 0.1),
-    "descent": _descent,
+    "descent": lambda problem, epsilon, moments: clipped_gradient.plan(problem, PrivacyParams(epsilon), moments).bound,
 }
 
 
@@ -208,13 +199,12 @@ def thresholds(case: Case, target: float) -> list[int | None]:
     return [smallest(lambda n, bound=bound: value(bound, case, n) <= target) for bound in BOUNDS.values()]
 
 
-@experiment(
-    "heavy-tails/constants",
-    "From how many records on does each set of constants prove anything?",
-    f"{PAPER}, Theorem 3.1; docs, Heavy tails",
-)
-def constants(setting: Setting) -> Outcome:
-    """Bisect for every bound, setting and share of the trivial bound."""
+@experiment("heavy-tails/constants", f"{PAPER}, Theorem 3.1; docs, Heavy tails")
+def constants(setting: Setting, anchors: Anchors) -> Outcome:
+    """From how many records on does each set of constants prove anything?
+
+    Bisect for every bound, setting and share of the trivial bound.
+    """
     cases = [case for case in CASES if not setting.quick or case[1] == 10]
     rows: list[tuple[Cell, ...]] = []
     for case in setting.track(cases, "Planning"):
@@ -239,10 +229,7 @@ def constants(setting: Setting) -> Outcome:
         tuple(rows),
         "the calibrated bound beats G_1 D with n <= 100,000 records for d <= 50 and epsilon >= 1, and with a "
         "thousandth of what the printed constants need in every setting; its thresholds are near their anchors",
-        (
-            *(check for row in rows if row[3] == 1.0 for check in _useful(row)),
-            *Anchors("heavy-tails/constants", setting.quick).near(near),
-        ),
+        (*(check for row in rows if row[3] == 1.0 for check in _useful(row)), *anchors.near(near)),
         draw,
         (
             "G_1 = G_2 = G_k = 1, D = 2, linear loss. Share: 1 is the trivial bound G_1 D, what any fixed vector may "

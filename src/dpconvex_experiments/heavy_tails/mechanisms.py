@@ -81,13 +81,12 @@ def bound(point: Point, method: str) -> float:
     return METHODS[method](problem, PrivacyParams(point.epsilon), moments).schedule.bound
 
 
-@experiment(
-    "heavy-tails/mechanisms",
-    "What do exponential mechanisms on values and on gradients cost, and does a loss of one's own reach the same rate?",
-    f"{PAPER}, Algorithms 5 to 7; docs, Heavy tails",
-)
-def mechanisms(setting: Setting) -> Outcome:
-    """Measure the worst excess of every method in one dimension, and compare slopes, bounds and methods."""
+@experiment("heavy-tails/mechanisms", f"{PAPER}, Algorithms 5 to 7; docs, Heavy tails")
+def mechanisms(setting: Setting, anchors: Anchors) -> Outcome:
+    """What do exponential mechanisms on values and on gradients cost, and does a loss of one's own reach the same rate?
+
+    Measure the worst excess of every method in one dimension, and compare slopes, bounds and methods.
+    """
     sizes = tuple(TIMES)[:2] if setting.quick else tuple(TIMES)
     off = 0.2 if setting.quick else 0.1
     points = [Point(K, n, 1, EPSILON) for n in sizes]
@@ -107,7 +106,6 @@ def mechanisms(setting: Setting) -> Outcome:
         logarithms = math.log(ends[1] / ends[0]) / math.log(sizes[-1] / sizes[0])  # of the bound: -1/2 but for these
         low, high = -(1 - 1 / K) - 0.2, max(logarithms, -(1 - 1 / K)) + off
         checks.append(mean(f"exponent of n, {method}", slopes[method], low, high))
-    anchors = Anchors("heavy-tails/mechanisms", setting.quick)
     for method, least, most in LIMITS:
         for point in points:
             over = found[method, point].over(found["output perturbation", point])

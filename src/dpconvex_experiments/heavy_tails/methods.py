@@ -153,13 +153,9 @@ class _Fresh:
         return float(self._loss.value(self._X @ w, self._y).mean()) - self._least
 
 
-@experiment(
-    "heavy-tails/methods",
-    "Which private method loses least with heavy tails, at the same epsilon?",
-    f"{PAPER}, Theorem 3.1, Table 1; docs, Heavy tails",
-)
-def comparison(setting: Setting) -> Outcome:
-    """Run every method on the same records."""
+@experiment("heavy-tails/methods", f"{PAPER}, Theorem 3.1, Table 1; docs, Heavy tails")
+def comparison(setting: Setting, anchors: Anchors) -> Outcome:
+    """Which private method loses least with heavy tails, at the same epsilon?"""
     sizes = (2_000,) if setting.quick else (2_000, 10_000, 50_000)
     designs = DESIGNS[:1] if setting.quick else DESIGNS
     runs = 3 if setting.quick else 4
@@ -176,7 +172,7 @@ def comparison(setting: Setting) -> Outcome:
         for key, values in found.items()
         for name, (excess, proven) in values.items()
     )
-    checks = [check for key, values in found.items() for check in _checks(setting.quick, key, values)]
+    checks = [check for key, values in found.items() for check in _checks(anchors, key, values)]
 
     def draw(figure: Figure) -> None:
         for axes, design in zip(panels(figure, len(designs)), designs, strict=True):
@@ -207,10 +203,10 @@ def comparison(setting: Setting) -> Outcome:
 
 
 def _checks(
-    quick: bool, key: tuple[str, int, float, int], values: Mapping[str, tuple[Estimate, float | None]]
+    anchors: Anchors, key: tuple[str, int, float, int], values: Mapping[str, tuple[Estimate, float | None]]
 ) -> list[Check]:
     """Compare localized with each other pure method and with the zero vector; and both kinds with their anchors."""
-    anchors, (loss, dim, epsilon, n) = Anchors("heavy-tails/methods", quick), key
+    loss, dim, epsilon, n = key
     where = f"{loss}, d = {dim}, epsilon = {epsilon:g}, n = {n}"
     excess = {name: found for name, (found, _) in values.items()}
     ours = excess["localized"]

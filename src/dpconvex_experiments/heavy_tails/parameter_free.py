@@ -103,13 +103,12 @@ def _excess_cells(found: tuple[Estimate, Estimate] | None) -> tuple[float | None
     return *free[:2], known.value, free.over(known).value
 
 
-@experiment(
-    "heavy-tails/parameter-free",
-    "What does it cost to know neither the moment of the gradients nor its order?",
-    f"{PAPER}, Remark A.1 (left open there); docs, Heavy tails, No moment known",
-)
-def parameter_free(setting: Setting) -> Outcome:
-    """Measure levels and the excess, beside known moments, for growing n."""
+@experiment("heavy-tails/parameter-free", f"{PAPER}, Remark A.1 (left open there); docs, Heavy tails, No moment known")
+def parameter_free(setting: Setting, anchors: Anchors) -> Outcome:
+    """What does it cost to know neither the moment of the gradients nor its order?
+
+    Measure levels and the excess, beside known moments, for growing n.
+    """
     sizes = (20_000, 160_000) if setting.quick else (20_000, 80_000, 320_000, 1_280_000)
     runs, often = (3, 8) if setting.quick else (6, 12)
     cases = [(law, *case) for law in LAWS for case in CASES[: 1 if setting.quick else 2]]
@@ -132,7 +131,7 @@ def parameter_free(setting: Setting) -> Outcome:
         if len(there) > 2 or setting.quick:  # two sizes of a wide problem are too few, and too small
             slopes[f"excess, {name}"] = exponent([one[2] for one in there], [excess[one][0] for one in there])
     rows = [(*at, *noise[:2], *bias[:2], *_excess_cells(excess.get(at))) for at, (noise, bias) in levels.items()]
-    anchors, off = Anchors("heavy-tails/parameter-free", setting.quick), 0.3 if setting.quick else 0.2
+    off = 0.3 if setting.quick else 0.2
     named = {f"{name}, d = {dim}, n = {n}": prices[name, dim, n] for name, dim, n in prices}
 
     def draw(figure: Figure) -> None:

@@ -107,13 +107,9 @@ def worst_excess(
     return Estimate.of(excess[:, worst]), strengths[worst], Estimate.of(excess[:, -1])
 
 
-@experiment(
-    "heavy-tails/rates",
-    "Does the worst excess risk have the exponents of the theory in n, epsilon and d?",
-    f"{PAPER}, Theorem 3.1; docs, Heavy tails",
-)
-def rates(setting: Setting) -> Outcome:
-    """Measure every sweep for both orders."""
+@experiment("heavy-tails/rates", f"{PAPER}, Theorem 3.1; docs, Heavy tails")
+def rates(setting: Setting, anchors: Anchors) -> Outcome:
+    """Does the worst excess risk have the exponents of the theory in n, epsilon and d?"""
     runs = 3 if setting.quick else 8
     n = 8_000 if setting.quick else 32_000
     plans = {k: sweeps(Point(k, n, 50, 0.25), quick=setting.quick) for k in ORDERS}
@@ -145,7 +141,6 @@ def rates(setting: Setting) -> Outcome:
 
     count = len(FRACTIONS) + len(STRONG)
     off, high = (0.2, 0.6) if setting.quick else (0.1, 0.6)
-    anchors = Anchors("heavy-tails/rates", setting.quick)
     where = {p: f"k = {p.k:g}, n = {p.n}, d = {p.d}, epsilon = {p.epsilon:g}" for p in points}
     ratios = {f"of rate, {where[p]}": found[p][0].times(1 / p.unit) for p in points}
     # With a strong signal the excess is that of the noise alone; the worst one at k = 2 hardly is.
@@ -205,11 +200,9 @@ def errors(k: float, m: int, stages: int, runs: int, seed: int) -> Estimate:
     return Estimate.quantile(found, QUANTILE)
 
 
-@experiment(
-    "heavy-tails/stages", "Is a second output perturbation needed?", f"{PAPER}, Propositions 2.5 and 3.2, Algorithm 4"
-)
-def stages(setting: Setting) -> Outcome:
-    """Measure both for growing m."""
+@experiment("heavy-tails/stages", f"{PAPER}, Propositions 2.5 and 3.2, Algorithm 4")
+def stages(setting: Setting, anchors: Anchors) -> Outcome:
+    """Is a second output perturbation needed?"""
     sizes = (100, 1_000, 10_000) if setting.quick else (100, 1_000, 10_000, 100_000)
     runs = 15 if setting.quick else 40
     jobs = [(k, m, stages) for k in ORDERS for m in sizes for stages in (1, 2)]
@@ -220,7 +213,6 @@ def stages(setting: Setting) -> Outcome:
         (k, m, *found[k, m, 1][:2], *found[k, m, 2][:2], ratio.value, slopes[k, 1].value, slopes[k, 2].value, 1 / k - 1)
         for (k, m), ratio in ratios.items()
     )
-    anchors = Anchors("heavy-tails/stages", setting.quick)
     words = {1: "one stage", 2: "two stages"}
 
     def draw(figure: Figure) -> None:

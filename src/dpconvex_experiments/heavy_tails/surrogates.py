@@ -14,7 +14,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import DataDomain, LinearModelProblem, Records
 from dpconvex.problems.linear.truncated import ExtensionRisk
 from dpconvex_experiments.base import Figure, Outcome, Setting, experiment
-from dpconvex_experiments.checks import Check, Estimate, exact, mean
+from dpconvex_experiments.checks import Anchors, Check, Estimate, exact, mean
 from dpconvex_experiments.heavy_tails.rates import PAPER
 from dpconvex_experiments.reference.extensions import FixedSteps
 from dpconvex_experiments.shared import streams
@@ -25,11 +25,12 @@ FINE, DRAWS = 100.0, 400  # how much closer the points are that others are compa
 EXPONENTS = {"fixed_steps": 2.0, "printed_steps": 4.0}
 
 
-@experiment(
-    "heavy-tails/surrogates", "Truncation and the Lipschitz extension by its five ways", f"{PAPER}, Theorem D.4"
-)
-def surrogates(setting: Setting) -> Outcome:
-    """Minimize the same ridge risks by every way, to one tau, and add the noise of an epsilon of 1."""
+@experiment("heavy-tails/surrogates", f"{PAPER}, Theorem D.4")
+def surrogates(setting: Setting, _anchors: Anchors) -> Outcome:
+    """Truncation and the Lipschitz extension by its five ways
+
+    Minimize the same ridge risks by every way, to one tau, and add the noise of an epsilon of 1.
+    """
     runs, m = (2, 3) if setting.quick else (8, 6)
     problem = LinearModelProblem(AbsoluteLoss(1e3), DataDomain.l2_ball(2, 100.0), m, 1.0)
     plans = {

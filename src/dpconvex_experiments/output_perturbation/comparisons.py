@@ -62,13 +62,12 @@ class _Judged:
         return ("robust logistic", epsilon, self.fit.attack, *accuracies, *self.found[:2], self.fit.bound, None)
 
 
-@experiment(
-    "output-perturbation/e11-adversarial",
-    "Does adversarial training have the smooth rate?",
-    "Lowy and Razaviyayn, Proposition 5.1, Theorem 5.3 (erratum U10)",
-)
-def adversarial(setting: Setting) -> Outcome:
-    """Measure the counterexample, then train against attacks in the maximum norm."""
+@experiment("output-perturbation/e11-adversarial", "Lowy and Razaviyayn, Proposition 5.1, Theorem 5.3 (erratum U10)")
+def adversarial(setting: Setting, anchors: Anchors) -> Outcome:
+    """Does adversarial training have the smooth rate?
+
+    Measure the counterexample, then train against attacks in the maximum norm.
+    """
     count, source = 2_000 if setting.quick else 40_000, SeededSource(setting.seed)
     against = [_counterexample(n, count, source) for n in SIZES]
     where = [*zip(SIZES, against, strict=True)]
@@ -79,7 +78,6 @@ def adversarial(setting: Setting) -> Outcome:
     jobs = [(attack, epsilon) for attack in ATTACKS for epsilon in epsilons]
     fits = {job: _fit(*job, train, runs, source) for job in setting.track(jobs, "Training against attacks")}
     judged = [_judge(fit, fits[0.0, e], fits[a, math.inf], train, test) for (a, e), fit in fits.items()]
-    anchors = Anchors("output-perturbation/e11-adversarial", setting.quick)
     private = {
         f"attack = {a:g}, epsilon = {e:g}": (j.found, j.fit.bound)
         for (a, e), j in zip(fits, judged, strict=True)
@@ -192,19 +190,14 @@ METHODS = {
 Row = tuple[float, ...]
 
 
-@experiment(
-    "output-perturbation/e12-baselines",
-    "How does output perturbation compare with objective perturbation?",
-    "Docs, Output perturbation and Objective perturbation",
-)
-def baselines(setting: Setting) -> Outcome:
-    """Run every method on the same records."""
+@experiment("output-perturbation/e12-baselines", "Docs, Output perturbation and Objective perturbation")
+def baselines(setting: Setting, anchors: Anchors) -> Outcome:
+    """How does output perturbation compare with objective perturbation?"""
     sizes, epsilons = ((5_000,), (1.0, 10.0)) if setting.quick else ((5_000, 20_000, 100_000), (0.1, 1.0, 10.0))
     dims, deltas = ((10,), (0.0,)) if setting.quick else ((10, 50), (0.0, 1e-6))
     source = SeededSource(setting.seed)
     rng = np.random.default_rng(setting.seed)
     rows: list[Row] = []
-    anchors = Anchors("output-perturbation/e12-baselines", setting.quick)
     near: dict[str, Estimate] = {}
     below: list[Check] = []
     cells = [(n, d) for d in dims for n in sizes]
@@ -263,18 +256,16 @@ DIMS = (1, 2, 5)
 DIAMETER_EPSILONS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 
-@experiment(
-    "output-perturbation/e13-diameter",
-    "What is the paper's mechanism worth for objectives that are no average?",
-    "Lowy and Razaviyayn, Theorem 3.4.1 (erratum U11)",
-)
-def diameter(setting: Setting) -> Outcome:
-    """Release the center of the smallest ball around the records by both mechanisms, with the same bits."""
+@experiment("output-perturbation/e13-diameter", "Lowy and Razaviyayn, Theorem 3.4.1 (erratum U11)")
+def diameter(setting: Setting, anchors: Anchors) -> Outcome:
+    """What is the paper's mechanism worth for objectives that are no average?
+
+    Release the center of the smallest ball around the records by both mechanisms, with the same bits.
+    """
     count = 200 if setting.quick else 5_000
     jobs = [(d, epsilon) for d in DIMS for epsilon in DIAMETER_EPSILONS]
     found = {job: _row(*job, count, setting.seed) for job in setting.track(jobs, "Releasing centers")}
     rows = [(*row, regularized.value, wide.value, wide.error) for row, regularized, wide in found.values()]
-    anchors = Anchors("output-perturbation/e13-diameter", setting.quick)
     checks: list[Check] = []
     for (d, epsilon), (row, regularized, wide) in found.items():
         where = f"d = {d}, epsilon = {epsilon:g}"

@@ -32,11 +32,13 @@ THEORY: dict[str, tuple[float, float]] = dict(zip(METHODS, ((-1.2, -0.7), (-2.2,
 
 @experiment(
     "output-perturbation/e14-exponential",
-    "What do localization and the exponential mechanism gain where the loss has a kink?",
     "Lowy and Razaviyayn, Appendix G: Theorem G.1, Proposition G.2, Algorithms 9 to 11",
 )
-def exponential(setting: Setting) -> Outcome:
-    """Release the minimizer of a sum of absolute values, and measure its excess over the number of records."""
+def exponential(setting: Setting, _anchors: Anchors) -> Outcome:
+    """What do localization and the exponential mechanism gain where the loss has a kink?
+
+    Release the minimizer of a sum of absolute values, and measure its excess over the number of records.
+    """
     sizes, blocks = ((100, 1_600), 20) if setting.quick else ((200, 800, 3_200), 40)
     source = SeededSource(setting.seed)
     found: dict[str, list[Estimate]] = {name: [] for name in METHODS}
@@ -97,14 +99,14 @@ DEPTHS = np.linspace(0.0, 1.0, 6)
 
 
 @experiment(
-    "output-perturbation/e15-worst-case",
-    "Is the bound of the diameter mechanism tight, for which objective, and is the mechanism the best one?",
-    "Lowy and Razaviyayn, Theorem 3.4.1 (erratum U11); docs, Output perturbation",
+    "output-perturbation/e15-worst-case", "Lowy and Razaviyayn, Theorem 3.4.1 (erratum U11); docs, Output perturbation"
 )
-def worst_case(setting: Setting) -> Outcome:
-    """Search for the objective on which a projected noisy minimizer loses most of L R d / epsilon."""
+def worst_case(setting: Setting, anchors: Anchors) -> Outcome:
+    """Is the bound of the diameter mechanism tight, for which objective, and is the mechanism the best one?
+
+    Search for the objective on which a projected noisy minimizer loses most of L R d / epsilon.
+    """
     dims, count = ((1, 2), 2_000) if setting.quick else ((1, 2, 5), 40_000)
-    anchors = Anchors("output-perturbation/e15-worst-case", setting.quick)
     rng = np.random.default_rng(setting.seed)
     rows: list[tuple[float, ...]] = []
     checks: list[Check] = []

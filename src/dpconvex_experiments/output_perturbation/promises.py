@@ -48,13 +48,12 @@ SCALE = 0.3
 DIMS = (1, 2, 10, 200)
 
 
-@experiment(
-    "output-perturbation/e1-sampler",
-    "Does the l2 Laplace sampler have the density of the theorem?",
-    "Lowy and Razaviyayn, Lemma B.3",
-)
-def sampler(setting: Setting) -> Outcome:
-    """Compare draws with Gamma radii and uniform directions."""
+@experiment("output-perturbation/e1-sampler", "Lowy and Razaviyayn, Lemma B.3")
+def sampler(setting: Setting, _anchors: Anchors) -> Outcome:
+    """Does the l2 Laplace sampler have the density of the theorem?
+
+    Compare draws with Gamma radii and uniform directions.
+    """
     count, source = 2_000 if setting.quick else 20_000, SeededSource(setting.seed)
     drawn = {}
     for dim in setting.track(DIMS, "Sampling"):
@@ -113,13 +112,12 @@ TOO_FAR = 1 + math.sqrt(2)
 """Move of the solver's point in units of what Algorithm 8 as printed charges, at its own accuracy L^2/(mu n^2)."""
 
 
-@experiment(
-    "output-perturbation/e2-gaussian",
-    "Is the Gaussian calibration private, and what do the printed densities cost?",
-    "Lowy and Razaviyayn, Theorem B.1; Algorithms 6 and 8 (errata P2, P3)",
-)
-def calibration(setting: Setting) -> Outcome:
-    """Evaluate the exact privacy profile of every calibration."""
+@experiment("output-perturbation/e2-gaussian", "Lowy and Razaviyayn, Theorem B.1; Algorithms 6 and 8 (errata P2, P3)")
+def calibration(setting: Setting, _anchors: Anchors) -> Outcome:
+    """Is the Gaussian calibration private, and what do the printed densities cost?
+
+    Evaluate the exact privacy profile of every calibration.
+    """
     step = 4 if setting.quick else 1
     epsilons = np.geomspace(1e-3, 1e3, 49)[::step]
     deltas = np.append(np.geomspace(1e-12, 0.1, 23)[::step], 0.49)
@@ -208,12 +206,10 @@ SIZES = (3, 10, 40)
 
 
 @experiment(
-    "output-perturbation/e3-sensitivity",
-    "Does any pair of neighbors move the minimizer further than charged?",
-    "Lowy and Razaviyayn, Proposition 2.2, Lemma 5.2, Appendix F (erratum P10)",
+    "output-perturbation/e3-sensitivity", "Lowy and Razaviyayn, Proposition 2.2, Lemma 5.2, Appendix F (erratum P10)"
 )
-def sensitivity(setting: Setting) -> Outcome:
-    """Search neighbors that differ in one record."""
+def sensitivity(setting: Setting, anchors: Anchors) -> Outcome:
+    """Does any pair of neighbors move the minimizer further than charged?"""
     rng, pairs = np.random.default_rng(setting.seed), 12 if setting.quick else 150
     rows = []
     for case in setting.track(CASES, "Searching neighbors"):
@@ -242,7 +238,7 @@ def sensitivity(setting: Setting) -> Outcome:
                 exact(f"share, {name}", share, 1 - 1e-10 if name not in tight else 0.0, 1 + 1e-10)
                 for name, share in shares.items()
             ),
-            *Anchors("output-perturbation/e3-sensitivity", setting.quick).near(tight),
+            *anchors.near(tight),
         ),
         draw,
         (
@@ -293,11 +289,12 @@ class _Attack:
     threshold: float
 
 
-@experiment(
-    "output-perturbation/e4-audit", "What epsilon can an attacker prove?", "Lowy and Razaviyayn, Proposition 3.1"
-)
-def audit(setting: Setting) -> Outcome:
-    """Release the two minimizers of the worst neighbors, and count the worst event."""
+@experiment("output-perturbation/e4-audit", "Lowy and Razaviyayn, Proposition 3.1")
+def audit(setting: Setting, _anchors: Anchors) -> Outcome:
+    """What epsilon can an attacker prove?
+
+    Release the two minimizers of the worst neighbors, and count the worst event.
+    """
     count, source = 5_000 if setting.quick else 50_000, SeededSource(setting.seed)
     centers = _centers()
     rows, found = [], list[Check]()
@@ -399,13 +396,12 @@ class _Found:
     steps_over_limit: float
 
 
-@experiment(
-    "output-perturbation/e5-certificates",
-    "Are the solvers' certificates true?",
-    "Docs, Solver certificates (errata P1, P4 to P8)",
-)
-def certificates(setting: Setting) -> Outcome:
-    """Solve random problems and compare with references a thousand times closer."""
+@experiment("output-perturbation/e5-certificates", "Docs, Solver certificates (errata P1, P4 to P8)")
+def certificates(setting: Setting, anchors: Anchors) -> Outcome:
+    """Are the solvers' certificates true?
+
+    Solve random problems and compare with references a thousand times closer.
+    """
     rng, count = np.random.default_rng(setting.seed), 10 if setting.quick else 1000
     found: dict[str, list[_Found]] = {}
     for k in setting.track(range(count), "Solving"):
@@ -426,7 +422,6 @@ def certificates(setting: Setting) -> Outcome:
         for name, all_ in found.items()
     )
 
-    anchors = Anchors("output-perturbation/e5-certificates", setting.quick)
     steps = {f"steps, {name}": Estimate.of(f.steps for f in all_) for name, all_ in found.items()}
 
     def draw(figure: Figure) -> None:

@@ -78,12 +78,13 @@ class _Point:
 
 
 @experiment(
-    "output-perturbation/e6-strongly-convex",
-    "Does the excess risk of smooth strongly convex objectives follow the rates?",
-    "Lowy and Razaviyayn, Proposition 2.6, Corollary 2.2 (erratum U3)",
+    "output-perturbation/e6-strongly-convex", "Lowy and Razaviyayn, Proposition 2.6, Corollary 2.2 (erratum U3)"
 )
-def strongly_convex(setting: Setting) -> Outcome:
-    """Measure over two decades of each parameter, one at a time."""
+def strongly_convex(setting: Setting, _anchors: Anchors) -> Outcome:
+    """Does the excess risk of smooth strongly convex objectives follow the rates?
+
+    Measure over two decades of each parameter, one at a time.
+    """
     count, source = 120 if setting.quick else 2000, SeededSource(setting.seed)
     kinds = [(kappa, delta) for kappa in KAPPAS for delta in (0.0, DELTA)]
     golden, misprint = _Point(1.0, n=200.0), _Point(1.0, DELTA, d=100)
@@ -156,11 +157,13 @@ CONSTANTS = {"paper": "paper", "calibrated": "sharp"}
 
 @experiment(
     "output-perturbation/e7-convex",
-    "Does the risk of convex losses fall as the theorems say?",
     "Lowy and Razaviyayn, Theorems 3.4, 3.5; sharp schedule (docs, Output perturbation)",
 )
-def convex(setting: Setting) -> Outcome:
-    """Plan and run on balanced data, whose minimizer is 0 for every regularization: what is measured is the noise."""
+def convex(setting: Setting, anchors: Anchors) -> Outcome:
+    """Does the risk of convex losses fall as the theorems say?
+
+    Plan and run on balanced data, whose minimizer is 0 for every regularization: what is measured is the noise.
+    """
     sizes = (1_000, 4_000, 16_000) if setting.quick else (1_000, 3_000, 10_000, 30_000, 100_000)
     runs, source = 40 if setting.quick else 200, SeededSource(setting.seed)
     jobs = [(loss, constants, n) for loss in LOSSES for constants in CONSTANTS for n in sizes]
@@ -168,7 +171,6 @@ def convex(setting: Setting) -> Outcome:
     for loss, constants, n in setting.track(jobs, "Running"):
         found.setdefault((loss, constants), []).append(_measured(LOSSES[loss], n, constants, runs, source))
     rows, checks = [], list[Check]()
-    anchors = Anchors("output-perturbation/e7-convex", setting.quick)
     near: dict[str, Estimate] = {}
     for (loss, constants), triples in found.items():
         name, theory = f"{loss}, {CONSTANTS[constants]}", RATES[loss]
@@ -229,13 +231,12 @@ POPULATION_DIM = 5
 SIZES = (10, 30, 100, 300, 1000, 3000)
 
 
-@experiment(
-    "output-perturbation/e8-population",
-    "What does privacy cost on the population, and when is it free?",
-    "Lowy and Razaviyayn, Propositions 4.1 to 4.4 (errata U6, U7, U8)",
-)
-def population(setting: Setting) -> Outcome:
-    """Draw data sets and noise; the mean of points on the unit sphere has a population loss in closed form."""
+@experiment("output-perturbation/e8-population", "Lowy and Razaviyayn, Propositions 4.1 to 4.4 (errata U6, U7, U8)")
+def population(setting: Setting, anchors: Anchors) -> Outcome:
+    """What does privacy cost on the population, and when is it free?
+
+    Draw data sets and noise; the mean of points on the unit sphere has a population loss in closed form.
+    """
     count, source = 150 if setting.quick else 2000, SeededSource(setting.seed)
     rng = np.random.default_rng(setting.seed)
     rows: list[tuple[str, int, float, float | None, float | None, float]] = []
@@ -252,7 +253,6 @@ def population(setting: Setting) -> Outcome:
             found.append(checks.exact(f"exact over bound, delta = {delta:g}, n = {n}", exact / claim, 0.0, 1.0))
             if delta == 0:
                 terms.append((statistical, private))
-    anchors = Anchors("output-perturbation/e8-population", setting.quick)
     near: dict[str, Estimate] = {}
     crossing = Estimate(1.0, 0.1, count).times(_crossing([s / p for s, p in terms]))
     for n in (2_000,) if setting.quick else (2_000, 20_000, 200_000):

@@ -52,13 +52,12 @@ class _Row:
         return self.name.partition(", |z|")[0]
 
 
-@experiment(
-    "output-perturbation/e9-accuracy",
-    "What does solver accuracy cost, and is the printed one enough?",
-    "Lowy and Razaviyayn, Theorems 3.2 and 3.4.2b (erratum U1)",
-)
-def accuracy(setting: Setting) -> Outcome:
-    """Vary the solver radius, all else equal."""
+@experiment("output-perturbation/e9-accuracy", "Lowy and Razaviyayn, Theorems 3.2 and 3.4.2b (erratum U1)")
+def accuracy(setting: Setting, anchors: Anchors) -> Outcome:
+    """What does solver accuracy cost, and is the printed one enough?
+
+    Vary the solver radius, all else equal.
+    """
     count, source = 300 if setting.quick else 4000, SeededSource(setting.seed)
     ridge = _ridge(np.random.default_rng(setting.seed), count, source)
     norm = [_norm(n, kind, count // 3, source) for n in (10**4, 10**6) for kind in ("printed", "repaired")]
@@ -67,7 +66,6 @@ def accuracy(setting: Setting) -> Outcome:
         f"risk over the square of reach, {row.name}": row.found.over(best.found).times((best.reach / row.reach) ** 2)
         for row in ridge[:-1]
     }
-    anchors = Anchors("output-perturbation/e9-accuracy", setting.quick)
 
     def draw(figure: Figure) -> None:
         left, right = panels(figure, 2)
@@ -167,18 +165,16 @@ CASES = (
 )
 
 
-@experiment(
-    "output-perturbation/e10-tilted",
-    "How much noise does a tilt cost?",
-    "Lowy and Razaviyayn, Lemma 5.2, Theorems 5.1 and 5.2 (erratum U9)",
-)
-def tilted(setting: Setting) -> Outcome:
-    """Run on balanced data, whose minimizer is 0, with the same noise bits for every tilt."""
+@experiment("output-perturbation/e10-tilted", "Lowy and Razaviyayn, Lemma 5.2, Theorems 5.1 and 5.2 (erratum U9)")
+def tilted(setting: Setting, anchors: Anchors) -> Outcome:
+    """How much noise does a tilt cost?
+
+    Run on balanced data, whose minimizer is 0, with the same noise bits for every tilt.
+    """
     runs = 20 if setting.quick else 300
     rows: list[tuple[str, float, float, float, float, float, int]] = []
     exponents: dict[str, Estimate] = {}
     checks: list[Check] = []
-    anchors = Anchors("output-perturbation/e10-tilted", setting.quick)
     ratios: dict[str, Estimate] = {}
     for case in CASES:
         n = case.quick_n if setting.quick else case.n

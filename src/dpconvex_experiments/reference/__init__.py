@@ -12,9 +12,10 @@ from dpconvex_experiments.reference import (
     objectives,
     printed_constants,
     printed_median,
+    printed_users,
 )
 
 __all__ = [
     "adassp", "extensions", "gradient_score", "group_privacy", "localized_mechanism", "objectives",
-    "printed_constants", "printed_median",
+    "printed_constants", "printed_median", "printed_users",
 ]  # fmt: skip

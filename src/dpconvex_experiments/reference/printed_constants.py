@@ -2,8 +2,8 @@
 
 None of them carries privacy: plans price every schedule by what it draws and adds, and refuse what the promise does not
 cover, or a sensitivity below the one that is proved. Saddle points: Gonzalez, Guzman and Paquette 2024; Frank-Wolfe as
-they cite it. Heavy tails: Lowy 2026, Algorithms 1, 2 and 4. Output perturbation: Lowy and Razaviyayn. Outlier removal:
-Lowy, Liu and Asi 2024. Symbols are those of the `schedule` modules of the methods.
+they cite it. Heavy tails: Lowy 2026, Algorithms 1, 2 and 4. Output perturbation: Lowy and Razaviyayn. Symbols are
+those of the `schedule` modules of the methods.
 """
 
 import itertools
@@ -13,20 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import gamma
 
-from dpconvex import _rounding, _validate
+from dpconvex import _rounding
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Schedule, Setting, Stage
 from dpconvex.algorithms.erm.output_perturbation import schedules
 from dpconvex.algorithms.minimax import anytime, base, bias_reduced, frank_wolfe, vertex_descent
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import OutlierRemoval
-from dpconvex.mechanisms.robust_mean import score_sensitivity
 from dpconvex.plugins import printed
-from dpconvex.privacy import PrivacyParams, Unit
-from dpconvex.privacy.profiles import largest_mu
+from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import SimplexSaddle
 from dpconvex.problems.base import Problem
 from dpconvex.problems.linear.truncated import Truncation
-from dpconvex.randomness import exact
 
 PRINTED_TAIL = 3.0  #: The paper's zeta (Algorithm 2).
 
@@ -250,26 +246,3 @@ def output_perturbation(
     if population:
         bound, source = bound + total * reach, f"{source}, population (Lemma 4.1)"
     return schedules.Schedule(lam, sensitivity, r, bound, source, ball, projected)
-
-
-def least_count(score_scale: float, failure: float) -> int:
-    """Smallest even C at which bad pairs pass with probability at most `failure`."""
-    wanted = score_scale * math.log(1 / (2 * failure)) * (1 + 3e-5) + 3e-5 * score_scale + 2
-    return 2 * math.ceil(_rounding.widen_up(7.5 * wanted) / 2)
-
-
-def plan_outlier_removal(
-    count: int, dim: int, epsilon: float, delta: float, *, score_scale: float | None = None, unit: Unit = Unit.USER
-) -> OutlierRemoval:
-    """Return the printed mechanism with exact constants: Gaussian noise for what test and coupling leave of a promise.
-
-    The score's Laplace scale b is by default the paper's ``20/epsilon``, which spends a tenth of epsilon.
-    """
-    scale = 20 / epsilon if score_scale is None else _validate.real("score_scale", score_scale, above=0.0)
-    coupling, rest = delta / 8, epsilon - exact.enlarged(score_sensitivity(count)) / scale
-    least = least_count(scale, delta)
-    if count < least or rest <= 0:
-        what = f"must be at least {least} for this promise"
-        raise InvalidParameterError("count", count, what, "Use RobustMean, or more points")
-    mu = largest_mu(rest, delta * (7 / 8)) * (1 - 1e-9)
-    return OutlierRemoval(count, dim, scale, coupling, exact.enlarged(1.0) / mu * (1 + 1e-12), unit)

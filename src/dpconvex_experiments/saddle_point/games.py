@@ -85,9 +85,9 @@ def gap(method: str, d: int, n: int, epsilon: float, key: tuple[int, ...]) -> tu
     return game.gap(result.x, result.y), explicit.bound, game.trivial
 
 
-@experiment("saddle-point/dimension", "Does the gap of a game grow with the number of strategies?", PAPER)
-def dimension(setting: Setting) -> Outcome:
-    """Compare all methods over d."""
+@experiment("saddle-point/dimension", PAPER)
+def dimension(setting: Setting, anchors: Anchors) -> Outcome:
+    """Does the gap of a game grow with the number of strategies?"""
     n = 5_000 if setting.quick else 10_000
     dims = (10, 300) if setting.quick else (10, 30, 100, 300, 1000, 3000)
     methods = {name: METHODS[name] for name in (("vertices", "DP-SGDA") if setting.quick else METHODS)}
@@ -106,7 +106,6 @@ def dimension(setting: Setting) -> Outcome:
         every[d] = gaps
         shares[d] = Estimate.of(one[0] / one[2] for one in found["vertices"])
     first, last = dims[0], dims[-1]
-    anchors = Anchors("saddle-point/dimension", setting.quick)
     near = {f"gap, {name}, d = {d}": gap for d, gaps in every.items() for name, gap in gaps.items()}
 
     def draw(figure: Figure) -> None:
@@ -142,9 +141,9 @@ def dimension(setting: Setting) -> Outcome:
     )
 
 
-@experiment("saddle-point/rates", "How does the gap fall with n and epsilon?", f"{PAPER}, Theorem 3.1")
-def rates(setting: Setting) -> Outcome:
-    """Vertex sampling over n and epsilon."""
+@experiment("saddle-point/rates", f"{PAPER}, Theorem 3.1")
+def rates(setting: Setting, anchors: Anchors) -> Outcome:
+    """How does the gap fall with n and epsilon?"""
     d = 30 if setting.quick else 100
     sizes = (1_000, 20_000) if setting.quick else (1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
     epsilons = (0.5, 8.0) if setting.quick else (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -159,7 +158,6 @@ def rates(setting: Setting) -> Outcome:
         rows.append((n, epsilon, Estimate.of(f[2] for f in found).value, found[0][1], *gaps[-1][:2]))
     by_n, by_epsilon = rows[: len(sizes)], rows[len(sizes) :]
     in_n, in_epsilon = exponent(sizes, gaps[: len(sizes)]), exponent(epsilons, gaps[len(sizes) :])
-    anchors = Anchors("saddle-point/rates", setting.quick)
     named = {f"n = {row[0]}, epsilon = {row[1]:g}": (gap, row) for gap, row in zip(gaps, rows, strict=True)}
 
     def draw(figure: Figure) -> None:
@@ -210,11 +208,9 @@ def reaches(epsilon: float, delta: float) -> tuple[float, float, float]:
     return epsilon / (2 * math.sqrt(2 * log)), exact, math.sqrt(8 * largest_rho(epsilon, delta))
 
 
-@experiment(
-    "saddle-point/accountant", "What is bounded-range zCDP accounting worth?", f"{PAPER}, Corollary 3.6 and Theorem 3.5"
-)
-def accountant(setting: Setting) -> Outcome:
-    """Compare the accountants, and what their steps achieve."""
+@experiment("saddle-point/accountant", f"{PAPER}, Corollary 3.6 and Theorem 3.5")
+def accountant(setting: Setting, anchors: Anchors) -> Outcome:
+    """What is bounded-range zCDP accounting worth?"""
     n, d = (5_000, 30) if setting.quick else (20_000, 300)
     runs = 3 if setting.quick else 10
     forms = {"paper": {"constants": "paper"}, "equal": {"batches": "equal"}, "balanced": {}}
@@ -239,7 +235,6 @@ def accountant(setting: Setting) -> Outcome:
         lines(figure.subplots(), epsilons, series, ("epsilon", f"duality gap, n = {n:,}, d = {d}"))
 
     epsilons = [float(row[0]) for row in rows]
-    anchors = Anchors("saddle-point/accountant", setting.quick)
     near = {f"gap, {name}, epsilon = {e:g}": gap for name in gaps for e, gap in zip(epsilons, gaps[name], strict=True)}
     return Outcome(
         (
@@ -269,9 +264,12 @@ def accountant(setting: Setting) -> Outcome:
     )
 
 
-@experiment("saddle-point/tuning", "How good are constants that are chosen from public facts?", f"{PAPER}, Theorem 3.1")
-def tuning(setting: Setting) -> Outcome:
-    """Compare printed and planned iterations with the best of a grid."""
+@experiment("saddle-point/tuning", f"{PAPER}, Theorem 3.1")
+def tuning(setting: Setting, anchors: Anchors) -> Outcome:
+    """How good are constants that are chosen from public facts?
+
+    Compare printed and planned iterations with the best of a grid.
+    """
     d = 30 if setting.quick else 100
     sizes = (5_000,) if setting.quick else (3_000, 10_000, 30_000, 100_000)
     runs = 3 if setting.quick else 8
@@ -297,8 +295,6 @@ def tuning(setting: Setting) -> Outcome:
         rows.append((n, plans[0].schedule.layout.T, T, *(g.value for g in (*gaps[:3], min(gaps[1:]))), gaps[2].error))
         ratio[f"planned over printed, n = {n}"] = gaps[2].over(gaps[0])
         near |= {f"gap, {name}, n = {n}": g for name, g in zip(("printed", "bound", "planned"), gaps, strict=False)}
-
-    anchors = Anchors("saddle-point/tuning", setting.quick)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()

@@ -68,9 +68,9 @@ def gaps(plan: SaddlePlan, family: str, key: tuple[int, ...], runs: int, harder:
     return found
 
 
-@experiment("saddle-point/tightness", "Is the slope -1/2 of Theorem 3.1 attained?", f"{PAPER}, Theorem 3.1 (7)")
-def tightness(setting: Setting) -> Outcome:
-    """Measure slopes over families of games."""
+@experiment("saddle-point/tightness", f"{PAPER}, Theorem 3.1 (7)")
+def tightness(setting: Setting, anchors: Anchors) -> Outcome:
+    """Is the slope -1/2 of Theorem 3.1 attained?"""
     d, runs = (20, 6) if setting.quick else (50, 8)
     sizes = (1_000, 16_000) if setting.quick else (3_000, 10_000, 30_000, 100_000)
     found: dict[str, list[Estimate]] = {name: [] for name in FAMILIES}
@@ -82,7 +82,6 @@ def tightness(setting: Setting) -> Outcome:
         for k, name in enumerate(FAMILIES):
             found[name].append(Estimate.of(gaps(plan, name, (setting.seed, n, k), runs)))
     slopes = {name: exponent(sizes, each) for name, each in found.items()}
-    anchors = Anchors("saddle-point/tightness", setting.quick)
     hard, steep = ("hidden vertex", "packing"), ("random signs", "few rows, fixed")
 
     def draw(figure: Figure) -> None:
@@ -117,9 +116,9 @@ def tightness(setting: Setting) -> Outcome:
     )
 
 
-@experiment("saddle-point/boosting", "How does the gap of Algorithm 4 fall with n?", f"{PAPER}, Theorem 3.20")
-def boosting(setting: Setting) -> Outcome:
-    """Algorithm 4 over n."""
+@experiment("saddle-point/boosting", f"{PAPER}, Theorem 3.20")
+def boosting(setting: Setting, anchors: Anchors) -> Outcome:
+    """How does the gap of Algorithm 4 fall with n?"""
     d, runs = (10, 4) if setting.quick else (20, 6)
     sizes = (4_000, 32_000) if setting.quick else (10_000, 30_000, 90_000)
     limits = {"hidden vertex": (-0.65, -0.35), "few rows, fixed": (-1.2, -0.3)}
@@ -132,7 +131,6 @@ def boosting(setting: Setting) -> Outcome:
             each.append(Estimate.of(gaps(plan, name, (setting.seed, n, k), runs, harder)))
             rows.append((name, n, plan.candidates, plan.answers, *each[-1][:2]))
     slopes = {name: exponent(sizes, each) for name, each in found.items()}
-    anchors = Anchors("saddle-point/boosting", setting.quick)
 
     def draw(figure: Figure) -> None:
         series = {name: [e.value for e in each] for name, each in found.items()}
@@ -156,13 +154,12 @@ def boosting(setting: Setting) -> Outcome:
     )
 
 
-@experiment(
-    "saddle-point/boosted-bound",
-    "From how many records does Algorithm 4 promise anything, and what do its printed constants do?",
-    f"{PAPER}, Theorem 3.20",
-)
-def boosted_bound(setting: Setting) -> Outcome:
-    """One game where the explicit bound is below the trivial gap, and games with printed constants."""
+@experiment("saddle-point/boosted-bound", f"{PAPER}, Theorem 3.20")
+def boosted_bound(setting: Setting, anchors: Anchors) -> Outcome:
+    """From how many records does Algorithm 4 promise anything, and what do its printed constants do?
+
+    One game where the explicit bound is below the trivial gap, and games with printed constants.
+    """
     n = 100_000 if setting.quick else 2_000_000
     rng, plan = np.random.default_rng((setting.seed, n)), boosted.plan(RankOneGame(n, 8, 8), PRIVACY, tuning="bound")
     game = few(rng, 8, 0.0)
@@ -174,7 +171,6 @@ def boosted_bound(setting: Setting) -> Outcome:
         game = few(rng, 20, 0.0)
         result = printed.run(game.records(rng, 100_000), noise(setting.seed, 100_000, t))
         games.append(game.gap(result.x, result.y) / game.trivial)
-    anchors = Anchors("saddle-point/boosted-bound", setting.quick)
     rows = [("calibrated", n, bound, gap), *(("printed, over the start's gap", 100_000, None, each) for each in games)]
 
     def draw(figure: Figure) -> None:
@@ -246,13 +242,9 @@ METHODS: dict[str, tuple[Callable[[int, float, tuple[int, ...]], float], int, tu
 """By name: one run, how many, and sizes of the quick and of the full form."""
 
 
-@experiment(
-    "saddle-point/exponents",
-    "Do Algorithms 3 and 5 and synthetic data have the slope -1/2 of their theorems?",
-    f"{PAPER}, Theorems 1.1, 3.14 and 4.2",
-)
-def exponents(setting: Setting) -> Outcome:
-    """Measure each method's worst error over n."""
+@experiment("saddle-point/exponents", f"{PAPER}, Theorems 1.1, 3.14 and 4.2")
+def exponents(setting: Setting, anchors: Anchors) -> Outcome:
+    """Do Algorithms 3 and 5 and synthetic data have the slope -1/2 of their theorems?"""
     rows: list[tuple[Any, ...]] = []
     slopes: dict[str, Estimate] = {}
     near: dict[str, Estimate] = {}
@@ -267,7 +259,6 @@ def exponents(setting: Setting) -> Outcome:
             rows.append((name, n, STRENGTHS[tried.index(worst[-1])], *worst[-1][:2], worst[-1].value * math.sqrt(n)))
             near[f"{name}, n = {n}"] = worst[-1]
         slopes[name] = exponent(sizes[not setting.quick], worst)
-    anchors = Anchors("saddle-point/exponents", setting.quick)
 
     def draw(figure: Figure) -> None:
         for axes, name in zip(figure.subplots(1, len(METHODS)), METHODS, strict=True):

@@ -43,13 +43,9 @@ def excess(method: str, n: int, d: int, key: tuple[int, ...]) -> float:
     return float(np.square(w - truth).sum() / 2)
 
 
-@experiment(
-    "saddle-point/minimization",
-    "Which method for sparse regression with many features?",
-    f"{PAPER}, Theorem 4.2; Talwar, Thakurta and Zhang 2015",
-)
-def minimization(setting: Setting) -> Outcome:
-    """Run every method over d."""
+@experiment("saddle-point/minimization", f"{PAPER}, Theorem 4.2; Talwar, Thakurta and Zhang 2015")
+def minimization(setting: Setting, anchors: Anchors) -> Outcome:
+    """Which method for sparse regression with many features?"""
     cells = ((3_000, 50), (3_000, 500)) if setting.quick else ((10_000, 50), (10_000, 500), (10_000, 5_000))
     methods = {name: METHODS[name] for name in list(METHODS)[: 3 if setting.quick else 5]}
     runs = 2 if setting.quick else 4
@@ -61,7 +57,6 @@ def minimization(setting: Setting) -> Outcome:
             for name, m in methods.items()
         }
         rows.append((n, d, ZERO, *(e.value for e in found[d].values()), found[d]["Frank-Wolfe"].error))
-    anchors = Anchors("saddle-point/minimization", setting.quick)
     ours = {d: methods["Frank-Wolfe"] for d, methods in found.items()}
     sampled = ("anytime (Alg. 5)", "vertices (Alg. 1)")
 
@@ -110,9 +105,9 @@ def families(rng: np.random.Generator, quick: bool) -> dict[str, LinearQueries]:
     return {"random signs": DenseQueries(signs, -1.0, 1.0), "3-way marginals": Marginals.of_order(SHAPE, 3)}
 
 
-@experiment("saddle-point/queries", "Which method for synthetic data?", f"{PAPER}, Theorem 1.1")
-def queries(setting: Setting) -> Outcome:
-    """Run every method on both families."""
+@experiment("saddle-point/queries", f"{PAPER}, Theorem 1.1")
+def queries(setting: Setting, anchors: Anchors) -> Outcome:
+    """Which method for synthetic data?"""
     sizes = (1_000,) if setting.quick else (1_000, 10_000, 100_000)
     runs = 1 if setting.quick else 4
     rng = np.random.default_rng(setting.seed)
@@ -138,7 +133,6 @@ def queries(setting: Setting) -> Outcome:
         shares = {method: Estimate.of(np.array(errors) / np.array(uniform)) for method, errors in found.items()}
         below += [(f"{method} over uniform, {name}, n = {n}", e, 1.0) for method, e in shares.items()]
         below.append((f"best over uniform, {name}, n = {n}", min(shares.values()), 1 / 3))
-    anchors = Anchors("saddle-point/queries", setting.quick)
 
     def draw(figure: Figure) -> None:
         for axes, name in zip(figure.subplots(1, 2, sharey=True), dict.fromkeys(row[0] for row in rows), strict=True):

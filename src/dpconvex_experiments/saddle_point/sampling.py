@@ -43,13 +43,12 @@ def functions(rng: np.random.Generator, d: int) -> Mapping[str, Function]:
     }
 
 
-@experiment(
-    "saddle-point/sparsification",
-    "How well do averages of sampled vertices stand in for a point?",
-    f"{PAPER}, Corollaries 2.3, 2.4 and 2.12",
-)
-def sparsification(setting: Setting) -> Outcome:
-    """Values, gradients and points of averages of K vertices against the mean point."""
+@experiment("saddle-point/sparsification", f"{PAPER}, Corollaries 2.3, 2.4 and 2.12")
+def sparsification(setting: Setting, anchors: Anchors) -> Outcome:
+    """How well do averages of sampled vertices stand in for a point?
+
+    Values, gradients and points of averages of K vertices against the mean point.
+    """
     d, repeats = (50, 4_000) if setting.quick else (500, 20_000)
     samples = (1, 4, 16, 64) if setting.quick else (1, 4, 16, 64, 256)
     rng = np.random.default_rng(setting.seed)
@@ -73,7 +72,6 @@ def sparsification(setting: Setting) -> Outcome:
             near[f"gradient error squared, {name}, K = {K}"] = square
         slopes[name] = exponent(samples, biases), exponent(samples, squares)
     near |= {f"l1 distance, K = {K}": found for K, found in far.items()}
-    anchors = Anchors("saddle-point/sparsification", setting.quick)
 
     def draw(figure: Figure) -> None:
         for axes, column, label in zip(
@@ -106,13 +104,12 @@ def sparsification(setting: Setting) -> Outcome:
     )
 
 
-@experiment(
-    "saddle-point/bias-reduction",
-    "What does the bias-reduced gradient cost in variance?",
-    f"{PAPER}, Algorithm 2 and Lemma 3.15",
-)
-def bias_reduction(setting: Setting) -> Outcome:
-    """Bias and second moment of Algorithm 2's estimator, printed and antithetic, against M."""
+@experiment("saddle-point/bias-reduction", f"{PAPER}, Algorithm 2 and Lemma 3.15")
+def bias_reduction(setting: Setting, anchors: Anchors) -> Outcome:
+    """What does the bias-reduced gradient cost in variance?
+
+    Bias and second moment of Algorithm 2's estimator, printed and antithetic, against M.
+    """
     p, repeats = (10, 600) if setting.quick else (50, 6_000)
     levels = (1, 4) if setting.quick else (1, 2, 4, 6)
     n = 60
@@ -144,7 +141,6 @@ def bias_reduction(setting: Setting) -> Outcome:
             apart = _apart(problem, records, (x, y), M, antithetic, rng)
             found_checks.append(checks.exact(f"telescoping sum's error, {name}", apart, 0.0, 1e-9))
         rows.append(tuple(row))
-    anchors = Anchors("saddle-point/bias-reduction", setting.quick)
     last = [moments[f"second moment, {name}, M = {levels[-1]}"] for name in ("antithetic", "printed")]
 
     def draw(figure: Figure) -> None:

@@ -70,13 +70,9 @@ def excess_of(m: int, runs: int, seed: int, risk: Risk, least: float) -> dict[st
     return {name: (Estimate.of(found[name]), plans[name].predicted_error.bound) for name in plans}
 
 
-@experiment(
-    "user-level/crossover",
-    "Which method loses least, and from how many records per user on?",
-    f"{PAPER}, Section 1 and footnote 3",
-)
-def crossover(setting: Setting) -> Outcome:
-    """Run every method on the same users."""
+@experiment("user-level/crossover", f"{PAPER}, Section 1 and footnote 3")
+def crossover(setting: Setting, anchors: Anchors) -> Outcome:
+    """Which method loses least, and from how many records per user on?"""
     sizes = (4, 64) if setting.quick else (4, 16, 64, 256)
     runs = 2 if setting.quick else 6
     rng, _ = streams(setting.seed, 0)
@@ -103,7 +99,6 @@ def crossover(setting: Setting) -> Outcome:
             lines(axes, sizes, curves, ("records per user", label), legend="lower left")
 
     last = found[sizes[-1]]
-    anchors = Anchors("user-level/crossover", setting.quick)
     falling = slope(sizes, [found[m]["robust"][1] for m in sizes])
     return Outcome(
         ("m", "method", "excess", "s.e.", "predicted"),

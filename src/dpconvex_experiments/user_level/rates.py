@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpconvex.algorithms.erm.user_level import plan_accelerated, plan_phased
-from dpconvex.algorithms.erm.user_level.accelerated_schedule import printed
 from dpconvex.losses import AbsoluteLoss, LinearModelLoss, LogisticLoss
 from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import DataDomain, LinearModelProblem, UserGroups
@@ -14,6 +13,7 @@ from dpconvex.randomness import SeededSource
 from dpconvex_experiments.base import Cell, Figure, Outcome, Setting, experiment
 from dpconvex_experiments.checks import Anchors, Estimate, exact, exponent
 from dpconvex_experiments.reference.lower_bound import LinearLoss
+from dpconvex_experiments.reference.printed_users import accelerated
 from dpconvex_experiments.shared import lines, panels, slope, streams, unit_vectors
 
 # What all experiments use: users with equally many records, plans for them.
@@ -106,13 +106,9 @@ def worst_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, Estimate
     return Estimate.of(worst), Estimate.of(excess[:, -1]), plan.bound
 
 
-@experiment(
-    "user-level/rates",
-    "Does the worst excess have the exponents of the theory in users, records, epsilon and d?",
-    f"{PAPER}, Theorem 3.2 and the lower bound it quotes",
-)
-def rates(setting: Setting) -> Outcome:
-    """Measure every sweep."""
+@experiment("user-level/rates", f"{PAPER}, Theorem 3.2 and the lower bound it quotes")
+def rates(setting: Setting, anchors: Anchors) -> Outcome:
+    """Does the worst excess have the exponents of the theory in users, records, epsilon and d?"""
     runs = 2 if setting.quick else 6
     plans = sweeps(Point(2000, 16, 20, 8.0), quick=setting.quick)
     points = dict.fromkeys(p for chosen in plans.values() for p in chosen)
@@ -135,7 +131,6 @@ def rates(setting: Setting) -> Outcome:
 
     limits = {name: (value - 0.2, value + 0.2) for name, value in THEORY.items()} | LIMITS
     planned_limits = (-1.4, -0.6) if setting.quick else LIMITS["n"]
-    anchors = Anchors("user-level/rates", setting.quick)
     return Outcome(
         ("sweep", "value", "excess", "s.e.", "bound", "slope", "s.e. ", "planned"),
         tuple(rows),
@@ -187,13 +182,9 @@ def one_pass_excess(n: int, m: int, runs: int, seed: int) -> Estimate:
     return max(map(Estimate.of, found))
 
 
-@experiment(
-    "user-level/one-pass",
-    "Does the worst excess of phased SGD fall like one over the root of the number of records?",
-    f"{PAPER}, Theorem 2.1",
-)
-def one_pass(setting: Setting) -> Outcome:
-    """Measure both sweeps."""
+@experiment("user-level/one-pass", f"{PAPER}, Theorem 2.1")
+def one_pass(setting: Setting, anchors: Anchors) -> Outcome:
+    """Does the worst excess of phased SGD fall like one over the root of the number of records?"""
     runs = 6 if setting.quick else 8
     grown = (4000, 32_000) if setting.quick else (4000, 16_000, 64_000)
     swept = {"n": [(n, 16) for n in grown], "m": [(4000, m) for m in ((8, 64) if setting.quick else (8, 32, 128))]}
@@ -201,7 +192,6 @@ def one_pass(setting: Setting) -> Outcome:
     found = {p: one_pass_excess(*p, runs, setting.seed) for p in setting.track(points, "Measuring")}
     x = {name: [p[name == "m"] for p in chosen] for name, chosen in swept.items()}
     slopes = {name: exponent(x[name], [found[p] for p in chosen]) for name, chosen in swept.items()}
-    anchors = Anchors("user-level/one-pass", setting.quick)
 
     def draw(figure: Figure) -> None:
         for axes, (name, chosen) in zip(panels(figure, 2), swept.items(), strict=True):
@@ -256,13 +246,12 @@ def ridge_excess(point: Point, runs: int, seed: int) -> tuple[Estimate, float]:
     return Estimate.of(found), plan.bound
 
 
-@experiment(
-    "user-level/strongly-convex",
-    "Does the excess of strongly convex losses fall like the square of the number of users?",
-    f"{PAPER}, Remark 3.6",
-)
-def strongly_convex(setting: Setting) -> Outcome:
-    """Measure both guards where privacy is what costs."""
+@experiment("user-level/strongly-convex", f"{PAPER}, Remark 3.6")
+def strongly_convex(setting: Setting, anchors: Anchors) -> Outcome:
+    """Does the excess of strongly convex losses fall like the square of the number of users?
+
+    Measure both guards where privacy is what costs.
+    """
     runs = 16 if setting.quick else 12
     large = {"clipped": (2000, 8000, 32_000), "tested": (4000, 8000, 16_000)}
     sizes = {"clipped": (500, 2000), "tested": (2000, 6000)} if setting.quick else large
@@ -272,7 +261,6 @@ def strongly_convex(setting: Setting) -> Outcome:
     slopes = {test: exponent(sizes[test], [found[p][0] for p in points[test]]) for test in sizes}
     planned = {test: slope(sizes[test], [found[p][1] for p in points[test]]) for test in sizes}
     limits = (-4.0, -1.5) if setting.quick else (-2.5, -1.7)
-    anchors = Anchors("user-level/strongly-convex", setting.quick)
 
     def draw(figure: Figure) -> None:
         for axes, test in zip(panels(figure, len(sizes)), sizes, strict=True):
@@ -322,13 +310,11 @@ EXPONENTS = {
 
 
 def counted(n: float, m: float, smoothness: float) -> float:
-    """Return the paper's ``sum_i T_i K_i m`` without its logarithmic factors, for ``d = n``, ``epsilon = 1``."""
-    return printed(n, m, n, 1.0, 1e-9, smoothness=smoothness, q=0.1, logarithms=False).gradients
+    """Return the paper's ``sum_i T_i K_i m`` without its logarithmic factors, for ``d = n``, ``epsilon = 1``.
 
-
-def with_kinks(n: float, m: float) -> float:
-    """Return the same for losses with kinks, smoothed at ``r = sqrt(d)/(epsilon n sqrt(m))``."""
-    return counted(n, m, n * math.sqrt(m))
+    Losses with kinks are smoothed at ``r = sqrt(d)/(epsilon n sqrt(m))``, to a smoothness of ``n sqrt(m)``.
+    """
+    return accelerated(n, m, n, 1.0, 1e-9, smoothness=smoothness, q=0.1, logarithms=False).gradients
 
 
 def calibrated(n: int) -> float:
@@ -336,20 +322,16 @@ def calibrated(n: int) -> float:
     return plan_accelerated(user_problem(LogisticLoss(), 20, n, 100, 5.0), promise(1.0)).planned_gradients
 
 
-@experiment(
-    "user-level/gradients",
-    "How many gradients do the schedules need, and with which exponents?",
-    f"{PAPER}, Theorems 3.2 and 4.1, Table 1",
-)
-def gradients(setting: Setting) -> Outcome:
-    """Evaluate plans and fit powers."""
+@experiment("user-level/gradients", f"{PAPER}, Theorems 3.2 and 4.1, Table 1")
+def gradients(setting: Setting, _anchors: Anchors) -> Outcome:
+    """How many gradients do the schedules need, and with which exponents?"""
     sizes = (4_000, 32_000, 256_000) if setting.quick else (2_000, 8_000, 32_000, 128_000, 512_000)
     curves = {
         "n, smooth": (LARGE, [counted(n, 100.0, 1e4) for n in LARGE]),
         "m, smooth": (SMALL, [counted(1e8, m, 1e4) for m in SMALL]),
         "beta": (SMOOTHNESS, [counted(1e8, 100.0, beta) for beta in SMOOTHNESS]),
-        "n, kinks": (LARGE, [with_kinks(n, 100.0) for n in LARGE]),
-        "m, kinks": (SMALL, [with_kinks(1e8, m) for m in SMALL]),
+        "n, kinks": (LARGE, [counted(n, 100.0, n * 10) for n in LARGE]),
+        "m, kinks": (SMALL, [counted(1e8, m, 1e8 * math.sqrt(m)) for m in SMALL]),
         "n, calibrated": (sizes, [calibrated(n) for n in setting.track(sizes, "Planning")]),
     }
     slopes = {name: slope(x, y) for name, (x, y) in curves.items()}

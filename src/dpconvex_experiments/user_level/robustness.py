@@ -65,13 +65,9 @@ METHODS: Mapping[str, Planner] = {
 }
 
 
-@experiment(
-    "user-level/robustness",
-    "When does a test fail, and what do hostile or unlike users cost?",
-    f"{PAPER}, Algorithms 2 and 3; docs, User-level privacy",
-)
-def robustness(setting: Setting) -> Outcome:
-    """Run every method on every crowd."""
+@experiment("user-level/robustness", f"{PAPER}, Algorithms 2 and 3; docs, User-level privacy")
+def robustness(setting: Setting, anchors: Anchors) -> Outcome:
+    """When does a test fail, and what do hostile or unlike users cost?"""
     runs = 3 if setting.quick else 10
     crowds = {name: crowd for name, crowd in CROWDS.items() if not setting.quick or name in QUICK}
     rng, _ = streams(setting.seed, 0)
@@ -111,7 +107,7 @@ def robustness(setting: Setting) -> Outcome:
         "tests fail with probability 0.1 at most up to the planned 5 % of outliers, where robust means lose less than "
         "half of what clipping at L loses, and 0.9 at least with 20 % hostile users; methods without a test never "
         "fail; excess is near its anchor",
-        _checks(setting.quick, runs, found),
+        _checks(anchors, runs, found),
         draw,
         (
             f"n = {USERS} users, {M} records each, epsilon = {EPSILON:g}, delta = 1e-6, d = {DIM}; planned for 5 % of "
@@ -123,9 +119,8 @@ def robustness(setting: Setting) -> Outcome:
     )
 
 
-def _checks(quick: bool, runs: int, found: Mapping[tuple[str, str], tuple[int, Estimate]]) -> tuple[Check, ...]:
+def _checks(anchors: Anchors, runs: int, found: Mapping[tuple[str, str], tuple[int, Estimate]]) -> tuple[Check, ...]:
     tested = ("robust", "threshold")
-    anchors = Anchors("user-level/robustness", quick)
     hostile = found["5 % hostile", "clip L"][1]
     # Few runs are too few to count by themselves: crowds, or methods, are counted together.
     groups = {

@@ -11,9 +11,9 @@ from scipy.stats import f as f_distribution
 
 from dpconvex.mechanisms import GaussianMechanism
 from dpconvex.solvers import geometric_median
-from dpconvex_experiments import EXPERIMENTS, Setting
+from dpconvex_experiments import EXPERIMENTS, Estimate, Setting
 from dpconvex_experiments.geometric_median import accuracy, boosting, radius
-from dpconvex_experiments.geometric_median._common import Summary, Trial
+from dpconvex_experiments.geometric_median._common import Trial
 
 OURS = [name for name in EXPERIMENTS if name.startswith("geometric-median/")]
 QUICK = Setting(quick=True)
@@ -70,9 +70,11 @@ def test_trials_have_streams_of_their_own() -> None:
     assert trials[0].data.random() == draws[0]
 
 
-def test_summary_is_mean_and_sample_deviation() -> None:
-    assert Summary.of([1.0, 2.0, 3.0]) == Summary(2.0, 1.0, 3)
-    assert Summary.of([5.0]) == Summary(5.0, 0.0, 1)
+def test_estimates_are_means_with_the_sample_deviation() -> None:
+    found, one = Estimate.of([1.0, 2.0, 3.0]), Estimate.of([5.0])
+    assert (found.value, found.runs) == (2.0, 3)
+    assert found.deviation == pytest.approx(1.0)
+    assert (*one, one.deviation) == (5.0, 0.0, 1, 0.0)
 
 
 @pytest.mark.parametrize(("passes", "steps", "fixed"), [(1, 1_023, 2), (5, 8_191, 9)])

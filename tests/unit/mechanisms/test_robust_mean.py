@@ -17,8 +17,7 @@ from dpconvex.privacy import Ledger, PrivacyParams, Unit
 from dpconvex.problems import PointDomain
 from dpconvex.problems.data.points import clip_points
 from dpconvex.randomness import SeededSource, SystemSource
-from dpconvex_experiments.reference.printed_constants import least_count, plan_outlier_removal
-from robust_means import plan_robust_mean
+from robust_means import least_count, plan_outlier_removal, plan_robust_mean
 
 # User-level specification, section 8: C, epsilon, delta, sigma_H, s0, theta, A, B, kappa, sigma / rho.
 GOLDEN = [

@@ -146,7 +146,7 @@ class SimplexSaddle(ABC):
         sizes = {"problem": self.name, **attributes(self, "n", "dx", "dy")}
         slopes = {"spread": list(self.spread), "lipschitz": list(self.lipschitz)}
         curvatures = attributes(self, "smoothness", "second_smoothness")
-        return {**sizes, **slopes, **{name: finite_or_text(value) for name, value in curvatures.items()}}
+        return {**sizes, **slopes, **{k: v if math.isfinite(v) else "infinite" for k, v in curvatures.items()}}
 
     @property
     def sum_rounding(self) -> float:
@@ -338,11 +338,6 @@ def check_array(name: str, array: Any, shape: tuple[int, ...], sparse: tuple[int
         raise InvalidDataError(f"{name} has shape {array.shape}; {shape} is needed")
     if array.dtype.kind not in "fiub":
         raise InvalidDataError(f"{name} has dtype {array.dtype}; a real numeric dtype is needed")
-
-
-def finite_or_text(value: float) -> float | str:
-    """Return a number that JSON can hold, or ``"infinite"``."""
-    return value if math.isfinite(value) else "infinite"
 
 
 def check_bound(name: str, value: float) -> float:

@@ -94,7 +94,7 @@ def plan(
         if steps is not None and steps > MOST_GIVEN:
             raise InvalidParameterError("steps", steps, f"must be at most {MOST_GIVEN}", "Leave it out")
         if rate is not None:
-            rates = (_rate(rate),)
+            rates = (_validate.real("rate", rate, at_least=LEAST_RATE, at_most=1.0),)
         else:
             drawn = privacy.delta >= LEAST_DELTA and not problem.private_n and not problem.grouped
             rates = (1.0, *typical_steps.TUNING.sampling_rates) if drawn else (1.0,)
@@ -108,10 +108,6 @@ def plan(
     enough = TUNING_BY_BOUND.tolerated_bound * min(option.bound for option in found)
     chosen = next(option for option in found if option.bound <= enough)
     return setting.planned(mechanism=setting.mechanism(chosen.clip, chosen.steps), **vars(chosen))
-
-
-def _rate(rate: float) -> float:
-    return _validate.real("rate", rate, at_least=LEAST_RATE, at_most=1.0)
 
 
 @dataclass(frozen=True)

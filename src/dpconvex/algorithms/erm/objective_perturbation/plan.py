@@ -247,11 +247,6 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         return self.finish(problem.parameters(released), source)  # in the model's own coordinates
 
 
-def output_part(problem: LinearModelProblem, l2: float, energy: float) -> float:
-    """Return the output noise's part of bound (5.1), ``beta/2 E||z||^2``, for ``energy = E||z||^2``."""
-    return (problem.smoothness + l2) / 2 * energy
-
-
 def gradient_tolerance(problem: LinearModelProblem, l2: float, energy: float, output_energy: float) -> float:
     """Return the gradient norm to certify: formula (2.3), or the smallest that rounding allows if larger.
 

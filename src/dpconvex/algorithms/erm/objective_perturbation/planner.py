@@ -22,7 +22,6 @@ from dpconvex.algorithms.erm.objective_perturbation.plan import (
     ObjectivePerturbationPlan,
     SeparateOutput,
     gradient_tolerance,
-    output_part,
 )
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import CurvatureLaw
@@ -233,7 +232,7 @@ def _built(
 ) -> ObjectivePerturbationPlan:  # fmt: skip
     """Return the plan; its bound is (5.1) plus ``beta/2 E||z||^2``, a `given` ridge being part of the target."""
     shrinkage = 0.0 if given else l2 * problem.ridge_radius**2 / 2
-    hidden = output_part(problem, l2, problem.dim * output.deviation**2)
+    hidden = (problem.smoothness + l2) / 2 * (problem.dim * output.deviation**2)
     solver = default_solver(problem.loss, dim=problem.dim)
     facts: dict[str, Any] = {"problem": problem, "privacy": privacy, "l2": l2, "output": output, "solver": solver}
     bound = shrinkage + energy / (2 * problem.n**2 * l2) + hidden

@@ -32,6 +32,7 @@ from dpconvex.algorithms.erm.user_level import accelerated_schedule as schedules
 from dpconvex.algorithms.erm.user_level.aggregates import Smoothing, UserGradients, smoothings
 from dpconvex.algorithms.erm.user_level.guards import Guard
 from dpconvex.errors import InvalidParameterError
+from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Unit
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
@@ -192,7 +193,8 @@ def plan_accelerated(
         raise InvalidParameterError("sample", sample, what)
     L, per_user = problem.lipschitz, problem.records_per_user or 1
     if _validate.choice("constants", constants, ("calibrated", "paper")) == "paper":
-        raise schedules.refusal(problem.n, per_user, problem.dim, privacy.epsilon, privacy.delta, problem.smoothness)
+        facts = problem.n, per_user, problem.dim, privacy.epsilon, privacy.delta, problem.smoothness
+        raise of_paper("accelerated_user")(*facts)
     guard = _guards(problem.dim, privacy, test, batches, sample, cohort, spread * L / math.sqrt(per_user), L, outliers)
 
     def scheduled(error: float) -> tuple[schedules.Schedule, Smoothing]:

@@ -5,9 +5,6 @@ Phase i minimizes, over the ball of radius R and from ``x_{i-1}``, the mean of n
 mean square ``V^2 = d s^2`` (and ``L^2/(K m)`` where a step sees K users only). One phase of all users has
 ``lambda = 0``: ``g_1`` bounds the excess on the data (target "empirical"); what the population adds, one phase or
 several (``localized``), with restarts for strongly convex losses: docs, User gradients, Theorem 4 and after it.
-
-`printed` has the constants of Algorithm 3, which are never run: a minibatch needs ``K_i <= n_i``, and the proof's
-conditions do not ensure it (erratum E8); for ``K_i < n_i`` the proof of privacy has a gap (E6).
 """
 
 import itertools
@@ -211,71 +208,3 @@ def _localized(facts: Facts, first: int, n: int, radius: float) -> tuple[float, 
                 if bound < least:
                     best, least = drafts, bound
     return least, best
-
-
-@dataclass(frozen=True)
-class PrintedPhase:
-    """Real-valued constants of one phase, as printed."""
-
-    users: float  #: n_i
-    batch: float  #: K_i
-    steps: float  #: T_i
-    l2: float  #: lambda_i
-    deviation: float  #: sigma_i
-
-
-@dataclass(frozen=True)
-class Printed:
-    """Constants of Algorithm 3 as printed; bound by (15) to (18), hidden constants 1, ``K_i`` capped at ``n_i``."""
-
-    growth: float  #: p
-    l2: float  #: lambda
-    radius: float  #: tau
-    phases: tuple[PrintedPhase, ...]
-    bound: float
-    gradients: float  #: sum_i T_i K_i m, with K_i capped at n_i
-
-    @property
-    def feasible(self) -> bool:
-        """Whether every minibatch fits into its phase."""
-        return all(phase.batch <= phase.users for phase in self.phases)
-
-
-def printed(
-    n: float, m: float, dim: float, epsilon: float, delta: float,
-    *, smoothness: float = 1.0, q: float | None = None, logarithms: bool = True,
-) -> Printed:  # fmt: skip
-    """Return them, L = D = 1, ``q = 1 / log n``; without `logarithms` by powers, ``K_i >= n_i/T_i`` enforced (E9)."""
-    q = 1 / math.log(n) if q is None else q
-    big = math.log(n * dim * m) if logarithms else 1.0
-    tau, p = big / math.sqrt(m), 3 * q + 2.5 + math.log(math.sqrt(m)) / math.log(n)
-    l2 = 1 / math.sqrt(n * m) + math.sqrt(dim) / (epsilon * n * math.sqrt(m))
-    phases: list[PrintedPhase] = []
-    for i in range(1, int(math.log2(n)) + 1):
-        users, weight = (1 - 2**-q) * n / 2 ** (i * q), l2 * 2 ** (p * i)
-        steps = (1 + math.sqrt(smoothness / weight)) * big
-        if logarithms:
-            scale = 500 * (2 * math.log(users * m) + epsilon - math.log(delta))
-            batch = scale * (1 / epsilon + users * epsilon / math.sqrt(steps * math.log(1 / delta)))
-            noise = 1000 * (math.log(n * dim) + epsilon - math.log(delta))
-        else:
-            batch, noise = max(1 / epsilon + users * epsilon / math.sqrt(steps), users / steps), 1.0
-        deviation = noise * tau * math.sqrt(steps) / (epsilon * users)
-        phases.append(PrintedPhase(users, batch, steps, weight, deviation))
-    gradients = sum(phase.steps * min(phase.batch, phase.users) * m for phase in phases)
-    bound, square = 0.0, 1.0
-    for phase in phases:
-        variance = dim * phase.deviation**2 + big / (min(phase.batch, phase.users) * m)
-        bound += 1 / (phase.l2 * phase.users * m) + phase.l2 * square
-        square = 2 * variance / (phase.l2**2 * phase.steps)
-    return Printed(p, l2, tau, tuple(phases), bound + math.sqrt(square), gradients)
-
-
-def refusal(n: int, m: int, dim: int, epsilon: float, delta: float, smoothness: float) -> InvalidParameterError:
-    """Return the error that says what the printed constants would need."""
-    found = printed(n, m, dim, epsilon, delta, smoothness=smoothness)
-    worst = max(phase.batch / phase.users for phase in found.phases)
-    needs = f"a minibatch would need {worst:.3g} times the users of its phase"
-    gap = "where it fits the proof of privacy has a gap (Errata)"
-    what = f"cannot be run: {needs}, and {gap}; the printed proof bounds the excess by {found.bound:.3g} L D"
-    return InvalidParameterError("constants", "paper", what, "Use constants='calibrated', or algorithm='phased_sgd'")

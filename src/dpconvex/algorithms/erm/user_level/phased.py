@@ -27,9 +27,10 @@ import numpy as np
 
 from dpconvex import _validate, algorithms
 from dpconvex._types import Array, Floats, attributes, forwarded
-from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Schedule, calibrated, paper
+from dpconvex.algorithms.erm.user_level.phased_schedule import Facts, Schedule, calibrated
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import LinearModelLoss
+from dpconvex.plugins import of_paper
 from dpconvex.privacy import Assumption, Ledger, PrivacyParams, Release, Unit
 from dpconvex.problems import LinearModelProblem, Records, UserGroups
 from dpconvex.problems.data import _threads
@@ -223,7 +224,7 @@ def plan_phased(
         _validate.real("radius", radius, above=0.0)
     _validate.optional(_validate.integer, {"groups": groups, "phases": phases}, at_least=1)
     facts = Facts.of(problem, privacy, radius, aggregate)
-    schedule = paper(facts) if constants == "paper" else calibrated(facts, groups, phases)
+    schedule = of_paper("phased_sgd")(facts) if constants == "paper" else calibrated(facts, groups, phases)
     return PhasedPlan(problem, privacy, schedule, constants)
 
 

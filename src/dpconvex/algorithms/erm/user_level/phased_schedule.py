@@ -1,14 +1,10 @@
-r"""Sizes, step sizes and releases of phased one-pass SGD: those that minimize its bound, and the printed ones.
+r"""Sizes, step sizes and releases of phased one-pass SGD: those that minimize its bound.
 
 Bound
     Theorem 5 of the docs (User-level privacy), on the expected excess *population* risk over the ball of radius R, for
     users with M records each, all drawn independently from one distribution. A test that fails costs at most ``2 L R``.
 Radius
     Lemma 4 of the docs, or `PRACTICAL_SPREAD` (in 200000 measured pairs at most 2.1), which the bound then presumes.
-Printed constants
-    Those of `printed`. To be run: C is raised to ``150 log(20 e^epsilon / delta) / epsilon`` (erratum E2) and to an
-    even integer (the proof needs it, see `mechanisms.OutlierRemoval`), the other sizes are rounded down (E19).
-    ``N_l >= 1`` is not implied by the theorem's condition (E1): checked here, it takes more than 100000 users.
 """
 
 import math
@@ -20,8 +16,8 @@ import numpy as np
 from dpconvex._types import Floats
 from dpconvex.algorithms.erm.user_level.aggregates import Aggregate, Guarded, Searched, plain, plain_length, searched
 from dpconvex.errors import InvalidParameterError
-from dpconvex.mechanisms import OutlierRemoval, RobustMean
-from dpconvex.mechanisms.robust_mean import budget, flips, robust_mean_of
+from dpconvex.mechanisms import RobustMean
+from dpconvex.mechanisms.robust_mean import budget, robust_mean_of
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
 
@@ -214,75 +210,3 @@ def _robust(facts: Facts, C: int) -> RobustMean | None:
 def _searched(facts: Facts, C: int, grid: tuple[float, ...], clip: float) -> Searched | None:
     privacy, dim = facts.privacy, facts.problem.dim
     return searched(C, dim, privacy.epsilon, privacy.delta, grid, clip, failure=TEST_FAILURE, unit=privacy.unit)
-
-
-@dataclass(frozen=True)
-class PrintedPhase:
-    """Real-valued constants of one phase, as printed."""
-
-    users: float  #: n_i
-    group: float  #: N_i
-    steps: float  #: T_i
-    step_size: float  #: eta_i
-    radius: float  #: tau_i
-    deviation: float  #: sigma_i
-
-
-@dataclass(frozen=True)
-class Printed:
-    """Constants of Algorithm 1 as printed; bound by Theorem B.1's proof with Lemma B.3's constants."""
-
-    groups: float  #: C
-    step_size: float  #: eta
-    phases: tuple[PrintedPhase, ...]
-    bound: float
-
-
-def printed(
-    n: int, m: int, dim: int, epsilon: float, delta: float,
-    *, lipschitz: float = 1.0, diameter: float = 1.0, q: float | None = None, groups: float | None = None,
-) -> Printed:  # fmt: skip
-    """Return the printed constants, or with another C; ``q = 1 / log n`` nearly maximizes the last phase."""
-    q = 1 / math.log(n) if q is None else q
-    C = 100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon if groups is None else groups
-    p, eta = math.log(m) / math.log(n) + 1.5, diameter / (lipschitz * math.sqrt(dim * m * n * epsilon))
-    phases, bound, square = [], 0.0, diameter**2
-    for i in range(1, int(math.log2(n)) + 1):
-        users = (1 - 2**-q) * n / 2 ** (i * q)
-        step, steps = eta * 2 ** (-p * i), users / C * m
-        radius = 1000 * step * lipschitz * math.sqrt(steps) * math.log(n * dim * m)
-        deviation = 100 * radius * math.log(n / delta) ** 2 / (epsilon * C)
-        phases.append(PrintedPhase(users, users / C, steps, step, radius, deviation))
-        bound += square / (step * steps) + step * lipschitz**2
-        square = dim * deviation**2
-    return Printed(C, eta, tuple(phases), bound + lipschitz * math.sqrt(square))
-
-
-def paper(facts: Facts) -> Schedule:
-    """Return the printed algorithm as it can be run; raise for an empty group and for a cost above the promise."""
-    privacy, problem, m = facts.privacy, facts.problem, facts.records
-    n, d, L, R = problem.n, problem.dim, problem.lipschitz, problem.radius
-    epsilon, delta = privacy.epsilon, privacy.delta
-    if epsilon > 10:
-        raise InvalidParameterError("epsilon", epsilon, "must be at most 10 with constants='paper'", "Theorem 2.1")
-    literal = 100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon
-    repaired = 150 / epsilon * math.log(20 * math.exp(epsilon) / delta)
-    C = 2 * math.ceil(max(literal, repaired) / 2)
-    constants = printed(n, m, d, epsilon, delta, lipschitz=L, diameter=2 * R, groups=C)
-    if n < 2 or constants.phases[-1].group < 1:  # erratum E1
-        least = f"too few for the printed C={C} groups in each of {max(1, int(math.log2(n)))} phases"
-        raise InvalidParameterError("n", n, f"users are {least}", "Use constants='calibrated'")
-    coupling = delta / (10 * math.exp(epsilon))
-    sigma = 100 * math.log(n / delta) ** 2 / (6 * epsilon * (flips(C, coupling) + 2))
-    mean = OutlierRemoval(C, d, 20 / epsilon, coupling, sigma, privacy.unit)
-    if mean.event.delta(epsilon) > delta:
-        raise InvalidParameterError("delta", delta, "is exceeded by the printed noise", "Use constants='calibrated'")
-    first, phases = 0, []
-    for phase in constants.phases:
-        N = int(phase.group)
-        clip = max(min(2 * R, phase.step_size * L * N * m), 1e-90)
-        aggregate = Guarded(mean, phase.radius, clip)
-        phases.append(Phase(first, C, N, N * m, phase.step_size, aggregate))
-        first += C * N
-    source = "proof of Theorem B.1 with its constants (Lowy, Liu and Asi 2024); for independent records"
-    return Schedule(tuple(phases), constants.bound, source, True)

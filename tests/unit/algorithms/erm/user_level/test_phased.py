@@ -13,7 +13,7 @@ from scipy.stats import laplace, norm
 from dpconvex.algorithms.erm.user_level import PhasedPlan, aggregates, plan_phased
 from dpconvex.algorithms.erm.user_level.aggregates import Guarded, Plain, Searched
 from dpconvex.algorithms.erm.user_level.phased import Pooled, drawn_records
-from dpconvex.algorithms.erm.user_level.phased_schedule import phase_sizes, printed, proven_spread
+from dpconvex.algorithms.erm.user_level.phased_schedule import phase_sizes, proven_spread
 from dpconvex.errors import InvalidParameterError
 from dpconvex.losses import (
     AbsoluteLoss,
@@ -28,6 +28,7 @@ from dpconvex.privacy import Ledger, PrivacyParams, Unit, verify
 from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.problems import DataDomain, LinearModelProblem, Records, UserGroups
 from dpconvex.randomness import SeededSource, SystemSource
+from dpconvex_experiments.reference.printed_users import phased
 
 pytestmark = pytest.mark.thin
 
@@ -48,7 +49,7 @@ def data(n: int = 400, m: int = 10, d: int = 3, seed: int = 0):
 
 def test_printed_constants() -> None:
     """User-level specification, section 8, Algorithm 1."""
-    found = printed(10**6, 1000, 100, 1.0, 1e-9, q=0.1)
+    found = phased(10**6, 1000, 100, 1.0, 1e-9, q=0.1)
     assert (found.groups, found.step_size) == (pytest.approx(4544.2264), pytest.approx(3.1622777e-6))
     golden = {
         0: (62482.4, 13.7498, 13749.8, 7.90569e-7, 2.3480, 61.6384),
@@ -328,7 +329,7 @@ def test_extreme_public_numbers(epsilon: float, n: int, m: int) -> None:
 def test_e1_the_printed_groups_have_a_user_each_from_more_than_170_000_users_on() -> None:
     """E1 at epsilon = 1, ten records each, delta = n^-1.5; the theorem's condition has no such number."""
     for n, runs in ((170_000, False), (180_000, True)):
-        assert (printed(n, 10, 10, 1.0, n**-1.5).phases[-1].group >= 1) == runs
+        assert (phased(n, 10, 10, 1.0, n**-1.5).phases[-1].group >= 1) == runs
 
 
 def test_e2_the_printed_number_of_groups_is_too_small_for_small_deltas() -> None:
@@ -336,14 +337,14 @@ def test_e2_the_printed_number_of_groups_is_too_small_for_small_deltas() -> None
     n, m, epsilon = 10_000, 10, 1.0
     for delta, enough in ((1e-6, True), (1e-10, False)):
         needed = delta / (20 * math.exp(epsilon))
-        missed = 2 * laplace.sf(2 * printed(n, m, 10, epsilon, delta).groups / 15, scale=20 / epsilon)
+        missed = 2 * laplace.sf(2 * phased(n, m, 10, epsilon, delta).groups / 15, scale=20 / epsilon)
         assert missed == pytest.approx((needed / (n * m)) ** (2 / 3))
         assert (missed <= needed) == enough == (delta >= 20 * math.exp(epsilon) / (n * m) ** 2)
         repaired = 150 / epsilon * math.log(20 * math.exp(epsilon) / delta)
         assert 2 * laplace.sf(2 * repaired / 15, scale=20 / epsilon) == pytest.approx(needed)
     plan = plan_phased(problem(300_000, 1), PrivacyParams(1.0, 1e-11, unit=Unit.USER), constants="paper")
     wanted = 150 * math.log(20 * math.e / 1e-11)
-    assert wanted > printed(300_000, 1, 3, 1.0, 1e-11).groups + 2
+    assert wanted > phased(300_000, 1, 3, 1.0, 1e-11).groups + 2
     assert all(phase.parts >= wanted for phase in plan.phases)
 
 
@@ -357,10 +358,10 @@ def test_e10_the_decomposition_of_lemma_b4_has_the_constant_16() -> None:
 
 def test_e20_e21_the_first_phase_is_small_and_its_noise_is_hundreds_of_diameters() -> None:
     """E20: 6 percent of the users at q = 0.1. E21: 297 diameters at n = 10^3, 644 at 10^6, 1088 at 10^10 (d = 100)."""
-    assert printed(10**6, 10, 100, 1.0, 1e-9, q=0.1).phases[0].users / 10**6 == pytest.approx(0.062, abs=0.001)
+    assert phased(10**6, 10, 100, 1.0, 1e-9, q=0.1).phases[0].users / 10**6 == pytest.approx(0.062, abs=0.001)
     assert phase_sizes(400, 3)[0] == 200
     for n, diameters in ((10**3, 297), (10**6, 644), (10**10, 1088)):
-        first = printed(n, 10, 100, 1.0, n**-1.5).phases[0]
+        first = phased(n, 10, 100, 1.0, n**-1.5).phases[0]
         assert first.radius > 1.5  # a test that cannot fail
         assert first.deviation * 10 == pytest.approx(diameters, rel=0.01)
 
