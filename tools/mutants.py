@@ -2185,6 +2185,22 @@ MUTANTS = (
         ("tests/unit/estimators/test_weights.py", "-k", "weights_of_one and Linear and records"),
     ),
     Mutant(
+        "objective perturbation: curvature that saturates costs nothing",
+        "privacy/events/objective.py",
+        "short = min(max(1 / rate - 1 / (tau * q), 0.0), 1 / q, 1.0)",
+        "short = 0.0",
+        "objective_perturbation/saturating",
+        ("tests/statistical/test_objective_perturbation_density.py", "-k", "saturating_slopes"),
+    ),
+    Mutant(
+        "objective perturbation: a loss that is said to saturate bends up to its largest slope",
+        "losses/base.py",
+        "t = bent + np.copysign(self._reach / Q * np.expm1(-Q * self._past(t)), t)",
+        "t = np.clip(t, -self._reach, self._reach)",
+        "objective_perturbation/saturating",
+        ("tests/contracts/test_losses.py", "-k", "derivative"),
+    ),
+    Mutant(
         "objective perturbation for users: shares of noise tried at floats of the noise alone",
         "algorithms/erm/objective_perturbation/regularization.py",
         "spent = (min(rank * Fraction(x), Fraction(epsilon)) for x in tried)",

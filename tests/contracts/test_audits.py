@@ -38,7 +38,7 @@ TIGHT = {
     "exponential_mechanism": 0.8,
     "heavy_tailed": 0.9,
     "clipped_residuals": 0.98,
-    "private_search": 0.99,
+    "private_search": 0.98,
     "clipped_gradient": 0.99,
     "output_perturbation/users": 0.9,
     "objective_perturbation/users": 0.98,

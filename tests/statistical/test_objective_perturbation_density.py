@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpconvex import _rounding
 from dpconvex.algorithms.erm.objective_perturbation import planner
 from dpconvex.losses import (
     HuberLoss,
@@ -45,10 +44,7 @@ def pure_event(problem: LinearModelProblem, l2: float, epsilon: float) -> PureOb
     """The event that a plan with this regularization would charge, built from the planner's own arithmetic."""
     share = planner.rules.pure_share(problem.loss, False, problem.tau(l2), epsilon)
     sensitivity = 2 * problem.loss.slope_bound * problem.domain.l1
-    tau = _rounding.product_up(problem.tau(l2), share.unit)
-    return PureObjectivePerturbation(
-        sensitivity, sensitivity / share.epsilon, tau, share.rule, share.curvature, share.rank
-    )
+    return PureObjectivePerturbation(sensitivity, sensitivity / share.epsilon, problem.tau(l2), *share[1:])
 
 
 def largest_loss_1d(loss: SmoothLoss, bound: float, l2: float, scale: float) -> float:

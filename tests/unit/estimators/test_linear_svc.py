@@ -19,9 +19,10 @@ def data(n: int = 1500) -> tuple[np.ndarray, np.ndarray]:
 
 
 def smoothed_hinge(margin: np.ndarray, width: float) -> np.ndarray:
-    short = 1 + width / 2 - margin
-    u = np.clip(short / width, 0, 1)
-    return u * short - width * u**2 / 2
+    """A parabola up to a slope of 2/3, from there on ``1 - exp(-3 past) / 3``; its line is ``1 - margin``."""
+    t = np.maximum(1 + 5 * width / 9 - margin, 0) / width
+    past = np.maximum(t - 2 / 3, 0)
+    return width * (np.minimum(t, 2 / 3) ** 2 / 2 + past + np.expm1(-3 * past) / 9)
 
 
 @pytest.mark.parametrize("algorithm", ["objective_perturbation", "output_perturbation"])

@@ -45,7 +45,7 @@ def test_without_noise_it_is_a_huber_fit_in_the_unit_of_the_target() -> None:
     l2 = 1e-4
     model = made(1e6, residual_cap=2.0, l2=l2, algorithm="objective_perturbation", random_state=0).fit(X, y)
     plan = model.plan_
-    assert plan.problem.loss == HuberLoss(2 / 40, 0.5, of_mean=True)
+    assert plan.problem.loss == HuberLoss(2 / 40, 0.5, of_mean=True, saturating=True)
     bound = plan.problem.domain.blocks[0].bound
     objective = plan.problem.objective(X * bound, (y - 20) / 40, l2)
     flat = np.append(model.encoded_coef_, (model.encoded_intercept_ - 20) / plan.problem.domain.intercept) / 40

@@ -40,7 +40,7 @@ EVENTS: list[Event] = [
     PureObjectivePerturbation(2.0, 4.0, 2.0, "logistic", 0.7),
     PureObjectivePerturbation(2.0, 4.0, 2.0, "logistic", 0.7, rank=3),
     PureObjectivePerturbation(2.0, 4.0, 2.0, "saturating", 3.0),
-    PureObjectivePerturbation(2.0, 4.0, 0.3, "saturating", 1.3, rank=5),
+    PureObjectivePerturbation(2.0, 4.0, 0.3, "saturating", 1.3, rank=5, bend=10.0),
     *(GaussianObjectivePerturbation(1.0, 5.0, 0.01, 0.05, *rule) for rule in RULES),
 ]
 

@@ -9,8 +9,8 @@ most ``sensitivity / scale``; the Jacobian part at most ``r log(1 + t tau / r)``
 predictions has rank at most ``r`` and trace at most ``t`` (``determinant``; one output: ``r = 1, t = c``; softmax with
 k classes: ``r = k - 1, t = 1 - 1/k``). With SC their sum is at most the noise part when ``q tau <= epsilon_1 / 2``
 (``free``; softmax with Frobenius noise: ``q = 4``); else it is maximized over the slope (``saturating``, Theorem 2c,
-for losses of one output; `tau` and q in units of c), as for logistic slopes capped at A (``logistic``). These three
-rules need the full two-sided sensitivity ``2 A X_K`` in the noise scale.
+for losses of one output), as for logistic slopes capped at A (``logistic``). These three rules need the full two-sided
+sensitivity ``2 A X_K`` in the noise scale.
 
 Neighbors that add or remove one record (`AddedObjectivePerturbation`; n declared): gradients differ by that of one,
 ``A X_K``, and one of the two orders pays the determinant alone. ``free`` then needs ``q tau <= epsilon_1`` only, and
@@ -21,7 +21,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,17 +44,18 @@ class PureObjectivePerturbation(PureEvent):
 
     sensitivity: float  #: largest distance, in the noise's norm, between the gradients of two records (`2 A X_K`)
     scale: float  #: scale of the noise density `exp(-||b|| / scale)`
-    tau: float  #: `X_2^2 / (n l2)`, rounded up; of `saturating` times c
+    tau: float  #: `X_2^2 / (n l2)`, rounded up
     rule: str  #: which bound on the determinant applies (module docstring)
-    # The trace bound `t` for `determinant`, `q` for `free` and `saturating`, the largest slope for `logistic`
+    # The trace bound `t` for `determinant`, `q` for `free`, `q / c` for `saturating`, the largest slope for `logistic`
     curvature: float
     rank: int = 1  #: the rank bound `r`, not of `free`
+    bend: float = 1.0  #: the curvature bound `c`, for `saturating`
     pulls: ClassVar[int] = 2  #: Of how many records, of those by which neighbors differ, slopes tell
     neighboring: ClassVar[Neighboring | None] = Neighboring.REPLACE_ONE
     kind: ClassVar[str] = "pure_objective_perturbation"
 
     def __post_init__(self) -> None:
-        _validate.positive(self, "sensitivity", "scale", "tau", "curvature")
+        _validate.positive(self, "sensitivity", "scale", "tau", "curvature", "bend")
         _validate.choice("rule", self.rule, PURE_RULES)
         _check_cap(self.rule, self.curvature)
         _validate.integer("rank", self.rank, at_least=1)
@@ -76,7 +77,8 @@ class PureObjectivePerturbation(PureEvent):
         if self.rule == "determinant":
             return noise + Fraction(determinant_cost(self.curvature, self.rank, self.tau))
         if self.rule == "saturating":
-            return saturating_epsilon(noise, self.tau, self.curvature, self.rank, self.pulls)
+            tau = _rounding.product_up(self.tau, self.bend)
+            return saturating_epsilon(noise, tau, self.curvature, self.rank, self.pulls)
         return logistic_epsilon(noise, self.tau, self.curvature, self.rank, self.pulls)
 
     @property
@@ -84,10 +86,14 @@ class PureObjectivePerturbation(PureEvent):
         """The maximum of the logistic rule, or the saturating one, over a grid of slopes."""
         if self.rule not in ("logistic", "saturating"):
             return None
-        e, cap, r, slopes = _rounding.float_up(self.noise_epsilon), self.curvature, self.rank, np.linspace(0, 1, 2001)
+        e, cap, r = _rounding.float_up(self.noise_epsilon), self.curvature, self.rank
+        slopes = np.append(np.linspace(0, 1, 2001), max(1 - 1 / cap, 0.0))  # and where a saturating curvature bends
         bends = cap * slopes * (1 - cap * slopes) if self.rule == "logistic" else np.minimum(1.0, cap * (1 - slopes))
         pulls = e * slopes if self.pulls == 1 else e / 2 * (1 + slopes)
-        return float(np.max(pulls + r * np.log1p(self.tau / r * bends)))
+        return float(np.max(pulls + r * np.log1p(self.tau * self.bend / r * bends)))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: each for name, each in super().to_dict().items() if name != "bend" or self.rule == "saturating"}
 
 
 @dataclass(frozen=True)

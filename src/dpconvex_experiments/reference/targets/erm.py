@@ -325,6 +325,10 @@ TARGETS = (
             "objective_perturbation/curved": ("pure", _objective("l2", SmoothedHingeLoss(0.5), 1.5)),
             "objective_perturbation/logistic": ("pure", _objective("l2", LogisticLoss(), 2.0)),
             "objective_perturbation/capped": ("pure", _objective("l2", LogisticLoss(CAP), 2.0)),
+            "objective_perturbation/saturating": (
+                "pure",
+                _objective("l2", SmoothedHingeLoss(0.5, saturating=True), 2.0),
+            ),
             "objective_perturbation/capped_gaussian": ("approximate", _objective("gaussian", LogisticLoss(CAP))),
             "objective_perturbation/gaussian": ("approximate", _objective("gaussian", SmoothedHingeLoss(0.5))),
             "objective_perturbation_with_curvature": ("pure", _curvature),

@@ -101,16 +101,17 @@ def test_a_unit_more_costs_half_the_noise_and_needs_half_the_ridge() -> None:
     """At the same declared number; a replaced unit is one removed and one added: at most twice epsilon."""
     loss = LogisticLoss()
     tau = 0.7
-    assert planner.rules.pure_share(loss, False, tau, 1.0, pulls=1) == (1.0, "free", 1.0, 1)
+    assert planner.rules.pure_share(loss, False, tau, 1.0, pulls=1)[:4] == (1.0, "free", 1.0, 1)
     assert planner.rules.pure_share(loss, False, tau, 1.0).rule == "logistic"
     with pytest.raises(InvalidParameterError, match=r"q\*tau <= epsilon_1 "):
         AddedObjectivePerturbation(1.0, 2.0, 0.51, "free", 1.0)
     with pytest.raises(InvalidParameterError, match=r"q\*tau <= epsilon_1/2 "):
         PureObjectivePerturbation(1.0, 2.0, 0.26, "free", 1.0)
     for cap, rank in itertools.product((0.3, 0.7, 1.0), (1, 4)):
-        event = AddedObjectivePerturbation(1.0, 2.0, 3.0, "logistic", cap, rank)
-        assert event.searched_epsilon is not None
-        assert event.searched_epsilon <= float(event.pure_epsilon) <= event.searched_epsilon * (1 + 1e-6)
+        for rule, curvature in (("logistic", cap), ("saturating", 5 * cap)):
+            event = AddedObjectivePerturbation(1.0, 2.0, 3.0, rule, curvature, rank)
+            assert event.searched_epsilon is not None
+            assert event.searched_epsilon <= float(event.pure_epsilon) <= event.searched_epsilon * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("units", [1, 200, 20_000])

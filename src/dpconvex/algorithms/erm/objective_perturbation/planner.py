@@ -170,7 +170,7 @@ def _pure_split(
         return None
     scale = _rounding.ratio_up(sensitivity.value, share.epsilon)
     kind = AddedObjectivePerturbation if problem.private_n else PureObjectivePerturbation
-    event = kind(sensitivity.value, scale, _rounding.product_up(problem.tau(lam), share.unit), *share[1:4])
+    event = kind(sensitivity.value, scale, problem.tau(lam), *share[1:])
     energy = event.scale**2 * norm.energy * copies
     gamma = gradient_tolerance(problem, lam, energy, 4 * d * (d + 1) / epsilon_out**2)
     relation = privacy.neighboring, privacy.unit

@@ -38,15 +38,14 @@ Users = tuple[int, int] | None
 class NoiseShare(NamedTuple):
     """How a pure budget is spent at a given `tau`: what the noise may spend, and the event that certifies it.
 
-    `epsilon` is rounded down; 0 or less: infeasible. `rule`, `curvature` and `rank` are the event's, whose `tau` is in
-    units of the largest curvature where it is `saturating`.
+    `epsilon` is rounded down; 0 or less: infeasible. All else is the event's.
     """
 
     epsilon: float
     rule: str
     curvature: float
     rank: int = 1
-    unit: float = 1.0  #: what tau is multiplied by for the event
+    bend: float = 1.0
 
 
 def pure_share(
