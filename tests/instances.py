@@ -63,6 +63,8 @@ INSTANCES: dict[type, tuple[Any, ...]] = {
         losses.LogisticLoss(0.3),
         losses.LogisticLoss(rate=0.14),
         losses.LogisticLoss(0.7, 0.14),
+        losses.LogisticLoss(0.6, saturating=True),
+        losses.LogisticLoss(0.9, 0.3, saturating=True),
     ),
     losses.SoftmaxLoss: (
         losses.SoftmaxLoss(2),

@@ -156,6 +156,23 @@ def test_capped_logistic_in_one_dimension(bound: float, cap: float, case: Case) 
             assert worst >= (epsilon - 1e-6 if cap <= 0.5 else 0.4 * epsilon)
 
 
+MARGINS = [*(LogisticLoss(cap, saturating=True) for cap in CAPS), SmoothedHingeLoss(0.5, saturating=True)]
+
+
+@pytest.mark.thin
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("loss", MARGINS)
+def test_saturating_margins_in_one_dimension(bound: float, loss: SmoothLoss, case: Case) -> None:
+    """Never above epsilon; near it for small caps, where opposite records nearly have the largest slope at once."""
+    for epsilon, multiple in SETTINGS:
+        with case(epsilon, multiple):
+            l2 = multiple * loss.curvature_bound * bound**2 / (N * math.expm1(epsilon))
+            event = pure_event(problem_1d(loss, bound), l2, epsilon)
+            assert event.rule in ("saturating", "free")
+            assert float(event.pure_epsilon) <= epsilon * (1 + 1e-12)
+            assert 0.2 * epsilon <= largest_loss_1d(loss, bound, l2, event.scale) <= epsilon + 1e-9
+
+
 @pytest.mark.parametrize("mutant", ["curvature is free", "the rule has no cap", "the loss has no cap"])
 def test_mutants_of_the_cap_are_caught(mutant: str) -> None:
     """Curvature is left at the cap and must be paid; noise for the cap must not meet a loss without it."""

@@ -199,7 +199,11 @@ class LogisticModel(ProbabilisticClassifier):
         _validate.real("slope_cap", cap, at_least=SMALLEST, at_most=1.0)
         _validate.choice("probabilities", self.probabilities, PROBABILITIES)
         rates = self._rates(n_classes)
-        return SoftmaxLoss(n_classes, rates, cap) if n_classes > 2 else LogisticLoss(cap, rates[1] if rates else None)
+        if n_classes > 2:
+            return SoftmaxLoss(n_classes, rates, cap)
+        return LogisticLoss(
+            cap, rates[1] if rates else None, saturating=cap < 1 and not getattr(self, "inference", False)
+        )
 
     def _rates(self, n_classes: int) -> tuple[float, ...] | None:
         """Return the public shares of the classes: the caller's, or the schema's where the classes are."""
@@ -214,7 +218,11 @@ class LogisticModel(ProbabilisticClassifier):
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         if self.slope_cap is not None:
             return ()
-        return tuple(replace(cast(Any, problem.loss.unweighted), cap=cap) for cap in CAPS)
+        usual = cast(Any, problem.loss.unweighted)
+        if isinstance(usual, SoftmaxLoss):
+            return tuple(replace(usual, cap=cap) for cap in CAPS)
+        kinds = (True, False) if self.delta else (True,)  # with a delta for methods, too, that do not pay for curvature
+        return tuple(replace(usual, cap=cap, saturating=each) for cap in CAPS for each in kinds)
 
 
 @final

@@ -4,7 +4,8 @@ A new loss is one class and its name in `LOSSES`; the contract tests then check 
 """
 
 from dpconvex.losses.base import CurvatureLaw, LinearModelLoss, LossConstants, PiecewiseLinearLoss, SmoothLoss
-from dpconvex.losses.classification import HingeLoss, LogisticLoss, SmoothedHingeLoss, SoftmaxLoss
+from dpconvex.losses.classification import LogisticLoss, SoftmaxLoss
+from dpconvex.losses.hinge import HingeLoss, SmoothedHingeLoss
 from dpconvex.losses.regression import (
     AbsoluteLoss,
     HuberLoss,

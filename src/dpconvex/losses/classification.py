@@ -1,4 +1,4 @@
-"""Losses of classifiers: logistic, softmax and hinge, with their smoothings."""
+"""Losses of classifiers: logistic and softmax, with caps on their slopes."""
 
 import math
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from dpconvex import _rounding, _validate
@@ -15,7 +16,7 @@ from dpconvex._types import Array, Floats, forwarded, quiet
 from dpconvex.losses import base
 
 
-class _TwoClasses(base.LinearModelLoss):
+class TwoClasses(base.LinearModelLoss):
     """What losses of the margin share: targets above 0 become +1, all others (0, NaN) -1."""
 
     task = "classification"
@@ -30,9 +31,14 @@ RAREST = 1 / 3
 the rare class from being told apart: 1.2 to 1.4 times the excess on six learning tables. (`benchmarks/rates.py`)"""
 
 
+def _margin_of(slope: float) -> float:
+    """Return the margin at which the logistic loss has that slope."""
+    return -math.inf if slope == 1 else math.log1p(-slope) - math.log(slope)
+
+
 @final
 @dataclass(frozen=True)
-class LogisticLoss(_TwoClasses, base.SmoothLoss):
+class LogisticLoss(TwoClasses, base.SmoothLoss):
     """``log(1 + exp(-m))`` of the margin ``m = y z``, targets -1 and +1, continued by its tangent where it is steep.
 
     Below the margin at which the slope reaches `cap` the loss is linear: a record that is badly misclassified pulls
@@ -40,16 +46,18 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
     regression. Targets above 0 become +1, all others (0, NaN) become -1.
 
     Slope at most `cap`; curvature ``a (1 - a)`` at every slope ``a < cap``, 0 at the slope `cap`; q = 1 for
-    ``cap = 1``, else none (docs, Objective perturbation, section 1). With a `rate` the margin is ``y (z + offset)``:
-    the graph moves sideways, so all this stays true.
+    ``cap = 1``, else none (docs, Objective perturbation, section 1). A `saturating` one leaves the logistic loss where
+    the slope is three quarters of the cap, and from there on curvature is ``3 (1 - 3 cap / 4)`` times what is left to
+    the cap: q is that times the cap. With a `rate` the margin is ``y (z + offset)``: the graph moves sideways, so all
+    this stays true.
     """
 
     name = "logistic"
-    curvature_law = base.CurvatureLaw.LOGISTIC  # below the cap as without one; at the cap curvature is 0
 
     cap: float = 1.0  #: largest slope, between 1e-100 and 1
     #: Public share of the class +1, above 0 and below 1. Predictions then start from it, or from `RAREST`: `offset`.
     rate: float | None = None
+    saturating: bool = False  #: whether the slope bends before it gets to the cap; no matter without one
     slope_bound = forwarded("cap")
 
     def __post_init__(self) -> None:
@@ -74,19 +82,42 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         if rate == 0.5:
             return 0.0
         p = min(rate, 1 - rate)
+        if self._bends:
+            pair = np.array([1.0, -1.0])
+            return brentq(lambda z: float(np.dot((rate, 1 - rate), self._slopes(np.full(2, z) * pair) * pair)), -60, 60)
         # With the probability s of the rarer class and its share p: p min(cap, 1 - s) = (1 - p) s.
         s = p if 1 - p <= self.cap else self.cap * p / (1 - p)
         return math.copysign(math.log(s) - math.log1p(-s), rate - 0.5)
 
     @property
     def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """``a (1 - a)`` at the slope ``a = 1/2``, or at the cap if that is smaller."""
-        return 0.25 if self.cap >= 0.5 else _rounding.product_up(self.cap, math.nextafter(1 - self.cap, 1.0))
+        """``a (1 - a)`` at the slope ``a = 1/2``, or at the cap, or where it bends, if that is smaller."""
+        most = self._straight
+        return 0.25 if most >= 0.5 else _rounding.product_up(most, math.nextafter(1 - most, 1.0))
+
+    @property
+    def curvature_law(self) -> base.CurvatureLaw:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Below the cap as without one, and 0 at the cap; of a saturating one `self_concordance` says more."""
+        return base.CurvatureLaw.BOUNDED if self._bends else base.CurvatureLaw.LOGISTIC
 
     @property
     def self_concordance(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """1 without a cap (``a (1 - a) <= 1 - a``), else None: curvature jumps to 0 at the cap."""
-        return 1.0 if self.cap == 1 else None
+        """1 without a cap (``a (1 - a) <= 1 - a``), else None if curvature jumps to 0 at the cap."""
+        return 1.0 if self.cap == 1 else _rounding.widen_up(self._rate * self.cap) if self._bends else None
+
+    @property
+    def _bends(self) -> bool:
+        return self.saturating and self.cap < 1
+
+    @property
+    def _straight(self) -> float:
+        """The slope up to which it is the logistic loss."""
+        return 0.75 * self.cap if self._bends else self.cap
+
+    @property
+    def _rate(self) -> float:
+        """Curvature there over what is left to the cap; below it is less, as ``a (1 - a) / (cap - a)`` grows with a."""
+        return 3 * (1 - self._straight)
 
     @cached_property
     def value_at_zero(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -118,7 +149,7 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
     def trivial(self) -> float:
         """What the best constant loses; under the public rate on average (without a cap, the entropy)."""
         if self.told is None:
-            return self.value_at_zero
+            return (self.usual if self._bends else self).value_at_zero
         z = self._constant(self.told[1]) - self._offset
         return float(np.dot(self.told, self.value(np.full(2, z), np.array([-1.0, 1.0]))))
 
@@ -133,20 +164,39 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
         curved = np.maximum(margin, self._kink)
         # Not logaddexp: this form uses vectorized exp and log1p and is three times faster.
         loss = np.maximum(-curved, 0.0) + np.log1p(np.exp(-np.abs(curved)))
-        return loss if self.cap == 1 else loss + self.cap * (curved - margin)
+        if self.cap == 1:
+            return loss
+        loss += self.cap * (curved - margin)
+        left = (self.cap - self._straight) / self._rate  # 0 where it does not bend
+        return loss + left * np.expm1(-self._rate * (curved - margin))
 
     @quiet
     def derivative(self, z: Floats, y: Floats) -> Floats:
-        """Return ``-y min(cap, 1 / (1 + exp(y z)))``, of shape (n,)."""
-        return -y * np.minimum(self.cap, 1.0 / (1.0 + np.exp(self._shifted(z) * y)))
+        """Return ``-y min(cap, 1 / (1 + exp(y z)))``, or where that bends, of shape (n,)."""
+        return -y * self._slopes(self._shifted(z) * y)
+
+    def _slopes(self, margin: Floats) -> Floats:
+        """Return the slopes, positive, at margins (n,)."""
+        if not self._bends:
+            return np.minimum(self.cap, 1.0 / (1.0 + np.exp(margin)))
+        past = np.maximum(self._kink - margin, 0.0)
+        bent = self.cap - (self.cap - self._straight) * np.exp(-self._rate * past)
+        return np.where(past > 0, bent, 1.0 / (1.0 + np.exp(np.maximum(margin, self._kink))))
 
     @quiet
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
-        """Return ``p (1 - p)``, ``p = 1 / (1 + exp(-z))``, where the slope is below the cap, else 0, of shape (n,)."""
+        """Return ``p (1 - p)``, ``p = 1 / (1 + exp(-z))``, where the slope is below the cap, else 0, of shape (n,).
+
+        Of a saturating loss: up to the slope where it bends.
+        """
         z = self._shifted(z)
         small = np.exp(-np.abs(z))
         curvature = small / np.square(1.0 + small)
-        return curvature if self.cap == 1 else np.where(z * y >= self._kink, curvature, 0.0)
+        if self.cap == 1:
+            return curvature
+        past = np.maximum(self._kink - z * y, 0.0)
+        beyond = self._rate * (self.cap - self._straight) * np.exp(-self._rate * past)  # 0 where it does not bend
+        return np.where(past > 0, beyond, curvature)
 
     @quiet
     def log_odds(self, z: Floats) -> Floats:
@@ -154,23 +204,24 @@ class LogisticLoss(_TwoClasses, base.SmoothLoss):
 
         ``min(log s(z), log A) - min(log s(-z), log A)`` with ``s`` the logistic function and A the cap: where the
         expected loss of one record is smallest, the slopes of its two halves balance (docs, Objective perturbation).
-        Odd, finite, and strictly increasing for ``A >= 1/2``; for smaller A it is 0 where both slopes are capped.
+        Odd, finite, and strictly increasing for ``A >= 1/2``; for smaller A it is 0 where both slopes are capped. Of a
+        saturating loss it is that of one that stops at the cap: at most 0.1 away.
         """
         from scipy.special import log_expit
 
-        size = np.abs(z)
+        size, kink = np.abs(z), _margin_of(self.cap)
         inside = z if self.cap >= 0.5 else np.zeros_like(z)
         # In this form it is exactly `z`, or exactly 0, where it should be.
         outside = np.copysign(math.log(self.cap) - log_expit(-size), z)
-        return np.where(size <= abs(self._kink), inside, outside)
+        return np.where(size <= abs(kink), inside, outside)
 
     def _shifted(self, z: Floats) -> Floats:
         return z + self._offset if self._offset else z
 
     @property
     def _kink(self) -> float:
-        """The margin below which the loss is linear; minus infinity without a cap."""
-        return -math.inf if self.cap == 1 else math.log1p(-self.cap) - math.log(self.cap)
+        """The margin below which the loss is linear, or bends; minus infinity without a cap."""
+        return _margin_of(self._straight)
 
 
 @final
@@ -357,79 +408,3 @@ class SoftmaxLoss(base.SmoothLoss):
 
 def _column(y: Floats) -> np.ndarray[tuple[int, int], np.dtype[np.intp]]:
     return y.astype(np.intp)[:, None]
-
-
-@final
-@dataclass(frozen=True)
-class HingeLoss(_TwoClasses, base.PiecewiseLinearLoss):
-    """``max(1 - y z, 0)`` with targets -1 and +1: the loss of the support vector machine.
-
-    Equal to ``max of u (z - y)`` over u between 0 and ``-y``. Targets above 0 become +1, all others (0, NaN) -1.
-    """
-
-    name = "hinge"
-    slope_bound = 1.0
-    value_at_zero = 1.0  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-
-    def slope_interval(self, y: Floats) -> tuple[Floats, Floats]:
-        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
-
-    def smoothed(self, width: float) -> "SmoothedHingeLoss":
-        """Return the one that is quadratic for margins in ``[1 - width, 1]``, at most ``width / 2`` below."""
-        base.check_width(width)
-        return SmoothedHingeLoss(width, center=1.0 - 0.5 * width)
-
-
-@final
-@dataclass(frozen=True)
-class SmoothedHingeLoss(_TwoClasses, base.SmoothLoss):
-    """A hinge whose slope in the margin ``m = y z`` is ``-clip((center + width / 2 - m) / width, 0, 1)``.
-
-    With ``center = 1`` it lies above the hinge by at most ``width / 8``. Slope at most 1, curvature at most
-    ``1 / width``; no q, since the curvature is ``1 / width`` right up to the largest slope, unless it is `saturating`:
-    then slopes bend from -2/3 on, and q is ``3 / width``. Targets above 0 become +1, all others (0, NaN) -1.
-    """
-
-    name = "smoothed_hinge"
-    slope_bound = 1.0
-
-    width: float = 1.0  #: length of the quadratic piece, in units of the margin, between 1e-100 and 1e100
-    center: float = 1.0  #: kink of the hinge that it tends to on both sides: its middle; between -1e100 and 1e100
-    saturating: bool = False  #: whether the slope bends before it gets to -1, as `base.Spline` has it
-
-    def __post_init__(self) -> None:
-        base.check_width(self.width)
-        _validate.real("center", self.center, at_least=-1e100, at_most=1e100)
-
-    @property
-    def curvature_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return _rounding.ratio_up(1.0, self.width)
-
-    @property
-    def value_at_zero(self) -> float:
-        return _rounding.widen_up(float(self._piece.value(np.array([-self.end]))[0]))
-
-    @quiet
-    def value(self, z: Floats, y: Floats) -> Floats:
-        return self._piece.value(z * y - self.end)
-
-    @quiet
-    def derivative(self, z: Floats, y: Floats) -> Floats:
-        return y * self._piece.slope(z * y - self.end)
-
-    @quiet
-    def hessian_weights(self, z: Floats, y: Floats) -> Floats:
-        return self._piece.curvature(z * y - self.end)
-
-    @property
-    def _piece(self) -> base.Spline:
-        return base.Spline(-1.0, 0.0, self.width, self.saturating)
-
-    @property
-    def self_concordance(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._piece.self_concordance
-
-    @property
-    def end(self) -> float:
-        """The margin from which the loss is 0."""
-        return self.center + self._piece.short(1.0) * self.width

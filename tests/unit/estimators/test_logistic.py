@@ -76,7 +76,7 @@ def test_plan_needs_no_data_and_is_what_fit_uses() -> None:
     fitted = model.fit(X, y)
     assert fitted.plan_.l2 == planned[0].l2
     errors = [plan.predicted_error.expected for plan in planned]
-    assert errors == sorted(errors)
+    assert np.all(np.diff(errors) >= -1e-12)  # some are equal but for rounding
     assert {plan.algorithm for plan in planned} == {"objective_perturbation", "output_perturbation", "constant"}
     assert not any(name.startswith("n_iter") for name in vars(fitted))
 

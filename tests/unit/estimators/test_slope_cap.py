@@ -36,12 +36,15 @@ def test_large_epsilon_recovers_the_optimum_of_the_capped_loss(cap: float, algor
         1e6, feature_bounds=(-1, 1), l2=l2, slope_cap=cap, algorithm=algorithm, classes=[0, 1]
     )
     model.fit(X, y)
-    sign, kink = 2.0 * y - 1, np.log((1 - cap) / cap)
+    bend = 0.75 * cap
+    sign, kink, rate = 2.0 * y - 1, np.log((1 - bend) / bend), bend * (1 - bend) / (cap - bend)
 
-    def risk(v: np.ndarray) -> float:  # written anew: logistic to the right of the kink, its tangent to the left
+    def risk(v: np.ndarray) -> float:
+        """Written anew: logistic to the right of the kink; to the left the slope nears the cap by an exponential."""
         margin = sign * (X / 2 @ v[:-1] + v[-1])
-        curved, tangent = np.logaddexp(0, -margin), np.logaddexp(0, -kink) + cap * (kink - margin)
-        return float(np.where(margin > kink, curved, tangent).mean() + l2 / 2 * v @ v)
+        past = np.maximum(kink - margin, 0)
+        saturated = np.logaddexp(0, -kink) + cap * past - (cap - bend) * (1 - np.exp(-rate * past)) / rate
+        return float(np.where(margin > kink, np.logaddexp(0, -margin), saturated).mean() + l2 / 2 * v @ v)
 
     reference = minimize(risk, np.zeros(3), method="BFGS", options={"gtol": 1e-9})
     np.testing.assert_allclose(model.encoded_coef_[0], reference.x[:2], atol=0.01)
