@@ -147,7 +147,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
     ),
     "residual_cap": _option(
         float,
-        "Largest residual that counts in full, in units of the target (model linear). Smaller: less noise, more bias "
+        "Largest pull of a residual, in units of the target (model linear). Smaller: less noise, more bias "
         "for skewed targets. Default: from public facts; half of the range with --inference.",
     ),
     "smoothing": _option(

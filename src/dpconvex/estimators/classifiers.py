@@ -286,10 +286,10 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
     adversarial_norm : {"l2", "linf"}, default="l2"
         Norm in which the adversary's move is measured: its Euclidean length, or its largest entry.
     slope_cap : float, optional
-        Largest slope A of the loss in the log-odds of the wrong classes, in (0, 1]. Where the slope reaches A, at a
-        probability of ``1 - A`` for a record's own class, the loss goes on along its tangent. So a badly misclassified
-        record pulls with A instead of 1, and A times the noise hides it; but large log-odds are biased. 1: the logistic
-        loss, or softmax. Default: the cap of the least expected error, by public facts; 1 for a tilt, an adversary,
+        Largest slope A of the loss in the log-odds of the wrong classes, in (0, 1]. Where the slope reaches A (with two
+        classes it leaves the logistic loss's at 3 A/4, and nears A), at a probability of ``1 - A`` for a record's own
+        class, the loss goes on along its tangent. So a badly misclassified record pulls with A instead of 1, and A
+        times the noise hides it; but large log-odds are biased. 1: the logistic loss, or softmax. Default: the cap of the least expected error, by public facts; 1 for a tilt, an adversary,
         paper constants, or the population's risk.
     probabilities : {"tempered", "calibrated", "sigmoid"}, default="tempered"
         How `predict_proba` reads a score z if the fitted loss has a slope cap ``A < 1``. ``"calibrated"``: as the

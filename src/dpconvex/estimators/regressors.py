@@ -292,8 +292,8 @@ class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
     Parameters
     ----------
     residual_cap : float, optional
-        Largest residual that counts in full, in the target's unit, positive: beyond it the loss is linear (Huber's).
-        Noise falls in proportion, but means of skewed targets are biased towards the bulk. Default: no cap, or one
+        Largest pull of a residual, in the target's unit, positive: residuals up to two thirds of it count in full, and
+        beyond the loss tends to a line (Huber's, saturating; with `inference` Huber's). Noise falls in proportion, but means of skewed targets are biased towards the bulk. Default: no cap, or one
         between a sixteenth and a half of the range, by the least expected error; with `inference` half of it. The range
         or more: no cap.
     {parameters}
