@@ -289,8 +289,9 @@ class PrivateLogisticRegression(WithIntervals, LogisticModel):
         Largest slope A of the loss in the log-odds of the wrong classes, in (0, 1]. Where the slope reaches A (with two
         classes it leaves the logistic loss's at 3 A/4, and nears A), at a probability of ``1 - A`` for a record's own
         class, the loss goes on along its tangent. So a badly misclassified record pulls with A instead of 1, and A
-        times the noise hides it; but large log-odds are biased. 1: the logistic loss, or softmax. Default: the cap of the least expected error, by public facts; 1 for a tilt, an adversary,
-        paper constants, or the population's risk.
+        times the noise hides it; but large log-odds are biased. 1: the logistic loss, or softmax. Default: the cap of
+        the least expected error, by public facts; 1 for a tilt, an adversary, paper constants, or the population's
+        risk.
     probabilities : {"tempered", "calibrated", "sigmoid"}, default="tempered"
         How `predict_proba` reads a score z if the fitted loss has a slope cap ``A < 1``. ``"calibrated"``: as the
         log-odds at which z has the least expected capped loss: z itself for ``|z| <= log(A/(1 - A))``, then ``z -+

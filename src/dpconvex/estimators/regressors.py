@@ -293,9 +293,9 @@ class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
     ----------
     residual_cap : float, optional
         Largest pull of a residual, in the target's unit, positive: residuals up to two thirds of it count in full, and
-        beyond the loss tends to a line (Huber's, saturating; with `inference` Huber's). Noise falls in proportion, but means of skewed targets are biased towards the bulk. Default: no cap, or one
-        between a sixteenth and a half of the range, by the least expected error; with `inference` half of it. The range
-        or more: no cap.
+        beyond the loss tends to a line (Huber's, saturating; with `inference` Huber's). Noise falls in proportion, but
+        means of skewed targets are biased towards the bulk. Default: no cap, or one between a sixteenth and a half of
+        the range, by the least expected error; with `inference` half of it. The range or more: no cap.
     {parameters}
     adversarial_radius, adversarial_norm : optional
         Only radius 0 (no attack): the worst case of this loss is neither smooth nor piecewise linear.
