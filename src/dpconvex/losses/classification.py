@@ -83,8 +83,8 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
             return 0.0
         p = min(rate, 1 - rate)
         if self._bends:
-            pair = np.array([1.0, -1.0])
-            return brentq(lambda z: float(np.dot((rate, 1 - rate), self._slopes(np.full(2, z) * pair) * pair)), -60, 60)
+            pair, end = np.array([1.0, -1.0]), 60 + max(self._kink, 0.0)  # one slope is the cap, one next to 0
+            return brentq(lambda z: float(np.dot((rate, 1 - rate), self._slopes(z * pair) * pair)), -end, end)
         # With the probability s of the rarer class and its share p: p min(cap, 1 - s) = (1 - p) s.
         s = p if 1 - p <= self.cap else self.cap * p / (1 - p)
         return math.copysign(math.log(s) - math.log1p(-s), rate - 0.5)
@@ -149,7 +149,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
     def trivial(self) -> float:
         """What the best constant loses; under the public rate on average (without a cap, the entropy)."""
         if self.told is None:
-            return (self.usual if self._bends else self).value_at_zero
+            return LogisticLoss(self.cap).value_at_zero  # that of caps that end at once serves both
         z = self._constant(self.told[1]) - self._offset
         return float(np.dot(self.told, self.value(np.full(2, z), np.array([-1.0, 1.0]))))
 

@@ -39,7 +39,8 @@ class SmoothedHingeLoss(TwoClasses, base.SmoothLoss):
 
     With ``center = 1`` it lies above the hinge by at most ``width / 8``. Slope at most 1, curvature at most
     ``1 / width``; no q, since the curvature is ``1 / width`` right up to the largest slope, unless it is `saturating`:
-    then slopes bend from -2/3 on, and q is ``3 / width``. Targets above 0 become +1, all others (0, NaN) -1.
+    then slopes bend from -2/3 on, q is ``3 / width``, and it lies above by at most ``25 width / 162``. Targets above 0
+    become +1, all others (0, NaN) -1.
     """
 
     name = "smoothed_hinge"

@@ -193,7 +193,7 @@ class SmoothedPinballLoss(ResidualSplineLoss):
     """The pinball loss with its kink replaced by a parabola.
 
     ``max of u r - width u^2 / 2 over u in [-quantile, 1 - quantile]``: below the pinball loss by at most ``width
-    max(quantile, 1 - quantile)^2 / 2``; curvature at most ``1 / width``.
+    max(quantile, 1 - quantile)^2 / 2`` (5/9 for 1/2 where it is `saturating`); curvature at most ``1 / width``.
 
     The parabola ends ``width quantile`` below the target and ``width (1 - quantile)`` above it. About its middle, which
     is where `offset` moves predictions, it is the pinball loss averaged over targets moved by up to half of the width:

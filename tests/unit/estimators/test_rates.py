@@ -59,10 +59,11 @@ def test_rates_change_no_price(k: int) -> None:
     assert told.problem.value_at_zero > blind.problem.value_at_zero  # the loss at 0 alone is another
 
 
+@pytest.mark.parametrize("saturating", [False, True])
 @pytest.mark.parametrize("cap", [1.0, 0.7, 0.5, 0.3])
-def test_the_offset_is_the_best_constant_of_the_capped_loss(cap: float) -> None:
+def test_the_offset_is_the_best_constant_of_the_capped_loss(cap: float, saturating: bool) -> None:
     for rate in (0.02, 0.14, 0.6):
-        loss, plain = LogisticLoss(cap, rate), LogisticLoss(cap)
+        loss, plain = LogisticLoss(cap, rate, saturating), LogisticLoss(cap, saturating=saturating)
         assert loss.rates is not None
         assert loss.rates[1] == (rate if rate > RAREST else RAREST)
 
@@ -75,6 +76,13 @@ def test_the_offset_is_the_best_constant_of_the_capped_loss(cap: float) -> None:
         assert loss.trivial <= mean(z, rate).min() + 1e-12
         assert mean(loss.offset, loss.rates[1])[0] <= mean(z, loss.rates[1]).min() + 1e-12  # where predictions start
         assert loss.value_at_zero >= loss.value(np.zeros(2), np.array([1.0, -1.0])).max()
+
+
+@pytest.mark.parametrize("cap", [1e-10, 1e-30, 1e-100])
+def test_tiny_caps_have_a_best_constant(cap: float) -> None:
+    saturating, plain = LogisticLoss(cap, 0.3, saturating=True), LogisticLoss(cap, 0.3)
+    assert saturating.offset == pytest.approx(plain.offset)  # there both classes' slopes are far from the cap
+    assert 0 < saturating.trivial < LogisticLoss(cap, saturating=True).trivial < 0.01
 
 
 def test_compiled_slopes_are_moved_too() -> None:

@@ -108,6 +108,13 @@ class TestObjectivePerturbation:
             PureObjectivePerturbation(2.0, 4.0, 0.26, "free", 1.0)
         assert PureObjectivePerturbation(2.0, 4.0, 0.25, "free", 1.0).pure_epsilon == Fraction(1, 2)
 
+    @pytest.mark.parametrize("rule", ["determinant", "free", "logistic"])
+    def test_a_bend_is_of_saturating_curvature_alone(self, rule: str) -> None:
+        """Elsewhere no price reads it, and certificates leave it out: whatever a file says would be lost."""
+        fields = PureObjectivePerturbation(2.0, 4.0, 0.1, rule, 0.5).to_dict()
+        with pytest.raises(UnsupportedEventError, match="bend="):
+            event_from_dict(fields | {"bend": 7.0})
+
     def test_determinant_adds_the_log(self) -> None:
         event = PureObjectivePerturbation(2.0, 4.0, 0.2, "determinant", 0.25)
         assert float(event.pure_epsilon) == pytest.approx(0.5 + math.log1p(0.05), rel=1e-12)

@@ -59,6 +59,8 @@ class PureObjectivePerturbation(PureEvent):
         _validate.choice("rule", self.rule, PURE_RULES)
         _check_cap(self.rule, self.curvature)
         _validate.integer("rank", self.rank, at_least=1)
+        if self.bend != 1.0 and self.rule != "saturating":
+            raise InvalidParameterError("bend", self.bend, f"must be 1 for rule={self.rule!r}", "Leave it out")
         if self.rule == "free" and Fraction(self.curvature) * Fraction(self.tau) * self.pulls > self.noise_epsilon:
             what = f"must satisfy q*tau <= epsilon_1{'/2' * (self.pulls - 1)} for rule='free'"
             raise InvalidParameterError("tau", self.tau, what, "Raise the regularization")
