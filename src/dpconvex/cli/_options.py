@@ -153,7 +153,7 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "smoothing": _option(
         float,
         "Length over which the kink of the loss is rounded: of the margin with --model svc (default 0.5), in units of "
-        "the target with quantile (default: 10 % of its range). 0 keeps the kink.",
+        "the target with quantile (default: 7.5 % of its range). 0 keeps the kink.",
     ),
     "width": _option(
         float,

@@ -49,7 +49,7 @@ HEAVY_REACH = 1e6
 CAPS = (0.5, 0.35, 0.25, 0.18, 0.125, 0.09, 0.0625)
 """Caps on residuals that are tried, in units of the target's range; without one slopes reach the whole range."""
 DEFAULT_WIDTH = 0.2  #: Of the pseudo-Huber loss, as a share of the target's range (ours).
-DEFAULT_SMOOTHING = 0.1
+DEFAULT_SMOOTHING = 0.075
 """Length of the quadratic piece of the pinball loss as a share of the target's range (`benchmarks/consistency.py`)."""
 
 IN_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed")
@@ -397,7 +397,7 @@ class PrivateQuantileRegressor(PrivateLinearRegressor):
     quantile : float, default=0.5
         Which quantile of the target given the features, in (0, 1); 0.5 is the median.
     smoothing : float, optional
-        Length of the quadratic piece that replaces the kink, in the target's unit; 0: none. Default: .1 of its range.
+        Length of the quadratic piece that replaces the kink, in the target's unit; 0: none. Default: .075 of its range.
     {parameters}
     adversarial_radius, adversarial_norm : optional
         As in `PrivateLogisticRegression`, with ``smoothing=0`` only.
