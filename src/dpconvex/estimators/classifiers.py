@@ -221,8 +221,7 @@ class LogisticModel(ProbabilisticClassifier):
         usual = cast(Any, problem.loss.unweighted)
         if isinstance(usual, SoftmaxLoss):
             return tuple(replace(usual, cap=cap) for cap in CAPS)
-        kinds = (True, False) if self.delta else (True,)  # with a delta for methods, too, that do not pay for curvature
-        return tuple(replace(usual, cap=cap, saturating=each) for cap in CAPS for each in kinds)
+        return tuple(replace(usual, cap=cap, saturating=True) for cap in CAPS)
 
 
 @final

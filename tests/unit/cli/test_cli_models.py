@@ -46,7 +46,7 @@ def test_every_model_goes_all_the_way(run: Any, folder: Path, model: str) -> Non
     result = run(*words, "--test", "t.csv")
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
-    shown = "accuracy" if SCHEMAS[model] == CLASS else "R2"
+    shown = "accuracy" if SCHEMAS[model] == CLASS else "pinball loss" if model == "quantile" else "R2"
     assert f"NOT PRIVATE: {shown}" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert verify(folder / "model" / "certificate.json").passed
