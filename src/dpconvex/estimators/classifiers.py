@@ -201,9 +201,7 @@ class LogisticModel(ProbabilisticClassifier):
         rates = self._rates(n_classes)
         if n_classes > 2:
             return SoftmaxLoss(n_classes, rates, cap)
-        return LogisticLoss(
-            cap, rates[1] if rates else None, saturating=cap < 1 and not getattr(self, "inference", False)
-        )
+        return LogisticLoss(cap, rates[1] if rates else None, saturating=cap < 1)
 
     def _rates(self, n_classes: int) -> tuple[float, ...] | None:
         """Return the public shares of the classes: the caller's, or the schema's where the classes are."""

@@ -27,6 +27,7 @@ from dpconvex.algorithms.queries import metrics
 from dpconvex.algorithms.queries.evaluation import EvaluationPlan, plan as plan_evaluation
 from dpconvex.algorithms.queries.metrics import Estimate
 from dpconvex.algorithms.search.plan import taken
+from dpconvex.algorithms.search.scores import Score
 from dpconvex.data.frames import codes, open_table, typed
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators import _targets
@@ -174,11 +175,9 @@ def _evaluate(
         parts = [(values - target.lower) / target.width for values in (scores[:, 0], truth)]
         predicted, right = np.clip(parts, 0, 1)  # as `predict` clips
         above, level = right - predicted, fitted._level
-        if level is None:
-            loss, last = above**2, right**2
-        else:
-            loss, last = np.maximum(level * above, (level - 1) * above), above <= 0
-        values = np.column_stack([loss, np.abs(above), right, last])
+        score = Score("squared_error", 1.0) if level is None else Score("pinball", 1.0, level)
+        last = right**2 if level is None else above <= 0
+        values = np.column_stack([score.of_residuals(above), np.abs(above), right, last])
         result = plan.run(within[:, None], values, users, source)
         found = metrics.of_numbers(result, target.lower, target.upper, level is not None)
     elif classes == 2:

@@ -327,7 +327,7 @@ class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
             raise InvalidParameterError("residual_cap", self.residual_cap, what)
         if cap >= 2 * reach:  # no residual is longer
             return SquaredLoss(reach, prediction_bound=reach)
-        return HuberLoss(max(cap, 1 / LARGEST), target_bound=reach, of_mean=True, saturating=not self.inference)
+        return HuberLoss(max(cap, 1 / LARGEST), target_bound=reach, of_mean=True, saturating=True)
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         if not (self.residual_cap is None and self.heavy_tailed is None) or self.algorithm == "sufficient_statistics":

@@ -61,30 +61,38 @@ def pure_share(
     if q is not None and pulls * q * tau * MARGIN**0.5 <= budget:  # Theorem 2: curvature costs nothing
         return NoiseShare(budget, "free", q)
     rank = loss.curvature_rank if rank is None else rank
-    if loss.curvature_law == CurvatureLaw.LOGISTIC:  # Theorem 2a
-        cap = loss.slope_bound
-        at_cap = 0.0 if cap == 1 else determinant_cost(cap * (1 - cap), rank, tau)
-        return NoiseShare(_priced_share(loss, tau, budget, rank, pulls, at_cap), "logistic", cap, rank)
-    trace = loss.curvature_trace
-    if relative := saturation(loss):  # Theorem 2c
-        scaled = _rounding.product_up(tau, trace)
-        share = _priced_share(loss, scaled, budget, rank, pulls, 0.0)
-        return NoiseShare(share, "saturating", relative, rank, trace)
-    # Theorem 1
+    if price := slope_price(loss):
+        return NoiseShare(_priced_share(price, tau, budget, rank, pulls), price.rule, price.curvature, rank, price.bend)
+    trace = loss.curvature_trace  # Theorem 1
     left = _rounding.difference_down(budget, determinant_cost(trace, rank, tau))
     return NoiseShare(left, "determinant", trace, rank)
 
 
-def saturation(loss: LinearModelLoss) -> float | None:
-    """Return q in units of the largest curvature where Theorem 2c applies: one output whose curvature vanishes."""
-    q = loss.self_concordance
-    return None if q is None or loss.n_outputs > 1 else _rounding.ratio_up(q, loss.curvature_trace)
+class SlopePrice(NamedTuple):
+    """What curvature costs by the slope: the event's `rule`, `curvature` and `bend`, and a function that says it."""
+
+    rule: str
+    curvature: float
+    bend: float
+    epsilon: Callable[..., Fraction]
+    bends: Floats  #: Curvature at `SLOPES`, in units of `bend`
 
 
-def _priced_share(loss: LinearModelLoss, tau: float, budget: float, rank: int, pulls: int, at_cap: float) -> float:
-    """Return the largest noise share where curvature is priced by the slope; `at_cap` is its price at the largest."""
-    law = loss.curvature_law == CurvatureLaw.LOGISTIC
-    price, bend = (logistic_epsilon, loss.slope_bound) if law else (saturating_epsilon, saturation(loss) or 1.0)
+def slope_price(loss: LinearModelLoss) -> SlopePrice | None:
+    """Return it for the logistic law (Theorem 2a), and for one output whose curvature vanishes (2c); else None."""
+    if loss.curvature_law == CurvatureLaw.LOGISTIC:
+        slopes = loss.slope_bound * SLOPES
+        return SlopePrice("logistic", loss.slope_bound, 1.0, logistic_epsilon, slopes * (1 - slopes))
+    q, trace = loss.self_concordance, loss.curvature_trace
+    if q is None or loss.n_outputs > 1:
+        return None
+    relative = _rounding.ratio_up(q, trace)
+    return SlopePrice("saturating", relative, trace, saturating_epsilon, np.minimum(1.0, relative * (1 - SLOPES)))
+
+
+def _priced_share(price: SlopePrice, tau: float, budget: float, rank: int, pulls: int) -> float:
+    """Return the largest noise share where curvature is priced by the slope."""
+    scaled, last = _rounding.product_up(tau, price.bend), float(price.bends[-1])
 
     def fits(epsilon: float) -> bool:
         # Also for the three floats below: the scale is rounded, and prices in floats rise to within rounding only.
@@ -93,12 +101,12 @@ def _priced_share(loss: LinearModelLoss, tau: float, budget: float, rank: int, p
         for _ in range(3):
             tried.append(math.nextafter(tried[-1], 0.0))
         spent = (min(rank * Fraction(x), Fraction(epsilon)) for x in tried)
-        return all(price(x, tau, bend, rank, pulls) <= Fraction(budget) for x in spent)
+        return all(price.epsilon(x, scaled, price.curvature, rank, pulls) <= Fraction(budget) for x in spent)
 
-    high = _rounding.difference_down(budget, at_cap)
+    high = _rounding.difference_down(budget, determinant_cost(last, rank, tau) if last > 0 else 0.0)
     if high <= 0 or fits(high):  # where the sum of noise and curvature is largest at the cap
         return high
-    high = min(high, _estimated_share(loss, tau, budget, rank, pulls))
+    high = min(high, _estimated_share(price, tau, budget, rank, pulls))
     low = high * (1 - 1e-3)  # the grid's error is of second order
     if high <= 0 or not fits(low):
         low = 0.0
@@ -110,18 +118,9 @@ def _priced_share(loss: LinearModelLoss, tau: float, budget: float, rank: int, p
     return low
 
 
-def _estimated_share(loss: LinearModelLoss, tau: float, budget: float, rank: int, pulls: int) -> float:
+def _estimated_share(price: SlopePrice, tau: float, budget: float, rank: int, pulls: int) -> float:
     """Return `_priced_share` in plain floats, a little above it: the least of what the slopes of a grid leave."""
-    if loss.curvature_law == CurvatureLaw.LOGISTIC:
-        cap = loss.slope_bound
-        bend = tau / rank * cap * (1 - cap)
-        at_cap = budget - rank * math.log1p(bend)
-        if at_cap * (1 + bend) >= pulls * cap * tau * (2 * cap - 1):
-            return at_cap
-        bends = cap * SLOPES * (1 - cap * SLOPES)
-    else:
-        bends = np.minimum(1.0, (saturation(loss) or 1.0) * (1 - SLOPES))
-    left = budget - rank * np.log1p(tau / rank * bends)
+    left = budget - rank * np.log1p(tau * price.bend / rank * price.bends)
     own = SLOPES if pulls == 1 else 0.5 + SLOPES / 2
     return float(np.min(left[1:] / own[1:]))  # at slope 0 no less is left
 
@@ -154,16 +153,14 @@ def pure_regularization(
     """Minimize the expected error over the ridge; `deviations` (dim,) are those of ``b`` at ``epsilon_1 = 1``."""
     loss, unit_tau, error = problem.loss, problem.tau(1.0), expected_error(problem, deviations, output)
     q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
-    rank, pulls = user_rank(problem) or loss.curvature_rank, problem.differing
+    rank, pulls, price = user_rank(problem) or loss.curvature_rank, problem.differing, slope_price(loss)
 
     def noise(l2: float) -> float:
         tau = unit_tau / l2  # what `pure_share` leaves, in plain floats
         if q is not None and pulls * q * tau <= budget:
             left = budget
-        elif loss.curvature_law == CurvatureLaw.LOGISTIC:
-            left = _estimated_share(loss, tau, budget, rank, pulls)
-        elif q is not None and loss.n_outputs == 1:
-            left = _estimated_share(loss, tau * loss.curvature_trace, budget, rank, pulls)
+        elif price is not None:
+            left = _estimated_share(price, tau, budget, rank, pulls)
         else:
             left = budget - rank * math.log1p(loss.curvature_trace * tau / rank)
         return 1 / left if left > 0 else math.inf
