@@ -275,7 +275,7 @@ def check_bound(target_bound: float, *, finite: bool = False) -> None:
         _validate.real("target_bound", target_bound, above=0.0, at_most=LARGEST_TARGET, remedy=remedy)
 
 
-Q = 3.0  #: Of saturating slopes (`benchmarks/prior.py` gives no other number a clear gain: docs, What was tried)
+Q = 3.0  #: Of saturating slopes, chosen on learning tables (docs, What was tried, How losses saturate)
 KNEE = 1 - 1 / Q  #: Share of the largest slope from which on these bend
 
 
