@@ -231,9 +231,7 @@ def test_no_slope_and_curvature_beat_the_declared_law_and_a_false_claim_is_found
         size = max(1.0, loss.curvature_trace)
         assert excess_of_the_law(loss, loss.curvature_law) <= 1e-12 * size, loss
         for law in (CurvatureLaw.LOGISTIC, CurvatureLaw.SOFTMAX):
-            if (
-                loss.curvature_law == CurvatureLaw.BOUNDED and loss.name != "logistic"
-            ):  # with a cap it has more than one
+            if loss.curvature_law == CurvatureLaw.BOUNDED:
                 assert excess_of_the_law(loss, law) > 1e-3, (loss, law)
 
 

@@ -53,6 +53,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
     """
 
     name = "logistic"
+    curvature_law = base.CurvatureLaw.LOGISTIC  # at most as without a cap; `self_concordance` says more if it saturates
 
     cap: float = 1.0  #: largest slope, between 1e-100 and 1
     #: Public share of the class +1, above 0 and below 1. Predictions then start from it, or from `RAREST`: `offset`.
@@ -94,11 +95,6 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
         """``a (1 - a)`` at the slope ``a = 1/2``, or at the cap, or where it bends, if that is smaller."""
         most = self._straight
         return 0.25 if most >= 0.5 else _rounding.product_up(most, math.nextafter(1 - most, 1.0))
-
-    @property
-    def curvature_law(self) -> base.CurvatureLaw:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Below the cap as without one, and 0 at the cap; of a saturating one `self_concordance` says more."""
-        return base.CurvatureLaw.BOUNDED if self._bends else base.CurvatureLaw.LOGISTIC
 
     @property
     def self_concordance(self) -> float | None:  # pyright: ignore[reportIncompatibleVariableOverride]

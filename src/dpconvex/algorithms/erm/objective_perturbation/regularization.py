@@ -80,10 +80,10 @@ class SlopePrice(NamedTuple):
 
 def slope_price(loss: LinearModelLoss) -> SlopePrice | None:
     """Return it for the logistic law (Theorem 2a), and for one output whose curvature vanishes (2c); else None."""
-    if loss.curvature_law == CurvatureLaw.LOGISTIC:
+    q, trace = loss.self_concordance, loss.curvature_trace
+    if loss.curvature_law == CurvatureLaw.LOGISTIC and (q is None or loss.slope_bound == 1):
         slopes = loss.slope_bound * SLOPES
         return SlopePrice("logistic", loss.slope_bound, 1.0, logistic_epsilon, slopes * (1 - slopes))
-    q, trace = loss.self_concordance, loss.curvature_trace
     if q is None or loss.n_outputs > 1:
         return None
     relative = _rounding.ratio_up(q, trace)
@@ -213,10 +213,10 @@ def gaussian_rule(loss: LinearModelLoss, users: Users = None) -> tuple[str, floa
     if loss.n_outputs > 1:
         return "softmax", float(loss.n_outputs)
     side = "one_sided" if loss.sides == 1 else "two_sided"
+    if loss.curvature_law == CurvatureLaw.LOGISTIC and users is None and loss.slope_bound < 1:
+        return "logistic", loss.slope_bound  # of a cap that saturates, too: there less is paid than with (3.2)
     if loss.self_concordance is not None:
         return f"{side}_sc", loss.self_concordance
-    if loss.curvature_law == CurvatureLaw.LOGISTIC and users is None:
-        return "logistic", loss.slope_bound
     return side, loss.curvature_bound
 
 
