@@ -23,4 +23,21 @@ else:
 
 pc: Any = _Later("pyarrow.compute")  # most of its functions are made on import, unseen by type checkers
 
-__all__ = ["pa", "pacsv", "pc", "pq"]
+
+def without_views(values: Any) -> Any:
+    """Return an Arrow table or chunked array with views of texts as usual texts: Arrow takes and filters no views."""
+    if isinstance(values, pa.Table):
+        kinds = {k: kind for k, each in enumerate(values.schema) if (kind := _usual(each.type)) != each.type}
+        for k, kind in kinds.items():
+            values = values.set_column(k, values.schema.names[k], values.column(k).cast(kind))
+        return values
+    return values.cast(_usual(values.type))
+
+
+def _usual(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
+__all__ = ["pa", "pacsv", "pc", "pq", "without_views"]

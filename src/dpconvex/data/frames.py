@@ -15,7 +15,7 @@ from narwhals.exceptions import DuplicateError
 from narwhals.typing import IntoDataFrame
 from numpy.typing import NDArray
 
-from dpconvex._arrow import pa, pc
+from dpconvex._arrow import pa, pc, without_views
 from dpconvex._types import Array, Floats
 from dpconvex.errors import InvalidDataError, SchemaError
 
@@ -32,9 +32,11 @@ def typed(values: Any) -> Any:
     if pandas is not None and isinstance(values, pandas.Index | pandas.api.extensions.ExtensionArray):
         return pandas.Series(values)
     if arrow is not None and isinstance(values, arrow.Array):
-        return arrow.chunked_array([values])
+        values = arrow.chunked_array([values])
     if arrow is not None and isinstance(values, arrow.RecordBatch):
-        return arrow.Table.from_batches([values])
+        values = arrow.Table.from_batches([values])
+    if arrow is not None and isinstance(values, arrow.ChunkedArray | arrow.Table):
+        return without_views(values)
     return values
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import narwhals as nw
@@ -317,16 +318,17 @@ SCHEMA = Schema(
 )
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "views"])
 @pytest.mark.parametrize("method", ["composition", "repeats", "none"])
-@pytest.mark.dear("composition-pandas", "repeats-pandas")
+@pytest.mark.dear("composition-pandas", "repeats-pandas", "composition-pyarrow", "repeats-views")
 def test_tables_of_any_kind(library, method) -> None:
     columns = {
         "a": X[:400, 0].tolist(),
         "b": ["x" if v > 0 else "y" for v in X[:400, 1]],
         "t": ["yes" if v else "no" for v in Y[:400]],
     }
-    table = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[library](columns)
+    views = partial(pa.table, schema=pa.schema({"a": pa.float64(), "b": pa.string_view(), "t": pa.string_view()}))
+    table = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table, "views": views}[library](columns)
     base = PrivateLogisticRegression(schema=SCHEMA, random_state=0, slope_cap=1.0, noise="l2")
     found = PrivateSearchCV(base, NORMS, method=method).fit(table)
     assert set(found.predict(table)) <= {"no", "yes"}

@@ -275,6 +275,14 @@ def test_portions_stay_below_their_memory(places) -> None:
     assert max(sizes) * 8 * 7 <= 100_000
 
 
+def test_some_rows_of_texts_that_are_views_are_taken() -> None:
+    texts = pa.array(["a", None, "c" * 100, "d"], pa.string_view())  # Arrow itself takes none of these
+    tables = open_tables(Stream(pa.table({"text": texts, "number": [1.0, 2.0, 3.0, 4.0]})), None)
+    assert tables is not None
+    (part,) = tables.taken(np.array([1, 2])).portions(1)
+    assert part.to_pydict() == {"text": [None, "c" * 100], "number": [2.0, 3.0]}
+
+
 def test_frames_in_memory_are_no_sources() -> None:
     whole = table()
     for X in (whole, whole.to_pandas(), pl.from_arrow(whole), whole.to_batches()[0], np.zeros((3, 2)), [[1.0]], None):

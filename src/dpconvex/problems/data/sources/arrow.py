@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 
 from dpconvex import _validate
-from dpconvex._arrow import pa
+from dpconvex._arrow import pa, without_views
 from dpconvex._types import Array
 from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import _threads
@@ -41,10 +41,11 @@ class Tables(TableSource):
     memory: int = field(default_factory=lambda: MEMORY.get())  #: bytes that portions may take
 
     def taken(self, index: Array) -> Tables:
-        def some(rows: int) -> Iterator[pa.RecordBatch]:
+        def some(size: int) -> Iterator[pa.RecordBatch]:
             first = 0
-            for batch in self.read(rows):
-                yield batch.take(pa.array(inside(index, first, first + batch.num_rows)))
+            for batch in self.read(size):
+                rows = pa.array(inside(index, first, first + batch.num_rows))
+                yield from without_views(pa.Table.from_batches([batch])).take(rows).to_batches()
                 first += batch.num_rows
 
         return replace(self, n=len(index), read=some)
