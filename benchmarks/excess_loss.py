@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from dpconvex import PrivateLogisticRegression
+from dpconvex.errors import DpconvexWarning
 from dpconvex.losses import LogisticLoss
 from dpconvex.problems import Records, RegularizedRisk
 from dpconvex.solvers import LBFGS, NewtonCholesky
@@ -98,16 +99,17 @@ def show(result: dict) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("--tables", nargs="+", default=["adult", "flights"], choices=list(TABLES))
     parser.add_argument("--noises", nargs="*", default=list(NOISES), choices=NOISES)
     parser.add_argument("--caps", nargs="*", default=["auto"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    warnings.simplefilter("error")
-    results = [measure(name, arguments.seeds, arguments.caps, arguments.noises) for name in arguments.tables]
-    for result in results:
-        show(result)
+    warnings.simplefilter("ignore", DpconvexWarning)
+    results = []
+    for name in arguments.tables:
+        results.append(measure(name, arguments.seeds, arguments.caps, arguments.noises))
+        show(results[-1])
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(results, file, indent=1)

@@ -3,6 +3,7 @@
     python benchmarks/lost_ranges.py [--seeds 3] [--json FILE]
     python benchmarks/lost_ranges.py --parts [--seeds 3]
     python benchmarks/lost_ranges.py --alone [--seeds 4] [--json FILE]
+    python benchmarks/lost_ranges.py --many [--half held_out] [--seeds 2] [--json FILE]
 
 Regressions of the learning half, all ranges left to the fit, pure epsilon, at most 20,000 records. Training excess over
 the best linear fit, as a share of the target's variance: of ``auto``, and of a constant, which looks for the target's
@@ -15,6 +16,10 @@ other tables has; the first part is that of equal parts. At most 6,000 records.
 With ``--alone``: the target's range alone is looked for, by a constant, on 200, 600 and 2,000 records drawn from each
 table, by pairs as `ALONE` has them. Squared distance from the mean, as a share of the target's variance, counted from a
 thousandth on: geometric means, shares of cells above 1, the largest; and what pairs chosen by all other tables have.
+
+With ``--many``: the numbers of a half of `many_tables.py`. Excess as a share of a constant's: of the model wherever it
+is planned, of the constant, and of the rules that take the constant from a share on or below so many records times
+epsilon; geometric means over tables, means of shares cut at 3, and what rules chosen by all other tables have.
 """
 
 from __future__ import annotations
@@ -22,15 +27,18 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import corpus
+import many_tables
+import private_ranges
 from dpconvex import PrivateLinearRegression
 from dpconvex.algorithms.erm.two_stage import ranges
 
@@ -117,6 +125,57 @@ def parts(seeds: int) -> None:
     print(f"left out: {np.exp(left.mean()):.3f} (s.e. of the logarithm {error:.2f}), chosen {np.bincount(best)}")
 
 
+NEVER, ALWAYS = (np.inf, 0.0), (0.0, np.inf)
+RULES = [(0.16, 0.0), *product((0.16, 0.12, 0.08), (300.0, 400.0, 500.0, 700.0))]  #: The first: as it was
+
+
+def many(half: str, seeds: int, path: Path | None) -> None:
+    """Print what the rules lose on targets that a program chose, and each table by the rule that is best for others."""
+    lines = []
+    for task in (task for names in many_tables.tables(half) for task in many_tables.tasks(*names, MOST)):
+        schema = private_ranges.without(task.schema, target=False)
+        count = sum(one != own for one, own in zip(schema.columns, task.schema.columns, strict=True)) + 1
+        if task.kind != many_tables.KINDS[2] or count < 2:
+            continue
+        for epsilon, seed in product((0.1, 0.3, 1.0), range(seeds)):
+            n, coins = len(task.y), many_tables.checksum(f"{task.name} {seed}")
+            line = {"table": task.name, "n": n, "epsilon": epsilon, "off": ranges.octaves_off(epsilon, n, count)}
+            for name, rule in (("auto", NEVER), ("constant", ALWAYS)):
+                ranges.LOST = rule
+                model = PrivateLinearRegression(epsilon, schema=schema, random_state=coins).fit(task.frame)
+                gain = max(task.constant - task.best, many_tables.LEAST_GAIN * task.constant)
+                line[name] = (many_tables.loss(task, model) - task.best) / gain
+            lines.append(line)
+    if path:
+        path.write_text(json.dumps(lines))
+    found = pd.DataFrame(lines)
+    budget = found["n"] * found["epsilon"]
+    for low, high in pairwise((0, 200, 300, 400, 500, 700, 1000, 1500, 3000, np.inf)):
+        own = found[(budget >= low) & (budget < high) & (found["auto"] != found["constant"]) & (found["off"] <= 0.16)]
+        if len(own):
+            means = [(np.exp(logarithm(own[k]).mean()), own[k].clip(upper=3).mean()) for k in ("auto", "constant")]
+            shown = [f"{geometric:.2f}, {mean:.2f}" for geometric, mean in means]
+            print(f"n epsilon {low} to {high}, {own['table'].nunique()} tables: model {shown[0]}, constant {shown[1]}")
+    shares = {
+        (off, least): found["auto"].where((found["off"] <= off) & (budget >= least), found["constant"])
+        for off, least in RULES
+    }
+    logs, cut = ({rule: map_(each) for rule, each in shares.items()} for map_ in (logarithm, lambda v: v.clip(upper=3)))
+    table = pd.DataFrame({
+        rule: (each - logs[RULES[0]]).groupby(found["table"]).mean() for rule, each in logs.items()
+    })  # fmt: skip
+    for rule, own in table.items():
+        gain = (cut[rule] - cut[RULES[0]]).groupby(found["table"]).mean()
+        print(rule, f"{np.exp(own.mean()):.3f} ({own.sem():.3f}), cut at 3 {gain.mean():+.3f} ({gain.sem():.3f})")
+    best = [table.drop(index=name).mean().idxmin() for name in table.index]
+    left = np.array([table.loc[name, rule] for name, rule in zip(table.index, best, strict=True)])
+    print(f"each table by the others: {np.exp(left.mean()):.3f} ({left.std() / len(left) ** 0.5:.3f}), {Counter(best)}")
+
+
+def logarithm(shares: pd.Series) -> pd.Series:
+    return np.log(shares.clip(lower=0.01))
+
+
 def cost(lines: list[dict[str, Any]], share: float) -> float:
     """Return the mean logarithm of the excess where the constant is taken from that share on."""
     return float(np.mean([np.log(max(x["constant" if x["share"] >= share else "auto"], 1e-3)) for x in lines]))
@@ -128,9 +187,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--many", action="store_true")
+    parser.add_argument("--half", choices=("learning", "held_out"), default="learning")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    ranges.LOST = np.inf  # the constant is taken by no rule
+    ranges.LOST = NEVER
+    if given.many:
+        return many(given.half, given.seeds, given.json)
     if given.parts:
         return parts(given.seeds)
     if given.alone:

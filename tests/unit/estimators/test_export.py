@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,7 @@ def test_json_is_read_without_the_library(fitted: Any, tmp_path: Any) -> None:
 
 
 def test_a_data_base_scores_the_same(fitted: Any) -> None:
-    with sqlite3.connect(":memory:") as base:
+    with closing(sqlite3.connect(":memory:")) as base:
         base.create_function("LN", 1, lambda x: None if x is None else math.log(x))
         base.create_function("SQRT", 1, lambda x: None if x is None else math.sqrt(x))
         HELD_OUT.to_sql("people", base, index=False)
@@ -150,7 +151,7 @@ def test_a_query_reads_cells_as_the_schema_does_and_says_what_scores_mean() -> N
     model = PrivateLinearRegression(9.0, schema=Schema(columns, NumericTarget("cost", 0, 1)), random_state=0).fit(table)
     days = (pd.Timestamp("2020-01-01") - pd.Timestamp("1990-05-01")).days
     query = model.to_sql("people")
-    with sqlite3.connect(":memory:") as base:
+    with closing(sqlite3.connect(":memory:")) as base:
         table.assign(born=days).to_sql("people", base, index=False)
         found = pd.read_sql(query, base)["score_0"].clip(0, 1)
         table.assign(born=days, smokes=table["smokes"].map({True: "true", False: "FALSE"})).to_sql("texts", base)

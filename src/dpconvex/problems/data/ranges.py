@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from dpconvex import _validate
@@ -34,9 +35,10 @@ CELLS = MISSING + 1
 EDGE, FAR, NEAR = 0.7, 1.2, 3
 """Deviations of noise that octaves beyond the fullest must hold, on average, for a range to go on; then `FAR`."""
 RARE, RARER, STANDS = 0.1, 0.25, 3.0
-"""Deviations by which the fullest octave must be fuller for each octave away from 1, and for each above 1 of a target,
+"""Deviations by which full octaves must be fuller for each octave away from 1, and for each above 1 of a target,
 for one that is too large is a catastrophe; and above which 0, or one of the signs, is there: numbers of 1e9 are rare
 (`benchmarks/private_ranges.py`)."""
+WIDTHS = 1, 2, 4, 8  #: Numbers of octaves in a row that are looked at together (docs, What was tried).
 HEAVY = 4  #: Octaves from the median's to the last, above which a column is put on a logarithmic scale.
 SPIKE = 0.1  #: Share of the records from which on 0 is a kind of its own, and a column on that scale, too.
 SPARE, ZEROS = 3, 17
@@ -112,14 +114,13 @@ def cells(values: Array) -> NDArray[np.int64]:
 def find(counts: Floats, deviation: float, linear: bool, rare: float = RARE) -> NumberRange:
     """Return the range that released counts (CELLS,) speak for; finite and of positive length whatever they are.
 
-    From the fullest octave of sizes on, either way, to where the sum of what is beyond `EDGE` deviations a cell is
-    largest: single tails drown in noise, sums of them do not. Then the same for each sign within these sizes. Unless
+    From a full octave of sizes on (`_fullest`), either way, to where the sum of what is beyond `EDGE` deviations a cell
+    is largest: single tails drown in noise, sums of them do not. Then the same for each sign within these sizes. Unless
     `linear`, the scale is logarithmic where 0 stands out or the largest sizes are many times the median one.
     """
     signs, noise = (counts[END - 1 :: -1], counts[END + 1 : MISSING]), math.sqrt(2) * deviation  # level 1 first
     sizes = signs[0] + signs[1]
-    exponents = np.arange(LOWEST, HIGHEST + 1)
-    mode = int(np.argmax(sizes - noise * np.maximum(rare * exponents, -RARE * exponents)))
+    mode = _fullest(sizes / noise, rare)
     zero = bool(counts[END] > STANDS * deviation)
     if sizes[mode] <= zero * STANDS * noise:
         return NumberRange(0.0, 2.0**ZEROS, "signed_log") if zero and not linear else NumberRange(0.0, 1.0)
@@ -142,6 +143,20 @@ def find(counts: Floats, deviation: float, linear: bool, rare: float = RARE) -> 
     bottom = -_upper(wider[0]) if first < 0 else _start(max(first - spare, 0), last)
     upper = _upper(wider[1]) if last > 0 else -_start(max(-last - spare, 0), -first)
     return NumberRange(bottom, upper, "signed_log", unit)
+
+
+def _fullest(sizes: Floats, rare: float) -> int:
+    """Return the fullest octave of those in a row, 1, 2, 4 or 8, that stand out most; counts are in deviations."""
+    # One by one, octaves of populations, say, drown in noise: each of twenty holds a twentieth of the records.
+    exponents = np.arange(LOWEST, HIGHEST + 1)
+    penalty, best, mode = np.maximum(rare * exponents, -RARE * exponents), -math.inf, 0
+    for width in WIDTHS:
+        rows, penalties = (sliding_window_view(each, width) for each in (sizes, penalty))
+        found = rows.sum(1) / math.sqrt(width) - penalties.max(1)
+        first = int(found.argmax())
+        if found[first] > best:
+            best, mode = float(found[first]), first + int(rows[first].argmax())
+    return mode
 
 
 def _reach(counts: Floats, noise: float) -> int:

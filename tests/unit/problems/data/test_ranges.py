@@ -72,6 +72,15 @@ def test_noise_alone_seldom_makes_a_target_large() -> None:
     assert ranges.find(many + 100 * noise[0], 100.0, True, ranges.RARER).upper == 65_536
 
 
+def test_octaves_that_drown_one_by_one_are_found_together() -> None:
+    """Sizes from 2^8 to 2^28, as of populations: 650 in each octave, under noise of 250 a sign."""
+    rng = np.random.default_rng(0)
+    counts = counted(2.0 ** rng.uniform(8, 28, 13_000))
+    noise = 250 * rng.laplace(scale=2**-0.5, size=(400, CELLS))
+    found = [ranges.find(counts + each, 250.0, True, ranges.RARER).upper >= 2**25 for each in noise]
+    assert np.mean(found) > 0.7  # off the fullest octave alone .64
+
+
 def test_empty_ends_are_cut_on_linear_scales_alone() -> None:
     counts = np.zeros(PARTS + 1)
     counts[10:20] = 100.0

@@ -64,7 +64,7 @@ TARGET_PART = 1 / 3
 """Of what octaves take, for the target's, where those of columns are looked for, too: a column in a range that is far
 too wide tells nothing, a target in one is predicted anywhere (`benchmarks/lost_ranges.py --parts`)."""
 NARROW = 4  #: A target's range is cut off the second histogram only where no more than one in so many parts is left.
-LOST = 0.16  #: `octaves_off` from which on a constant is better (`benchmarks/lost_ranges.py`).
+LOST = 0.16, 500.0  #: Of `lost`: shares of `octaves_off`, units times epsilon (`benchmarks/lost_ranges.py`).
 CLOSER = "part of each range found, of 32 cells"
 LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
@@ -387,8 +387,8 @@ def octaves_off(epsilon: float, n: int, columns: int) -> float:
 
 
 def lost(epsilon: float, n: int, columns: int) -> bool:
-    """Return whether so many columns, the target among them, are too many for their octaves to be told from noise."""
-    return columns > 1 and octaves_off(epsilon, n, columns) > LOST
+    """Return whether so many columns, the target among them, are too many for their ranges to be told from noise."""
+    return columns > 1 and (octaves_off(epsilon, n, columns) > LOST[0] or n * epsilon < LOST[1])
 
 
 def worth_knots(epsilon: float, n: int, placed: int) -> bool:

@@ -502,5 +502,7 @@ def test_a_constant_finds_the_range_of_the_target_alone() -> None:
     few = PrivateLinearRegression(1.0, feature_bounds="private", target_bounds="private").plan(100_000, 60)[0]
     assert few.algorithm != "constant"
     assert lost(1.0, 900, 61)
-    assert not lost(1.0, 900, 1)
+    assert lost(1.0, 499, 2)  # looks at ranges found cut too much, whatever octaves say
+    assert not lost(1.0, 501, 2)
+    assert not lost(1.0, 300, 1)
     assert not lost(1.0, 100_000, 61)
