@@ -271,7 +271,7 @@ def projection(seeds: int) -> Iterator[Row]:
         for epsilon in epsilons:
             privacy, planner = PrivacyParams(epsilon), partial(objective_perturbation.plan, noise="grouped")
             then = planner(projecting.projected(problem, columns), privacy)[0]
-            plan = projecting.ProjectedPlan(problem, privacy, then, columns, planner)
+            plan = projecting.ProjectedPlan(problem, privacy, then, columns)
             cells.append(spread(risk(plan.run(X, y, SeededSource(seed)).point) - least for seed in range(seeds)))
         yield columns, *cells
 

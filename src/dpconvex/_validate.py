@@ -75,9 +75,9 @@ def positive(whole: object, *names: str) -> None:
         real(name, getattr(whole, name), above=0.0)
 
 
-def records(name: str, value: Any, *, at_least: int = 1, remedy: str = "") -> int:
-    """Return a number of records, an int from `at_least` to `MOST_RECORDS`, or raise `InvalidParameterError`."""
-    if integer(name, value, at_least=at_least, remedy=remedy) > MOST_RECORDS:
+def records(name: str, value: Any) -> int:
+    """Return a number of records, an int from 1 to `MOST_RECORDS`, or raise `InvalidParameterError`."""
+    if integer(name, value, at_least=1) > MOST_RECORDS:
         raise InvalidParameterError(name, value, f"must be at most {MOST_RECORDS}, up to which floats count exactly")
     return int(value)
 

@@ -103,9 +103,8 @@ class WithIntervals(PrivateLinearModel):
                 raise InvalidParameterError(name, value, UNPROVED, "Leave it out, or set inference=False")
         if isinstance(problem.loss, SquaredLoss) and given.get("residual_cap") is None:
             problem = replace(problem, loss=HuberLoss(RESIDUAL_CAP, problem.loss.target_bound, of_mean=True))
-        elif getattr(
-            problem.loss, "saturating", False
-        ):  # what is estimated is the minimizer of a cap that ends at once
+        elif getattr(problem.loss, "saturating", False):
+            # What is estimated is the minimizer of a cap that ends at once.
             problem = replace(problem, loss=replace(cast(Any, problem.loss), saturating=False))
         robust = self.inference == "robust" or (self.inference is True and self._target_range() is not None)
         return curvature.plan(problem, privacy, robust=robust, l2=options.l2, noise=options.noise)

@@ -155,7 +155,6 @@ def robust(scores: Floats, model: Floats, H: Floats, B: Floats, deviations: Floa
 class Spread:
     """Estimate and covariance in the coordinates of the ridge."""
 
-    H: Floats  #: (p, p), positive definite
     inverse: Floats
     shift: Floats  #: (p,): what the ridge took away, to first order
     covariance: Floats  #: (p, p)
@@ -191,7 +190,7 @@ def spread(H: Floats, center: Floats, F: Floats, v: Floats, l2: float, A: Floats
             break
         if np.abs(covariance - before).max() <= 1e-10 * np.abs(covariance).max():
             break
-    return Spread(H, inverse, shift, covariance, shrunk, converged)
+    return Spread(inverse, shift, covariance, shrunk, converged)
 
 
 def _symmetric(matrix: Floats) -> Floats:

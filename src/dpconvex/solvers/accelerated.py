@@ -114,15 +114,6 @@ class SmoothedAcceleratedGradient(Solver):
         """Return the width of smoothing for that radius."""
         return strong_convexity * ((1 - _SHARE) * radius / slope_bound) ** 2 * (1 - 1e-11)
 
-    @staticmethod
-    def steps_for(
-        slope_bound: float, feature_l2: float, strong_convexity: float, initial_gap: float, radius: float
-    ) -> int:
-        """Return how many steps suffice for every data set, as `AcceleratedGradient.steps_for` does."""
-        width = SmoothedAcceleratedGradient.width_for(slope_bound, strong_convexity, radius)
-        smoothness = feature_l2**2 / width + strong_convexity
-        return AcceleratedGradient.steps_for(smoothness, strong_convexity, initial_gap, _SHARE * radius)
-
     def _solve(self, objective: Objective, radius: float, constraint: ConvexSet, start: Start) -> SolverResult:
         assert isinstance(objective, LinearModelObjective)  # `refusal`; tells the type checker
         assert isinstance(objective.loss, PiecewiseLinearLoss)  # `refusal`; tells the type checker

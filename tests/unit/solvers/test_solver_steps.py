@@ -177,7 +177,8 @@ def test_certificates_of_subgradient_averages_are_true(kind, constraint):
 @pytest.mark.dear("HingeLoss()-orthogonal")
 def test_smoothed_count_suffices_and_its_bound_holds(kind, loss):
     objective, radius = extreme(loss, 0.2, kind), 0.02
-    count = SmoothedAcceleratedGradient.steps_for(loss.slope_bound, 1.0, 0.2, objective.initial_gap, radius)
+    width = SmoothedAcceleratedGradient.width_for(loss.slope_bound, 0.2, radius)
+    count = AcceleratedGradient.steps_for(1 / width + 0.2, 0.2, objective.initial_gap, 0.25 * radius)
     exact = DualCoordinateAscent().solve(objective, 1e-5)
     result = SmoothedAcceleratedGradient().solve(objective, radius)
     assert exact.status is result.status is Status.CERTIFIED

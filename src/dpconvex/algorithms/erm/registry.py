@@ -183,7 +183,7 @@ def expected_of_first(found: Found) -> float:
 
 def cautious_of_first(found: Found) -> float:
     """Return what sorts lists of plans, of a loss and of its surrogates: `cautious` of each list's first plan."""
-    return math.inf if found[0].predicted_error.expected is None else _rounded(cautious(found[0]))
+    return math.inf if found[0].predicted_error.expected is None else _rank(found[0])
 
 
 def cautious(plan: LinearModelPlan) -> float:

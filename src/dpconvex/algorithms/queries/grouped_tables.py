@@ -120,9 +120,6 @@ class GroupedTablesPlan(base.QueryReleasePlan):
     def releases(self) -> tuple[Release, ...]:
         return (*self.columns.releases, *self.pairs.releases)
 
-    def exact_bits(self, source: BitSource) -> bool:
-        return self.columns.exact_bits(source) and self.pairs.exact_bits(source)
-
     @cached_property
     def left_out(self) -> float:
         """The share of relations that groups leave out, a guess: the mean over pairs of columns."""

@@ -43,11 +43,6 @@ class Pieces:
     lower: Floats  #: with `upper`: (1, 1) for an affine function, (0, 1) for a hinge, (-1, 1) for an absolute value
     upper: Floats
 
-    @property
-    def norms(self) -> Floats:
-        """Largest slope norms A, shape (n,)."""
-        return np.linalg.norm(self.slopes, axis=1) * np.maximum(-self.lower, self.upper)
-
     def values(self, points: Floats) -> Floats:
         """Return the functions at points of shape (n, dim), or at one of shape (dim,)."""
         v = _inner(self.slopes, points) + self.offsets

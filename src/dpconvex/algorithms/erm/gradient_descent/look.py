@@ -98,7 +98,6 @@ class Course:
 
     length: float  #: Typical gradient over the longest, h
     start: float  #: Coefficient of the constant at the start
-    unknown: float  #: Deviation of the share of positive labels that is left
     signal: float  #: Squared coefficients in units of typical ones
     level: float  #: Clipping level in typical gradients, k
     choice: Choice  #: Steps before the correction for cutting
@@ -201,7 +200,7 @@ class Look:
 
     def unread(self) -> Course:
         """Return the course for typical data, which is what one expects before the look."""
-        return self._course(self.usual_length, 0.0, 0.0, 1.0)
+        return self._course(self.usual_length, 0.0, 1.0)
 
     def start(self, share: float) -> tuple[float, float]:
         """Return the constant's first coefficient, and the share's deviation that is left, from its noisy value."""
@@ -269,7 +268,7 @@ class Look:
         squares = np.clip(squares, 0.0, FARTHEST**2)
         (start, unknown), length = self.start(share), self.typical_length(shares)
         signal = max(self._risked(length), self._seen(length, unknown, squares))
-        return self._course(length, start, unknown, signal)
+        return self._course(length, start, signal)
 
     def slope_level(self, course: Course, way: Floats) -> float:
         """Return the level to which slopes along a way (dim,) are cut."""
@@ -343,10 +342,10 @@ class Look:
         options: dict[str, Any] = {"steps": None, "l2": self.l2, "rates": (1.0,), "signal": signal, "bold": 1.0}
         return typical_steps.choose(problem, noise, mu=self.mu, levels=levels, **options)
 
-    def _course(self, length: float, start: float, unknown: float, signal: float) -> Course:
+    def _course(self, length: float, start: float, signal: float) -> Course:
         choice = self._choice(length, signal)
         level = next(level for level, _ in TUNING.levels if level / kept(level) == choice.level)
-        return Course(length, start, unknown, signal, level, choice)
+        return Course(length, start, signal, level, choice)
 
 
 def with_smaller_constant(problem: LinearModelProblem) -> LinearModelProblem:

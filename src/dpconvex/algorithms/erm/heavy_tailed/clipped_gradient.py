@@ -25,7 +25,7 @@ import numpy as np
 
 from dpconvex import _validate
 from dpconvex._types import Array, Floats
-from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded
+from dpconvex.algorithms import LinearModelPlan, PredictedError, PrivateResult, recorded, uses
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy, extreme
 from dpconvex.geometry import L2Norm
 from dpconvex.mechanisms import GaussianMechanism, NormNoiseMechanism
@@ -61,6 +61,7 @@ class ClippedGradientPlan(LinearModelPlan):
     l2: float = 0.0
     algorithm: ClassVar[str] = "clipped_gradient"
     only_sums = True  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    mechanisms = uses({LABEL: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
     theorem = "Noisy gradient descent: mean gradients of records cut to length C, composed adaptively."  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     assumptions = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
         Assumption("every record's gradient has length at most C", "its slope is cut at C over the record's norm"),
@@ -95,9 +96,6 @@ class ClippedGradientPlan(LinearModelPlan):
 
     def describe(self) -> Mapping[str, Any]:
         return {"noise": self.noise_name, "level": self.level, "steps": self.steps, "step_size": self.step_size}
-
-    def exact_bits(self, source: BitSource) -> bool:
-        return self.mechanism.exact_bits(source)
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         """Take the planned number of steps from 0; return the average of the points where gradients were taken."""

@@ -51,7 +51,6 @@ class ConstantPlan(TwoStagePlan):
     problem: LinearModelProblem
     privacy: PrivacyParams
     then: algorithms.LinearModelPlan
-    planner: Planner
     algorithm: ClassVar[str] = "constant"
     hopeless = True  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     outlook = "no column is used, and the answer is the same for all"  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
@@ -120,7 +119,7 @@ def plan(
         raise InvalidParameterError("intercept", problem.domain.intercept, what, remedy)
     own = alone(problem)
     then = class_shares.plan(own, privacy) if counted and own.loss.classes.size else planner(own, privacy)[0]
-    return (ConstantPlan(problem, privacy, then, planner),)
+    return (ConstantPlan(problem, privacy, then),)
 
 
 def alone(problem: LinearModelProblem) -> LinearModelProblem:

@@ -45,7 +45,6 @@ class ProjectedPlan(TwoStagePlan):
     privacy: PrivacyParams
     then: algorithms.LinearModelPlan
     columns: int
-    planner: Planner
     algorithm: ClassVar[str] = "random_projection"
     presumed = ("the projection does not depend on the data or on the noise", "it is drawn from a stream of its own")
 
@@ -126,7 +125,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     best: ProjectedPlan | None = None
     for columns in (p >> halvings for halvings in range(1, p.bit_length()) if p >> halvings >= FEWEST):
         then = planner(projected(problem, columns), privacy)[0]
-        found = ProjectedPlan(problem, privacy, then, columns, planner)
+        found = ProjectedPlan(problem, privacy, then, columns)
         if best is not None and found.predicted_error.rank > best.predicted_error.rank:
             break  # fewer still lose more
         best = found

@@ -358,7 +358,6 @@ _STEP, _PORTION, _LEAST_ROWS = 2**15, 2**20, 256
 """Rows that are read at a time; floats of a portion, and its rows where they are wide."""
 
 Cells = Sequence[Array]
-T = TypeVar("T")
 
 
 @final

@@ -44,7 +44,8 @@ def planned(task: LinearModelProblem, epsilon: float = 1.0, delta: float = 0.0, 
 
 def to(columns: int, plan: ProjectedPlan) -> ProjectedPlan:
     """The same plan with another number of columns."""
-    then = plan.planner(projected(plan.problem, columns), plan.privacy)[0]
+    assert plan.recipe is not None
+    then = plan.recipe.inputs["planner"](projected(plan.problem, columns), plan.privacy)[0]
     return replace(plan, then=then, columns=columns)
 
 
