@@ -2,7 +2,7 @@
 
     python tools/anchors.py NAME... [--full] [--seeds 20]
 
-NAME is an experiment, the start of one, or nothing for all. Writes src/dpconvex/reproduce/anchors.json, where entries
+NAME is an experiment, the start of one, or nothing for all. Writes src/dpconvex_experiments/anchors.json, where entries
 of other experiments and sizes stay. With eight seeds or more a number's spread is its deviation from seed to seed; with
 fewer it is the standard error that each run states itself.
 """
