@@ -34,7 +34,7 @@ from dpconvex.algorithms.erm.heavy_tailed.custom import CustomExtension, check_c
 from dpconvex.algorithms.erm.heavy_tailed.localization import LocalizationPlan, To
 from dpconvex.algorithms.erm.heavy_tailed.moments import Moments, check_heavy
 from dpconvex.algorithms.erm.heavy_tailed.schedule import TUNING, Phase, Scaled, Setting, Stage, sensitivity
-from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data, Truncated
+from dpconvex.algorithms.erm.heavy_tailed.surrogates import SURROGATES, Data
 from dpconvex.errors import InvalidParameterError
 from dpconvex.mechanisms import ReportNoisyMax
 from dpconvex.plugins import printed
@@ -147,8 +147,7 @@ def best_net(setting: Setting, C: float, m: int, tau: float, error: float) -> Ba
     """Return the net of the smallest error; all but the side, and what is given of solver and values, times lambda."""
     d, half = setting.problem.dim, setting.epsilon / 2
     theta = (2 * C / m + 2 * tau) / half
-    most, work = (2**14, 2**30) if isinstance(setting.surrogate, Truncated) else (2**8, 2**22)  # in bearable time
-    largest = int(max(9, min(most, work // m)) ** (1 / d))
+    largest = int(setting.surrogate.most_points(m) ** (1 / d))
     sides = np.unique(np.geomspace(3, max(3, largest), 30).astype(int) // 2 * 2 + 1)
     sides = sides[sides <= max(3, largest)][None, :]
     confine = tau + theta * RADII[:, None]

@@ -101,6 +101,10 @@ class Surrogate(ABC):
     def error(self, part: Part, radius: float) -> float:
         """Return how far computed values of `risk` vary about its own, but for a constant; for every data set."""
 
+    def most_points(self, m: int) -> int:
+        """Return how many values of the risk of m records are computed in bearable time."""
+        return max(9, min(2**8, 2**22 // m))
+
     @abstractmethod
     def minimize(self, part: Part, data: Data, center: Floats, near: Near) -> Floats:
         """Return a member of the region within the distance of the minimizer."""
@@ -135,6 +139,9 @@ class Truncated(Surrogate):
     def error(self, part: Part, radius: float) -> float:
         R, slack = part.problem.radius, inner_product_rounding(part.problem.dim)
         return 4 * slack * (part.problem.loss.value_at_zero + (part.level + 4 * part.l2 * R) * R)
+
+    def most_points(self, m: int) -> int:
+        return max(9, min(2**14, 2**30 // m))
 
     def minimize(self, part: Part, data: Data, center: Floats, near: Near) -> Floats:
         region, radius, start = near
