@@ -140,16 +140,17 @@ def many(half: str, seeds: int, path: Path | None) -> None:
         for epsilon, seed in product((0.1, 0.3, 1.0), range(seeds)):
             n, coins = len(task.y), many_tables.checksum(f"{task.name} {seed}")
             line = {"table": task.name, "n": n, "epsilon": epsilon, "off": ranges.octaves_off(epsilon, n, count)}
-            for name, rule in (("auto", NEVER), ("constant", ALWAYS)):
+            line |= {"constant": task.constant, "best": task.best}
+            for name, rule in (("auto loss", NEVER), ("constant loss", ALWAYS)):
                 ranges.LOST = rule
                 model = PrivateLinearRegression(epsilon, schema=schema, random_state=coins).fit(task.frame)
-                gain = max(task.constant - task.best, many_tables.LEAST_GAIN * task.constant)
-                line[name] = (many_tables.loss(task, model) - task.best) / gain
+                line[name] = many_tables.loss(task, model)
             lines.append(line)
     if path:
         path.write_text(json.dumps(lines))
     found = pd.DataFrame(lines)
-    budget = found["n"] * found["epsilon"]
+    own = {name: many_tables.shares(found, found[f"{name} loss"]) for name in ("auto", "constant")}
+    found, budget = found.assign(**own), found["n"] * found["epsilon"]
     for low, high in pairwise((0, 200, 300, 400, 500, 700, 1000, 1500, 3000, np.inf)):
         own = found[(budget >= low) & (budget < high) & (found["auto"] != found["constant"]) & (found["off"] <= 0.16)]
         if len(own):

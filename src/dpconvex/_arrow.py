@@ -27,9 +27,9 @@ pc: Any = _Later("pyarrow.compute")  # most of its functions are made on import,
 def without_views(values: Any) -> Any:
     """Return an Arrow table or chunked array with views of texts as usual texts: Arrow takes and filters no views."""
     if isinstance(values, pa.Table):
-        kinds = {k: kind for k, each in enumerate(values.schema) if (kind := _usual(each.type)) != each.type}
-        for k, kind in kinds.items():
-            values = values.set_column(k, values.schema.names[k], values.column(k).cast(kind))
+        for k, each in enumerate(values.schema):
+            if (kind := _usual(each.type)) != each.type:
+                values = values.set_column(k, each.name, values.column(k).cast(kind))
         return values
     return values.cast(_usual(values.type))
 

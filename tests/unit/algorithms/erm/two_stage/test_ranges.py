@@ -505,4 +505,5 @@ def test_a_constant_finds_the_range_of_the_target_alone() -> None:
     assert lost(1.0, 499, 2)  # looks at ranges found cut too much, whatever octaves say
     assert not lost(1.0, 501, 2)
     assert not lost(1.0, 300, 1)
+    assert not lost(1.0, 900, 1)
     assert not lost(1.0, 100_000, 61)
