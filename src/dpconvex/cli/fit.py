@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,45 +27,45 @@ if TYPE_CHECKING:
     from dpconvex.data import Schema
     from dpconvex.estimators import PrivateLinearModel
 
-ENGINES = ("memory", "local", "dask", "ray")
+CLUSTERS = ("dask", "ray")
+ENGINES = ("memory", "local", *CLUSTERS)
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
-def engine_for(
-    path: Path, engine: str | None, address: str | None = None, memory: str | None = None, budget: Path | None = None
-) -> str:
+def engine_for(path: Path, engine: str | None, address: str | None = None, memory: str | None = None) -> str:
     """Return the engine that is meant, by default by the path; refuse options that it does not have."""
     many = path.is_dir() or set("*?[") & set(str(path))
     chosen = _validate.choice("engine", ("local" if many else "memory") if engine is None else engine, ENGINES)
-    for name, value, where in (("address", address, ("dask", "ray")), ("memory", memory, ("local",))):
+    for name, value, where in (("address", address, CLUSTERS), ("memory", memory, ("local",))):
         if value is not None and chosen not in where:
             raise InvalidParameterError(name, value, f"is for the engine {' or '.join(where)}", f"Leave out --{name}")
-    if budget is not None and chosen != "memory":
-        raise InvalidParameterError("budget", str(budget), "pays for single files", "Use dpconvex.Budget in Python")
     return chosen
 
 
 @contextmanager
-def opened_table(path: Path, schema: Schema, engine: str | None, at: str | None, memory: str | None) -> Iterator[Any]:
-    """Open what `fit` takes: a table in memory, or one that the engine reads again at each pass."""
+def opened_table(
+    path: Path, schema: Schema, engine: str | None, at: str | None, memory: str | None
+) -> Iterator[Callable[[], Any]]:
+    """Give what returns what `fit` takes: a table in memory, or one that the engine reads again at each pass.
+
+    An engine is reached, and files are opened, first, without a record read. So runs pay between that and the call.
+    """
     from dpconvex.data import open_files, read_table
+    from dpconvex.data.read import CsvFiles
+    from dpconvex.problems.data.sources.arrow import MEMORY
+    from dpconvex.problems.data.sources.cluster import opened as on_engine
 
     chosen = engine_for(path, engine, at, memory)
-    if chosen == "memory":
-        yield read_table(path, schema)
-    elif chosen == "local":
-        from dpconvex.problems.data.sources.arrow import MEMORY
-
-        token = MEMORY.set(MEMORY.get() if memory is None else read_bytes(memory))
-        try:
-            yield open_files(path, schema)
-        finally:
-            MEMORY.reset(token)
-    else:
-        from dpconvex.problems.data.sources.cluster import opened
-
-        with opened(str(path), chosen, at, schema.column_names()) as table:
-            yield table
+    opened: Any = None if chosen == "memory" else open_files(path, schema)
+    with ExitStack() as stack:
+        if memory is not None:
+            stack.callback(MEMORY.reset, MEMORY.set(read_bytes(memory)))
+        if chosen in CLUSTERS and isinstance(opened, CsvFiles):
+            remedy = "Use --engine local, or convert the files"
+            raise InvalidParameterError("engine", chosen, "reads Parquet files", remedy)
+        if chosen in CLUSTERS:
+            opened = stack.enter_context(on_engine(str(path), chosen, at, schema.column_names()))
+        yield lambda: read_table(path, schema) if opened is None else opened
 
 
 def read_bytes(text: str) -> int:
@@ -129,18 +129,18 @@ def fit(
         promise = dataclasses.replace(promise, epsilon=max(epsilon, evaluate))
     with _output.working("Fitting"), _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
-        engine = engine_for(table, engine, address, memory, budget)
+        engine = engine_for(table, engine, address, memory)
         if holdout is not None and engine != "memory":
             raise InvalidParameterError("holdout", holdout, "needs a table in memory: one file", "Leave out --engine")
         if engine != "memory" and not promise.neighboring.fixes_size:
             raise InvalidParameterError("engine", engine, "must be 'memory' for these neighbors", "Use --engine memory")
-        paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
-        with opened_table(table, declared, engine, address, memory) as records:
+        with opened_table(table, declared, engine, address, memory) as read:
+            paid = pay(budget, promise, f"fit --model {estimator.kind}", table, declared, seed=seed)
             if holdout is None or evaluate is None:
                 found = None
-                estimator.fit(records)
+                estimator.fit(read())
             else:
-                found = fit_and_evaluate(estimator, records, epsilon=evaluate, holdout=holdout)
+                found = fit_and_evaluate(estimator, read(), epsilon=evaluate, holdout=holdout)
         metrics = None if held_out is None else measure(estimator, held_out)
         if found is not None:
             write_metrics(found, folder, _output.EVALUATED)
@@ -239,8 +239,8 @@ def predict(
         raise InvalidParameterError("proba", proba, what, "")
     own = keep if keep is None or keep not in estimator.schema.column_names(features_only=True) else None
     features = dataclasses.replace(estimator.schema, target=None, user=own, weight=None, weight_cap=None)
-    with opened_table(table, features, engine, address, memory) as rows:
-        parts = predictions(estimator, rows, features.column_names(), proba, keep)
+    with opened_table(table, features, engine, address, memory) as read:
+        parts = predictions(estimator, read(), features.column_names(), proba, keep)
         if output is not None:
             write_atomically(output, lambda file: write_csv(parts, file))
         else:

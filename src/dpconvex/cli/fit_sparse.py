@@ -10,7 +10,7 @@ import typer
 
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay, write_certificate
-from dpconvex.cli.fit import engine_for, measure, opened_table, read_test
+from dpconvex.cli.fit import measure, opened_table, read_test
 from dpconvex.cli.plan import plan_facts, show_plans
 from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidParameterError
@@ -60,10 +60,9 @@ def fit_sparse(
         return
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
-        engine = engine_for(table, engine, address, memory, budget)
-        paid = pay(budget, promise, "fit-sparse", table, declared, seed=seed)
-        with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as records:
-            estimator.fit(records)
+        with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as read:
+            paid = pay(budget, promise, "fit-sparse", table, declared, seed=seed)
+            estimator.fit(read())
         metrics = None if held_out is None else measure(estimator, held_out)
         estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)
         save_model(estimator, folder / _output.MODEL)

@@ -88,14 +88,15 @@ def median(
         raise InvalidParameterError(name, value, "is for a plan without data", "Leave it out, or the file of points")
     promise = estimator.plan(10_000, 2, unit).privacy  # refuses unusable parameters before anything is read
     with _output.model_folder(out, force=force) as folder:
-        engine = engine_for(points, engine, address, memory, budget)
+        engine = engine_for(points, engine, address, memory)
         if user_column is not None and engine != "memory":
             remedy = "Make a table with one row a user, or read a single file into memory"
             raise InvalidParameterError("user_column", user_column, "is for tables in memory", remedy)
         names = coordinates(points, column, user_column)
         declared = _options.numbers_only(names, user_column)
-        paid = pay(budget, promise, "median", points, declared, seed=seed)
-        with _output.working("Fitting"), opened_table(points, declared, engine, address, memory) as table:
+        with _output.working("Fitting"), opened_table(points, declared, engine, address, memory) as read:
+            paid = pay(budget, promise, "median", points, declared, seed=seed)
+            table = read()
             groups = None if user_column is None else table.column(user_column)
             estimator.fit(points_of(table, names), groups=groups)
         result = released(estimator, names)

@@ -10,7 +10,7 @@ import typer
 
 from dpconvex.cli import _options, _output
 from dpconvex.cli.budget import pay
-from dpconvex.cli.fit import engine_for, measure, opened_table, read_test, write_outputs
+from dpconvex.cli.fit import measure, opened_table, read_test, write_outputs
 from dpconvex.cli.plan import print_facts
 from dpconvex.cli.schema import print_labels
 from dpconvex.errors import InvalidParameterError
@@ -70,10 +70,9 @@ def search(
     with _output.model_folder(out, force=force) as folder:
         held_out = read_test(test, declared)
         kind = found.estimator.kind
-        engine = engine_for(table, engine, address, memory, budget)
-        paid = pay(budget, plans[0].privacy, f"search --model {kind}", table, declared, seed=seed)
-        with _output.working("Searching"), opened_table(table, declared, engine, address, memory) as records:
-            found.fit(records)
+        with _output.working("Searching"), opened_table(table, declared, engine, address, memory) as read:
+            paid = pay(budget, plans[0].privacy, f"search --model {kind}", table, declared, seed=seed)
+            found.fit(read())
         metrics = None if held_out is None else measure(found.best_estimator_, held_out)
         write_outputs(found.best_estimator_, folder, Origin(table.name, purpose, paid))
     names = (_output.MODEL, _output.CERTIFICATE, _output.REPORT)

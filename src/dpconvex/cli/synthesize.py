@@ -101,12 +101,12 @@ def synthesize(
     if size is not None and size < 1:
         raise InvalidParameterError("size", size, "must be an integer >= 1")
     with _output.model_folder(out, force=force) as folder:
-        engine = engine_for(table, engine, address, memory, budget)
+        engine = engine_for(table, engine, address, memory)
         if engine != "memory" and not size_is_public:
             raise InvalidParameterError("engine", engine, "must be 'memory' for these neighbors", "Use --engine memory")
-        paid = pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
-        with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as records:
-            estimator.fit(records)
+        with _output.working("Fitting"), opened_table(table, declared, engine, address, memory) as read:
+            paid = pay(budget, plans[0].privacy, "synthesize", table, declared, seed=seed)
+            estimator.fit(read())
         released = estimator.sample(size, seed)
         write_atomically(folder / _output.SYNTHETIC, lambda file: pacsv.write_csv(released, file))
         estimator.certificate_ = write_certificate(estimator.certificate_, folder, paid)

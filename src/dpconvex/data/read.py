@@ -82,12 +82,14 @@ def open_files(path: str | PathLike[str], schema: Schema) -> Any:
 
     where = os.fspath(path)
     places = [Path(found) for found in sorted(glob.glob(where))]
-    files = [file for place in places for file in (sorted(place.rglob("*.*")) if place.is_dir() else [place])]
-    kinds = {file.suffix.lower() for file in files if not file.name.startswith((".", "_"))}
-    if kinds == {".csv"}:
+    found = [file for place in places for file in (sorted(place.rglob("*.*")) if place.is_dir() else [place])]
+    files = [file for file in found if not file.name.startswith((".", "_"))]
+    kinds = {_kind(file.name) for file in files}
+    if kinds and kinds <= {*_ENDS[:-1]}:
         return CsvFiles(tuple(files), schema)
     if "://" not in where and kinds != {".parquet"}:
-        raise InvalidDataError(f"{where}: must hold .parquet files alone or .csv files. Check the path or convert them")
+        what = "must hold .parquet files alone or .csv files (.tsv, .gz)"
+        raise InvalidDataError(f"{where}: {what}. Check the path or convert them")
     try:
         whole = where if "://" in where or len(places) == 1 else [str(file) for file in files]
         return dataset.dataset(whole, format="parquet", partitioning="hive")
@@ -112,16 +114,27 @@ class CsvFiles:
 
 
 def check_table(path: str | PathLike[str], schema: Schema | None = None) -> None:
-    """Raise what reading a file by a schema would raise about its name, place, header and types. Reads no record."""
-    for each in _files(path):
+    """Raise what reading files by a schema would raise about their names, headers and types. Reads no record."""
+    places = _files(path)
+    if schema is not None and any(map(os.path.isdir, places)):
+        opened = open_files(path, schema)
+        places = opened.files if isinstance(opened, CsvFiles) else []
+        if not isinstance(opened, CsvFiles):  # names of folders may be columns
+            _checked_names(path, opened.schema.names, schema.column_names())
+            _check_types(opened.schema, schema)
+    for each in places:
         _checked_names(each, read_header(each), None if schema is None else schema.column_names())
         if schema is not None and _parquet(each):
-            empty = _parquet_schema(each).empty_table()
-            schema.encode(empty)
-            if schema.target is not None:
-                schema.encode_target(empty)
-            if schema.user is not None:
-                schema.user_labels(empty)
+            _check_types(_parquet_schema(each), schema)
+
+
+def _check_types(types: pa.Schema, schema: Schema) -> None:
+    empty = types.empty_table()
+    schema.encode(empty)
+    if schema.target is not None:
+        schema.encode_target(empty)
+    if schema.user is not None:
+        schema.user_labels(empty)
 
 
 def read_header(path: str | PathLike[str]) -> list[str]:
@@ -146,7 +159,7 @@ def require_numbers(path: str | PathLike[str], names: Iterable[str], remedy: str
 def _files(path: str | PathLike[str]) -> list[Any]:
     """Return the files that a path means: itself, or what fits a pattern, in the order of their names."""
     where = os.fspath(path)
-    if not any(sign in where for sign in "*?") or os.path.exists(where):
+    if not any(sign in where for sign in "*?[") or os.path.exists(where):
         return [path]
     found = sorted(glob.glob(where))
     if not found:
@@ -154,11 +167,16 @@ def _files(path: str | PathLike[str]) -> list[Any]:
     return found
 
 
+def _kind(path: str | PathLike[str]) -> str | None:
+    """Return which of the known ends a name has."""
+    return next((kind for kind in _ENDS if str(path).lower().endswith(kind)), None)
+
+
 def _parquet(path: str | PathLike[str]) -> bool:
     """Return whether it is a Parquet or a CSV file, by its name; raise unless it can be opened."""
     if str(path) == "-":
         return False
-    kind = next((kind for kind in _ENDS if str(path).lower().endswith(kind)), None)
+    kind = _kind(path)
     if kind is None:
         ends = f"{', '.join(_ENDS[:-1])} or {_ENDS[-1]}"
         raise InvalidDataError(f"{path}: the name must end in {ends}. Convert the file, or rename it")

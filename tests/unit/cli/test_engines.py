@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from dpconvex.cli.main import app
 from dpconvex.data import CategoricalColumn, ClassTarget, NumericColumn, Schema
+from dpconvex.privacy import Budget
 
 COLUMNS = (NumericColumn("age", 0, 100), CategoricalColumn("town", ("Aa", "Bb")))
 
@@ -57,11 +59,40 @@ def test_a_folder_gives_the_same_files_as_one_file(here: Path) -> None:
         (("median", "parts", "--epsilon", 1, "--radius-bound", 10), "must be given for folders"),
         (("median", "parts", "--epsilon", 1, "--radius-bound", 10, "--user-column", "town"), "tables in memory"),
         (("synthesize", "all.parquet", "--schema", "s.toml", "--epsilon", 1, "--address", "x"), "engine dask or ray"),
-        (("synthesize", "parts", "--schema", "s.toml", "--epsilon", 1, "--budget", "b.json"), "pays for single files"),
+        (("fit", "table.csv", "--schema", "s.toml", "--epsilon", 1, "--engine", "dask"), "reads Parquet files"),
     ],
 )
 def test_refusals(here: Path, arguments: tuple[object, ...], what: str) -> None:
+    (here / "table.csv").write_text("age,town,sick\n")
     found = CliRunner().invoke(app, list(map(str, arguments)))
     assert found.exit_code == 2
     assert what in found.stderr
     assert not (here / "synthetic").exists()
+
+
+def test_folders_are_paid_for_and_what_cannot_be_read_costs_nothing(here: Path) -> None:
+    pq.write_to_dataset(pq.read_table("all.parquet"), "towns", partition_cols=["town"])  # folders hold a column
+    Path("texts").mkdir()
+    (here / "texts/.hidden").write_text("no table")
+    for k, end in enumerate(("csv", "csv.gz")):
+        with pa.output_stream(f"texts/{k}.{end}") as file:
+            pacsv.write_csv(pq.read_table(f"parts/{k}.parquet"), file)
+    run("budget", "create", "b.json", "--epsilon", 10)
+    common = ("--schema", "s.toml", "--epsilon", 1, "--budget", "b.json", "--force")
+    for place in ("parts", "towns", "texts", "parts/[01].parquet", "parts/*.parquet"):
+        run("fit", place, *common)
+    run("verify", "model")
+    Path("s.toml").write_text(Path("s.toml").read_text().replace("town", "city"))
+    for place in ("parts", "towns", "texts", "nowhere/*.parquet"):
+        found = CliRunner().invoke(app, list(map(str, ("fit", place, *common))))
+        assert found.exit_code == 2, found.output
+    assert Budget("b.json").account().left[0] == 5
+
+
+@pytest.mark.gate  # waits for half a minute
+def test_a_scheduler_that_is_not_there_costs_nothing(here: Path) -> None:
+    run("budget", "create", "b.json", "--epsilon", 1)
+    arguments = ("--schema", "s.toml", "--epsilon", "1", "--budget", "b.json", "--address", "tcp://127.0.0.1:9")
+    found = CliRunner().invoke(app, ["fit", "parts", *arguments, "--engine", "dask"])
+    assert found.exit_code == 2, found.output
+    assert Budget("b.json").account().left[0] == 1

@@ -78,17 +78,14 @@ class NumberRange:
         """Return numbers of the range after the transform."""
         return TRANSFORMS[self.transform][0](np.divide(values, self.scale))
 
-    def unmapped(self, values: Any) -> Any:
-        """Return what `mapped` maps to these."""
-        return TRANSFORMS[self.transform][1](values) * self.scale
-
     def even(self, count: int) -> list[float]:
         """Return numbers that are evenly spaced after the transform, from end to end."""
         return self.back(np.linspace(*self.ends, count).tolist())
 
     def back(self, places: Sequence[float]) -> list[float]:
         """Return numbers of these places after the transform, of which the first and the last are the two ends."""
-        return [self.lower, *(float(self.unmapped(place)) for place in places[1:-1]), self.upper]
+        inverse = TRANSFORMS[self.transform][1]
+        return [self.lower, *(float(inverse(place) * self.scale) for place in places[1:-1]), self.upper]
 
     def transformed(self, values: Array) -> Array:
         """Return any numbers, clipped into the range, after the transform; missing ones stay NaN."""

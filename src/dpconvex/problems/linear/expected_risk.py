@@ -386,10 +386,8 @@ def _logit_excess(loss: LinearModelLoss, target: LinearModelLoss) -> float:
     deviation, middle = 2.0, 0.0
     nodes, weights = np.polynomial.hermite_e.hermegauss(101)
     if loss.rates is not None:
-
-        def surplus(mean: float) -> float:
-            return float(weights @ expit(mean + deviation * nodes)) / weights.sum() - cast(Any, loss.rates)[1]
-
+        total, rate = weights.sum(), loss.rates[1]
+        surplus = lambda mean: float(weights @ expit(mean + deviation * nodes)) / total - rate  # noqa: E731
         middle = cast(float, brentq(surplus, -60.0, 60.0))
     logits = np.concatenate([middle + deviation * nodes] * 2)
     labels = np.repeat([1.0, -1.0], len(nodes))
