@@ -366,7 +366,8 @@ def _unfitted(state: Mapping[str, Any]) -> SavedModel:
     missing = set(model.get_params(deep=False)) - set(_DROPPED) ^ set(parameters)
     if missing:
         raise InvalidDataError(f"its parameters are not those of {state['estimator']}: {', '.join(sorted(missing))}")
-    decode = {"schema": Schema.from_toml_text, "domain": _domain, "feature_bounds": tuple, "target_bounds": tuple}
+    decode = {"schema": Schema.from_toml_text, "domain": _domain, "target_bounds": tuple}
+    decode["feature_bounds"] = lambda pairs: tuple(pairs) if len(pairs) == 2 else [tuple(p.tolist()) for p in pairs]
     for name, read in decode.items():
         given = parameters.get(name)
         if given is not None and (name == "schema" or not isinstance(given, str)):
