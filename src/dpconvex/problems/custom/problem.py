@@ -38,6 +38,9 @@ class CustomProblem(Problem):
     smoothness = forwarded("function", "smoothness")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.function, ConvexFunction):
+            given, what = type(self.function).__name__, "must be a RecordLoss, a WholeObjective, or from jax_loss"
+            raise InvalidParameterError("function", given, what)
         _validate.records("n", self.n)
         _validate.integer("max_steps", self.max_steps, at_least=1)
         if not isinstance(self.trusted, bool):  # a string would pass for True, and privacy would rest on claims
