@@ -179,7 +179,7 @@ def test_saving_and_loading_say_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(InvalidDataError, match="cannot be read"):
         load_model(tmp_path / "absent.skops")
     with pytest.raises(InvalidParameterError, match="best_estimator_"):
-        save_model(PrivateSearchCV(model, {"l2": [0.1]}), tmp_path / "m.skops")  # pyright: ignore[reportArgumentType]
+        save_model(PrivateSearchCV(model, {"l2": [0.1]}), tmp_path / "m.skops")
     model.classes_ = np.array([(0,), (1,)], dtype=object)
     with pytest.raises(InvalidParameterError, match="classes"):
         save_model(model, tmp_path / "m.skops")
