@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpconvex import private_game, verify
+from dpconvex import PrivacyCertificate, private_game, verify
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 RULES = np.array([[0.9, 0.9, 0.9], [-0.5, 0.2, -0.9], [0.8, 0.9, 0.7]])
@@ -67,3 +67,9 @@ def test_records_that_are_no_array_or_none_say_so() -> None:
         private_game([[[0.0, 1.0]] * 2], epsilon=1.0)
     with pytest.raises(InvalidDataError, match=r"have shape \(0, 2, 2\)"):
         private_game(np.zeros((0, 2, 2)), epsilon=1.0)
+
+
+def test_bounds_of_any_type_are_floats() -> None:
+    for bound in (np.float32(1), np.int64(1)):
+        found = private_game(np.zeros((50, 2, 2)), epsilon=np.float32(1), bound=bound)
+        assert verify(PrivacyCertificate.from_json(found.certificate.to_json())).planned

@@ -147,7 +147,7 @@ class OpenCells(CellColumn):
     @classmethod
     def of(cls, name: str, within: NumberRange | None, bins: NumberBins, missing: bool, step: float) -> CellColumn:
         """Return bins of a range: public ones if they are given, or are all the cells it has; else they are found."""
-        count: Any = DEFAULT_BINS if isinstance(bins, str) else bins
+        count: Any = DEFAULT_BINS if isinstance(bins, str) else int(bins) if isinstance(bins, np.integer) else bins
         if not isinstance(count, int) or (within is not None and bins != PRIVATE):
             return NumberCells.of(name, cast(NumberRange, within), count, missing, step)
         edges = () if within is None else tuple(grid(within, step))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, set_fields
 from dpconvex.data import formulas, frames
 from dpconvex.data.cells import CategoryCells, CellColumn, NumberBins, OpenCells
 from dpconvex.data.frames import Frame, Series
@@ -260,8 +260,7 @@ class NumericColumn(NumberColumn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("lower", "upper", "scale"):
-            object.__setattr__(self, name, float(getattr(self.range, name)))
+        set_fields(self, lower=self.range.lower, upper=self.range.upper, scale=self.range.scale)
         self._check_knots()
 
     def _check_knots(self) -> None:

@@ -232,8 +232,7 @@ def pieces(schema: Schema | None, X: Any) -> list[Any]:
 
 def records_only(schema: Any) -> None:
     """Refuse a schema that names a user column: who names one wants users protected, and only records would be."""
-    user = schema.user if isinstance(schema, Schema) else None
-    if user is not None:
+    if isinstance(schema, Schema) and (user := schema.user) is not None:
         what = "asks to protect all rows of a user together, and this method protects single rows only"
         remedy = "Make a table with one row a user, or drop the schema's `user` if a row is what must be protected"
         raise InvalidParameterError("user", user, what, remedy)
@@ -259,7 +258,8 @@ def checked_schema(schema: Any) -> Schema:
     """Return a schema, of whatever form, or raise `InvalidParameterError`."""
     found = read_schema(schema)
     if not isinstance(found, Schema):
-        raise InvalidParameterError("schema", schema, "must be a dpconvex.Schema", "Use Schema.from_toml(path)")
+        remedy = "Use Schema.from_toml(path); `dpconvex schema draft` makes a first draft"
+        raise InvalidParameterError("schema", schema, "must be a dpconvex.Schema", remedy)
     return found
 
 

@@ -151,7 +151,7 @@ class FindsRanges:
 
     def _loses_target(self, features: FeatureMap, n: int) -> bool:
         """Return whether the target's range would be lost in noise beside those of columns, but not alone."""
-        return self._finds_target and ranges.lost(self.epsilon, n, self._open(features))
+        return self._finds_target and ranges.lost(float(self.epsilon), n, self._open(features))
 
     def _planned(self, features: FeatureMap, problem: LinearModelProblem, privacy: PrivacyParams, *how: Any) -> Found:
         """Return the plans of a problem under a promise, of which ranges take a part."""

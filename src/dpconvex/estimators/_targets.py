@@ -19,6 +19,7 @@ from dpconvex.data import NumericTarget, Schema
 from dpconvex.data.frames import Series, codes, distinct_values, kind_of, numbers, texts_series, type_name
 from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import InvalidDataError, InvalidParameterError, SchemaError
+from dpconvex.estimators._features import checked_schema
 from dpconvex.estimators._matrices import column_of, dtype_name, elements, numbers_of, same_length
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
 
@@ -166,7 +167,7 @@ def finds_range(target_bounds: Any, schema: Schema | None) -> bool:
     if isinstance(target_bounds, str):
         _validate.choice("target_bounds", target_bounds, (PRIVATE,), "Or give (lower, upper)")
         return True
-    target = None if schema is None else schema.target
+    target = None if schema is None else checked_schema(schema).target
     return target_bounds is None and target is not None and target.numeric and not target.ranged
 
 
@@ -174,7 +175,7 @@ def declared_range(target_bounds: Any, schema: Schema | None) -> TargetRange:
     """Return the range of the target that the caller gave, or else the schema's; raise where there is none."""
     if target_bounds is not None:
         return TargetRange.checked(target_bounds)
-    target = None if schema is None else schema.target
+    target = None if schema is None else checked_schema(schema).target
     if not isinstance(target, NumericTarget):
         what = "must be given as (lower, upper), or by a schema whose [target] has lower and upper"
         remedy = "Bounds must be public knowledge: targets are clipped into them"

@@ -142,7 +142,7 @@ class AdditiveModel(WithIntervals):
         if self._infers():
             return self._inferring(shapes, n, loss, unit)
         placed = shapes.skewed if self.knots == "auto" and self._relation.fixes_size else ()
-        shapes = replace(shapes, placed=placed if worth_knots(self.epsilon, n, len(placed)) else ())
+        shapes = replace(shapes, placed=placed if worth_knots(float(self.epsilon), n, len(placed)) else ())
         quick = copy(self)
         quick.noise = "grouped" if self.noise == "auto" else self.noise  # other laws differ little, less with knots
         found = [super(AdditiveModel, quick)._plans(each, n, loss, unit) for each in self._maps(shapes)]

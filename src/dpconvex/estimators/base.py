@@ -44,7 +44,7 @@ from dpconvex.randomness import BitSource
 T = TypeVar("T")
 SAY_WHOSE = "Say whose row it is (groups, --user-column, the schema's user; in plan unit), or leave it at "
 CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}
-CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
+CALLED |= {"test": "user_test", "smoothing": "user_smoothing", "neighboring": "neighbors"}
 """What the estimators call parameters of problems and planners; a ``target`` is a column here."""
 
 LEAST_BIAS = 0.8
@@ -247,7 +247,8 @@ class PrivateLinearModel(FittedModel, Exported):
     @property
     def _cap(self) -> float | None:
         """The public cap on weights; None where records are not weighted."""
-        cap = self.schema.weight_cap if self.weight_cap is None and self.schema is not None else self.weight_cap
+        schema = None if self.schema is None else _features.checked_schema(self.schema)  # the first that a fit asks for
+        cap = schema.weight_cap if self.weight_cap is None and schema is not None else self.weight_cap
         return None if cap is None else _validate.real("weight_cap", cap, at_least=SMALLEST, at_most=LARGEST)
 
     @property

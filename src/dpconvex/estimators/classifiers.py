@@ -195,8 +195,7 @@ class LogisticModel(ProbabilisticClassifier):
         self.slope_cap_ = self.plan_.problem.loss.facts.get("slope_cap", 1.0)
 
     def _loss(self, n_classes: int) -> LinearModelLoss:
-        cap = 1.0 if self.slope_cap is None else self.slope_cap
-        _validate.real("slope_cap", cap, at_least=SMALLEST, at_most=1.0)
+        cap = _validate.real("slope_cap", 1 if self.slope_cap is None else self.slope_cap, at_least=SMALLEST, at_most=1)
         _validate.choice("probabilities", self.probabilities, PROBABILITIES)
         rates = self._rates(n_classes)
         if n_classes > 2:

@@ -249,7 +249,7 @@ def fit_and_evaluate(
         raise InvalidParameterError("classes", model.classes, what, "List the classes")  # pyright: ignore
     source = source_from(model.random_state)
     users = _users(model, X, groups)
-    rows = len(X) if isinstance(X, list) else X.shape[0]
+    rows = len(X) if isinstance(X, list) else (X if model.schema is None else open_table(X)).shape[0]
     units = rows if users is None else users.n_users
     held = round(holdout * units)
     if not 0 < held < units:

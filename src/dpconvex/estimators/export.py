@@ -193,7 +193,7 @@ def _pipeline(model: Any) -> Any:
         return pipeline
     count = len(model.classes_)
     last = LogisticRegression() if facts["slope_cap"] == 1 else LinearSVC()
-    labels = np.arange(max(2, count))
+    labels = np.repeat(np.arange(max(2, count)), 2)  # scikit-learn warns of classes that occur once
     pipeline = make_pipeline(columns, last)
     repeated = np.resize([0, 1], len(labels))
     pipeline.fit(table[repeated] if isinstance(table, np.ndarray) else table.iloc[repeated], labels)

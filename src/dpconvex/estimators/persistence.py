@@ -81,6 +81,9 @@ def save_model(estimator: SavedModel, path: str | Path) -> None:
     _validate.installed("skops")
     from skops.io import dumps
 
+    if not isinstance(estimator, SavedModel):
+        what, remedy = "must be a linear, additive or sparse model", "Of a search, save best_estimator_"
+        raise InvalidParameterError("estimator", type(estimator).__name__, what, remedy)
     check_is_fitted(estimator)
     content = dumps(_state(estimator))
     if estimator.certificate_.model not in (None, model_digest(estimator)):
@@ -274,20 +277,17 @@ def _parameters(model: SavedModel) -> None:
     PrivacyParams(given["epsilon"], given["delta"])
     model._public_count(1 if model._relation.fixes_size else None)
     for name, bounds in _REALS.items():
-        if given.get(name) is not None:
-            _validate.real(name, given[name], **bounds)
+        _validate.optional(_validate.real, {name: given.get(name)}, **bounds)
     for name in _TEXTS:
         if not isinstance(given.get(name, ""), str | None):
             raise InvalidParameterError(name, given[name], "must be text")
-    constraint = given.get("constraint")
-    if not isinstance(constraint, ConvexSet | None):
+    if not isinstance(constraint := given.get("constraint"), ConvexSet | None):
         constraint_ends(constraint)
     if not isinstance(given.get("fit_intercept", True), bool):
         raise InvalidParameterError("fit_intercept", given["fit_intercept"], "must be true or false")
     if given.get("records_per_user") != PRIVATE:
         _validate.integer("records_per_user", given.get("records_per_user", 1), at_least=1)
-    if given.get("most_rows") is not None:
-        _validate.integer("most_rows", given["most_rows"], at_least=1)
+    _validate.optional(_validate.integer, {"most_rows": given.get("most_rows")}, at_least=1)
     if isinstance(model, estimators.WithIntervals):
         model._infers()
 
@@ -366,7 +366,8 @@ def _unfitted(state: Mapping[str, Any]) -> SavedModel:
     missing = set(model.get_params(deep=False)) - set(_DROPPED) ^ set(parameters)
     if missing:
         raise InvalidDataError(f"its parameters are not those of {state['estimator']}: {', '.join(sorted(missing))}")
-    decode = {"schema": Schema.from_toml_text, "domain": _domain, "feature_bounds": tuple, "target_bounds": tuple}
+    decode = {"schema": Schema.from_toml_text, "domain": _domain, "target_bounds": tuple}
+    decode["feature_bounds"] = lambda pairs: tuple(pairs) if len(pairs) == 2 else [tuple(p.tolist()) for p in pairs]
     for name, read in decode.items():
         given = parameters.get(name)
         if given is not None and (name == "schema" or not isinstance(given, str)):

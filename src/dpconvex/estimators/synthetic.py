@@ -23,6 +23,7 @@ from dpconvex.data.frames import open_table
 from dpconvex.data.table_cells import Bins, TableCells
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.estimators._descriptions import RELEASED, SEED, with_shared
+from dpconvex.estimators._features import checked_schema
 from dpconvex.estimators._matrices import user_labels
 from dpconvex.estimators._private import PrivateEstimator
 from dpconvex.estimators._streams import open_users
@@ -224,7 +225,7 @@ class PrivateSyntheticData(PrivateEstimator):
             If a parameter is missing or out of range.
         """
         source = source_from(self.random_state)
-        schema, user = self._schema(), self._user if groups is None else None
+        schema, user = checked_schema(self.schema), self._user if groups is None else None
         names = TableCells.of_schema(schema, self.columns).names
         table = open_source(X, names if user is None else (*names, user))
         if table is not None and not self._relation.fixes_size:
@@ -375,14 +376,14 @@ class PrivateSyntheticData(PrivateEstimator):
         pairs = [tuple(cells.position(*each) for each in pair.items()) for pair in self.impossible or ()]
         if any(len(pair) != 2 for pair in pairs):
             raise InvalidParameterError("impossible", self.impossible, "must be pairs: sex=Male,relationship=Wife")
-        target = self._schema().target
+        target = checked_schema(self.schema).target
         center = cells.names.index(target.name) if target is not None and target.name in cells.names else None
         queries = Marginals.of_order(cells.shape, self.order)
         return replace(queries, center=center, impossible=tuple(pairs), ordered=cells.ordered)
 
     def _cells(self, n: int, privacy: PrivacyParams) -> TableCells:
         """Return the domain, with open columns whose bins a fit finds: where the parameters say so, or the noise."""
-        schema, named = self._schema(), {name for pair in self.impossible or () for name in pair}
+        schema, named = checked_schema(self.schema), {name for pair in self.impossible or () for name in pair}
         public = TableCells.of_schema(schema, self.columns, self.bins)
         found = TableCells.of_schema(schema, self.columns, self.bins, PRIVATE, named)
         for name in named & {found.names[k] for k in found.open}:
@@ -390,12 +391,6 @@ class PrivateSyntheticData(PrivateEstimator):
             raise InvalidParameterError("impossible", self.impossible, what, "Give its bins: a number or edges")
         able = self.algorithm in (AUTO, *FINDING) and self.order <= 2 and self.constants == "calibrated"
         return found if able and pays(privacy, n, len(found.open)) else public
-
-    def _schema(self) -> Schema:
-        if not isinstance(self.schema, Schema):
-            remedy = "Use Schema.from_toml(path); `dpconvex schema draft` makes a first draft"
-            raise InvalidParameterError("schema", self.schema, "must be a dpconvex.Schema", remedy)
-        return self.schema
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, forwarded, quiet
+from dpconvex._types import Array, Floats, forwarded, quiet, set_fields
 from dpconvex.losses import base
 
 
@@ -209,7 +209,7 @@ class SmoothedPinballLoss(ResidualSplineLoss):
     saturating: bool = False  #: whether slopes bend before they get to an end, as `base.Spline` has it
 
     def __post_init__(self) -> None:
-        _validate.real("quantile", self.quantile, above=0.0, below=1.0)
+        set_fields(self, quantile=_validate.real("quantile", self.quantile, above=0.0, below=1.0))
         super().__post_init__()
 
     @property
@@ -324,7 +324,7 @@ class PinballLoss(_NumericLoss, base.PiecewiseLinearLoss):
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
 
     def __post_init__(self) -> None:
-        _validate.real("quantile", self.quantile, above=0.0, below=1.0)
+        set_fields(self, quantile=_validate.real("quantile", self.quantile, above=0.0, below=1.0))
         super().__post_init__()
 
     @property

@@ -23,9 +23,9 @@ class _Ball(ConvexSet):
     dim: int | None = None  #: length of the vectors; any length if None
 
     def __post_init__(self) -> None:
-        _validate.real("radius", self.radius, above=0.0)
+        radius = _validate.real("radius", self.radius, above=0.0)
         check_dim(self.dim)
-        set_fields(self, diameter=_rounding.widen_up(2.0 * self.radius))
+        set_fields(self, radius=radius, diameter=_rounding.widen_up(2.0 * radius))
 
 
 @final

@@ -95,9 +95,9 @@ class Simplex(ConvexSet):
 
     def __post_init__(self) -> None:
         dim = _validate.integer("dim", self.dim, at_least=1)
-        _validate.real("total", self.total, above=0.0)
-        apart = _rounding.widen_up(math.sqrt(2.0) * self.total) if dim > 1 else 0.0
-        set_fields(self, radius=self.total, diameter=apart)
+        total = _validate.real("total", self.total, above=0.0)
+        apart = _rounding.widen_up(math.sqrt(2.0) * total) if dim > 1 else 0.0
+        set_fields(self, total=total, radius=total, diameter=apart)
 
     def _holds(self, w: Floats, tolerance: float) -> Any:
         return w.min() >= -tolerance * self.total and abs(w.sum() - self.total) <= tolerance * self.total

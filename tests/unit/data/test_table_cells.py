@@ -182,3 +182,8 @@ def test_bins_have_equal_width_after_the_transform() -> None:
     np.testing.assert_allclose(
         np.diff(np.log1p(NumberCells.of("a", NumberRange(0, 1e5, "log1p"), 5, False, 0.0).edges)), np.log1p(1e5) / 5
     )
+
+
+def test_numbers_of_bins_of_any_type_are_numbers() -> None:
+    for kind in (np.int64, np.uint8):
+        assert TableCells.of_schema(SCHEMA, bins=kind(4)).shape == (4, 4, 2, 3, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+import warnings
 from contextlib import closing
 from typing import Any
 
@@ -24,7 +25,7 @@ from dpconvex import (
     Schema,
 )
 from dpconvex.data import ClassTarget, NumericTarget
-from dpconvex.errors import InvalidParameterError
+from dpconvex.errors import HopelessPlanWarning, InvalidParameterError
 from dpconvex.estimators.export import _number, to_card, to_onnx
 
 COLUMNS = (
@@ -240,3 +241,13 @@ def test_sql_takes_for_numbers_what_a_schema_does_and_leaves_inputs_of_formulas_
     query = PrivateLogisticRegression(1.0, schema=schema, random_state=0).fit(frame).to_sql("t")
     assert 'NULLIF("e", -999.0)' in query
     assert 'NULLIF("d"' not in query
+
+
+def test_many_classes_leave_without_a_warning() -> None:
+    model = PrivateLogisticRegression(1.0, feature_bounds=(0, 1), classes=range(30))
+    X = np.random.default_rng(0).random((300, 2))
+    with warnings.catch_warnings(action="ignore", category=HopelessPlanWarning):
+        model.fit(X, np.arange(300) % 30)
+    with warnings.catch_warnings(action="error"):
+        plain = model.to_sklearn()
+    assert np.array_equal(plain.predict(X), model.predict(X))

@@ -125,7 +125,7 @@ def test_a_unit_more_needs_less_noise_than_a_replaced_one() -> None:
         ({"algorithm": "output_perturbation"}, "noisy_gradient"),
         ({"tilt": 1.0}, "number of records is private"),
         ({"feature_bounds": "private"}, "Declare the ranges"),
-        ({"inference": True}, "neighboring"),
+        ({"inference": True}, "neighbors"),
     ],
 )
 def test_refusals_name_the_parameter_and_no_number_of_the_data(change: dict[str, Any], word: str) -> None:

@@ -178,6 +178,8 @@ def test_saving_and_loading_say_what_is_wrong(tmp_path: Path) -> None:
         save_model(model, tmp_path / "absent" / "m.skops")
     with pytest.raises(InvalidDataError, match="cannot be read"):
         load_model(tmp_path / "absent.skops")
+    with pytest.raises(InvalidParameterError, match="best_estimator_"):
+        save_model(PrivateSearchCV(model, {"l2": [0.1]}), tmp_path / "m.skops")
     model.classes_ = np.array([(0,), (1,)], dtype=object)
     with pytest.raises(InvalidParameterError, match="classes"):
         save_model(model, tmp_path / "m.skops")
@@ -319,3 +321,31 @@ def test_weights_of_classes_come_back(labels, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.predict(X), model.predict(X))
     refitted = found.set_params(random_state=0, classes=labels)  # pyright: ignore
     np.testing.assert_array_equal(refitted.fit(X, y).coef_, model.coef_)
+
+
+def test_public_numbers_of_any_type_come_back(tmp_path: Path) -> None:
+    """Schemas and parameters with NumPy's numbers make models that load, and certificates that are planned again."""
+    one, pairs = np.float32(1), [(-1, np.float32(1))] * 3
+    columns = (NumericColumn("a", np.int64(-4), np.float64(4)), NumericColumn("b", np.float32(-4), 4, step=one / 2))
+    schema = Schema(columns, NumericTarget("c", np.float64(-9), np.float32(9)))
+    target, labels = X[:, 0], (X[:, 0] > 0).astype(int)
+    wide: Any = {"feature_bounds": (-one, one), "target_bounds": (-9 * one, np.int64(9))}
+    given = {"classes": [0, 1], "rates": (np.float64(0.5), np.float64(0.5))}
+    domain = DataDomain((Block(np.int64(2), "l2", one), Block(1, "linf", np.int64(1))))
+    fits: list[Any] = [
+        (PrivateLinearRegression(one * 50, schema=schema), pa.table({"a": X[:, 0], "b": X[:, 1], "c": target}), None),
+        (PrivateLinearRegression(one, feature_bounds="private", target_bounds="private"), X, target),
+        (PrivateLinearRegression(one, **wide, heavy_tailed=(2, one), failure=one / 8), X, target),
+        (PrivateQuantileRegressor(one, **wide, quantile=one / 4, smoothing=one), X, target),
+        (PrivateQuantileRegressor(one, **wide, quantile=one / 4, smoothing=0), X, target),
+        (PrivateLogisticRegression(one, feature_norm=one, slope_cap=np.float64(0.5), **given), X, labels),
+        (PrivateLogisticRegression(one, feature_bounds=pairs, l2=one, **given), X, labels),
+        (PrivateLogisticRegression(one, domain=domain, **given), X, labels),
+    ]
+    for model, features, y in fits:
+        save_model(model.fit(features, y), tmp_path / "model.skops")
+        loaded = load_model(tmp_path / "model.skops")
+        assert np.array_equal(loaded.predict(features), model.predict(features))
+        assert verify(PrivacyCertificate.from_json(model.certificate_.to_json())).passed
+        assert verify(model.certificate_).planned
+    assert fits[0][0].ranges_

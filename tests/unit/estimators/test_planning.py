@@ -13,6 +13,7 @@ from dpconvex import (
     CategoricalColumn,
     NumericColumn,
     PrivateAdditiveRegressor,
+    PrivateLasso,
     PrivateLinearRegression,
     PrivateLogisticRegression,
     Schema,
@@ -20,7 +21,7 @@ from dpconvex import (
 )
 from dpconvex.algorithms.erm.registry import plans
 from dpconvex.data import ClassTarget, NumericTarget
-from dpconvex.errors import InvalidParameterError
+from dpconvex.errors import InvalidParameterError, SchemaError
 from dpconvex.estimators._streams import PROBE, promise_of
 from dpconvex.estimators.base import LEAST_BIAS
 from dpconvex.estimators.classifiers import CAPS
@@ -156,3 +157,12 @@ def test_arrays_of_bounds_say_how_many_columns_there_are() -> None:
     assert given.plan(500)[0].problem.domain.n_features == 3
     with pytest.raises(InvalidParameterError, match="n_features=20"):
         PrivateLogisticRegression(feature_bounds=(0, 1), classes=[0, 1]).plan(500)
+
+
+@pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearRegression, PrivateLasso])
+@pytest.mark.parametrize("schema", ["absent.toml", {"a": 1}, COLUMNS])
+def test_a_schema_that_cannot_be_read_is_named(kind: Any, schema: Any) -> None:
+    model = kind(schema=schema)
+    for ask in (lambda: model.plan(100), lambda: model.fit(np.zeros((9, 2)), np.zeros(9))):
+        with pytest.raises((SchemaError, InvalidParameterError), match="schema"):
+            ask()

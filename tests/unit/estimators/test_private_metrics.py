@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
@@ -341,3 +342,10 @@ def test_a_large_delta_of_a_fit_with_a_holdout_is_warned_of(data) -> None:
     model = PrivateLogisticRegression(epsilon=5.0, delta=0.001, feature_bounds=(-1, 1), classes=[False, True])
     with pytest.warns(LargeDeltaWarning, match="delta=0.001"):
         fit_and_evaluate(model, *data, epsilon=1.0)
+
+
+def test_a_hold_out_is_of_a_table_in_memory() -> None:
+    table = pl.LazyFrame({"a": [0.5] * 50, "y": ["no", "yes"] * 25})
+    schema = Schema((NumericColumn("a", 0, 1),), ClassTarget("y", ("no", "yes")))
+    with pytest.raises(InvalidDataError, match="Collect a lazy frame"):
+        fit_and_evaluate(PrivateLogisticRegression(schema=schema), table, epsilon=1.0)

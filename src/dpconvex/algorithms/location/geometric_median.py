@@ -185,7 +185,7 @@ def plan(
         raise InvalidParameterError("n", n, f"must be at most {MOST_RECORDS}", "Use a random subset")
     _validate.choice("constants", constants, ("calibrated", "paper"))
     _validate.choice("boost", boost, BOOSTS)
-    _validate.real("level", level, at_least=0.6, at_most=0.95)
+    level = _validate.real("level", level, at_least=0.6, at_most=0.95)
     check_relation(privacy, users=True)
     if privacy.pure:
         remedy = "Use a value far below 1/n; only the radius can be had with delta=0"

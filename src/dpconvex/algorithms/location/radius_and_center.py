@@ -203,7 +203,7 @@ def plan_radius(
     Groups of all n records have exact scores, in time quadratic in n. All records are read, or a `sample`.
     """
     _validate.integer("n", n, at_least=2)
-    _validate.real("level", level, above=0.0, below=1.0)
+    level = _validate.real("level", level, above=0.0, below=1.0)
     read = n if sample is None else min(_validate.integer("sample", sample, at_least=2), n)
     size = min(_validate.integer("group_size", group_size, at_least=2), read)
     query = Sensitivity(RADIUS_SENSITIVITY, "absolute", RADIUS_LEMMA, unit=unit)

@@ -16,7 +16,7 @@ from typing import ClassVar, Self, final
 import numpy as np
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, forwarded, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.base import ROUNDING, UP, Aggregation, Bounds, Objective, StatedBounds
 from dpconvex.problems.data.domain import DataDomain
@@ -229,7 +229,7 @@ class LocationLoss(RecordLoss):
     dim = forwarded("domain", "n_features")
 
     def __post_init__(self) -> None:
-        _validate.real("width", self.width, above=1e-150, below=1e150)  # squares are floats
+        set_fields(self, width=_validate.real("width", self.width, above=1e-150, below=1e150))  # squares are floats
         _validate.real("domain.l2", self.domain.l2, below=1e150)
 
     @property

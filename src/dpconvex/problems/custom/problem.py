@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, final
 
 from dpconvex import _rounding, _validate
-from dpconvex._types import Array, Floats, attributes, forwarded
+from dpconvex._types import Array, Floats, attributes, forwarded, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.base import Aggregation, Objective, Problem
 from dpconvex.problems.custom.functions import ConvexFunction
@@ -38,11 +38,14 @@ class CustomProblem(Problem):
     smoothness = forwarded("function", "smoothness")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.function, ConvexFunction):
+            given, what = type(self.function).__name__, "must be a RecordLoss, a WholeObjective, or from jax_loss"
+            raise InvalidParameterError("function", given, what)
         _validate.records("n", self.n)
         _validate.integer("max_steps", self.max_steps, at_least=1)
         if not isinstance(self.trusted, bool):  # a string would pass for True, and privacy would rest on claims
             raise InvalidParameterError("trusted", self.trusted, "must be True or False")
-        _validate.real("radius", self.radius, above=1e-150, below=1e150)  # squares are floats
+        set_fields(self, radius=_validate.real("radius", self.radius, above=1e-150, below=1e150))  # squares are floats
         _validate.integer("dim", self.function.dim, at_least=1)
         _validate.real("lipschitz", self.function.lipschitz(self.radius), above=0.0, remedy="It must hold in the ball")
         _validate.real("contrast", self.function.contrast(self.radius), above=0.0)

@@ -16,7 +16,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 BlockNorm = Literal["l1", "l2", "linf", "simplex"]
@@ -51,9 +51,9 @@ class Block:
     values: BlockValues = "any"
 
     def __post_init__(self) -> None:
-        _validate.integer("size", self.size, at_least=1)
+        size, bound = _validate.integer("size", self.size, at_least=1), _validate.real("bound", self.bound, above=0.0)
+        set_fields(self, size=size, bound=bound)  # a short float would round what noise is computed from
         _validate.choice("norm", self.norm, ("l1", "l2", "linf", "simplex"))
-        _validate.real("bound", self.bound, above=0.0)
         _validate.choice("values", self.values, get_args(BlockValues))
         if self.norm == "simplex" and (self.bound != 1 or self.size < 2):
             raise InvalidParameterError("bound", self.bound, "must be 1 for a simplex, of at least two columns")
@@ -114,7 +114,7 @@ class DataDomain:
     def __post_init__(self) -> None:
         if not self.blocks:
             raise InvalidParameterError("blocks", self.blocks, "must hold at least one block")
-        _validate.real("intercept", self.intercept, at_least=0.0)
+        set_fields(self, intercept=_validate.real("intercept", self.intercept, at_least=0.0))
 
     @classmethod
     def l2_ball(cls, dim: int, bound: float) -> "DataDomain":

@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats
+from dpconvex._types import Array, Floats, set_fields
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import center
 
@@ -65,6 +65,7 @@ class NumberRange:
         _validate.real("lower", low, **limits, remedy='Use transform = "none", or shift the column')
         if _validate.real("scale", self.scale, above=0.0) != 1 and self.transform != "signed_log":
             raise InvalidParameterError("scale", self.scale, 'is for transform = "signed_log"', "Leave it out")
+        set_fields(self, lower=low, upper=high, scale=float(self.scale))
         first, last = self.ends
         if not 0 < last - first < math.inf:
             raise InvalidParameterError("upper", high, "must exceed lower after the transform")

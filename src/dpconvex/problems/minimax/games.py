@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn, final
 import numpy as np
 
 from dpconvex import _validate
-from dpconvex._types import Array, Floats, forwarded
+from dpconvex._types import Array, Floats, forwarded, set_fields
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.custom.jax import in_double, require_jax
 from dpconvex.problems.minimax.base import (
@@ -46,7 +46,7 @@ class _Game(SimplexSaddle):
 
     def __post_init__(self) -> None:
         check_sizes(self.n, self.dx, self.dy, 2)
-        check_bound("bound", self.bound)
+        set_fields(self, bound=check_bound("bound", self.bound))
 
     @property
     def spread(self) -> tuple[float, float]:

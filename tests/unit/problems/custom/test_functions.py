@@ -386,3 +386,11 @@ def test_trust_is_yes_or_no() -> None:
     """A string would count as True, and privacy would rest on claims that the caller did not mean to stand behind."""
     with pytest.raises(InvalidParameterError, match="trusted"):
         CustomProblem(LocationLoss(DISC, 1.0), 5, 1.0, trusted="False")  # pyright: ignore[reportArgumentType]
+
+
+def test_numbers_of_any_type_are_floats_and_other_functions_are_named() -> None:
+    problem = CustomProblem(LocationLoss(DISC, width=np.float32(0.3)), 100, np.float32(0.7))
+    assert type(problem.radius) is type(problem.function.width) is float
+    assert type(L2Ball(np.float32(1)).radius) is float
+    with pytest.raises(InvalidParameterError, match=r"function='function': must be a RecordLoss"):
+        CustomProblem(lambda w, x: 0.0, 100, 1.0)

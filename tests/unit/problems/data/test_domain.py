@@ -136,6 +136,17 @@ def test_bounds_must_be_positive_and_finite(bound):
         DataDomain.l2_ball(3, bound)
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int64])
+def test_bounds_of_any_type_give_the_same_constants(kind) -> None:
+    # In single precision the root of 2 is less than it is, and noise would be for less.
+    given = DataDomain((Block(np.int64(2), "linf", kind(3)),), intercept=kind(1))
+    wanted = DataDomain((Block(2, "linf", 3.0),), intercept=1.0)
+    for name in ("l1", "l2", "linf"):
+        assert getattr(given, name) == getattr(wanted, name)
+        assert type(getattr(given, name)) is float
+    assert given.l2 >= 19**0.5
+
+
 def test_points_of_a_simplex() -> None:
     """Vertices stay as they are; what has no positive part counts as equal parts of all."""
     domain = DataDomain((Block(3, "simplex", 1.0),), intercept=1.0)

@@ -345,7 +345,7 @@ def heavy_plans(
         check_constraint(problem, shape.constraint)
         problem = problem if shape.constraint is None else replace(problem, radius=shape.constraint.radius)
     if failure is not None:
-        _validate.real("failure", failure, above=0.0, below=0.5, remedy="It is a probability")
+        failure = _validate.real("failure", failure, above=0.0, below=0.5, remedy="It is a probability")
         more = {**more, "failure": failure}
         if not method.repeats:
             what = "is for algorithm='heavy_tailed'; the bounds of others hold in expectation"
