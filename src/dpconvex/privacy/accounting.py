@@ -14,6 +14,7 @@ the noise multiplier and the plain Gaussian pair is composed.
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from dpconvex.privacy.profiles import charge, epsilon_of, mixed_delta, zcdp_delt
 Counted = tuple[Event, int]
 MOST_PURE = 4  #: Pure events in a closed form of ``2^MOST_PURE`` terms. PLD has no answer below about delta = 1e-15.
 MOST_LOSSES = 2**22  #: Of the grid of losses in PLD, which holds all of them in memory.
+MOST_GAUSSIAN = (
+    7e5  #: Points of that grid for a Gaussian's losses: above mu = 3 it is coarser than 1e-4, which is safe.
+)
 
 
 def accountant_name(events: Sequence[Counted]) -> str:
@@ -198,27 +202,33 @@ _PROFILES: dict[str, Callable[[Sequence[Counted]], Callable[[float], float]]] = 
 
 
 def _pld(events: Sequence[Counted]):
-    from dp_accounting.pld import common, privacy_loss_distribution
-
+    """Return the privacy-loss distribution of the composition, of `dp_accounting`."""
     parts = _parts(events)
     whole = added(parts)
-    mu = whole.mu
     # The grid of losses; a grid that is coarse beside the losses is safe, but wasteful.
-    step = min(1e-4, 1e-3 * (mu + float(whole.pure)))
-    wide = mu * (mu + 20) / step
+    step = min(1e-4, 1e-3 * (whole.mu + float(whole.pure)))
+    reach = whole.mu * (whole.mu + 20)
     many = sum(2 * times * math.ceil(part.pure / Fraction(step)) for part, times in parts)
-    if not max(wide, many) <= MOST_LOSSES:
-        uses = f"{sum(times for part, times in parts if part.pure)} pure uses, and Gaussian ones of mu={mu:.3g}"
+    if not max(reach / step, many) <= MOST_LOSSES:
+        uses = f"{sum(times for part, times in parts if part.pure)} pure uses, and Gaussian ones of mu={whole.mu:.3g}"
         raise UnsupportedEventError(f"{uses}: their losses need a grid of too many points")
-    charge(1000 + 5 * wide + many)
+    pure = tuple((_rounding.float_up(part.pure), times) for part, times in parts if part.pure)
+    work = 1000 + 4 * min(reach / step, MOST_GAUSSIAN) + many
+    return _composed(whole.mu, pure, max(step, reach / MOST_GAUSSIAN), work)
+
+
+@lru_cache(maxsize=4)  # ledgers ask for the same composition again, and one takes seconds where losses are large
+def _composed(mu: float, pure: tuple[tuple[float, int], ...], step: float, work: float):
+    from dp_accounting.pld import common, privacy_loss_distribution
+
+    charge(work)
     total = privacy_loss_distribution.identity(step)
     if mu:
         deviation = 1 / mu * (1 - 1e-15)
         one = privacy_loss_distribution.from_gaussian_mechanism(deviation, value_discretization_interval=step)
         total = total.compose(one)
-    for part, times in parts:
-        if part.pure:
-            parameters = common.DifferentialPrivacyParameters(_rounding.float_up(part.pure), 0.0)
-            one = privacy_loss_distribution.from_privacy_parameters(parameters, value_discretization_interval=step)
-            total = total.compose(one.self_compose(times) if times > 1 else one)
+    for epsilon, times in pure:
+        parameters = common.DifferentialPrivacyParameters(epsilon, 0.0)
+        one = privacy_loss_distribution.from_privacy_parameters(parameters, value_discretization_interval=step)
+        total = total.compose(one.self_compose(times) if times > 1 else one)
     return total

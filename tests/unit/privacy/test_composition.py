@@ -26,7 +26,8 @@ from dpconvex.privacy import (
     accounting,
 )
 from dpconvex.privacy.events import event_from_dict, pure_delta
-from dpconvex.privacy.profiles import gaussian_delta, largest_mu, mixed_delta
+from dpconvex.privacy.profiles import gaussian_delta, largest_mu, limited, mixed_delta
+from dpconvex.privacy.verify import MOST_PRICING
 from dpconvex.randomness import SeededSource, SystemSource
 from dpconvex_experiments.reference.printed_median import BoundedLaplaceMechanism
 
@@ -113,6 +114,20 @@ def test_failures_are_added_once_each_and_outside() -> None:
     assert accounting.spent_epsilon(several, 1e-7) == math.inf
     assert accounting.spent_epsilon([(FailureProbability(1e-3), 1)], 1e-6) == math.inf
     assert accounting.spent_epsilon([(FailureProbability(1e-3), 1)], 1e-3) == 0.0
+
+
+def test_coarse_grids_of_large_losses_cost_next_to_nothing_and_a_check_can_pay_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = [(GaussianNoise(1.0, 1 / 4.0), 1), (PureMechanism(1 / 15), 6)]
+    accounting._composed.cache_clear()
+    with limited(MOST_PRICING):
+        coarse = accounting.spent_delta(many, 28.0)
+        accounting.spent_delta([(GaussianNoise(1.0, 1 / 3.99), 1), *many[1:]], 28.0)  # another, not from the cache
+        assert accounting.spent_epsilon(many, coarse) == pytest.approx(28.0, rel=1e-6)
+    monkeypatch.setattr(accounting, "MOST_GAUSSIAN", math.inf)
+    fine = accounting.spent_delta(many, 28.0)
+    assert fine * (1 - 1e-9) <= coarse <= fine * (1 + 1e-3)
 
 
 @pytest.mark.parametrize("event", [FailureProbability(1e-7), BoundedLaplaceNoise(1.0, 2.0, 30.0)])

@@ -200,7 +200,8 @@ def keep(X: Floats, columns: Sequence[int], within: Sequence[NumberRange]) -> No
 
 def crowded(found: NumberRange, counts: Floats, deviation: float, knots: int = 2) -> tuple[int, ...]:
     """Return edges of cells, of which the last is for what is missing: where the range begins, knots, where it ends."""
-    # Knots have equal shares of what cells hold, half of it taken as even. Logarithmic scales stay whole.
+    # Knots have equal shares of what cells hold, half of it taken as even. Logarithmic scales stay whole, and a cell
+    # with over a third of the records, 0 mostly, is a kind of its own there, as in `sought`: both its edges are knots.
     cells, first, stop = counts[:-1], 0, len(counts) - 1
     if found.transform == "none" and deviation <= VAGUE * counts.sum():
         few = FEW * PARTS / len(cells) * counts.sum()
@@ -209,11 +210,14 @@ def crowded(found: NumberRange, counts: Floats, deviation: float, knots: int = 2
         stop -= int(np.argmin(np.cumsum(np.append(0.0, thin[:fullest:-1]))))
         first = max(0, min(first, stop - knots + 1))
         stop = max(stop, first + knots - 1)
-    held = np.maximum(cells[first:stop], 0.0)
-    law = np.cumsum(held / max(held.sum(), 1e-300) + 1 / len(held))
-    edges = first + np.searchsorted(law, np.arange(1, knots - 1) * law[-1] / (knots - 1)) + 1
+    held, own = np.maximum(cells[first:stop], 0.0), set[int]()
+    fullest = int(held.argmax())
+    if knots >= SOUGHT and found.transform != "none" and held[fullest] > counts.sum() / 3:
+        own, held[fullest] = {first + fullest, first + fullest + 1} - {first, stop}, 0.0
+    law, spaces = np.cumsum(held / max(held.sum(), 1e-300) + 1 / len(held)), knots - len(own) - 1
+    inner = first + np.searchsorted(law, np.arange(1, spaces) * law[-1] / spaces) + 1
     room = np.arange(knots)
-    edges = np.maximum.accumulate(np.r_[first, edges, stop] - room) + room  # none twice
+    edges = np.maximum.accumulate(np.array([first, *sorted((*inner, *own)), stop]) - room) + room  # none twice
     return tuple(np.minimum(edges, stop - room[::-1]).tolist())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -99,6 +101,23 @@ def test_whatever_is_released_there_are_as_many_knots(seed, size, spike) -> None
     assert len(edges) == ranges.SOUGHT
     assert (edges[0], edges[-1]) == (0, PARTS)
     assert min(np.diff(edges)) > 0
+    for kind, knots in product(("none", "signed_log"), (2, 4, ranges.SOUGHT, 16)):
+        edges = ranges.crowded(NumberRange(0, 32, kind), counts, 1.0, knots)
+        assert len(edges) == knots
+        assert edges[0] >= 0
+        assert edges[-1] <= PARTS
+        assert min(np.diff(edges)) > 0
+
+
+def test_zeros_are_a_kind_of_their_own_on_logarithmic_scales() -> None:
+    counts = np.zeros(PARTS + 1)
+    counts[0], counts[18:30] = 900.0, 10.0
+    for place, edges in ((0, {0, 1}), (7, {7, 8}), (PARTS - 1, {PARTS - 1, PARTS})):
+        moved = np.append(np.roll(counts[:PARTS], place), 0.0)
+        assert edges <= set(ranges.crowded(NumberRange(0, 32, "signed_log"), moved, 1.0, 8))
+    log, linear = (ranges.crowded(NumberRange(0, 32, kind), counts, 1.0, 8) for kind in ("signed_log", "none"))
+    assert (log[:2], linear[:4]) == ((0, 1), (0, 1, 2, 3))  # there, equal shares fall into the fullest cell
+    assert log[2] > 3
 
 
 def test_knots_are_where_numbers_are() -> None:
