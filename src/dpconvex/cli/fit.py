@@ -46,10 +46,7 @@ def engine_for(path: Path, engine: str | None, address: str | None = None, memor
 def opened_table(
     path: Path, schema: Schema, engine: str | None, at: str | None, memory: str | None
 ) -> Iterator[Callable[[], Any]]:
-    """Give what returns what `fit` takes: a table in memory, or one that the engine reads again at each pass.
-
-    An engine is reached, and files are opened, first, without a record read. So runs pay between that and the call.
-    """
+    """Open files and reach the engine; yield a function that reads the table, to be called once a run has paid."""
     from dpconvex.data import open_files, read_table
     from dpconvex.data.read import CsvFiles
     from dpconvex.problems.data.sources.arrow import MEMORY

@@ -125,7 +125,8 @@ def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str])
     if not aliases:
         return series
     positions = codes(series, (*listed, *aliases))
-    return text_series((*listed, *aliases.values()), positions)
+    found = pa.array((*listed, *aliases.values()), pa.large_string()).take(pa.array(positions, mask=positions < 0))
+    return nw.from_native(pa.chunked_array([found]), series_only=True)
 
 
 def refuse_impossible(series: Series, categories: Sequence[str]) -> None:
@@ -153,12 +154,6 @@ def texts_series(values: Array | Sequence[str]) -> Series:
 def number_series(values: Floats) -> Series:
     """Numbers (n,) as a column."""
     return nw.new_series("", values, backend="pyarrow")
-
-
-def text_series(levels: Sequence[str], positions: Array) -> Series:
-    """The texts at positions (n,) of a list as a column; -1 is missing."""
-    found = pa.array(levels, pa.large_string()).take(pa.array(positions, mask=positions < 0))
-    return nw.from_native(pa.chunked_array([found]), series_only=True)
 
 
 def label_codes(series: Series) -> NDArray[np.int64]:

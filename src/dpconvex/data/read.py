@@ -88,8 +88,7 @@ def open_files(path: str | PathLike[str], schema: Schema) -> Any:
     if kinds and kinds <= {*_ENDS[:-1]}:
         return CsvFiles(tuple(files), schema)
     if "://" not in where and kinds != {".parquet"}:
-        what = "must hold .parquet files alone or .csv files (.tsv, .gz)"
-        raise InvalidDataError(f"{where}: {what}. Check the path or convert them")
+        raise InvalidDataError(f"{where}: must hold .parquet files alone or .csv files (.tsv, .gz). Check the path")
     try:
         whole = where if "://" in where or len(places) == 1 else [str(file) for file in files]
         return dataset.dataset(whole, format="parquet", partitioning="hive")

@@ -210,10 +210,9 @@ def crowded(found: NumberRange, counts: Floats, deviation: float, knots: int = 2
         stop -= int(np.argmin(np.cumsum(np.append(0.0, thin[:fullest:-1]))))
         first = max(0, min(first, stop - knots + 1))
         stop = max(stop, first + knots - 1)
-    held, own = np.maximum(cells[first:stop], 0.0), set[int]()
-    fullest = int(held.argmax())
-    if knots >= SOUGHT and found.transform != "none" and held[fullest] > counts.sum() / 3:
-        own, held[fullest] = {first + fullest, first + fullest + 1} - {first, stop}, 0.0
+    held, own, fullest = np.maximum(cells[first:stop], 0.0), set[int](), first + int(cells[first:stop].argmax())
+    if knots >= SOUGHT and found.transform != "none" and cells[fullest] > counts.sum() / 3:
+        own, held[fullest - first] = {fullest, fullest + 1} - {first, stop}, 0.0
     law, spaces = np.cumsum(held / max(held.sum(), 1e-300) + 1 / len(held)), knots - len(own) - 1
     inner = first + np.searchsorted(law, np.arange(1, spaces) * law[-1] / spaces) + 1
     room = np.arange(knots)

@@ -149,7 +149,9 @@ class TypicalData:
         one_hot = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
         fixed = one_hot & np.array([factor is None or not is_centered(domain, block) for block in blocks])
         boxed = np.array([block.norm == "linf" for block in blocks])
-        of_others = np.array([_second_moment(block) for block in blocks]) / levels
+        marked = np.array([is_marked(block) for block in blocks])
+        of_others = np.where(marked, ORDINARY.numeric_variance, ORDINARY.ball_squared_length)
+        of_others = np.where(one_hot, 1.0, of_others) / levels  # of all columns of a block that are bounded together
         variance, squared_mean = np.transpose([ORDINARY.moments[block.values] for block in blocks])
         moment = square * np.where(boxed, variance, of_others)
         needed = np.array([squared_reach(block) for block in blocks])
@@ -286,12 +288,6 @@ def _power_law(size: int) -> tuple[Floats, Floats]:
     total = np.bincount(cells, ranks**-ORDINARY.rank_power)
     full = count > 0
     return count[full].astype(np.float64), total[full] / count[full] * size / total.sum()
-
-
-def _second_moment(block: Block) -> float:
-    """Return what is expected of all columns of a block that are bounded together, in squares of the bound."""
-    together = ORDINARY.numeric_variance if is_marked(block) else ORDINARY.ball_squared_length
-    return 1.0 if block.categorical else together
 
 
 def is_marked(block: Block) -> bool:
