@@ -58,11 +58,11 @@ def opened_table(
         if memory is not None:
             stack.callback(MEMORY.reset, MEMORY.set(read_bytes(memory)))
         if chosen in CLUSTERS and isinstance(opened, CsvFiles):
-            remedy = "Use --engine local, or convert the files"
-            raise InvalidParameterError("engine", chosen, "reads Parquet files", remedy)
+            raise InvalidParameterError("engine", chosen, "reads Parquet files", "Use --engine local, or convert them")
         if chosen in CLUSTERS:
-            opened = stack.enter_context(on_engine(str(path), chosen, at, schema.column_names()))
-        yield lambda: read_table(path, schema) if opened is None else opened
+            yield stack.enter_context(on_engine(str(path), chosen, at, schema.column_names()))
+        else:
+            yield lambda: read_table(path, schema) if opened is None else opened
 
 
 def read_bytes(text: str) -> int:

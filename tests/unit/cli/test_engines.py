@@ -96,3 +96,21 @@ def test_a_scheduler_that_is_not_there_costs_nothing(here: Path) -> None:
     found = CliRunner().invoke(app, ["fit", "parts", *arguments, "--engine", "dask"])
     assert found.exit_code == 2, found.output
     assert Budget("b.json").account().left[0] == 1
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize(("engine", "module"), [("dask", "dask.dataframe"), ("ray", "ray.data")])
+def test_engines_read_once_a_run_has_paid(
+    here: Path, engine: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+
+    def read(*given: object, **more: object) -> None:
+        seen.append(len(Budget("b.json").account().spent))
+        raise OSError("the disk went away")
+
+    monkeypatch.setattr(pytest.importorskip(module), "read_parquet", read)
+    run("budget", "create", "b.json", "--epsilon", 1)
+    arguments = ("--schema", "s.toml", "--epsilon", "1", "--budget", "b.json", "--engine", engine)
+    assert CliRunner().invoke(app, ["fit", "parts", *arguments]).exit_code == 2
+    assert seen == [1]

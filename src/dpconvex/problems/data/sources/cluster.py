@@ -137,8 +137,8 @@ def _remote(function: Callable[..., Any]) -> Any:
 
 
 @contextmanager
-def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) -> Iterator[Any]:
-    """Read Parquet files on an engine, at its address or on this machine; `columns` (of the files) alone.
+def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) -> Iterator[Callable[[], Any]]:
+    """Reach an engine, at its address or on this machine; yield what reads `columns` of Parquet files on it.
 
     Clusters of this machine listen on the loopback, without a dashboard. `InvalidDataError` where an engine is missing
     or cannot be reached.
@@ -153,13 +153,13 @@ def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) 
                 local = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
                 cluster = stack.enter_context(LocalCluster(**local)) if address is None else address  # pyright: ignore
                 stack.enter_context(Client(cluster))
-                yield dataframe.read_parquet(path, columns=list(columns))
+                yield lambda: dataframe.read_parquet(path, columns=list(columns))
         else:
             import ray  # pyright: ignore
 
             ray.init(address=address, include_dashboard=False, log_to_driver=False)
             try:
-                yield ray.data.read_parquet(path, columns=list(columns))
+                yield lambda: ray.data.read_parquet(path, columns=list(columns))  # which looks into the files
             finally:
                 ray.shutdown()
     except ImportError:
