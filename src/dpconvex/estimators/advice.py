@@ -31,7 +31,7 @@ ROWS = tuple(round(10 ** (k / 3)) for k in range(6, 28))  # 100 to 1e9
 WIDTHS = (0.3, 1.0, 7.0)
 """Quantiles .05, .5 and .95 of measured over expected half-widths in 38 cells (benchmarks/intervals.py)."""
 HELD_OUT = 0.2  #: Share of the records that evaluations are planned for.
-#: By metric: deviation of its noise over that of a share of records (docs, Private evaluation), and of one record's part
+#: By metric: deviation of its noise over that of a share of records (docs, Private evaluation), and of a record's part
 SCORED = {"accuracy": (1.0, 0.5), "rate": (1.0, 0.5), "auc": (1.5, 0.5), "log_loss": (2.4, 1.0)}
 Planner = Callable[["PrivateLinearModel"], "Sequence[LinearModelPlan]"]
 
