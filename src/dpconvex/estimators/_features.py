@@ -231,7 +231,7 @@ def pieces(schema: Schema | None, X: Any) -> list[Any]:
 
 
 def records_only(schema: Any) -> None:
-    """Refuse a schema with a user column: its author wants users protected, and only records would be."""
+    """Refuse a schema that names a user column: who names one wants users protected, and only records would be."""
     user = schema.user if isinstance(schema, Schema) else None
     if user is not None:
         what = "asks to protect all rows of a user together, and this method protects single rows only"

@@ -150,7 +150,7 @@ class FindsRanges:
         return listed.changed(map(ranged, found))
 
     def _loses_target(self, features: FeatureMap, n: int) -> bool:
-        """Return whether noise would hide the target's range if columns' ranges are found too, but not otherwise."""
+        """Return whether the target's range would be lost in noise beside those of columns, but not alone."""
         return self._finds_target and ranges.lost(self.epsilon, n, self._open(features))
 
     def _planned(self, features: FeatureMap, problem: LinearModelProblem, privacy: PrivacyParams, *how: Any) -> Found:

@@ -45,7 +45,7 @@ T = TypeVar("T")
 SAY_WHOSE = "Say whose row it is (groups, --user-column, the schema's user; in plan unit), or leave it at "
 CALLED = {"attack_radius": "adversarial_radius", "attack_norm": "adversarial_norm", "target": "risk"}
 CALLED |= {"test": "user_test", "smoothing": "user_smoothing"}
-"""Estimators' names of parameters of problems and planners; ``target`` would mean a column here."""
+"""What the estimators call parameters of problems and planners; a ``target`` is a column here."""
 
 LEAST_BIAS = 0.8
 """Every plan for a surrogate expects at least this share of its bias, the excess of a perfect fit in the usual loss."""
