@@ -53,7 +53,7 @@ DRAW_LEMMA = "a mean of n gradients, clipped record by record, moves by a vector
 MOVE_LEMMA = "a mean of n gradients, clipped record by record and centered, moves by at most sqrt(d) spread/(2n) in l2"
 MOST_STEPS, MOST_BATCHES, MOST_ROUNDS = 300, 400, 300
 # Measured on simulated games and regressions (docs, Saddle points).
-SLOPE_SHARE = 0.25  # share of the worst slope for which steps are chosen, unless the game is bilinear
+SLOPE_SHARE = 0.25  # share of the worst slope, rarely met, for which steps are chosen unless the game is bilinear
 ERROR_SHARES = {"smooth": 0.08, "entropic": 0.3, "euclidean": 0.15}  # measured gap as a share of the bound
 
 

@@ -68,8 +68,8 @@ REFIT, FALLING, AGAIN = 0.15, 0.01, 0.04
 """Thresholds of R: up to `REFIT` a fit uses all cells; below `FALLING` its learning rate also falls at the end; above
 `AGAIN` the model is fitted once more after Laplace noise."""
 SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to this number of combinations and this R, a histogram is fitted
-PAYS = 2 / 3  # Gaussian noise on a matrix must have less than this share of the R of separate noise (one-noise)
-LARGE, CAUTION = 0.7, 1.2  # From R = LARGE the error of all pairs counts CAUTION times; below, 1 / CAUTION (relations).
+PAYS = 2 / 3  # largest R of Gaussian matrix noise, over that of separate noise (benchmarks/table_choices.py one-noise)
+LARGE, CAUTION = 0.7, 1.2  # from R = LARGE all pairs' error counts CAUTION times, below over it (table_choices.py relations)
 MANY = 16  #: From this number of columns on, pairs of groups are tried, and a forest holds too few of all pairs.
 CLASSES, FOLDS, MOST_STEPS, FIXED = 200, 5, 3000, (3, 3000)  # of fits; FIXED: folds and steps of those of fixed length
 RELATIONS, NOISES = ("auto", "all", "none"), ("auto", "tables", "matrix")

@@ -1,7 +1,7 @@
 r"""A level for gradients, or slopes, found privately where no moment is known, neither its order nor its bound.
 
 Guarantee
-    Pure epsilon-DP for neighbors that replace one record; a level of gradients shares it equally with a second moment.
+    Pure epsilon-DP for neighbors that replace one record; a level of gradients and a second moment get half each.
 Lemma (sensitivity)
     ``T_b``, the number of records whose bound A exceeds the public edge ``e_b``, moves by at most 1, so each score
     ``-max(0, T_b - t, t - T_(b+1))`` does. Given the released level C, a sum of ``min(A/C, 1)^2`` moves by at most 1.
