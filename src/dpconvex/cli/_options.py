@@ -271,7 +271,7 @@ def model_kind(model: str | None, schema: Schema | None) -> tuple[str, type[Priv
 
 
 def planned_rows(table: Path | None, count: int | None, name: str = "rows") -> int:
-    """Return the number of records to plan for: the given one, or without it an arbitrary number that has no effect."""
+    """Return the number of records to plan for: ``--rows`` or so without a table, else a number that has no effect."""
     if (table is None) == (count is None):
         what = "must be given where there is no table" if count is None else "is for a plan without data"
         raise InvalidParameterError(name, count, what, f"Give either a table, or --{name} for a plan")

@@ -27,7 +27,7 @@ from dpconvex.problems.data.sources.rows import EncodedRows, totals
 from dpconvex.problems.data.summation import Parts
 from dpconvex.randomness import BitSource
 
-BUDGET_SHARE = 0.05  # epsilon's share for proportions (our choice): noise of about 40/epsilon records, for groups of hundreds
+BUDGET_SHARE = 0.05  # share of epsilon (our choice): noise of about 40/epsilon records, for groups of hundreds
 LABEL = "number of records in each group"
 LEMMA = "a replaced record moves at most two counts of groups, by one each"
 

@@ -69,7 +69,7 @@ REFIT, FALLING, AGAIN = 0.15, 0.01, 0.04
 `AGAIN` the model is fitted once more after Laplace noise."""
 SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to this number of combinations and this R, a histogram is fitted
 PAYS = 2 / 3  # largest R of Gaussian matrix noise, over that of separate noise (benchmarks/table_choices.py one-noise)
-LARGE, CAUTION = 0.7, 1.2  # from R = LARGE all pairs' error counts CAUTION times, below over it (table_choices.py relations)
+LARGE, CAUTION = 0.7, 1.2  # from R = LARGE, all pairs' error counts CAUTION times, else over it (there: relations)
 MANY = 16  #: From this number of columns on, pairs of groups are tried, and a forest holds too few of all pairs.
 CLASSES, FOLDS, MOST_STEPS, FIXED = 200, 5, 3000, (3, 3000)  # of fits; FIXED: folds and steps of those of fixed length
 RELATIONS, NOISES = ("auto", "all", "none"), ("auto", "tables", "matrix")
