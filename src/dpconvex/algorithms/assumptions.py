@@ -1,4 +1,4 @@
-"""What the guarantees of all methods rest on, by what they protect, and how each of it is enforced."""
+"""Assumptions of the guarantees of all methods, by what they protect, and how each is enforced."""
 
 from dpconvex.privacy import Assumption, Neighboring, Unit
 
@@ -40,7 +40,7 @@ ASSUMPTIONS = {
     (Neighboring.ADD_OR_REMOVE_ONE, Unit.RECORD): ADDED_ASSUMPTIONS,
     (Neighboring.ADD_OR_REMOVE_ONE, Unit.USER): ADDED_USER_ASSUMPTIONS,
 }
-"""Of all methods, for what they protect; a promise that is not listed has no certificate."""
+"""Assumptions of all methods by relation and protected unit; a promise that is not listed has no certificate."""
 USER_LOSS = Assumption(
     "a user's part of the objective has the slope and curvature bounds of one record's loss",
     "it is a weighted sum of them; the weights add up to at most 1 and depend on the user's own number of records and "

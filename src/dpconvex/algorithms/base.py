@@ -46,7 +46,7 @@ from dpconvex.randomness import BitSource, OwnSamplers
 from dpconvex.solvers import SolverResult
 
 CLEARLY = 0.9
-"""Share of a constant answer's loss below which a plan is worth running.
+"""A plan is worth running if its expected loss is below this share of a constant answer's.
 
 Ridge weights tend to infinity as epsilon falls, so the error of plans that learn nothing approaches that of the
 constant from either side.
@@ -58,27 +58,27 @@ P = TypeVar("P", bound=Problem, covariant=True)  #: The kind of problem that a p
 
 @dataclass(frozen=True)
 class PrivateResult:
-    """What a run hands out."""
+    """The result of a run."""
 
     #: The released parameters (dim,), all outputs flat; it and `status` are the only fields that depend on data.
     point: Floats
-    certificate: PrivacyCertificate  #: What the release costs
-    plan: "Plan"  #: The public constants
+    certificate: PrivacyCertificate  #: States what the release costs
+    plan: "Plan"  #: The plan that ran: public constants
     #: ``"ok"``, or which released test ended the run early; a function of what was released, so it costs nothing.
     status: str = "ok"
 
 
 class Releasing:
-    """Whatever releases something by mechanisms that are fixed before the data are seen."""
+    """A plan, or stage of a plan, that releases something by mechanisms fixed before the data are seen."""
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
-        """All that may release anything, by what is released, in the order of the run."""
+        """All mechanisms that may release anything, by a label of what they release, in the order of the run."""
         raise NotImplementedError(f"{type(self).__name__} names neither its mechanisms nor its releases")
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Everything that may leave the data; one use of each mechanism on all records, unless a subclass says more."""
+        """All planned releases; by default one use of each mechanism on all records."""
         return tuple(mechanism.planned(label) for label, mechanism in self.mechanisms.items())
 
     def exact_bits(self, source: BitSource) -> bool:
@@ -87,7 +87,7 @@ class Releasing:
 
 
 def uses(names: Mapping[str, str]) -> Any:
-    """Return the `mechanisms` of a plan: its attributes of these names, by what they release. None is none."""
+    """Return a `mechanisms` property from attribute names by label; attributes that are None are left out."""
 
     def found(plan: Any) -> Mapping[str, Planned]:
         every = {label: getattr(plan, name) for label, name in names.items()}
@@ -103,13 +103,13 @@ class Plan(Releasing, ABC):
     constants: str  #: which constant set
     noise_name: str  #: kind of noise
     privacy: PrivacyParams
-    recipe: Recipe | None = None  #: How it was planned; set by the planner (`recipes.recorded`).
-    neighbors: ClassVar[tuple[Neighboring, ...]] = (Neighboring.REPLACE_ONE,)  #: for which its lemmas are proved
+    recipe: Recipe | None = None  #: How the plan was made; set by the planner (`recipes.recorded`).
+    neighbors: ClassVar[tuple[Neighboring, ...]] = (Neighboring.REPLACE_ONE,)  #: relations its lemmas are proved for
     #: Whether a run needs sums over the records alone, or few of them by position: it can read any source.
     only_sums: ClassVar[bool] = False
-    #: What a run released and planned from: public facts for `resumed`; empty before, and where nothing is.
+    #: Released values from which a run made later plans: public facts for `resumed`; empty if there are none (yet).
     course: tuple[Any, ...] = ()
-    #: Whether releases are planned anew from earlier ones: what `releases` costs then need not be what a run costs.
+    #: Whether releases are planned from earlier ones, so that a run need not cost what `releases` costs.
     #:
     #: Only the promise covers all that a run may do, so a certificate states the promise itself as spent.
     adaptive: bool = False
@@ -128,24 +128,24 @@ class Plan(Releasing, ABC):
     @property
     @abstractmethod
     def predicted_error(self) -> PredictedError:
-        """What the fit is expected to lose."""
+        """The predicted error of the fit."""
 
     @property
     def yardstick(self) -> float:
-        """What a constant answer loses, in the unit of the predicted error: at most, or on ordinary data."""
+        """The loss of a constant answer, in the unit of the predicted error: at most, or on ordinary data."""
         return self.predicted_error.trivial
 
     @property
     def expectation(self) -> float | None:
-        """The error to expect, in that unit; None where there is a bound alone."""
+        """The expected error, in this unit; None if only a bound is known."""
         return self.predicted_error.expected
 
     @property
     def hopeless(self) -> bool:
         """Whether a fit is not expected to be clearly better than a constant answer, from public facts alone.
 
-        The expectation must be below `CLEARLY` times the `yardstick`. Where there is a bound alone, it must be below
-        `LOOSE` times: bounds hold for every data set, and real errors are about that far below them.
+        The expectation must be below `CLEARLY` times the `yardstick`. If only a bound is known, it must be below
+        `LOOSE` times the `yardstick`: bounds hold for every data set, and real errors are about that far below them.
         """
         if self.expectation is None:
             return not self.predicted_error.bound < LOOSE * self.yardstick
@@ -153,14 +153,14 @@ class Plan(Releasing, ABC):
 
     @property
     def note(self) -> str:
-        """What a table says beside the bound: that it is an estimate; hopeless, or vacuous; or nothing."""
+        """The remark of a table beside the bound: that it is an estimate, hopeless or vacuous; or an empty text."""
         error = self.predicted_error
         promises = ["hopeless"] if self.hopeless else ["vacuous"] * error.vacuous
         return ", ".join(["estimate"] * (not error.proved) + promises)
 
     @property
     def outlook(self) -> str:
-        """What `hopeless` compares, in words."""
+        """The comparison that `hopeless` makes, in words."""
         worse = f"{self.yardstick:.3g} worse than the best"
         if self.expectation is None:
             bound = self.predicted_error.bound
@@ -168,7 +168,7 @@ class Plan(Releasing, ABC):
         return f"a constant answer is about {worse}, and this fit is expected to be {self.expectation:.3g} worse"
 
     def resumed(self, *course: Any) -> "Plan":
-        """Return the plan that a run goes on with once `course` is released."""
+        """Return the plan with which a run continues once `course` is released."""
         raise InvalidParameterError("course", course, "must be empty: this plan does not go on from what it releases")
 
     @property
@@ -179,7 +179,7 @@ class Plan(Releasing, ABC):
     @property
     @abstractmethod
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the guarantee rests on beyond `DATA_ASSUMPTIONS`."""
+        """Assumptions of the guarantee beyond `DATA_ASSUMPTIONS`."""
 
     @property
     @abstractmethod
@@ -214,12 +214,12 @@ class ConvexPlan(Plan, Generic[P]):
     """
 
     problem: P
-    l2: float  #: Weight of the ridge; 0 where there is none
-    exact_deviation: bool = False  #: Whether `coefficient_deviation` is that of the noise itself, and no guess
+    l2: float  #: Weight of the ridge penalty; 0 without one
+    exact_deviation: bool = False  #: Whether `coefficient_deviation` is exactly that of the noise, not a guess
 
     @property
     def yardstick(self) -> float:
-        """The excess of parameters 0: on ordinary data, where a plan expects such; at most the trivial loss."""
+        """The excess of parameters 0: on ordinary data, if the plan has a model of it, and at most the trivial loss."""
         typical, trivial = self.problem.typical, self.predicted_error.trivial
         if typical is None or self.predicted_error.expected is None or not typical.at_zero > 0:
             return trivial
@@ -229,7 +229,7 @@ class ConvexPlan(Plan, Generic[P]):
     def coefficient_deviation(self) -> Floats | None:
         """Standard deviation of the noise in each released parameter (dim,) if columns are typical: mostly a guess.
 
-        None: not known; reports then show no typical bands.
+        None if unknown; reports then show no typical bands.
         """
         return None
 
@@ -237,7 +237,7 @@ class ConvexPlan(Plan, Generic[P]):
         """How far noise moves each parameter (dim,) from the noiseless fit, on *any* data: simulated 95 % quantiles.
 
         One parameter at a time, not all jointly; against the minimizer with this regularization, not the population's.
-        Simulated from a public stream of its own, so it says nothing about the noise of a run. None: not known.
+        Simulated from a separate public stream, so it says nothing about the noise of a run. None if unknown.
         """
         return None
 
@@ -260,12 +260,12 @@ class ConvexPlan(Plan, Generic[P]):
     def run(self, X: Array, y: Array, source: BitSource, groups: UserGroups | None = None) -> PrivateResult:
         """Run the planned algorithm on features (n_records, n_features) and targets (n_records,), both clipped here.
 
-        With a `private_n` there may be any number of them, or none.
+        With a `private_n` there may be any number of records, even 0.
 
-        Plans that need `only_sums` also take `EncodedRows`, the same object in the place of both. There must be exactly
-        the planned number of records, or of users: `groups` says whose record it is, for plans that protect users and
-        for no others. Targets are ignored by problems that have none. `InvalidDataError` if
-        shapes or dtypes are not those of the plan (public facts).
+        Plans that need `only_sums` also take `EncodedRows`, the same object for X and y. There must be exactly the
+        planned number of records, or of users: `groups` names the user of each record, and only plans that protect
+        users take it. Targets are ignored by problems that have none. Raises `InvalidDataError` if shapes or dtypes are
+        not those of the plan (public facts).
         """
         if not (self.only_sums and isinstance(X, EncodedRows) and X is y):
             require_arrays(X, y)
@@ -306,7 +306,7 @@ def warn_of(plan: Plan, n: int, promise: PrivacyParams | None = None) -> None:
 
 
 def require_samplers(plan: Releasing, source: BitSource) -> None:
-    """Raise `MissingExtraError` where a run draws integers by OpenDP and has none: before anything is paid."""
+    """Raise `MissingExtraError`, before anything is paid, if a run needs OpenDP's samplers and these are missing."""
     if source.private and not plan.exact_bits(OwnSamplers()):
         _validate.installed("opendp")
 
@@ -316,8 +316,8 @@ def begin(
 ) -> Payment:
     """Warn of the plan (`warn_of`), and pay (`charge`): the last step of every fit before it reads its data.
 
-    Return what paid, for the certificate to name it. `what` fits, in words; `columns` are the data's, their number or
-    names; `n` counts units. `promise` is that of the whole fit, where the plan is only part of it.
+    Return the payment, which the certificate names. `what` describes the fit in words; `columns` is the number or the
+    names of the data's columns; `n` counts units. `promise` is that of the whole fit, if the plan is only part of it.
     """
     require_samplers(plan, source)
     warn_of(plan, n, promise)
@@ -366,7 +366,7 @@ def check_relation(
 ) -> None:
     """Raise `InvalidParameterError` unless the promise is for `neighbors`, and for records, or users if `users`.
 
-    With neighbors of private number, users need `added_users`.
+    If neighbors differ in size, promises for users need `added_users`.
     """
     if privacy.neighboring not in neighbors:
         what = "must be " + " or ".join(repr(str(each)) for each in neighbors) + " for this algorithm"
@@ -412,7 +412,7 @@ def check_average(
 def require(solved: SolverResult, radius: float) -> Floats:
     """Return the solver's point if its certificate reaches `radius`; otherwise release nothing.
 
-    The planned solvers reach it in exact arithmetic for every data set; only rounding at scales plans avoid can refuse.
+    In exact arithmetic planned solvers reach it for every data set; only rounding at scales that plans avoid can fail.
     """
     if solved.accuracy.kind != "distance" or not solved.accuracy.bound <= radius:
         raise AccuracyError("the solver could not certify the planned accuracy; nothing was released")

@@ -65,29 +65,29 @@ from dpconvex.problems.linear.second_moments import DEVIATION, UP, Layout, large
 from dpconvex.problems.linear.shapes import Pair
 from dpconvex.randomness import BitSource
 
-TYPICAL = 1 / 9  #: Variance of a number to expect, in units of its squared bound; shares are chosen for a smaller one.
-SPREAD = 1 / 4  #: Variance of one that is spread widely: if no interval is finite with it, curvature is not paid for.
-CURVATURE = "curvature at the released parameters"  #: What is released, in ledgers and certificates.
+TYPICAL = 1 / 9  #: Expected variance of a number, in units of its squared bound; shares are chosen for a smaller one.
+SPREAD = 1 / 4  #: Variance of a widely spread number; if intervals are infinite even then, no curvature is paid for.
+CURVATURE = "curvature at the released parameters"  #: Label of the release in ledgers and certificates.
 LEMMA = "a replaced record moves each block by at most twice its half-width (docs, Intervals, Lemma 2)"
 USERS = "a replaced user moves each block by at most twice its half-width (docs, Intervals, Lemma 3)"
-MOST_COLUMNS = 40  #: Beyond them the noise of so many products leaves next to no finite interval at any usual budget.
+MOST_COLUMNS = 40  #: Largest number of columns: with more, noise in their products leaves hardly any finite interval.
 
 
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """Shares of a budget, and the table that they are chosen for: ``benchmarks/intervals.py``."""
+    """Shares of a budget, and the assumed table for which they are chosen: ``benchmarks/intervals.py``."""
 
-    #: For the curvature: of epsilon, or of the squared shift that all Gaussian noise together may have
+    #: Shares tried for the curvature: of epsilon, or of the squared shift that all Gaussian noise together may have
     shares: tuple[float, ...] = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
-    determinant: tuple[float, float] = 0.25, 0.1  #: Of ``epsilon_1`` where curvature is not free; with Gaussian noise
-    output: float = 0.98  #: What the output noise leaves of ``epsilon_1``, where curvature is free at the floor
-    #: Costs of noise in squared slopes and in second moments of gradients, relative to that in the curvature
+    determinant: tuple[float, float] = 0.25, 0.1  #: Share of ``epsilon_1`` if curvature is not free: pure, Gaussian
+    output: float = 0.98  #: Share of ``epsilon_1`` that output noise leaves, where curvature is free at the floor
+    #: Costs of noise in squared slopes and in second moments of gradients, relative to noise in the curvature
     slopes: float = 0.01
     scores: float = 0.1
-    logistic: float = 0.11  #: Mean curvature of logistic losses to plan for; of other losses `other` times the largest
+    logistic: float = 0.11  #: Assumed mean curvature of logistic losses; for others `other` times the largest curvature
     other: float = 0.7
-    ratio: float = 0.05  #: Mean squared slope over mean curvature to plan for, but for logistic losses, where it is 1
+    ratio: float = 0.05  #: Assumed mean squared slope over mean curvature; for logistic losses it is 1 instead
 
 
 TUNING = Tuning()
@@ -96,14 +96,14 @@ TUNING = Tuning()
 @final
 @dataclass(frozen=True, eq=False)
 class InferencePlan(TwoStagePlan):
-    """Objective perturbation, `then`, and the release of what intervals need; `noisy` is what a run released."""
+    """Objective perturbation, `then`, and a release for intervals, whose values a run stores in `noisy`."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
     then: ObjectivePerturbationPlan
-    share: float  #: For the curvature, of epsilon or of the squared shift that all Gaussian noise together may have
-    robust: bool  #: Whether second moments of gradients are released; else they are in proportion to the curvature
-    #: Of the curvature's entries, those of the gradients, and for records the sum of squared slopes, each in its unit
+    share: float  #: Share for the curvature, of epsilon or of the squared shift that all Gaussian noise may have
+    robust: bool  #: Whether second moments of gradients are released; else they are proportional to the curvature
+    #: Noise of the curvature's entries, the gradients' entries, and for records the sum of squared slopes, in units
     second: NormNoiseMechanism | GaussianMechanism
     units: Floats
     noisy: tuple[float, ...] = ()
@@ -118,12 +118,12 @@ class InferencePlan(TwoStagePlan):
 
     @property
     def layout(self) -> Layout:
-        """Which entries are released."""
+        """The released entries of the curvature."""
         return layout_of(self.problem.domain, self.problem.shapes)
 
     @property
     def score_layout(self) -> Layout:
-        """Which entries of the second moments of gradients are released, if any."""
+        """The released entries of the second moments of gradients, if any."""
         return layout_of(self.problem.domain, self.problem.shapes, self.problem.grouped)
 
     @property
@@ -139,7 +139,7 @@ class InferencePlan(TwoStagePlan):
         return (self.noisy,) if self.noisy else ()
 
     def resumed(self, *course: Any) -> "InferencePlan":
-        """Return the plan with what was released, if it could have been."""
+        """Return the plan with released values; refuse values that no run could release."""
         if [len(each) for each in course] != [len(self.units)] or not np.isfinite(course[0]).all():
             raise InvalidParameterError("noisy", len(course), f"must be {len(self.units)} finite numbers")
         return algorithms.continued(self, noisy=tuple(map(float, course[0])))
@@ -185,12 +185,12 @@ class InferencePlan(TwoStagePlan):
 
     @cached_property
     def _score_bounds(self) -> Floats:
-        """Half of what a replaced user moves the block of each entry of its gradient's second moments by."""
+        """For each entry of second moments, half of the distance by which a replaced user moves the entry's block."""
         halves, sizes = zip(*self.score_layout.blocks, strict=True)
         return self.problem.loss.slope_bound**2 * np.repeat(halves, sizes)
 
     def _products(self, G: Floats) -> Floats:
-        """Return the second moments of users' gradients (m, d), over those halves: at most 2 in magnitude."""
+        """Return the second moments of users' gradients (m, d) divided by `_score_bounds`: at most 2 in magnitude."""
         layout, most = self.score_layout, self.problem.loss.slope_bound
         G = np.clip(np.nan_to_num(G), -most * layout.widths, most * layout.widths)
         for k in layout.categories.values():  # rounding alone makes them longer
@@ -199,9 +199,9 @@ class InferencePlan(TwoStagePlan):
         return G[:, i] * G[:, j] / self._score_bounds
 
     def released(self, w: Floats) -> Released:
-        """Return what a run released, parameters w (d,) and `noisy`, as intervals are made of it."""
+        """Return the released values, parameters w (d,) and `noisy`, in the form that intervals need."""
         n, factor, layout = self.problem.n, self.then.problem.factor, self.layout
-        assert factor is not None  # the planner of `then` sees to it
+        assert factor is not None  # the planner of `then` ensures it
         D, G, second = len(layout.patterns), np.array(self.noisy or np.zeros(len(self.units))) / n, self.second
         gaussian = isinstance(second, GaussianMechanism)
         sizes = self.units * second.sigma if gaussian else second.scale * np.sqrt(second.norm.coordinate_variances)
@@ -220,7 +220,7 @@ class InferencePlan(TwoStagePlan):
         return self.then.noise.simulate(1, size, generator), noise / self.problem.n
 
     def _planned(self, more: float = 0.0) -> tuple[Released, Spread]:
-        """Return what is released and known of a planned table, with so much `more` variance of numbers."""
+        """Return the expected release for the planned table, with `more` variance of numbers, and its spread."""
         loss, given = self.problem.loss, self.released(np.ones(self.problem.domain.dim))
         logistic, F = loss.curvature_law == CurvatureLaw.LOGISTIC, given.factor
         weight, ratio = (TUNING.logistic, 1.0) if logistic else (TUNING.other * loss.curvature_bound, TUNING.ratio)
@@ -232,13 +232,13 @@ class InferencePlan(TwoStagePlan):
 
     @cached_property
     def expected_deviation(self) -> float:
-        """Mean standard error of the coordinates if the table is as planned; infinite where nothing would be known."""
+        """Mean standard error of the coordinates if the table is as planned; infinite if none would be known."""
         found = self._planned()[1]
         return float(np.sqrt(found.covariance.diagonal()).mean()) if found.converged else math.inf
 
     @cached_property
     def expected_intervals(self) -> tuple[float, int, int]:
-        """Median half-width of 95 % intervals over columns' ranges, to expect; how many are finite; of how many."""
+        """Expected median half-width of 95 % intervals over columns' ranges, number of finite intervals, and of all."""
         return self.half_widths(*self._planned(TYPICAL - DEVIATION**2))
 
     @property
@@ -270,11 +270,11 @@ def plan(
 ) -> InferencePlan:  # fmt: skip
     """Return the plan whose share for the curvature makes intervals shortest on a table that public facts suggest.
 
-    Where none is expected to be finite, even of numbers that are spread widely, predictions have all but the least one.
-    `robust` releases second moments of gradients, too, as for users always. `l2` is by default smaller than without
-    inference: half the floor of free curvature for logistic losses, for what the ridge shrinks is taken out again to
-    first order only. With delta, noise is Gaussian unless `noise` names a pure one, and the ridge at that floor; for
-    users it is pure.
+    If no interval is expected to be finite, even for widely spread numbers, the curvature gets the smallest share.
+    `robust` also releases second moments of gradients, as is always done for users. `l2` is by default smaller than
+    without inference (half the floor of free curvature for logistic losses), because the ridge's shrinkage is corrected
+    to first order only. With delta, noise is Gaussian unless `noise` names a pure one, and the ridge is at that floor;
+    for users noise is pure.
     """
     algorithms.check_average(problem, privacy)
     check_noise(problem, privacy, noise)
@@ -328,7 +328,7 @@ def _at(
 
 
 def _ridge(problem: LinearModelProblem, epsilon: float, joint: bool) -> float:
-    """Return a ridge as small as the price of curvature allows: intervals take its first order out, the rest biases."""
+    """Return the smallest ridge that the price of curvature allows: intervals correct its bias to first order only."""
     loss = problem.loss
     if loss.curvature_law == CurvatureLaw.LOGISTIC:
         tau = epsilon / 2 if joint else epsilon
@@ -342,7 +342,7 @@ def _ridge(problem: LinearModelProblem, epsilon: float, joint: bool) -> float:
 
 @lru_cache(maxsize=64)  # all shares have the same
 def _norm(problem: LinearModelProblem, robust: bool) -> tuple[GroupedNorm, Sensitivity]:
-    """Return the norm of what is released, and its sensitivity: that of a sum over n records."""
+    """Return the norm of the release, and its sensitivity for a sum over n records."""
     domain, costs = _entries(problem, robust)
     norm = GroupedNorm.for_domain(domain, costs)
     return norm, _moved(problem, norm.record_bound(domain), norm.name, norm.dim)
@@ -364,9 +364,9 @@ def _moved(problem: LinearModelProblem, length: float, norm: str, entries: int) 
 
 
 def _entries(problem: LinearModelProblem, robust: bool, in_l2: bool = False) -> tuple[DataDomain, tuple[float, ...]]:
-    """Return blocks of the half-widths, and what noise in them costs, relative to one another.
+    """Return blocks of the half-widths, and the relative cost of noise in each.
 
-    A norm only: squares are no points of the domain, differences of two are of twice it.
+    They define a norm only: squares are not points of the domain, and differences of two lie in twice the domain.
     """
     c, square = problem.loss.curvature_bound, problem.loss.slope_bound**2
     facts = problem.domain, problem.shapes

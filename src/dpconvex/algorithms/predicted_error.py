@@ -1,4 +1,4 @@
-"""What a plan expects to lose, and how far its noise moves coefficients: statements for reports, from public facts."""
+"""Predicted errors of plans, and how far noise moves coefficients: statements for reports, from public facts."""
 
 import math
 from dataclasses import dataclass
@@ -7,27 +7,27 @@ import numpy as np
 
 from dpconvex._types import Floats
 
-REACHED = 0.95  # Level of `ConvexPlan.noise_reach`
-SIMULATION = (0x6E6F6973, 0x65207265)  # Seed of its stream; any would do
+REACHED = 0.95  # Level of the quantiles in `ConvexPlan.noise_reach`
+SIMULATION = (0x6E6F6973, 0x65207265)  # Public seed of the simulation for `noise_reach`; any value would do
 
 
 @dataclass(frozen=True)
 class PredictedError:
-    """What the plan expects to lose, from public facts alone."""
+    """The predicted error of a plan, from public facts alone."""
 
     #: Bound on the expected excess mean loss against every parameter vector of norm at most the problem's radius
     #: (tilted problems: excess tilted loss). Exact for the planned constants.
     bound: float
-    trivial: float  #: What predicting with the zero vector loses at most
+    trivial: float  #: Largest loss of predicting with the zero vector
     source: str  #: The statement that gives the bound
-    #: What the paper's theorem claims for the same class of problems with the paper's constants; None where it has
-    #: none or its conditions fail. For comparison: some of these claims are loose, some false (see Errata).
+    #: Claim of the paper's theorem for this class of problems with the paper's constants; None if there is no claim or
+    #: its conditions fail. For comparison only: some of these claims are loose, some false (see Errata).
     printed: float | None = None
-    #: The excess that ordinary data would have (`typical`): a guess, no bound. None where there is no model of it.
+    #: Expected excess on ordinary data (`typical`): a guess, not a bound. None if there is no model of ordinary data.
     expected: float | None = None
-    #: Whether `bound` is one, under what `source` states. Otherwise it is an estimate that stands in its place.
+    #: Whether `bound` is a proved bound under the statement of `source`; otherwise it is an estimate.
     proved: bool = True
-    #: What the expectation is multiplied by where plans for users are compared: below 1 if a run corrects it.
+    #: Factor on the expectation when plans for users are compared: below 1 if a run corrects the expectation.
     caution: float = 1.0
 
     @property
@@ -37,7 +37,7 @@ class PredictedError:
 
     @property
     def rank(self) -> float:
-        """What plans are compared by: the expected error times `caution`, or the bound where nothing is expected."""
+        """Key by which plans are compared: the expected error times `caution`, or else the bound."""
         return self.bound if self.expected is None else self.caution * self.expected
 
 
@@ -47,6 +47,6 @@ def simulations(dim: int) -> tuple[int, np.random.Generator]:
 
 
 def reach_quantile(moved: Floats) -> Floats:
-    """Return the 95 % quantiles of simulated distances (size, dim), not below the true ones but for 1 % of chances."""
+    """Return upper bounds, right with probability 99 %, on the 95 % quantiles of simulated distances (size, dim)."""
     sure = REACHED + 2.33 * math.sqrt(REACHED * (1 - REACHED) / len(moved))
     return np.quantile(moved, min(sure, 1.0), axis=0, method="higher")

@@ -1,9 +1,9 @@
-"""How a plan came about: its planner and what it was given, as JSON, so that anybody can plan again without the data.
+"""Recipes of plans: planner and arguments as JSON, so that anybody can make the plan again without the data.
 
 `recorded` marks the functions that make plans; each plan they return carries its `Recipe`. A recipe holds public facts
-only: sizes, domain, loss, options, the promise, and for plans that go on from something released, what that was. It is
-stored in the certificate. `again` reads it and plans. What a file may name are registered planners, and classes that
-hold public facts: nothing else is built, and no code is stored.
+only: sizes, domain, loss, options, the promise, and for plans that continue from released values, these values. It is
+stored in the certificate. `again` reads it and plans. A file may only name registered planners and classes that hold
+public facts: nothing else is built, and no code is stored.
 """
 
 import inspect
@@ -28,15 +28,15 @@ from dpconvex.sets import ConvexSet
 
 KIND = "type"  # Key under which a stored object names its class
 LARGEST = 1_200_000
-"""Sum of all sizes in a recipe that is read: more columns or steps would keep a reader busy for minutes."""
+"""Largest sum of all sizes in a recipe that is read: more columns or steps would keep a reader busy for minutes."""
 UNLIMITED = ("n", "coins", "held_out", "max_steps")  # Names of integers that cost a planner no time
 DEEPEST, MOST, PLANS, CELLS = 40, 100_000, 500, 10**8
-"""Levels, values and plans of a recipe, and entries of all its arrays, that are read at most."""
+"""Largest depth, number of values, number of plans, and number of array entries of a recipe that is read."""
 
 PLANNING = 4_000
-"""Computing, about microseconds, that a call of a planner counts as, where it is limited; a microsecond a column more.
+"""Cost of one call of a planner where computing is limited, in about microseconds, plus one for each column.
 
-Searches take so long whose candidates are of two columns; what else takes long counts by itself.
+It is the time that searches with candidates of two columns take; slow parts of planners count separately.
 """
 
 CLASSES: dict[str, type] = {
@@ -46,9 +46,9 @@ CLASSES: dict[str, type] = {
         *(CustomProblem, DeclaredFunction, DeclaredPayoff, ExpectedShapes, Knots, Levels, Pair),
     )
 }
-"""What a recipe may hold beside subclasses of `OPEN`; `stored` adds others."""
+"""Classes whose objects a recipe may hold beside subclasses of `OPEN`; `stored` adds further classes."""
 OPEN: tuple[type, ...] = (LinearModelLoss, SimplexSaddle, LinearQueries, ConvexSet)
-"""Whose subclasses, all that are loaded, are held as well: a loss of one's own is known where it is imported."""
+"""Classes whose loaded subclasses a recipe may hold, too: a custom loss is known where it is imported."""
 PLANNERS: dict[str, Callable[..., Any]] = {}
 NAMED: dict[str, Any] = {"no function": no_function}  #: Objects that recipes hold by name.
 P = ParamSpec("P")
@@ -58,16 +58,16 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True)
 class Recipe:
-    """How to make one plan."""
+    """The instructions to make one plan."""
 
-    name: str  #: Of a planner
-    inputs: Mapping[str, Any]  #: Its arguments by name, those left at their defaults omitted
-    position: int = 0  #: Of the plan among those that the planner returns
-    #: What was released and planned from, where the plan is one of a run: arguments of its `resumed`
+    name: str  #: Name of the planner
+    inputs: Mapping[str, Any]  #: Arguments of the planner by name, without those left at their defaults
+    position: int = 0  #: Position of the plan among those that the planner returns
+    #: Released values from which a run made this plan: arguments of the plan's `resumed`
     course: tuple[Any, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready fields; `TypeError` if an input is nothing that can be stored."""
+        """Return JSON-ready fields; raise `TypeError` if an input cannot be stored."""
         inputs = {name: _written(value) for name, value in self.inputs.items()}
         written: dict[str, Any] = {"name": self.name, "inputs": inputs}
         if self.position:
@@ -80,7 +80,7 @@ class Recipe:
 def recorded(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Mark a function whose plans, one or a tuple of them, can be made again; plans keep the innermost recipe.
 
-    `name` stands in certificates and is unique.
+    `name` appears in certificates and is unique.
     """
 
     def marked(function: Callable[P, T]) -> Callable[P, T]:
@@ -114,14 +114,14 @@ def stored(kind: type[T]) -> type[T]:
 
 
 def continued(plan: T, **changes: Any) -> T:
-    """Return a plan, a dataclass, with the fields that a run has fixed since, and the recipe it had."""
+    """Return a plan with the fields that a run has fixed since it was made, and with its recipe."""
     after = replace(cast(Any, plan), **changes)
     object.__setattr__(after, "recipe", cast(Any, plan).recipe)
     return after
 
 
 def stored_recipe(plan: Any) -> dict[str, Any] | None:
-    """Return how a plan was made and what it released since, for a certificate; None if that cannot be stored."""
+    """Return a plan's recipe and the values released since, for a certificate; None if these cannot be stored."""
     try:
         return None if plan.recipe is None else replace(plan.recipe, course=plan.course).to_dict()
     except TypeError:  # a caller's own function or class
@@ -150,7 +150,7 @@ def _default(parameter: inspect.Parameter, value: Any) -> bool:
 
 
 def _written(value: Any) -> Any:
-    """Return a public fact as JSON has it."""
+    """Return a public fact as a JSON value."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -187,7 +187,7 @@ def _fields(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _read(value: Any) -> Any:
-    """Return what `_written` wrote; arrays in JSON are tuples here."""
+    """Return the object that `_written` wrote; arrays in JSON become tuples."""
     if isinstance(value, list):
         return tuple(_read(each) for each in value)
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Methods by name, and the one way to choose among them: from public facts, before any data are seen.
+"""Methods by name, and the choice among them, from public facts and before any data are seen.
 
 A `Registry` holds the methods for one kind of problem. Estimators, the command line, the audit, the tables of the
 documentation and the contract tests read it, so a new method is one file and one line in a registry. A method of
@@ -17,13 +17,13 @@ from dpconvex.plugins import load
 from dpconvex.privacy import PrivacyParams
 
 NOISES = ("auto", "grouped", "weighted_l1", "l1", "block_max", "l2", "gaussian", "weighted_gaussian")
-"""Kinds of noise that a caller may ask for; which apply depends on the algorithm and on delta."""
+"""Kinds of noise that a caller may ask for; which of them apply depends on the algorithm and on delta."""
 
 CONSTANTS = ("calibrated", "paper")
 AIMS = ("empirical", "population")
-"""Whose excess loss a plan may be for: that on the data, or that on their distribution."""
+"""Aims of a plan: a small excess loss on the data, or on their distribution."""
 
-SMALLEST, LARGEST = 1e-100, 1e100  #: Sizes of public parameters whose squares and ratios are floats.
+SMALLEST, LARGEST = 1e-100, 1e100  #: Limits of public parameters, so that squares and ratios do not overflow.
 SUMS_REMEDY = "Use another algorithm (docs, Larger than memory), or read the table into a frame"
 PlanT = TypeVar("PlanT", bound=Plan)
 
@@ -31,17 +31,17 @@ PlanT = TypeVar("PlanT", bound=Plan)
 @stored
 @dataclass(frozen=True)
 class Options:
-    """What a user may fix instead of leaving it to the plan."""
+    """Options that a user may fix instead of leaving them to the plan."""
 
     constants: str = "calibrated"  #: One of `CONSTANTS`
     noise: str = "auto"  #: One of `NOISES`
-    l2: float | None = None  #: Regularization; None: chosen from public facts
+    l2: float | None = None  #: Weight of the ridge penalty; None: chosen from public facts
     target: str = "empirical"  #: One of `AIMS`
     solver: str = "auto"  #: A name of `dpconvex.solvers.NAMED_SOLVERS`, checked by the planner
-    test: str = "auto"  #: How means of users are guarded, checked by the planner
-    smoothing: str = "auto"  #: Of kinks, in methods for users, checked by the planner
-    most_rows: int | None = None  #: Distinct records of a user that are kept where a proof needs a cap, only there
-    sums: bool = False  #: Whether only plans count that need sums alone (`Plan.only_sums`), also those made in a run
+    test: str = "auto"  #: How means over users are guarded against outliers, checked by the planner
+    smoothing: str = "auto"  #: How kinks are smoothed in methods for users, checked by the planner
+    most_rows: int | None = None  #: Cap on the distinct records of a user, applied only where a proof needs it
+    sums: bool = False  #: Whether plans, also those made in a run, may only need sums (`Plan.only_sums`)
 
     def __post_init__(self) -> None:
         _validate.choice("constants", self.constants, CONSTANTS)
@@ -50,12 +50,12 @@ class Options:
         _validate.optional(_validate.real, {"l2": self.l2}, at_least=SMALLEST, at_most=LARGEST)
 
     def fixed(self) -> dict[str, Any]:
-        """Return what differs from the defaults, by name."""
+        """Return the options that differ from the defaults, by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
 
 
 def needs_records(name: str) -> InvalidParameterError:
-    """Return the refusal of a method that reads single records, where they are read portion by portion."""
+    """Return the error for a method that reads single records when data are read portion by portion."""
     what = "needs single records, and X is read portion by portion"
     return InvalidParameterError("algorithm", name, what, SUMS_REMEDY)
 
@@ -63,18 +63,18 @@ def needs_records(name: str) -> InvalidParameterError:
 @final
 @dataclass(frozen=True)
 class Method:
-    """One way to solve one kind of problem."""
+    """One method for one kind of problem."""
 
-    name: str  #: For estimators, the command line and certificates
-    #: From public facts (the problem and the promise; for queries also the number of records between them) and the
+    name: str  #: Name in estimators, the command line and certificates
+    #: Maps public facts (the problem and the promise; for queries also the number of records between them) and the
     #: options of `takes`, as keywords, to one plan or a tuple of plans. It raises `InvalidParameterError` where the
     #: method does not apply.
     planner: Callable[..., Any]
-    takes: tuple[str, ...] = ()  #: Fields of `Options` that are handed to the planner if the user fixed them
-    #: Kinds of noise that it has, beside those that the planner itself refuses; None: the planner checks
+    takes: tuple[str, ...] = ()  #: Fields of `Options` that are passed to the planner if the user fixed them
+    #: Kinds of noise that the method has, of which the planner may refuse some; None: the planner checks all
     noises: tuple[str, ...] | None = ("auto",)
-    aims: tuple[str, ...] = AIMS[:1]  #: Some of `AIMS`: what its constants may be chosen for
-    kind: str = "erm"  #: The registry of a plug-in: "erm", "saddle", "sparse", "queries" or "location"
+    aims: tuple[str, ...] = AIMS[:1]  #: The `AIMS` for which its constants may be chosen
+    kind: str = "erm"  #: For a plug-in, its registry: "erm", "saddle", "sparse", "queries" or "location"
     #: ``attack(privacy, bound)`` returns a small plan for linear models, with features bounded by `bound`, on which
     #: one record matters as much as the lemma allows: `dpconvex audit` attacks it. Methods of this package have
     #: targets of their own in `dpconvex.audit`.
@@ -98,9 +98,9 @@ class Method:
 
 @final
 class Plans(tuple[PlanT, ...]):
-    """Plans, the one to run first in front: a tuple that shows itself as one table, refused methods included."""
+    """A tuple of plans, of which the first is the one to run; its text is a table that includes refused methods."""
 
-    refused: tuple[tuple[str, str], ...]  #: Methods that do not apply, and why, in words
+    refused: tuple[tuple[str, str], ...]  #: Names of methods that do not apply, with the reason in words
 
     def __new__(cls, plans: Iterable[PlanT], refused: Iterable[tuple[str, str]] = ()) -> Self:
         made = super().__new__(cls, plans)
@@ -108,7 +108,7 @@ class Plans(tuple[PlanT, ...]):
         return made
 
     def changed(self, plans: Iterable[PlanT]) -> Self:
-        """Return what became of these plans, with the same refusals."""
+        """Return the changed `plans` with the refusals of this tuple."""
         return type(self)(plans, self.refused)
 
     @property
@@ -119,7 +119,7 @@ class Plans(tuple[PlanT, ...]):
         return f"Plans for epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, per {privacy.unit}; * is chosen"
 
     def _table(self) -> list[tuple[str, ...]]:
-        """Return a row a plan, then a row a refused method; excess losses are expected ones and bounds."""
+        """Return a row for each plan, with expected excess and bound, and then a row for each refused method."""
         rows = [
             ("*" * (k == 0), p.algorithm, p.noise_name, _shown(p.expectation), _shown(p.predicted_error.bound), p.note)
             for k, p in enumerate(self)
@@ -152,7 +152,7 @@ class Registry(Mapping[str, Method]):
 
     def _all(self) -> dict[str, Method]:
         added = {method.name: method for method in load("algorithms") if method.kind == self.kind}
-        return {**added, **self._own} if added else self._own  # nobody replaces a method of this package
+        return {**added, **self._own} if added else self._own  # plug-ins cannot replace methods of this package
 
     def __getitem__(self, name: str) -> Method:
         return self._all()[name]

@@ -21,7 +21,7 @@ class Metrics(Measured):
     """Measured quality of a classifier."""
 
     accuracy: float
-    auc: float | None  #: with more than two classes, or where only one occurs, there is none
+    auc: float | None  #: None with more than two classes, or where only one class occurs
     log_loss: float | None  #: mean negative log-probability of the right class, in nats; None without probabilities
 
     def text(self) -> str:
@@ -37,8 +37,8 @@ class RegressionMetrics(Measured):
     r2: float | None  #: None where all targets are equal
     rmse: float
     mae: float
-    pinball: float | None = None  #: of a model of a quantile alone
-    coverage: float | None = None  #: share of targets that are at most the prediction, of a model of a quantile
+    pinball: float | None = None  #: mean pinball loss, for quantile models only
+    coverage: float | None = None  #: share of targets that are at most the prediction, for quantile models only
 
     def text(self) -> str:
         """Return the metrics as part of a sentence."""

@@ -85,7 +85,7 @@ UserColumn = Annotated[
 
 
 def _option(of: Any, help: str, **more: Any) -> tuple[Any, Any]:
-    """Return an option of this default and its type; of a type, None where it is not given."""
+    """Return an option with this default and its type; if a type is given instead, the default is None."""
     kind, default = (of | None, None) if isinstance(of, type) else (list[str] if isinstance(of, list) else type(of), of)
     return Annotated[kind, typer.Option(help=help, **more)], default
 
@@ -185,16 +185,16 @@ MODEL: dict[str, tuple[Any, Any]] = {
     "missing": _option(str, "own (default): missing numbers have a value of their own; or none (additive)."),
     "monotone": _option([], "Numeric column whose curve must not fall (age) or rise (-age); repeatable (additive)."),
 }
-"""What describes a linear model on the command line: by name, an option and its default."""
+"""Options that describe a linear model on the command line: by name, an option and its default."""
 
 OWN = ("quantile", "heavy_tailed", "failure", "surrogate", "constraint")
 OWN += ("slope_cap", "residual_cap", "smoothing", "width", "knots", "interactions", "missing", "monotone")
-"""Of these, what only some models have."""
+"""Those of the `MODEL` options that only some models have."""
 
 SELDOM = "failure surrogate constraint constants noise l2 coefficient_norm tilt adversarial_radius adversarial_norm"
 SELDOM += " slope_cap residual_cap smoothing width risk solver user_test user_smoothing most_rows neighbors"
 
-ADDITIVE = "additive"  #: The model's name for classes and for numbers alike.
+ADDITIVE = "additive"  #: Name of the additive model, for classes and for numbers.
 
 
 def describes_model(command: Callable[..., None]) -> Callable[..., None]:
@@ -271,7 +271,7 @@ def model_kind(model: str | None, schema: Schema | None) -> tuple[str, type[Priv
 
 
 def planned_rows(table: Path | None, count: int | None, name: str = "rows") -> int:
-    """Return how many to plan for: ``--rows`` or so where there is no table, or else a number of no consequence."""
+    """Return the number of records to plan for: ``--rows`` or so without a table, else a number that has no effect."""
     if (table is None) == (count is None):
         what = "must be given where there is no table" if count is None else "is for a plan without data"
         raise InvalidParameterError(name, count, what, f"Give either a table, or --{name} for a plan")

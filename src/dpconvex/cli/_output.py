@@ -1,4 +1,4 @@
-"""What commands leave: tables and JSON on stdout, errors of one line on stderr, a folder that appears whole or not."""
+"""Output of commands: tables and JSON on stdout, one-line errors on stderr, and folders that appear whole or not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MODEL, CERTIFICATE, REPORT, MEDIAN = "model.skops", "certificate.json", "report.html", "median.json"
 FOUND = "schema.found.toml"  # the schema with the ranges that a fit found
 SYNTHETIC, GAME, SIGNATURE = "synthetic.csv", "game.json", "certificate.json.sig"
-METRICS, EVALUATED = "metrics.json", "evaluation.certificate.json"  #: Files of a folder of outputs.
+METRICS, EVALUATED = "metrics.json", "evaluation.certificate.json"  #: Names of files in an output folder.
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -70,7 +70,7 @@ def one_line_errors(command: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def unknown(name: str | None, names: Collection[str], requirement: str, command: str) -> InvalidParameterError:
-    """Return the error for a name of nothing that `command` lists; those that hold it, or near ones, are offered."""
+    """Return the error for a name that `command` does not list; similar names are offered."""
     within = [known for known in names if name and name in known]
     close = within[:3] or difflib.get_close_matches(name or "", names, n=3, cutoff=0.4)
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
@@ -154,7 +154,7 @@ def budget_words(privacy: PrivacyParams) -> str:
 
 
 def working(text: str) -> AbstractContextManager[object]:
-    """Show what runs while the context is open, and of its releases how many are done, on a terminal only."""
+    """Show on a terminal what runs while the context is open, and how many of its releases are done."""
     return _progress.shown(text)
 
 

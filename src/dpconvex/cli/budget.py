@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from dpconvex.privacy.budget import Account
 
 app = typer.Typer(help="Keep account of all runs on one data set.", no_args_is_help=True)
-WHO = ContextVar("who", default="")  #: Who runs this command, as stated; never asked of the system.
+WHO = ContextVar("who", default="")  #: The person who runs this command, as stated; never read from the system.
 BudgetFile = Annotated[Path, typer.Argument(help="The budget file.")]
 
 
 @dataclass(frozen=True)
 class Paid:
-    """What a run took from the budget file of that name, and the epsilon and delta that it left there."""
+    """A payment from a budget: the budget's name, the promise that was paid, and the epsilon and delta left."""
 
     name: str
     promise: PrivacyParams
@@ -37,7 +37,7 @@ class Paid:
     line: int
 
     def text(self) -> str:
-        """Return what was left before and after."""
+        """Return the amounts left before and after the payment, as text."""
         from dpconvex.privacy.budget import exact_text
 
         after = (self.epsilon, self.delta)

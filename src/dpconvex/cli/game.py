@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpconvex.algorithms.minimax.base import SaddlePlan
     from dpconvex.data import Schema
 
-SHOWN = 10  #: Actions of each player in the printed table; the file has all.
+SHOWN = 10  #: Number of actions of each player in the printed table; the file has all.
 PLAYS = ("row", "column", "payoff")
 
 

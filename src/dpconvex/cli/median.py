@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpconvex.algorithms.location.base import LocationPlan
     from dpconvex.estimators.median import PrivateGeometricMedian
 
-SHOWN = 100  #: Coordinates in the printed table; the file has all.
+SHOWN = 100  #: Number of coordinates in the printed table; the file has all.
 
 STATUS_WORDS = {
     "ok": "ok",

@@ -128,7 +128,7 @@ def _epsilons(text: str | None, goal: str | None) -> list[float]:
 def _advice(
     estimator: PrivateLinearModel, epsilons: Sequence[float], goal: str | None, plans: Planner, n: int, *, drawn: bool
 ) -> tuple[list[Forecast], list[Advice], Sequence[Forecast]]:
-    """Return what is expected at the epsilons, what the goal needs, and a curve over epsilon if it is to be `drawn`."""
+    """Return the forecasts at the epsilons, the advice for the goal, and a curve over epsilon if it is `drawn`."""
     from dpconvex.estimators import advice
 
     def planned(one: PrivateLinearModel) -> tuple[LinearModelPlan, ...]:
@@ -195,7 +195,7 @@ LOSS_WORDS = {
     "classification": ("always treating all classes alike", ""),
     "regression": ("always predicting the middle of the range", ", for a target scaled to a range of width 1"),
 }
-"""By task of the loss: what the zero vector answers, and the unit, as the end of a sentence."""
+"""By task of the loss: the answer of the zero vector, and the unit, as the end of a sentence."""
 
 
 def loss_name(plan: LinearModelPlan) -> str:
@@ -262,7 +262,7 @@ def _print_level(plan: LeveledPlan) -> None:
 
 
 def _counted(rows: int | None, users: int | None, estimator: PrivateLinearModel) -> tuple[int, str]:
-    """Return how many of what there are."""
+    """Return the number of rows or users, and its noun."""
     if users is not None:
         if rows is not None:
             raise InvalidParameterError("rows", rows, "cannot be combined with --users", "Leave one out")

@@ -32,27 +32,27 @@ if TYPE_CHECKING:
     from dpconvex.privacy import PrivacyCertificate, Release
     from dpconvex.privacy.budget import Account
 
-SHOWN = 30  #: Coefficients that are open to view; the others unfold.
+SHOWN = 30  #: Number of coefficients that are visible at first; the others unfold.
 NOT_STATED = "not stated"
 GRID = (0.05, 10.0, 9)
-"""First and last epsilon of the figure of planned losses, and how many; widened where the model's lies outside."""
+"""First and last epsilon, and number of epsilons, in the figure of planned losses; widened to the model's epsilon."""
 
 
 class Measured(NamedTuple):
     """Accuracies measured on *public* data, for the report of a demonstration."""
 
-    figure: str  #: an ``<svg>`` element
-    note: str  #: which public data
+    figure: str  #: the picture, an ``<svg>`` element
+    note: str  #: the name of the public data
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a report says of where a model comes from: data set, purpose in words, payment and date of the fit."""
+    """The origin of a model, for a report: data set, purpose in words, payment and date of the fit."""
 
     data: str = ""
     purpose: str = ""
     paid: Paid | None = None
-    evaluated: PrivateMetrics | None = None  #: Of private records that were held out
+    evaluated: PrivateMetrics | None = None  #: Private metrics on records that were held out
     date: str = field(default_factory=lambda: datetime.now(UTC).date().isoformat())
 
 

@@ -70,7 +70,7 @@ def intervals(
         print_text(str(found))
 
 
-MOST = 40  #: Shapes in a picture
+MOST = 40  #: Largest number of shapes in a picture
 FORMATS = ("card", "json", "onnx", "sklearn", "sql")
 
 

@@ -1,4 +1,4 @@
-"""Columns with finitely many public values: categories as they are, numbers in public bins."""
+"""Columns with finitely many public values: categories, and numbers in public bins."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dpconvex.data.frames import Series, codes, numbers
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.ranges import DEPTH, NumberRange, grid, multiples
 
-MISSING = "(missing)"  #: Label of missing numbers, where they are a value of their own.
+MISSING = "(missing)"  #: Label of missing numbers, where they are a separate value.
 DEFAULT_BINS = 16
-AUTO, PRIVATE = "auto", "private"  #: Bins: as public facts suggest; found by a release.
-NumberBins = int | str | Sequence[float]  #: Of a column: the number of bins, of equal width; "private"; or the edges.
+AUTO, PRIVATE = "auto", "private"  #: Options for bins: chosen from public facts, or found by a private release.
+NumberBins = int | str | Sequence[float]  #: Bins of a column: the number of equally wide bins, "private", or the edges.
 
 
 class CellColumn(ABC):
@@ -72,9 +72,9 @@ class NumberCells(CellColumn):
 
     name: str
     edges: tuple[float, ...]
-    missing: bool = False  #: whether missing values are a value of their own
-    #: Released: increasing places, the edges among them, each with the share of numbers below it; numbers are drawn as
-    #: they say inside of bins, and evenly between two places. Default: evenly inside of bins.
+    missing: bool = False  #: whether missing cells are a separate value
+    #: Released shares of numbers below increasing places, which include the edges. Numbers are drawn with these shares
+    #: inside of bins, and evenly between two places; without them evenly inside of bins.
     law: tuple[tuple[float, float], ...] = ()
     step: float = 0.0  #: numbers are multiples of it; 0: any numbers
 
@@ -86,7 +86,7 @@ class NumberCells(CellColumn):
 
     @classmethod
     def of(cls, name: str, within: NumberRange, bins: int | Sequence[float], missing: bool, step: float) -> NumberCells:
-        """Return bins of equal width after a range's map, or one a multiple of the step, or with the given edges."""
+        """Return bins of equal width after a range's map, or a bin per multiple of the step, or the given edges."""
         if isinstance(bins, int):
             count = _validate.integer(f"bins[{name!r}]", bins, at_least=1)
             first, stop = multiples((within.lower, within.upper), step) if step else (0.0, math.inf)
@@ -108,7 +108,7 @@ class NumberCells(CellColumn):
 
     @property
     def _widths(self) -> Array:
-        """Widths of the bins, 0 of those that stand for a single number: no digits are drawn for these."""
+        """Widths of the bins, 0 for bins that stand for a single number, for which no digits are drawn."""
         found = np.diff(self.edges)
         return np.where(found > DEPTH / 32 * found.sum(), found, 0.0)
 
@@ -140,9 +140,9 @@ class OpenCells(CellColumn):
 
     name: str
     bins: int
-    missing: bool = False  #: whether missing values are a value of their own, the last
-    step: float = 0.0  #: as of `NumberCells`
-    declared: NumberRange | None = None  #: The public range; None: it is to be found, too
+    missing: bool = False  #: whether missing cells are a separate value, the last
+    step: float = 0.0  #: step of the numbers, as in `NumberCells`
+    declared: NumberRange | None = None  #: the public range; None if a release finds it, too
 
     @classmethod
     def of(cls, name: str, within: NumberRange | None, bins: NumberBins, missing: bool, step: float) -> CellColumn:

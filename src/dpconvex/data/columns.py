@@ -1,4 +1,4 @@
-"""What a schema says about a column: how it becomes bounded features, or the target to predict."""
+"""Columns of a schema: how they become bounded features, or the target to predict."""
 
 import math
 from abc import ABC, abstractmethod
@@ -18,9 +18,9 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import Block, BlockValues, likely_values
 from dpconvex.problems.data.ranges import NumberRange
 
-BLANKS = " \t\n\v\f\r"  #: What is trimmed off the ends of a cell before it is compared.
-MOST_KNOTS = 64  #: Of a shape.
-OTHER, MISSING = "(other)", "(missing)"  #: The level of missing and unlisted values; the feature of missing numbers.
+BLANKS = " \t\n\v\f\r"  #: Characters that are trimmed off the ends of a cell before it is compared.
+MOST_KNOTS = 64  #: Largest number of knots of a shape.
+OTHER, MISSING = "(other)", "(missing)"  #: Names: the level of missing and unlisted values; missing numbers' feature.
 _LAST = ("step", "scale", "indicator", "formula", "date", "at", "format", "missing", "unit", "source")  #: Keys.
 DATE_PARTS = {"month": 12, "weekday": 7}  #: Parts of a date: categories, numbered from 1; weeks begin on Mondays.
 
@@ -55,10 +55,10 @@ class Described(ABC):
     """One column of a table with its public facts; `unit` and `source` (who says so) are for people."""
 
     name: str
-    missing: tuple[str, ...] = ()  #: Cells, texts or numbers, that stand for no value
+    missing: tuple[str, ...] = ()  #: Texts or numbers that mean a missing value
     unit: str = ""
     source: str = ""
-    step: float = 0.0  #: Numbers are multiples of it: 1 for whole ones, 0.01 for cents; 0: any. Public, as the range
+    step: float = 0.0  #: Public step of the numbers: 1 for whole numbers, 0.01 for cents; 0 for any numbers
 
     numeric: ClassVar[bool]  #: Whether cells are read as numbers (else as text).
     ranged: ClassVar[bool] = True  #: Whether public values are declared; else a private fit finds their range.
@@ -79,11 +79,11 @@ class Described(ABC):
 
     @property
     def inputs(self) -> dict[str, bool]:
-        """The columns of the table that it is made of, and whether they are read as numbers."""
+        """The columns of the table from which this column is made, and whether they are read as numbers."""
         return {self.name: self.numeric}
 
     def read(self, frame: Frame) -> Series:
-        """The column of a table, cell by cell as the schema says: what stands for no value is missing."""
+        """The column of a table, read cell by cell as the schema says, with codes for no value as missing."""
         return self.clean(frame.get_column(self.name))
 
     def clean(self, series: Series) -> Series:
@@ -111,7 +111,7 @@ class Described(ABC):
 class AbstractColumn(Described):
     """One column of a table as features: a block of consecutive columns inside a public bound."""
 
-    #: What numbers are clipped into where that, mapped to [-1/2, 1/2], is all of the encoding; else None
+    #: Range to which numbers are clipped, if the encoding only maps this range to [-1/2, 1/2]; else None
     interval: tuple[float, float] | None = None
 
     @property
@@ -128,7 +128,7 @@ class AbstractColumn(Described):
         return {key: value for key, value in super().to_dict().items() if key != "name"}
 
     def compact(self, series: Series) -> Array:
-        """What was `read` in few bytes, (n,): numbers, NaN for none, or positions of categories, -1 for none."""
+        """The `read` cells in few bytes, (n,): numbers, NaN if missing, or positions of categories, -1 if missing."""
         return frames.numbers(series, texts=True)
 
     @abstractmethod
@@ -162,7 +162,7 @@ class NumberColumn(AbstractColumn):
             formulas.parse(self.formula)
 
     numeric: ClassVar[bool] = True
-    values: ClassVar[BlockValues] = "any"  #: What the range lets plans guess
+    values: ClassVar[BlockValues] = "any"  #: Kind of values that plans assume by the range
 
     @property
     def inputs(self) -> dict[str, bool]:
@@ -281,7 +281,7 @@ class NumericColumn(NumberColumn):
 
     @property
     def levels(self) -> float:
-        """How many values a declared step leaves in the range, at least 2; infinite where there is none, or many."""
+        """Number of values in the range by the declared step, at least 2; infinite without a step, or if many."""
         if not self.step or self.date or (self.upper - self.lower) / self.step > MOST_KNOTS:
             return math.inf
         return max(2, math.floor(self.upper / self.step + 1e-9) - math.ceil(self.lower / self.step - 1e-9) + 1)
@@ -292,8 +292,8 @@ class NumericColumn(NumberColumn):
         return [min(1.0, max(0.0, (float(self.range.mapped(v)) - first) / (last - first))) for v in values]
 
     def even_knots(self, count: int) -> tuple[float, ...]:
-        """The knots, or where none are declared `count` even ones after the transform."""
-        # a logarithmic column from 0 has one more near 0: amounts that are exactly 0 are a kind of their own
+        """Return the declared knots, or else `count` knots that are evenly spaced after the transform."""
+        # a logarithmic column from 0 has one more near 0, because amounts of exactly 0 are a separate kind
         if self.knots:
             return self.knots
         back = self.range.even(count)[1:-1]

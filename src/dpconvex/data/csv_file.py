@@ -27,10 +27,10 @@ from dpconvex._arrow import pa
 from dpconvex._types import Array
 from dpconvex.errors import InvalidDataError
 
-_MARK = b"\xef\xbb\xbf"  # of byte order, before the header
+_MARK = b"\xef\xbb\xbf"  # the byte-order mark before the header
 SEPARATORS = ",;\t|"
-MOST_BYTES = 2**32  #: Of a compressed file once it is unpacked, and of the standard input.
-_CELLS, _ROWS = 2**16, 64  # located at a time: what a cache holds, but many rows of wide tables
+MOST_BYTES = 2**32  #: Largest size of an unpacked compressed file, and of the standard input.
+_CELLS, _ROWS = 2**16, 64  # cells located at a time, which fit a cache, but at least this number of rows
 
 
 def csv_columns(path: str | PathLike[str], names: tuple[str, ...]) -> dict[str, pa.ChunkedArray]:

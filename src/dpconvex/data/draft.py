@@ -20,9 +20,9 @@ from dpconvex.data.targets import PRIVATE
 from dpconvex.errors import SchemaError
 
 MAX_CATEGORIES = 60  #: A text column with more distinct values is left out of a draft. The USA have up to 57 states.
-MAX_CODES = 10  #: A column of at most so many distinct whole numbers may hold codes; the draft says so.
-MANY_MISSING = 0.05  #: Share of empty cells from which a draft makes them a value of their own, not only a remark.
-SKEWED = 50  #: Times the median (or 1) above which the largest number of a column makes a draft suggest a logarithm.
+MAX_CODES = 10  #: A column with at most this number of distinct whole numbers may hold codes; the draft says so.
+MANY_MISSING = 0.05  #: From this share of empty cells on, a draft makes them a separate value, not only a remark.
+SKEWED = 50  #: A draft suggests a logarithm if the largest number exceeds this multiple of the median (or of 1).
 MOSTLY = 0.6  #: A text column holds numbers, dates or clock times if at least this share of its distinct texts are.
 
 DATE_FORMS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y%m%d", "%d-%b-%Y", "%d-%b-%y",
@@ -98,7 +98,7 @@ def draft_schema(table: IntoDataFrame, target: str | None = None, user: str | No
 
 
 def _user_hint(frame: nw.DataFrame[Any]) -> str:
-    """Return a commented line that asks whose row it is; it names a column of ids that repeat, where there is one."""
+    """Return a commented line that asks for the user column; it names a column of repeated ids, if there is one."""
     for name in frame.columns:
         if set(_words(name)) & set(_PEOPLE) and _names_rows(name) and len(frame) >= _LEAST_ROWS:
             try:
@@ -116,7 +116,7 @@ def _words(name: Any) -> list[str]:
 
 
 def _names_rows(name: Any) -> bool:
-    """Whether a column is called so: ``patient``, ``id_patient`` and ``visit no``, but not ``patient weight``."""
+    """Whether a column's name means ids: ``patient``, ``id_patient`` and ``visit no``, but not ``patient weight``."""
     words = _words(name)
     return bool(words) and (words[0] == "id" or words[-1] in _ID_WORDS)
 

@@ -114,7 +114,7 @@ def parts_of_dates(found: Floats, part: str) -> Array:
 
 FUNCTIONS: dict[str, tuple[int, Any]] = {"abs": (1, np.abs), "exp": (1, np.exp), "log": (1, np.log)}
 FUNCTIONS |= {"log1p": (1, np.log1p), "max": (2, np.maximum), "min": (2, np.minimum), "sqrt": (1, np.sqrt)}
-"""What a formula may call, and with how many arguments; besides ``days`` and ``hours``, of a column's name."""
+"""Functions that a formula may call, with their number of arguments; ``days`` and ``hours`` take a column's name."""
 
 _SIGNS: dict[type, Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.USub: operator.neg, ast.UAdd: operator.pos}
 _SIGNS |= {ast.Mult: operator.mul, ast.Div: np.true_divide, ast.Pow: np.power}
@@ -127,7 +127,7 @@ Value = Callable[[Mapping[str, Any]], Any]
 class Formula:
     """A number of each record, as ``weight / (height / 100) ** 2`` or ``days("left") - days("came")``."""
 
-    inputs: dict[str, bool]  #: its columns, and whether they are read as numbers, else as dates and clock times
+    inputs: dict[str, bool]  #: input columns, and whether each is read as numbers or as dates and clock times
     value: Value
 
     def of(self, frame: Any, missing: Array, form: str) -> Floats:
@@ -137,7 +137,7 @@ class Formula:
             for name, series in ((name, frame.get_column(name)) for name in self.inputs)
         }
         with np.errstate(all="ignore"):
-            return np.array(self.value(columns | {"": form}), dtype=np.float64)  # no column is called so
+            return np.array(self.value(columns | {"": form}), dtype=np.float64)  # no column is named ""
 
 
 @cache

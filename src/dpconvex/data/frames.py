@@ -21,12 +21,12 @@ from dpconvex.errors import InvalidDataError, SchemaError
 
 Frame = nw.DataFrame[Any]
 Series = nw.Series[Any]
-MOST, LONGEST = 40, 100  #: Of names, and of characters of a name, in a message.
+MOST, LONGEST = 40, 100  #: Largest number of names, and of characters of a name, in a message.
 NUMBER = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|infinity)$"
 
 
 def typed(values: Any) -> Any:
-    """Return what pandas or arrow have with a type as the column or table that narwhals reads; others as they are."""
+    """Return a typed pandas or arrow object as the column or table that narwhals reads; others unchanged."""
     # NumPy would make objects of a pandas array with a missing cell, and numbers of one without.
     pandas, arrow = nw.dependencies.get_pandas(), nw.dependencies.get_pyarrow()
     if pandas is not None and isinstance(values, pandas.Index | pandas.api.extensions.ExtensionArray):
@@ -92,7 +92,7 @@ def numbers(series: Series, texts: bool = False) -> Floats:
 
 
 def number_table(table: IntoDataFrame, names: Sequence[str]) -> pa.Table:
-    """The columns of these names as numbers, cell by cell: what is no number is missing, whatever a type says."""
+    """The columns of these names as numbers, cell by cell: cells that are no number are missing, for any type."""
     frame = open_table(table, names)
     return pa.table({name: numbers(frame.get_column(name), texts=True) for name in names})
 
@@ -121,7 +121,7 @@ def codes(series: Series, categories: Sequence[str], closed: bool = False) -> ND
 
 
 def renamed(series: Series, listed: tuple[str, ...], aliases: Mapping[str, str]) -> Series:
-    """The column with every alias written as the value that it means; what fits neither is missing."""
+    """The column with every alias replaced by the value that it means; other unlisted cells are missing."""
     if not aliases:
         return series
     positions = codes(series, (*listed, *aliases))
@@ -221,7 +221,7 @@ def dates_or_texts(series: Series, clock: bool = False) -> tuple[Any, Array | No
 
 
 def kind_of(series: Series) -> Literal["text", "number", "boolean", "nothing"]:
-    """What the column holds, by its type alone: it is found without a single cell. Objects count as text."""
+    """The kind of the column, by its type alone and without reading a cell. Objects count as text."""
     kind, types = _arrow(series if series.implementation.is_pyarrow() else series.head(0)).type, pa.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
@@ -250,7 +250,7 @@ def _split(values: Any) -> tuple[Any, Array | None]:
 
 
 def taken(found: Array, positions: Array | None, missing: float) -> Array:
-    """What was found for each level, cell by cell."""
+    """Return the values found for levels, expanded to one for each cell."""
     return found if positions is None else np.append(found, found.dtype.type(missing))[positions]
 
 

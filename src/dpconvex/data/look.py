@@ -14,18 +14,18 @@ from dpconvex.data.frames import Frame, codes, distinct_values, is_float, label_
 from dpconvex.data.schema import Schema
 from dpconvex.problems import NumberRange
 
-MANY = 20  #: Rows of one person from which on a look speaks of them; spellings shown of a column, at most.
+MANY = 20  #: A look mentions persons with more rows than this, and shows this number of spellings of a column at most.
 
 
 @final
 @dataclass(frozen=True)
 class ColumnLook:
-    """What a schema makes of one column: shares of all rows, between 0 and 1."""
+    """The effect of a schema on one column: shares of all rows, between 0 and 1."""
 
     name: str
-    missing: float  #: empty, listed as missing, or no number where one is needed
-    unlisted: float  #: of categories and classes: values that are not listed
-    clipped: float  #: of numbers: outside the bounds
+    missing: float  #: cells that are empty, listed as missing, or not a number where a number is needed
+    unlisted: float  #: for categories and classes, values that are not listed
+    clipped: float  #: for numbers, values outside the bounds
     constant: bool  #: whether every row is encoded alike
     #: Share of the target's variance that this column explains by itself, in sample; None without a target.
     signal: float | None
@@ -35,13 +35,13 @@ class ColumnLook:
 @final
 @dataclass(frozen=True)
 class TableLook:
-    """What a schema makes of a table. Not private: for the eyes of the data's owner."""
+    """The effect of a schema on a table. Not private: for the eyes of the data's owner."""
 
     rows: int
     columns: tuple[ColumnLook, ...]
-    users: int | None = None  #: distinct users, where the schema names their column
-    most_rows: int | None = None  #: of one user
-    users_with_many: int | None = None  #: users with more than `MANY` rows
+    users: int | None = None  #: number of distinct users, if the schema names their column
+    most_rows: int | None = None  #: largest number of rows of one user
+    users_with_many: int | None = None  #: number of users with more than `MANY` rows
 
 
 def look_at(table: IntoDataFrame, schema: Schema) -> TableLook:

@@ -22,11 +22,11 @@ from dpconvex.data.frames import duplicates, numbers, open_table, parse_numbers,
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidDataError, SchemaError
 
-_CELLS = 2**20  # parsed at a time, at most, where columns are short
+_CELLS = 2**20  # largest number of cells parsed at a time, where columns are short
 _ENDS = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
-_POSITION = 8  # bytes of the position of a level, or of the end of a text
+_POSITION = 8  # number of bytes of the position of a level, or of the end of a text
 MOST_RATIO = 1000
-"""A Parquet file may declare `MOST_BYTES` of cells, or so many times its own size; the larger of both."""
+"""A Parquet file may declare `MOST_BYTES` of cells or this multiple of its own size, whichever is larger."""
 
 
 def read_table(path: str | PathLike[str], schema: Schema | None = None, *, features_only: bool = False) -> pa.Table:
@@ -156,7 +156,7 @@ def require_numbers(path: str | PathLike[str], names: Iterable[str], remedy: str
 
 
 def _files(path: str | PathLike[str]) -> list[Any]:
-    """Return the files that a path means: itself, or what fits a pattern, in the order of their names."""
+    """Return the files that a path names: itself, or the files that match a pattern, in the order of their names."""
     where = os.fspath(path)
     if not any(sign in where for sign in "*?[") or os.path.exists(where):
         return [path]
@@ -167,12 +167,12 @@ def _files(path: str | PathLike[str]) -> list[Any]:
 
 
 def _kind(path: str | PathLike[str]) -> str | None:
-    """Return which of the known ends a name has."""
+    """Return the known file extension of a name."""
     return next((kind for kind in _ENDS if str(path).lower().endswith(kind)), None)
 
 
 def _parquet(path: str | PathLike[str]) -> bool:
-    """Return whether it is a Parquet or a CSV file, by its name; raise unless it can be opened."""
+    """Return whether a file is Parquet or CSV, by its name; raise unless it can be opened."""
     if str(path) == "-":
         return False
     kind = _kind(path)

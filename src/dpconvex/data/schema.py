@@ -20,7 +20,7 @@ from dpconvex.problems import DataDomain, NumberRange
 from dpconvex.problems.data.domain import center
 
 _TILE, _LEAST_ROWS = 2**17, 256
-"""Floats that are encoded at a time, column by column, and stay in the cache meanwhile; rows of wide tables."""
+"""Number of floats encoded at a time, column by column, so that they stay in the cache; least rows of wide tables."""
 
 
 @final
@@ -211,7 +211,7 @@ class Schema:
 
     @property
     def sources(self) -> dict[str, str]:
-        """Who says so: of each column, the target among them, whose bounds or list have a source of their own."""
+        """The stated source of bounds or list, for each column (and target) that states one."""
         return {part.name: part.source for part in self.parts if part.source}
 
     @property

@@ -20,8 +20,8 @@ from dpconvex.data.schema import Schema
 from dpconvex.errors import InvalidParameterError
 
 Bins = int | str | Mapping[str, NumberBins]
-"""Bins of every numeric column, or of columns by name (the others: ``"auto"``): their number, the edges, or
-``"private"``: 16, found by a release."""
+"""Bins of every numeric column, or of columns by name (others have ``"auto"``): their number, their edges, or
+``"private"``, which means 16 bins found by a release."""
 
 
 @final
@@ -37,7 +37,7 @@ class TableCells:
     """
 
     columns: tuple[CellColumn, ...]
-    described: tuple[Described, ...]  #: what a schema says of them
+    described: tuple[Described, ...]  #: the schema's columns
 
     @classmethod
     def of_schema(
@@ -75,7 +75,7 @@ class TableCells:
 
     @property
     def open(self) -> tuple[int, ...]:
-        """Positions of the columns whose bins are yet to be found."""
+        """Positions of the columns whose bins a release has yet to find."""
         return tuple(k for k, column in enumerate(self.columns) if isinstance(column, OpenCells))
 
     @property

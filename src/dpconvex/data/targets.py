@@ -23,7 +23,7 @@ class AbstractTarget(Described):
     """The column to predict, with its public values."""
 
     rates: tuple[float, ...] | None = None
-    """Public shares of the classes; None where they are not known, and for numbers."""
+    """Public shares of the classes; None if unknown, and for numeric targets."""
 
     @property
     @abstractmethod
@@ -140,7 +140,7 @@ class UnrangedColumn(Unranged, NumberColumn):
         _validate.choice("transform", self.transform, ("auto", "none"))
 
     def _place(self, cells: Array, out: Floats) -> None:
-        out[:] = cells  # as they are
+        out[:] = cells  # unscaled
 
     def within(self, found: NumberRange) -> NumericColumn:
         """Return the column with a range."""

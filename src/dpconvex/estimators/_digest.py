@@ -16,7 +16,7 @@ _ENCODING = ("feature_norm", "feature_bound", "fit_intercept")
 
 
 def with_sources(certificate: PrivacyCertificate | None, schema: Schema | None) -> Any:
-    """Return a certificate that says who says so, for every bound and list of a schema that has a source of its own."""
+    """Return a certificate that names the source of every bound and list of a schema that states its own source."""
     if certificate is None or schema is None or not schema.sources:
         return certificate
     said = "; ".join(f"{name}: {source}" for name, source in schema.sources.items())
@@ -35,7 +35,7 @@ def name_model(model: Any) -> None:
 
 
 def model_digest(model: Any) -> str:
-    """SHA-256 of all that predictions depend on: released numbers and public facts, the same when read again."""
+    """Return the SHA-256 of all that predictions depend on: released numbers and public facts; it survives saving."""
     given, classes = model.get_params(deep=False), getattr(model, "classes_", None)
     bounds = {name: given.get(name) for name in ("feature_bounds", "target_bounds")}
     names = vars(model).get("feature_names_in_")

@@ -22,7 +22,7 @@ from dpconvex.problems import Block, DataDomain, LinearModelProblem, NumberRange
 from dpconvex.problems.data.domain import likely_values
 from dpconvex.problems.data.ranges import PARTS, Step, kept
 
-PREDICTED = 2**16  #: Rows of a table that are encoded at a time for predictions.
+PREDICTED = 2**16  #: Number of rows of a table that are encoded at a time for predictions.
 
 
 class FeatureMap(ABC):
@@ -30,47 +30,47 @@ class FeatureMap(ABC):
 
     domain: DataDomain
     cells_of: Schema | None = None
-    """The schema whose features are used as they are, if there is one: they need not be made all at once."""
+    """The schema whose encoded features are used without further change, if any; they need not be made all at once."""
     unranged: tuple[int, ...] = ()
-    """Positions of the columns whose ranges a fit finds; they are encoded as they are."""
+    """Positions of the columns whose ranges a fit finds; their numbers are encoded unscaled."""
     linear: tuple[int, ...] = ()
-    """Those of them that are never put on a logarithmic scale."""
+    """Positions of the `unranged` columns that are never put on a logarithmic scale."""
 
     placed: tuple[int, ...] = ()
-    """Positions of the columns with a declared range in which a fit finds knots; they are encoded as places there."""
+    """Positions of the columns in whose declared range a fit finds knots; they are encoded as places in the range."""
     n_knots: int = 2
-    """How many knots a fit finds for each of them; 2: the ends of its range."""
+    """How many knots a fit finds for each `unranged` or `placed` column; 2 are the ends of its range."""
     place: Place | None = None
-    """What becomes of encoded records once ranges and knots are released; None: numbers are scaled, and no more."""
+    """How encoded records change once ranges and knots are released; None if numbers are only scaled."""
     lookable: tuple[int, ...] = ()
-    """Positions of the columns of whose declared ranges a fit may keep a part."""
+    """Positions of the columns whose declared ranges a fit may narrow to a part, after a private look at them."""
     divisible: tuple[tuple[str, NumberRange, Step], ...] = ()
-    """Names, declared ranges and steps of these columns."""
+    """Names, declared ranges and steps of the `lookable` columns."""
     n_columns: Any = forwarded("domain", "n_features")
     """How many columns a user's features have."""
 
     def found(self, ranges: tuple[NumberRange, ...], parts: tuple[NumberRange, ...] = ()) -> "FeatureMap":
-        """Return the map with released ranges, and parts of those that are `lookable`; (): itself."""
+        """Return the map with released ranges, and with parts of the `lookable` ranges; without either, itself."""
         return self
 
     @final
     def parts(self, cut: Cut) -> tuple[NumberRange, ...]:
-        """Return what is kept of these ranges, by cells."""
+        """Return the parts of the declared ranges that a released choice of cells keeps."""
         return tuple(kept(declared, *cells) for (_, declared, _), cells in zip(self.divisible, cut, strict=False))
 
     @abstractmethod
     def encode(self, X: Any, missing: float = 0.0) -> Array:
         """Return the matrix (n, n_features) whose rows are clipped into `domain` by the algorithm.
 
-        `missing` is what stands where a plain number is missing: 0, or NaN, which a look tells apart from a middle.
+        `missing` replaces a missing number: 0, the middle of a range, or NaN where a look must tell the two apart.
         """
 
     def expand(self, encoded: Array) -> Array:
-        """Return the matrix that a method runs on, from what `encode` gave; by default that itself."""
+        """Return the matrix that a method runs on from the result of `encode`; by default the result itself."""
         return encoded
 
     def refined(self, problem: LinearModelProblem) -> LinearModelProblem:
-        """Return the problem of such features with whatever else they say of it; by default as it is."""
+        """Return the problem with further facts that follow from these features; by default unchanged."""
         return problem
 
     @abstractmethod
@@ -80,7 +80,7 @@ class FeatureMap(ABC):
 
 @dataclass(frozen=True)
 class Declared(FeatureMap):
-    """Features used as they are, clipped into a declared domain."""
+    """Features that are only clipped into a declared domain."""
 
     domain: DataDomain
 
@@ -98,12 +98,12 @@ class Scaled(FeatureMap):
 
     lower: Floats
     upper: Floats
-    open: bool = False  #: Whether a fit finds the bounds, on a linear scale; until then columns stay as they are
+    open: bool = False  #: Whether a fit finds the bounds, on a linear scale; until then columns stay unscaled
 
     @property
     def domain(self) -> DataDomain:  # pyright: ignore[reportIncompatibleVariableOverride]
         ends = zip(self.lower.tolist(), self.upper.tolist(), strict=True)
-        likely: Any = ("any" if self.open else likely_values(*each) for each in ends)  # as a schema says of each
+        likely: Any = ("any" if self.open else likely_values(*each) for each in ends)  # as schemas do for a column
         runs = groupby(likely)
         return DataDomain(tuple(Block(len([*run]), "linf", 0.5, "features", values) for values, run in runs))
 
@@ -152,7 +152,7 @@ class Scaled(FeatureMap):
 
 @dataclass(frozen=True)
 class FromSchema(FeatureMap):
-    """Tables encoded by a schema, one block a column; coefficients stay those of encoded columns."""
+    """Tables encoded by a schema, one block a column; coefficients remain in units of encoded columns."""
 
     schema: Schema
     cells_of = forwarded("schema")
@@ -198,23 +198,23 @@ class FromSchema(FeatureMap):
 
 
 def wide(lower: float, upper: float) -> bool:
-    """Return whether a range has 32 parts in floating point."""
+    """Return whether a range can be divided into 32 parts in floating point."""
     return upper - lower > max(1e-9 * max(-lower, upper), 1 / LARGEST)
 
 
 def worth_a_look(lower: float, upper: float) -> bool:
-    """Return whether a column's declared range is worth a look: not [0, 1], mostly of yes and no."""
+    """Return whether a column's declared range is worth a look; [0, 1] is not, since it mostly means yes and no."""
     return wide(lower, upper) and likely_values(lower, upper) != "binary"
 
 
 def divisible(column: Any) -> bool:
-    """Return whether a column of a schema is one whose declared range is worth a look."""
+    """Return whether a column of a schema has a declared range that is worth a look."""
     there = column.numeric and column.ranged and column.transform == "none"
     return there and column.levels > 2 and worth_a_look(column.lower, column.upper)
 
 
 def step_of(part: Any) -> Step:
-    """Return where the first multiple of a column's or target's step lies in its range, and its length, in cells."""
+    """Return where in its range the first multiple of a column's or target's step lies, and the step, in cells."""
     step = getattr(part, "step", 0.0)
     if not step or not part.ranged or getattr(part, "date", ""):
         return 0.0, 0.0
@@ -223,7 +223,7 @@ def step_of(part: Any) -> Step:
 
 
 def pieces(schema: Schema | None, X: Any) -> list[Any]:
-    """Return a table that a schema encodes in pieces of `PREDICTED` rows; arrays, and short ones, as they are."""
+    """Return a long table that a schema encodes in pieces of `PREDICTED` rows; anything else as a single piece."""
     frame = None if schema is None else open_table(X)
     if frame is None or len(frame) <= PREDICTED:
         return [X]
@@ -239,7 +239,7 @@ def records_only(schema: Any) -> None:
 
 
 def require_one(given: Mapping[str, Any], usual: str, remedy: str) -> None:
-    """Raise `InvalidParameterError` unless exactly one is given; `usual` is blamed where none is."""
+    """Raise `InvalidParameterError` unless exactly one is given; the error names `usual` if none is."""
     named = [name for name, value in given.items() if value is not None]
     if len(named) != 1:
         what = f"exactly one of {', '.join(given)} must be given, and {len(named)} are"
@@ -248,7 +248,7 @@ def require_one(given: Mapping[str, Any], usual: str, remedy: str) -> None:
 
 
 def read_schema(schema: Any) -> Any:
-    """Return the schema of a file, or of a dictionary as such a file has it; anything else as it is."""
+    """Return the schema that a file, or a dictionary with a file's contents, describes; anything else unchanged."""
     if isinstance(schema, str | PathLike):
         return Schema.from_toml(schema)
     return Schema.from_dict(schema) if isinstance(schema, Mapping) else schema
@@ -266,7 +266,7 @@ def checked_schema(schema: Any) -> Schema:
 def feature_map(
     *, schema: Any, domain: Any, feature_bounds: Any, feature_norm: Any, n_features: int | None, finds: bool = False
 ) -> FeatureMap:
-    """Return the map that exactly one of the four describes; `finds`: the caller finds ranges that are left open."""
+    """Return the map that exactly one of four arguments describes; `finds`: the caller finds open ranges."""
     given = {"schema": schema, "domain": domain, "feature_bounds": feature_bounds, "feature_norm": feature_norm}
     remedy = "Bounds must be public knowledge: data are clipped into them, and the noise is sized by them. "
     require_one(given, "feature_norm", remedy + "feature_norm=1.0 declares rows of Euclidean length at most 1")

@@ -31,14 +31,14 @@ inference : bool, "model" or "robust", default=False
     the target's range, unless `residual_cap` is given. Declared ranges, no weights; at most 40 encoded columns or
     vertices. Docs: "Intervals".
 """
-MOST_PLANNING = 12e6  #: Computing, about microseconds, of a plan that is made again.
+MOST_PLANNING = 12e6  #: Limit of computing, in about microseconds, for planning anew from a certificate.
 KINDS = (False, True, "model", "robust")
 NOT_OFFERED = [
     "tilt", "adversarial_radius", "constants", "risk", "class_weight", "heavy_tailed", "failure", "constraint",
     "interactions", "monotone",
 ]  # fmt: skip
 UNPROVED = "cannot be given with inference: no interval is proved, or measured, for it"
-RESIDUAL_CAP = 0.5  #: Of least squares, in target ranges, unless given: few residuals are longer, and noise is half.
+RESIDUAL_CAP = 0.5  #: Default cap of least squares, in target ranges: few residuals are longer, and noise is halved.
 CAPPED = {"slope_cap": 1.0, "residual_cap": 1.0}
 MEANING = {
     "logistic": "log-odds of the best logistic approximation, slopes capped at {slope_cap:g}; not assumed to be true",
@@ -46,7 +46,7 @@ MEANING = {
     "huber": "least squares of clipped targets, residuals capped at {residual_cap:g} of their range (Huber's loss)",
     "pseudo_huber": "minimizer of the pseudo-Huber loss of clipped targets",
 }
-"""What is estimated, by loss."""
+"""Description of the estimated quantity, by loss."""
 
 
 @dataclass(eq=False, repr=False)
@@ -88,7 +88,7 @@ class WithIntervals(PrivateLinearModel):
         return self.inference is not False
 
     def _for_inference(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> InferencePlan:
-        """Return the one plan, or refuse, from public facts, what intervals are not proved or not measured for."""
+        """Return the single plan, or refuse, from public facts, options without proved or measured intervals."""
         given, usual = self.get_params(deep=False), type(self)().get_params(deep=False)
         facts: dict[str, Any] = {"weight_cap": self._cap}
         facts |= {name: given[name] for name in NOT_OFFERED if name in given and given[name] != usual[name]}
@@ -104,14 +104,14 @@ class WithIntervals(PrivateLinearModel):
         if isinstance(problem.loss, SquaredLoss) and given.get("residual_cap") is None:
             problem = replace(problem, loss=HuberLoss(RESIDUAL_CAP, problem.loss.target_bound, of_mean=True))
         elif getattr(problem.loss, "saturating", False):
-            # What is estimated is the minimizer of a cap that ends at once.
+            # The estimated quantity is the minimizer of a loss whose slope reaches its cap at once, without saturating.
             problem = replace(problem, loss=replace(cast(Any, problem.loss), saturating=False))
         robust = self.inference == "robust" or (self.inference is True and self._target_range() is not None)
         return curvature.plan(problem, privacy, robust=robust, l2=options.l2, noise=options.noise)
 
     @property
     def bse_(self) -> Floats:
-        """Standard errors, in the order of `summary`; NaN where nothing is known."""
+        """Standard errors, in the order of `summary`; NaN where they are unknown."""
         return self.summary().found.std_err
 
     @property
@@ -166,7 +166,7 @@ class WithIntervals(PrivateLinearModel):
         return self._linked(np.column_stack([found.lower, found.upper]))
 
     def _known(self) -> tuple[Intervals, InferencePlan]:
-        """Return what the released numbers say, and the plan; made once, of certificate and coefficients alone."""
+        """Return intervals and plan, computed once from certificate and coefficients alone."""
         check_is_fitted(self)
         made, recipe = vars(self).get("_made"), self.certificate_.planner
         if made is None or made[0] is not self.certificate_:
@@ -182,7 +182,7 @@ class WithIntervals(PrivateLinearModel):
         return made[1:]
 
     def _start(self, plan: InferencePlan) -> float:
-        """Return what parameters 0 predict."""
+        """Return the linear prediction of parameters 0."""
         bounds, offset = self._target_range(), self.output_scale * float(np.sum(plan.problem.loss.offset))
         return offset + (0.0 if bounds is None else bounds.middle)
 

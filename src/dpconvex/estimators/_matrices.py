@@ -1,4 +1,4 @@
-"""What users give as features, labels and groups, as arrays: read cell by cell, refused from public facts alone."""
+"""Conversion of users' features, labels and groups to arrays: read cell by cell, refused from public facts alone."""
 
 import decimal
 import numbers
@@ -18,7 +18,7 @@ from dpconvex.problems.minimax.base import clamped
 
 def learned_matrix(model: Any, X: Any, *, reset: bool, sparse: bool = False) -> Any:
     """Return `X` as `numeric_matrix` does; scikit-learn's `model` learns or checks the columns' names and number."""
-    empty = not model._relation.fixes_size  # whether there may be no record, or one, is not told
+    empty = not model._relation.fixes_size  # then the number of records is private, even whether there is any
     matrix, table = numeric_matrix(X, empty=empty), typed(X)
     if isinstance(nw.from_native(table, eager_only=True, pass_through=True), nw.DataFrame):
         validate_data(model, nw.to_native(table, pass_through=True), skip_check_array=True, reset=reset)
@@ -28,11 +28,11 @@ def learned_matrix(model: Any, X: Any, *, reset: bool, sparse: bool = False) -> 
 
 
 def numeric_matrix(X: Any, *, empty: bool = False) -> Any:
-    """Return `X` as a numeric array, or the sparse matrix that it is, by its public form: shape and dtypes alone.
+    """Return `X` as a numeric array, or unchanged if it is sparse, according to shape and dtypes (public) alone.
 
-    Without rows it is refused unless `empty`.
+    An `X` without rows is refused unless `empty`.
     """
-    # scikit-learn's checks would quote cells. Tables are read as by a schema: no cell decides how another is read.
+    # scikit-learn's checks would quote cells. Tables are read as schemas do: no cell decides how another is read.
     X = typed(X)
     if isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame):
         return _frame_matrix(open_table(X), empty)
@@ -47,7 +47,7 @@ def numeric_matrix(X: Any, *, empty: bool = False) -> Any:
         what = f"Expected 2D array, got {array.ndim}D array instead: X has shape {_validate.shape_of(array)}"
         raise InvalidDataError(f"{what}. Reshape your data to (n_records, n_features)")
     _refuse_empty(array.shape, empty)
-    if scipy.sparse.issparse(X) and array.dtype == np.longdouble:  # whose overflows would warn wherever it is read
+    if scipy.sparse.issparse(X) and array.dtype == np.longdouble:  # their overflows would warn at every conversion
         with np.errstate(all="ignore"):
             return array.astype(np.float64)
     return array
@@ -72,20 +72,20 @@ def _frame_matrix(frame: Frame, empty: bool) -> Array:
 
 
 def dtype_name(array: Array) -> str:
-    """Return the kind of an array's cells for messages; the whole dtype of texts tells the length of the longest."""
+    """Return the kind of an array's cells for messages; a full dtype would reveal the length of the longest text."""
     return array.dtype.type.__name__.rstrip("_")
 
 
 def _refuse_empty(shape: tuple[int, ...], empty: bool) -> None:
-    """Raise `InvalidDataError`, in the words that scikit-learn looks for, if a row, unless `empty`, or column lacks."""
-    seen = f"(, {shape[1]})" if empty else shape  # how many there are may be private
+    """Raise `InvalidDataError`, in scikit-learn's words, if there is no column, or no row unless `empty`."""
+    seen = f"(, {shape[1]})" if empty else shape  # the number of rows may be private
     for count, name in zip(shape, ("sample", "feature"), strict=True):
         if count == 0 and not (empty and name == "sample"):
             raise InvalidDataError(f"Found array with 0 {name}(s) (shape={seen}) while a minimum of 1 is required.")
 
 
 def _cells_of(rows: list[Any] | tuple[Any, ...]) -> Array:
-    """Return the cells of lists of lists as objects; the lengths of lists are public, what they hold is not."""
+    """Return the cells of lists of lists as objects; the lengths of lists are public, their contents are not."""
     try:
         return np.array(rows, dtype=object)
     except ValueError:
@@ -93,8 +93,8 @@ def _cells_of(rows: list[Any] | tuple[Any, ...]) -> Array:
 
 
 def numbers_of(cells: Array) -> Floats:
-    """Return cells of a list as numbers, each read by itself; what is no number is missing, NaN."""
-    # The type that NumPy finds depends on every cell.
+    """Return cells of a list as numbers, each read by itself; a cell that is not a number becomes NaN, missing."""
+    # The type that NumPy would infer depends on every cell.
     with np.errstate(all="ignore"):  # a NaN among the cells must not warn
         found: Any = np.frompyfunc(_number, 1, 1)(cells)
     return found.astype(np.float64)
@@ -115,7 +115,7 @@ def _number(cell: Any) -> float:
 
 
 def column_of(values: Any, name: str) -> Series | Array:
-    """Return labels or targets with a type as a narwhals series, a table of one column too; others as an array (n,)."""
+    """Return typed labels or targets (a series, or a table of one column) as a narwhals series, others as an array."""
     if isinstance(values, str):
         remedy = f"Pass the column, as in {name}=table[{values!r}], not its name"
         raise InvalidDataError(f"{name}={values!r}: must hold one label a record. {remedy}")
@@ -138,26 +138,26 @@ def column_of(values: Any, name: str) -> Series | Array:
 
 
 def user_labels(groups: Any) -> Array:
-    """Return labels of users as an array; of a column of a table, numbers that tell its labels apart."""
+    """Return labels of users as an array; for a column of a table, numbers that distinguish its labels."""
     labels = column_of(groups, "groups")
     if isinstance(labels, nw.Series):
         return label_codes(labels)
     if isinstance(groups, list | tuple):
         with np.errstate(all="ignore"):
             return np.frompyfunc(_whole, 1, 1)(labels)
-    if labels.dtype.kind in "cV":  # no order that a missing part leaves as it is
+    if labels.dtype.kind in "cV":  # these have no order that a missing part leaves unchanged
         raise InvalidDataError(f"groups has dtype {dtype_name(labels)}: numbers, texts or dates are needed. Convert it")
     return labels
 
 
 def _whole(cell: Any) -> Any:
-    """Return whole numbers of any type as int, for labels are told apart by their text; anything else as it is."""
+    """Return whole numbers of any type as int, since labels are compared by their text; anything else unchanged."""
     whole = isinstance(cell, numbers.Integral | np.bool_) or (isinstance(cell, float | np.floating) and cell % 1 == 0)
     return int(cell) if whole else cell  # pyright: ignore[reportArgumentType]
 
 
 def fitted_columns(estimator: Any) -> int | tuple[str, ...]:
-    """Return the names, or the number, of the columns that `fit` was given: by them repeated fits are counted."""
+    """Return the names, or the number, of the columns that `fit` was given; repeated fits are counted by them."""
     schema = getattr(estimator, "schema", None)
     if schema is not None:
         return tuple(schema.column_names(features_only=True))
@@ -176,7 +176,7 @@ def clip_entries(X: Any, bound: float) -> Any:
 
 
 def same_length(X: Any, y: Array, what: str = "y", *, private: bool = False) -> None:
-    """Raise `InvalidDataError` unless there is one `y` a record, and at least one record unless that is `private`."""
+    """Raise `InvalidDataError` unless each record has one `y` and there is a record; none is fine if `private`."""
     if X.shape[0] != len(y) and private:
         raise InvalidDataError(f"X and {what} must have one length")
     if X.shape[0] != len(y):

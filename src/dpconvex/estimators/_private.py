@@ -1,4 +1,4 @@
-"""What scikit-learn, open budgets and promises must know of every estimator."""
+"""Base class of all estimators: scikit-learn's conventions, budgets, and the neighbors that a promise is about."""
 
 from contextlib import suppress
 from typing import Any
@@ -12,7 +12,7 @@ from dpconvex.privacy import CarriesBudgets, Neighboring, PrivacyCertificate
 
 
 class PrivateEstimator(CarriesBudgets, BaseEstimator):
-    """What all estimators share. No parameters, so this is no dataclass."""
+    """Base class of all estimators; it has no parameters, so it is not a dataclass."""
 
     certificate_: PrivacyCertificate
     n_features_in_: int
@@ -29,12 +29,12 @@ class PrivateEstimator(CarriesBudgets, BaseEstimator):
 
     @property
     def _relation(self) -> Neighboring:
-        """Which data sets are neighbors."""
+        """The neighboring relation of the promise: which data sets are neighbors."""
         given = getattr(self, "neighbors", Neighboring.REPLACE_ONE)
         return Neighboring(_validate.choice("neighbors", given, tuple(map(str, Neighboring))))
 
     def _public_count(self, n: int | None) -> int:
-        """Return the number of units that plans are for: `n`, or where neighbors hide it and none is given, `rows`."""
+        """Return the number of units that plans are for: `n`, or `rows` if the number is private and `n` not given."""
         relation, rows = self._relation, getattr(self, "rows", None)
         if relation.fixes_size and rows is not None:
             what = "is for neighbors='add_or_remove_one': here the number of records is that of the data"

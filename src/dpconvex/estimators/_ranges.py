@@ -1,4 +1,4 @@
-"""What models that find ranges share: how much that costs, what is planned before it, and what it found."""
+"""Models whose fits find ranges privately, or look at declared ranges: costs, plans and results."""
 
 import math
 from abc import abstractmethod
@@ -18,7 +18,7 @@ from dpconvex.problems import LinearModelProblem, NumberRange
 from dpconvex.problems.linear.expected_risk import ORDINARY
 
 IN_UNITS = ("l2", "coefficient_norm", "tilt", "adversarial_radius")
-"""Parameters in units of encoded columns, or of losses: where one is given, no declared range is looked at."""
+"""Parameters in units of encoded columns or of losses: if one is given, a fit does not look at declared ranges."""
 
 
 class FindsRanges:
@@ -29,27 +29,27 @@ class FindsRanges:
     n_features_in_: int
     coef_: Any
     ranges_: tuple[NumberRange, ...] = ()
-    """Ranges that a fit found, of the columns in their order, then of the target, or the part of its declared range;
-    then the parts of the columns' declared ranges."""
-    _looks: bool = True  #: Whether a caller lets fits look at declared ranges: not a search
-    _may_look: bool = False  #: Whether parameters let them look at ranges of columns, and at a target's
-    _finds_target: bool = False  #: Whether the target's range is to be found, too
+    """Ranges that a fit released: found ranges of columns in their order, the target's range, or the part of its
+    declared range, and last the parts of the columns' declared ranges."""
+    _looks: bool = True  #: Whether the caller allows looks, which privately narrow declared ranges; a search does not.
+    _may_look: bool = False  #: Whether the parameters allow looks at declared ranges of columns and target.
+    _finds_target: bool = False  #: Whether the fit finds the target's range, too.
 
     @property
     def _missing(self) -> float:
-        """What a fit encodes where a number is missing: NaN if a look may have to tell it from a middle."""
+        """The code of a missing number in a fit: NaN if a look may have to tell it from the middle, else 0."""
         return math.nan if self._may_look else 0.0
 
     @property
     def _told(self) -> tuple[tuple[NumberRange, ...], tuple[NumberRange, ...]]:
-        """Of `ranges_` those that were found, the target's included, and the parts of the columns' declared ones."""
+        """The found ranges in `ranges_`, the target's included, and the parts of the columns' declared ranges."""
         features = self._feature_map(getattr(self, "n_features_in_", None))
         first = len(features.unranged) + (self._target_range() is not None)
         return self.ranges_[:first], self.ranges_[first:]
 
     @property
     def found_schema_(self) -> Schema | None:
-        """The schema with the ranges that a fit found: all of them public from then on. None without a schema."""
+        """The schema with the ranges that a fit found, which are public from then on; None without a schema."""
         if self.schema is None:
             return None
         (found, parts), names = self._told, [name for name, *_ in self._feature_map(None).divisible]
@@ -61,19 +61,19 @@ class FindsRanges:
         """Return the public map from a user's features to a domain."""
 
     def _fitted_map(self) -> FeatureMap:
-        """Return the map that coefficients are for."""
+        """Return the map to the features that the coefficients belong to."""
         return self._feature_map(self.n_features_in_).found(*self._told)
 
     def _open(self, features: FeatureMap) -> int:
-        """Return how many ranges a fit is to find."""
+        """Return the number of ranges that a fit finds."""
         return len(features.unranged) + self._finds_target
 
     def _found(self, features: FeatureMap, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
-        """Return the ranges that a run released, in the unit of each."""
+        """Return the ranges that a run released, each in its column's unit."""
         return *self._released(features, ran), *self._target_part(ran), *features.parts(getattr(ran, "cells", ()))
 
     def _released(self, features: FeatureMap, ran: LinearModelPlan) -> tuple[NumberRange, ...]:
-        """Return the ranges that a run found; any will do for columns that its answer, a constant, does not use."""
+        """Return the ranges that a run found; if its answer is a constant, which uses no column, arbitrary ranges."""
         unused = len(features.unranged) * (ran.algorithm == "constant")
         return (*(ranges.ranges.WHOLE,) * unused, *getattr(ran, "found", ()))
 
@@ -82,13 +82,13 @@ class FindsRanges:
         return ()
 
     def _beside(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
-        """Return what finding ranges that are left open leaves of a promise."""
+        """Return the promise that remains after open ranges are found."""
         open_, placed = len(features.unranged), len(features.placed)
         left = ranges.remaining(privacy.epsilon, n, open_, placed, self._finds_target, features.n_knots)
         return replace(privacy, epsilon=left)
 
     def _look_costs(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> tuple[float, float]:
-        """Return what looks at the target's and the columns' declared ranges take of epsilon; 0 where none is taken."""
+        """Return the epsilon of looks at the target's range and at the columns' declared ranges; 0 without a look."""
         if not self._may_look:
             return 0.0, 0.0
         epsilon, target = self._beside(features, privacy, n).epsilon, self._target_range() is not None
@@ -97,16 +97,16 @@ class FindsRanges:
         return target * ranges.look_cost(epsilon, felt), each
 
     def _expecting(self, problem: LinearModelProblem, share: float, look: bool) -> LinearModelProblem:
-        """Return what is expected of targets, at that share of the default norm, perhaps in a part of a range."""
+        """Return the problem with what is expected of targets at this share of the default norm, with a look or not."""
         residual = ORDINARY.residual_in_part if look else None
         return replace(problem, explained=self._explained(share, look), residual=residual)
 
     def _explained(self, share: float, look: bool) -> float | None:
-        """Return the variance of predictions to expect there."""
+        """Return the expected variance of predictions at this share of the default norm; None if unknown."""
         return None
 
     def _rest(self, features: FeatureMap, privacy: PrivacyParams, n: int) -> PrivacyParams:
-        """Return what finding ranges, and looks at declared ones, leave of a promise."""
+        """Return the promise that remains after open ranges are found and declared ranges looked at."""
         left = self._beside(features, privacy, n)
         looks = _rounding.sum_up(self._look_costs(features, privacy, n))
         return replace(left, epsilon=_rounding.difference_down(left.epsilon, looks))
@@ -116,21 +116,21 @@ class FindsRanges:
         return None
 
     def _with_ranges(self, features: FeatureMap, found: Found, privacy: PrivacyParams) -> Found:
-        """Return plans that find the ranges first, where some are left open, and look at the target's, if so."""
+        """Return plans that first find open ranges and knots, and look at declared ranges, where that applies."""
         listed = found if isinstance(found, Plans) else Plans(found)
         n = found[0].problem.n
         look, looks = (cost > 0 for cost in self._look_costs(features, privacy, n))
         finds = self._open(features) + len(features.placed) + look + looks
         declared = self._may_look and self._target_range() is not None and not self._finds_target
-        alone = ranges.look_cost(privacy.epsilon, n, True) if declared else 0.0  # before a mean, which uses no columns
-        # what a number is in proportion to is seldom a logarithm
+        alone = ranges.look_cost(privacy.epsilon, n, True) if declared else 0.0  # for constants, which use no column
+        # numeric targets are seldom proportional to the logarithm of a column
         linear = features.linear if self._target_range() is None else features.unranged
         looked = features.lookable if looks else ()
         target = getattr(self.schema, "target", None) if getattr(self, "target_bounds", None) is None else None
         steps = (*(step for *_, step in features.divisible), step_of(target))
-        steps = steps if any(length >= 1 for _, length in steps) else ()  # others leave parts as they are
+        steps = steps if any(length >= 1 for _, length in steps) else ()  # shorter steps do not change the parts
         asked = features.unranged, linear, self._finds_target, features.n_knots, features.placed, look, looked, steps
-        place = features.place if features.unranged or features.placed or looks else None  # else the method's already
+        place = features.place if features.unranged or features.placed or looks else None  # else already encoded
 
         def ranged(each: Any) -> LinearModelPlan:
             if each.algorithm != "constant":
@@ -140,7 +140,7 @@ class FindsRanges:
             elif look or (alone and isinstance(each.problem.loss.usual.unweighted, SquaredLoss)):
                 own = _rounding.difference_down(privacy.epsilon, alone)
             else:
-                return each.at(privacy)  # of which it is left all: it uses no column
+                return each.at(privacy)  # a constant uses no column, so it keeps the whole promise
             each = each.at(replace(each.privacy, epsilon=own))
             finds_it = self._finds_target
             return ranges.plan(each, privacy, (), target=finds_it, look=not finds_it, steps=steps[-1:])
@@ -154,5 +154,5 @@ class FindsRanges:
         return self._finds_target and ranges.lost(float(self.epsilon), n, self._open(features))
 
     def _planned(self, features: FeatureMap, problem: LinearModelProblem, privacy: PrivacyParams, *how: Any) -> Found:
-        """Return the plans of a problem under a promise, of which ranges take a part."""
+        """Return the plans of a problem under a promise, part of which pays for ranges."""
         return self._with_ranges(features, plans(problem, self._rest(features, privacy, problem.n), *how), privacy)

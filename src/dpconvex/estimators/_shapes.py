@@ -1,8 +1,8 @@
-"""Additive features: a block of vertices for each column or pair, what is expected of them, and maps to all blocks.
+"""Features of additive models: a block of vertices for each column or pair, expected shapes, and maps to all blocks.
 
-A record's features in a block are at least 0 and sum to 1: one level of a category, hats of degree 1 at knots, a vertex
-for missing cells, or products of two such blocks. Each record is read by itself, and blocks follow from public facts
-alone: never from a cell, nor from a column's type, which a reader of files infers from the cells.
+A record's features in a block are weights on its vertices, at least 0 and of sum 1: one level of a category, hats of
+degree 1 (linear splines) at knots, a vertex for missing cells, or products of two such blocks. Each record is read by
+itself. Blocks follow from public facts alone, never from cells or from column types, which readers infer from cells.
 """
 
 import math
@@ -24,9 +24,9 @@ from dpconvex.problems.data.ranges import PARTS, SOUGHT, Step
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots, Levels, Pair
 
 OWN = "(missing)"  #: Name of the vertex of missing cells.
-PAIR_KNOTS, PAIR_LEVELS = 4, 8  #: Knots of a column in a pair, levels of a category there
+PAIR_KNOTS, PAIR_LEVELS = 4, 8  #: Number of knots of a numeric column in a pair, and largest number of levels there
 SHARES = {"pair": 0.25, "categories": 0.5}
-"""Prior variance of a pair, and of three levels or more, in units of a number's (`benchmarks/additive_guess.py`)."""
+"""Prior variance of pairs and of three levels or more, over that of a number (`benchmarks/additive_guess.py`)."""
 
 
 @final
@@ -36,16 +36,16 @@ class Shape:
 
     name: str
     kind: str  #: "numeric": values at knots, straight lines between them; "categories" or "pair": at levels
-    vertices: tuple[float | str, ...]  #: Knots in the column's own unit, increasing; levels; "(missing)"
+    vertices: tuple[float | str, ...]  #: Increasing knots in the column's own unit, or levels; last "(missing)", if any
     values: Floats  #: (size,), or (n_outputs, size) for more than two classes; they sum to 0 before `monotone`
-    deviation: Floats  #: What noise alone makes of it, planned from public facts; of the same shape
-    #: With ``inference``: (2, size), 95 % intervals of the values less that of the vertex with the largest released
-    #: curvature, around that one's value
+    deviation: Floats  #: Standard deviation that noise gives each value, planned from public facts; shape of `values`
+    #: With ``inference``: (2, size), 95 % intervals of each value's difference to the vertex with the largest released
+    #: curvature, shifted by the value of that vertex
     interval: Floats | None = None
 
     @property
     def reach(self) -> float:
-        """Largest less smallest value, less two deviations of the noise each: how far the shape stands out from it."""
+        """How far the shape stands out from noise: largest less smallest value, less two noise deviations of each."""
         return float(np.max(np.ptp(self.values, axis=-1)) - 4 * np.mean(self.deviation))
 
     @property
@@ -62,13 +62,13 @@ class ShapeColumn:
     name: str
     kind: str
     vertices: tuple[float | str, ...]  #: Knots in the column's own unit, and names of levels
-    write: Callable[[Floats, Floats], None]  #: Weights of raw cells (n, p) into zeros of shape (n, size)
+    write: Callable[[Floats, Floats], None]  #: Writes the weights of raw cells (n, p) into zeros of shape (n, size)
     expected: Knots | Levels | Pair
     rule: dict[str, Any]  #: JSON-ready facts by which a record's weights are found without this library
 
     @property
     def size(self) -> int:
-        """How many vertices there are."""
+        """Number of vertices."""
         return len(self.vertices)
 
     def weights(self, raw: Floats) -> Floats:
@@ -92,7 +92,7 @@ def numeric_shape(column: NumericColumn, at: int, knots: tuple[float, ...], own:
 
 
 def _extras(column: AbstractColumn) -> dict[str, Any]:
-    """Return how cells are read, where a column says so: spellings, dates, formula, and what stands for no value."""
+    """Return a column's declared rules for reading cells: spellings, dates, formula, and codes for no value."""
     given = column.to_dict()
     found = {key: given[key] for key in ("aliases", "formula", "date", "at", "format", "scale") if key in given}
     return found | ({"absent": given["missing"]} if "missing" in given else {})
@@ -114,7 +114,7 @@ def level_shape(column: CategoricalColumn, at: int) -> ShapeColumn:
 
 
 def pair_shape(first: ShapeColumn, second: ShapeColumn) -> ShapeColumn:
-    """Return products of the weights of two blocks: what two columns do together that neither does alone."""
+    """Return the block of products of two blocks' weights, for effects of two columns that neither has alone."""
 
     def write(raw: Floats, out: Floats) -> None:
         both = first.weights(raw), second.weights(raw)
@@ -129,32 +129,32 @@ def pair_shape(first: ShapeColumn, second: ShapeColumn) -> ShapeColumn:
 @final
 @dataclass(frozen=True)
 class ShapeMap(FeatureMap):
-    """Tables or matrices to weights on the vertices of all blocks, by way of raw cells.
+    """The map from tables or matrices to weights on the vertices of all blocks, by way of raw cells.
 
-    `encode` gives raw cells (n, p): places of numbers in [0, 1], positions of levels, NaN where a cell is missing or
-    not listed. They do not depend on knots, so that the number of knots may be planned after they were read.
+    `encode` returns raw cells (n, p): places of numbers in [0, 1], positions of levels, NaN where a cell is missing or
+    not listed. They do not depend on knots, so the number of knots may be planned after they were read.
     """
 
     columns: tuple[Any, ...]
-    table: bool  #: Whether cells come from a table with names, else from a matrix
-    own: bool  #: Whether missing numbers have a vertex, where their column leaves it open
+    table: bool  #: Whether cells come from a table with names or from a matrix
+    own: bool  #: Whether missing numbers have a vertex in columns that do not declare it
     pairs: tuple[tuple[str, str], ...] = ()
-    knots: tuple[tuple[float, ...], ...] = ()  #: Of each column, empty for categories
-    unranged: tuple[int, ...] = ()  #: Columns whose ranges a fit finds; their cells are numbers as they are
+    knots: tuple[tuple[float, ...], ...] = ()  #: Knots of each column, empty for categories
+    unranged: tuple[int, ...] = ()  #: Columns whose ranges a fit finds; their cells are unscaled numbers
     linear: tuple[int, ...] = ()
     placed: tuple[int, ...] = ()  #: Columns in whose declared ranges a fit finds knots
     n_knots: int = 2
-    lookable: tuple[int, ...] = ()  #: Columns of whose declared ranges a fit may keep a part
-    looked: bool = False  #: Whether it does
-    most: tuple[float, ...] = ()  #: How many values each column has by its declared step, or range: knots at most
+    lookable: tuple[int, ...] = ()  #: Columns whose declared ranges a fit may narrow
+    looked: bool = False  #: Whether the fit narrows them
+    most: tuple[float, ...] = ()  #: Largest number of knots of each column: its number of values by step or range
 
     @classmethod
     def of(
         cls, columns: Sequence[Any], table: bool, own: bool, pairs: tuple[tuple[str, str], ...], free: bool = False
     ) -> "ShapeMap":
-        """Return the map with two knots a column; `free`: how many there will be is for a plan to say.
+        """Return the map with two knots a column; `free`: a plan will choose the number of knots.
 
-        Then [0, 1] mostly means yes and no, and stays straight, but not where all numbers are scaled to it.
+        If free, a column with range [0, 1] (mostly yes and no) keeps two knots, unless all numbers have that range.
         """
         places = [k for k, column in enumerate(columns) if not column.ranged]
         ranged = [c if c.ranged else c.within(NumberRange(-0.5, 0.5)) for c in columns]
@@ -167,10 +167,10 @@ class ShapeMap(FeatureMap):
         return cls(tuple(ranged), table, own, pairs, (), tuple(places), tuple(linear), lookable=looks, most=most).at(2)
 
     def at(self, count: int) -> "ShapeMap":
-        """Return the map with so many knots a column, unless it declares its own; `SOUGHT` where they are found."""
+        """Return the map with `count` knots in columns that declare none, and `SOUGHT` where a fit finds knots."""
         knots = [c.even_knots(self._few(k, count)) if c.numeric else () for k, c in enumerate(self.columns)]
         placed = self.placed if count > 2 else ()
-        for k in placed:  # a plan takes them as even
+        for k in placed:  # plans assume evenly spaced knots
             knots[k] = tuple(self.columns[k].range.even(SOUGHT))
         return replace(self, knots=tuple(knots), placed=placed, n_knots=count)
 
@@ -179,7 +179,7 @@ class ShapeMap(FeatureMap):
 
     @property
     def skewed(self) -> tuple[int, ...]:
-        """Columns whose numbers are likely to crowd somewhere: on a declared logarithmic scale, without knots."""
+        """Columns whose numbers probably crowd in a part of the range: those on a logarithmic scale, without knots."""
         numbers = [k for k, c in enumerate(self.columns) if c.numeric and k not in self.unranged and not c.knots]
         logs = [k for k in numbers if self.columns[k].transform in ("log1p", "signed_log")]
         return tuple(k for k in logs if self.most[k] > SOUGHT and min(np.diff(_grid(self.columns[k]))) > 0)
@@ -215,8 +215,8 @@ class ShapeMap(FeatureMap):
         return self.found(ranges, self.parts(cut), knots).expand(self.cells(X, ranges, cut))
 
     def cells(self, X: Floats, ranges: tuple[NumberRange, ...], cut: Cut) -> Floats:
-        """Return places where `encode` gave numbers as they are, and in the parts that are kept, now released."""
-        after, out = replace(self, placed=()).found(ranges), X.copy()  # those have their places already
+        """Return raw cells as places in the released ranges, found or narrowed."""
+        after, out = replace(self, placed=()).found(ranges), X.copy()  # cells of `placed` columns are places already
         for k in self.unranged:
             out[:, k] = _places(after.columns[k], X[:, k])
         for k, (first, stop) in zip(self.lookable, cut, strict=False):
@@ -224,7 +224,7 @@ class ShapeMap(FeatureMap):
         return out
 
     def with_knots(self, knots: tuple[tuple[float, ...], ...]) -> "ShapeMap":
-        """Return the map with these knots, checked as a column's own are."""
+        """Return the map with these knots, checked like declared knots."""
         if len(knots) != len(self.columns):
             raise InvalidParameterError("knots_", len(knots), f"must be those of {len(self.columns)} columns")
         for column, own in zip(self.columns, knots, strict=True):
@@ -254,7 +254,7 @@ class ShapeMap(FeatureMap):
 
     @cached_property
     def slices(self) -> tuple[tuple[ShapeColumn, slice], ...]:
-        """Each block and where its vertices are."""
+        """Each block with the slice of its vertices in the feature vector."""
         ends = np.cumsum([block.size for block in self.blocks]).tolist()
         return tuple((block, slice(end - block.size, end)) for block, end in zip(self.blocks, ends, strict=True))
 
@@ -309,12 +309,12 @@ class ShapeMap(FeatureMap):
 
     @cached_property
     def straight(self) -> "StraightLines":
-        """The same cells as an ordinary linear model has them."""
+        """The map from the same cells to the features of an ordinary linear model."""
         return StraightLines(self)
 
 
 def _grid(column: NumericColumn) -> list[float]:
-    """Return where a column's knots may be found, as places."""
+    """Return the places at which a fit may find a column's knots."""
     return column.positions(tuple(column.range.even(PARTS + 1)))
 
 
@@ -326,7 +326,7 @@ def _places(column: NumericColumn, values: Floats) -> Floats:
 @final
 @dataclass(frozen=True)
 class StraightLines(FeatureMap):
-    """Raw cells as the features of a linear model, whose coefficients become shapes of two knots."""
+    """The map from raw cells to features of a linear model, whose coefficients become shapes of two knots."""
 
     shapes: ShapeMap
 
@@ -403,7 +403,7 @@ def shape_facts(plan: Any) -> list[dict[str, Any]]:
     """Return for each column of a plan its vertices, degrees of freedom and the mean planned deviation of its noise."""
     blocks, problem = plan.problem.domain.blocks, plan.problem
     sizes = [block.size for block in blocks]
-    straight = problem.shapes is None  # of them no single directions are expected
+    straight = problem.shapes is None  # plans of straight lines expect nothing of single directions
     freedom = [max(1, size - 1) for size in sizes] if straight else problem.typical.degrees_of_freedom(plan.l2)
     means = [float(part.mean()) for part in np.split(planned_deviations(plan), np.cumsum(sizes))[: len(blocks)]]
     return [

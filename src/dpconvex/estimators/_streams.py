@@ -1,4 +1,4 @@
-"""Fits of tables that are read portion by portion: what may be given, and what it becomes."""
+"""Fits of tables that are read portion by portion: which arguments they take, and the encoded rows."""
 
 from copy import copy
 from dataclasses import replace
@@ -22,11 +22,11 @@ from dpconvex.randomness import BitSource
 
 M = TypeVar("M")
 PROBE = 1_000_000
-"""Records of the problem by which parameters are checked before anything is read; some methods refuse a few records."""
+"""Assumed number of records when parameters are checked before reading; some methods refuse small numbers."""
 
 
 def open_table(schema: Schema | None, X: Any, **others: Any) -> TableSource | None:
-    """Return a table that is read portion by portion, with which no `others` go; None for what is in memory."""
+    """Return a table that is read portion by portion, and refuse `others` with it; None for data in memory."""
     table = open_source(X, schema.column_names() if schema else ())
     if table is None:
         return None
@@ -38,7 +38,7 @@ def open_table(schema: Schema | None, X: Any, **others: Any) -> TableSource | No
 
 
 def refuse_with_portions(**given: Any) -> None:
-    """Raise `InvalidParameterError` for what cannot be given with data that are read portion by portion."""
+    """Raise `InvalidParameterError` for arguments that do not go with data read portion by portion."""
     for name, value in given.items():
         if value is not None:
             what = "cannot be given with data that are read portion by portion"
@@ -47,11 +47,11 @@ def refuse_with_portions(**given: Any) -> None:
 
 
 Opened = tuple[FeatureMap, EncodedRows, EncodedRows, UserGroups | None]
-"""Features, encoded rows in the place of X and of y, and whose they are."""
+"""Feature map, encoded rows in the place of X and of y, and the users of the rows."""
 
 
 def open_rows(model: Any, X: Any, y: Any, groups: Any, weights: Any = None) -> Opened | None:
-    """Return a table that is encoded portion by portion; None where its whole matrix is to be made."""
+    """Return a table that is encoded portion by portion; None where its whole matrix is made at once."""
     weighed = True if weights is None and model._weighs else weights
     table = open_table(model.schema, X, y=y, sample_weight=weighed)
     if table is None or model.schema is None:
@@ -109,7 +109,7 @@ def open_points(X: Any) -> EncodedRows | None:
 
 
 def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | None:
-    """Return whose rows those of a table are, from labels (n,) or the schema's user column; None for records."""
+    """Return the users of a table's rows, from labels (n,) or the schema's user column; None for records."""
     # A pass reads the labels; each portion is sent those of its own rows.
     if groups is not None or schema.user is None:
         return None if groups is None else UserGroups.of(user_labels(groups))
@@ -128,7 +128,7 @@ def open_users(schema: Schema, table: TableSource, groups: Any) -> UserGroups | 
 
 
 def expanded(features: FeatureMap, encoded: Any, targets: Any, only_sums: bool) -> tuple[Any, Any]:
-    """Return X and y as the method for these features takes them, from what `encode` gave."""
+    """Return X and y in the form that the method for these features takes, from the result of `encode`."""
     if not isinstance(encoded, EncodedRows):
         return features.expand(encoded), targets
     if not isinstance(encoded, EncodedTables):
@@ -138,7 +138,7 @@ def expanded(features: FeatureMap, encoded: Any, targets: Any, only_sums: bool) 
 
 
 def count(records: Any) -> int:
-    """Return how many records there are; `InvalidDataError` unless features, targets and groups are as many."""
+    """Return the number of records; raise `InvalidDataError` unless features, targets and groups have the same."""
     if isinstance(records, EncodedRows):
         return len(records)
     X, targets, groups = records
@@ -148,8 +148,8 @@ def count(records: Any) -> int:
 
 
 def shuffled(records: Any, source: BitSource) -> Any:
-    """Return records (features, targets, groups) in a random order, copied; rows of a source, as they are."""
-    # One-pass methods need an order that says nothing of the records: a file sorted by labels would mislead them.
+    """Return a copy of records (features, targets, groups) in random order; rows of a source keep their order."""
+    # One-pass methods need an order that is independent of the records: a file sorted by labels would mislead them.
     coins = source.generator()
     if isinstance(records, EncodedRows):
         return records
@@ -159,15 +159,15 @@ def shuffled(records: Any, source: BitSource) -> Any:
 
 
 def able(model: M, records: Any) -> M:
-    """Return a copy of a model whose plans, those made in a run included, need no more than such records give."""
+    """Return a copy of a model whose plans, also those made in a run, need no more than these records provide."""
     planner: Any = copy(model)
     planner._sums = isinstance(records, EncodedRows) and not records.in_memory
     return planner
 
 
 def promise_of(model: Any) -> PrivacyParams:
-    """Return what the fit of a model with a schema would promise, by one plan, or raise what it would refuse anyway."""
+    """Return the promise of a fit of a model with a schema, by making one plan; raise what the fit would refuse."""
     model._public_count(PROBE if model._relation.fixes_size else None)
     loss = model._declared_loss()
     promise = model._asked(model._check, model._feature_map(None), PROBE, loss, model._unit(None))
-    return replace(promise, epsilon=model.epsilon)  # of which ranges may take a part
+    return replace(promise, epsilon=model.epsilon)  # ranges may take a part of it

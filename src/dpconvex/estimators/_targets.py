@@ -1,7 +1,7 @@
-"""What is predicted: labels to positions, numbers to a public range. Looks at public form, never at content.
+"""Targets: labels become positions, numbers are scaled to a public range. Errors follow from public form, not content.
 
-Weights of records and classes are capped by public numbers, so that noise hides a record of any weight. Guarantee and
-lemma: `dpconvex.losses.weighted`. What is not capped would not be hidden.
+Weights of records and classes are clipped to public caps, so that noise hides a record of any weight; without a cap it
+would not. Guarantee and lemma: `dpconvex.losses.weighted`.
 """
 
 from abc import ABC, abstractmethod
@@ -23,12 +23,12 @@ from dpconvex.estimators._features import checked_schema
 from dpconvex.estimators._matrices import column_of, dtype_name, elements, numbers_of, same_length
 from dpconvex.losses import LinearModelLoss, SmoothLoss, WeightedLoss
 
-LARGEST = 1e100  #: Of a target bound: as the losses have it.
+LARGEST = 1e100  #: Largest size of a target bound, as in the losses.
 
 
 def as_series(y: Any, name: str = "y") -> tuple[Series, str]:
-    """Return labels of any kind (array, list, Series) as a narwhals series, and what they are by their type alone."""
-    # objects are compared by their text: lists and pandas' categories hold any
+    """Return labels of any kind (array, list, Series) as a narwhals series, and their kind by their type alone."""
+    # Objects are compared by their text, for lists and pandas' categories may hold any object.
     labels = column_of(y, name)
     if isinstance(labels, nw.Series):
         labels = labels.alias(name)
@@ -85,7 +85,7 @@ def require_two(name: str, value: Any, n_classes: int) -> None:
 
 def default_index(y: Any) -> tuple[Array, Array]:
     """Return the class index of every label, (n,), and the classes, for Boolean labels: False and True."""
-    # Of another type a guess would quietly count all others as the first class.
+    # For other types a guess would silently count all labels but one as the first class.
     labels = column_of(y, "y")
     if as_series(labels)[1] != "boolean":
         kind = type_name(labels) if isinstance(labels, nw.Series) else dtype_name(labels)
@@ -112,7 +112,7 @@ def inferred_classes(y: Any) -> Array:
 
 
 def number_array(y: Any) -> Array:
-    """Return numeric targets as an array (n,); missing ones are NaN, and so is what is no number in a list."""
+    """Return numeric targets as an array (n,); missing targets, and list entries that are not numbers, are NaN."""
     if isinstance(y, list | tuple):
         cells = [cell[0] if isinstance(cell, list | tuple) and len(cell) == 1 else cell for cell in y]
         return numbers_of(elements(cells))
@@ -172,7 +172,7 @@ def finds_range(target_bounds: Any, schema: Schema | None) -> bool:
 
 
 def declared_range(target_bounds: Any, schema: Schema | None) -> TargetRange:
-    """Return the range of the target that the caller gave, or else the schema's; raise where there is none."""
+    """Return the target's range from the caller, or else from the schema; raise if neither declares one."""
     if target_bounds is not None:
         return TargetRange.checked(target_bounds)
     target = None if schema is None else checked_schema(schema).target
@@ -192,7 +192,7 @@ def weighted(loss: LinearModelLoss, cap: float | None) -> WeightedLoss:
 
 
 def shares_of_cap(schema: Schema | None, X: Any, sample_weight: Any, cap: float | None) -> Floats | None:
-    """Return weights in shares of their cap, (n,), in [0, 1]; None where there are none. NaN counts as 0."""
+    """Return weights in shares of their cap, (n,), in [0, 1], with NaN as 0; None without weights."""
     if sample_weight is None and schema is not None and schema.weight is not None:
         sample_weight = schema.weights(X)
     if sample_weight is None:
@@ -205,7 +205,7 @@ def shares_of_cap(schema: Schema | None, X: Any, sample_weight: Any, cap: float 
 
 
 def packed(loss: LinearModelLoss, targets: Array, weights: Floats | None, cap: float | None) -> Floats:
-    """Return targets with their weights (n,), those that are not given being 1."""
+    """Return targets with their weights (n,), which are 1 unless given."""
     weights = np.full(len(targets), _one(cap)) if weights is None else weights
     same_length(targets, weights, "sample_weight", private=True)
     return cast(WeightedLoss, loss).packed(targets, weights)
@@ -214,7 +214,7 @@ def packed(loss: LinearModelLoss, targets: Array, weights: Floats | None, cap: f
 def times_class(
     weights: Floats | None, index: Array, classes: Array, class_weight: Any, cap: float | None
 ) -> Floats | None:
-    """Return weights (n,) times the public ones of the classes, in shares of the largest."""
+    """Return weights (n,) times the public weights of the classes, the latter in shares of the largest."""
     if class_weight is None:
         return weights
     shares = class_shares(class_weight, classes)[index]

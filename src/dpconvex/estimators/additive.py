@@ -1,12 +1,12 @@
 """Additive models: a shape for each column and for pairs on request, fitted as one private linear model.
 
 Guarantee
-    That of the plan that ran, which is one for a linear model: a record's features are weights on public vertices.
+    The guarantee of the plan that ran, a plan for a linear model whose features are weights on public vertices.
 Lemma
     Factor form and Lemmas C to E of the docs, Additive models: simplex blocks are centered, and the ridge is on
     coordinates in which smooth shapes are cheap.
 Sensitivity
-    Bound 1 a block, whatever its vertices; in the plan.
+    A record's features in a block have norm at most 1, for any vertices; the plan states the sensitivity.
 Assumptions
     Ranges, levels, knots and which columns have a value of their own for missing cells are public.
 """
@@ -43,26 +43,26 @@ from dpconvex.privacy import PrivacyParams, Unit
 from dpconvex.problems import LinearModelProblem
 from dpconvex.problems.linear.shapes import Knots
 
-KNOTS = (2, 3, 4, 6, 8, 12, 16)  #: How many even knots are tried; two make a column linear.
+KNOTS = (2, 3, 4, 6, 8, 12, 16)  #: Numbers of evenly spaced knots per column that are tried; 2 make it linear.
 
 LEARNED = {"classification": 0.13, "regression": 0.05}
-"""Shapes bend where they are expected to lose less than that share of what parameters 0 lose; else lines are straight.
-Chosen on the learning tables of the corpus (`benchmarks/additive_guess.py straight`)."""
+"""Shapes may bend if their expected error is below this share of the loss of parameters 0; otherwise straight lines are
+planned. Chosen on the learning tables of the corpus (`benchmarks/additive_guess.py straight`)."""
 
-SHAPES = "objective_perturbation"  #: The algorithm of shapes; straight lines may have any.
+SHAPES = "objective_perturbation"  #: The algorithm that fits shapes; straight lines may use any algorithm.
 
 
 @dataclass(eq=False, repr=False)
 class AdditiveModel(WithIntervals):
     """A private additive model. Parameters are documented with the final classes."""
 
-    _straight = False  # whether lines are what is planned
+    _straight = False  # whether straight lines are planned
     _: KW_ONLY
     knots: Any = "auto"
     interactions: Any = ()
     missing: str = "own"
     monotone: Any = None
-    # Of linear models, and fixed here.
+    # Parameters of linear models that are fixed here.
     feature_norm: float | None = field(init=False, default=None)
     domain: Any = field(init=False, default=None)
     fit_intercept: bool = field(init=False, default=True)
@@ -107,7 +107,7 @@ class AdditiveModel(WithIntervals):
         return tuple(NumericColumn(*each) for each in zip(named, lower.tolist(), upper.tolist(), strict=True))
 
     def _maps(self, features: ShapeMap) -> list[ShapeMap]:
-        """Return the maps to plan with, each domain once."""
+        """Return the maps to plan with, one for each distinct domain."""
         if isinstance(self.knots, str):
             _validate.choice("knots", self.knots, ("auto",), "Or give their number")
         elif _validate.integer("knots", self.knots, at_least=2) > MOST_KNOTS:
@@ -135,7 +135,7 @@ class AdditiveModel(WithIntervals):
     # The plan.
 
     def _plans(self, features: FeatureMap, n: int, loss: LinearModelLoss, unit: Unit = Unit.RECORD) -> Found:
-        """Return the plans for the number of knots of the smallest expected error, or for straight lines."""
+        """Return the plans for the number of knots with the smallest expected error, or for straight lines."""
         shapes = cast(ShapeMap, features)
         if self.monotone and loss.n_outputs > 1:
             raise InvalidParameterError("monotone", self.monotone, "is for one score", "Leave it out")
@@ -144,7 +144,7 @@ class AdditiveModel(WithIntervals):
         placed = shapes.skewed if self.knots == "auto" and self._relation.fixes_size else ()
         shapes = replace(shapes, placed=placed if worth_knots(float(self.epsilon), n, len(placed)) else ())
         quick = copy(self)
-        quick.noise = "grouped" if self.noise == "auto" else self.noise  # other laws differ little, less with knots
+        quick.noise = "grouped" if self.noise == "auto" else self.noise  # errors of other laws differ little
         found = [super(AdditiveModel, quick)._plans(each, n, loss, unit) for each in self._maps(shapes)]
         best = min(found, key=expected_of_first)
         if quick.noise != self.noise:
@@ -154,11 +154,11 @@ class AdditiveModel(WithIntervals):
         if self.algorithm != "auto" or self.knots != "auto" or shapes.pairs:
             return best
         typical, expected = best[0].problem.typical, best[0].predicted_error.expected
-        bends = len(self._maps(shapes)) > 1  # else there are levels alone, and lines say the same
+        bends = len(self._maps(shapes)) > 1  # else there are only categories, for which lines are equivalent
         bent = bends and (typical is None or expected is None or expected < LEARNED[loss.task] * typical.at_zero)
         bent = bent and not self._loses_target(shapes, n)
         felt = self.epsilon * weighing(n, self._promise(unit))
-        if bent and (loss.task != "regression" or felt >= NEEDED):  # else targets may reach anywhere
+        if bent and (loss.task != "regression" or felt >= NEEDED):  # else targets may lie anywhere
             return best
         lines = copy(self)
         lines._straight = True
@@ -167,7 +167,7 @@ class AdditiveModel(WithIntervals):
     def _inferring(self, shapes: ShapeMap, n: int, loss: LinearModelLoss, unit: Unit) -> Found:
         """Return the plan of the smallest expected error among those whose standard errors are expected to be finite.
 
-        The fewest knots where none are; more than intervals can be made of are not tried.
+        If none are, the plan with the fewest knots. Maps with too many vertices for intervals are not tried.
         """
         fewest, *more = self._maps(shapes)
         maps = [fewest, *(each for each in more if each.domain.n_features < MOST_COLUMNS)]
@@ -194,14 +194,14 @@ class AdditiveModel(WithIntervals):
         return found.straight if straight else found
 
     def plans_at(self, epsilon: float) -> Found:
-        if self._infers() or self.plan_.problem.shapes is None:  # lines' method need not apply there
+        if self._infers() or self.plan_.problem.shapes is None:  # the lines' method need not apply at another epsilon
             return super().plans_at(epsilon)
         features = replace(self._feature_map(self.n_features_in_), placed=getattr(self.plan_, "placed", ()))
         features = features.at(getattr(self.plan_, "knots", 2))
         whole = replace(self.plan_.privacy, epsilon=epsilon)
         return self._planned(features, self.plan_.problem, whole, SHAPES)
 
-    # What was learned.
+    # Fitted attributes.
 
     def _learned(self) -> None:
         super()._learned()
@@ -209,7 +209,7 @@ class AdditiveModel(WithIntervals):
         deviation = planned_deviations(self.plan_)
         if self.plan_.problem.shapes is None:
             coefs = deviation.reshape(len(values), -1)[:, : shapes.straight.domain.n_features]
-            ones = np.eye(coefs.shape[1])  # levels less their mean: of equal coefficients the mean is not the deviation
+            ones = np.eye(coefs.shape[1])  # levels are centered, so a mean of deviations would not be their deviation
             deviation = np.sqrt(np.square(coefs) @ np.square(shapes.straight.decode(ones, np.zeros(len(ones)))[0]))
         else:
             deviation = np.tile(deviation[: values.shape[1]], (len(values), 1))
@@ -236,7 +236,7 @@ class AdditiveModel(WithIntervals):
         return [Shape(*own, values[k, at], noise[k, at], None if bands is None else bands[:, at]) for own, at in facts]
 
     def _bands(self) -> Floats:
-        """Return the intervals of the values, (2, d), each block's around the value of the vertex that is seen most."""
+        """Return the intervals of the values, (2, d), in each block around the value of its most frequent vertex."""
         intervals, plan = self._known()
         d = plan.problem.domain.n_features
         rows, base = np.eye(d, d + 1), np.arange(d)
@@ -248,7 +248,7 @@ class AdditiveModel(WithIntervals):
 
     @property
     def degrees_of_freedom_(self) -> dict[str, float]:
-        """Planned degrees of freedom of each column, of one score: how much of a shape the ridge leaves."""
+        """Planned degrees of freedom of each column in one score: how much of its shape the ridge penalty leaves."""
         check_is_fitted(self, "plan_")
         return {row["column"]: row["degrees_of_freedom"] for row in shape_facts(self.plan_)}
 
@@ -344,7 +344,7 @@ coef_ : array
 {released}
 """
 PARAMETERS += INFERENCE.strip()
-ADDITIVE = {"parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}  #: Descriptions of both.
+ADDITIVE = {"parameters": PARAMETERS, "attributes": ATTRIBUTES, "released": RELEASED}  #: Shared by both classes.
 
 
 @final
@@ -438,7 +438,7 @@ class PrivateAdditiveRegressor(AdditiveModel, PrivateLinearRegressor):
         return SmoothedPinballLoss(self.quantile, DEFAULT_SMOOTHING, target_bound=reach, saturating=True)
 
     def _explained(self, share: float, look: bool) -> float | None:
-        return super()._explained(share, look) if self._straight else None  # shapes have a law of their own
+        return super()._explained(share, look) if self._straight else None  # shapes have their own prior
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
         return capped(self._reach(), self.delta) if self.loss == "squared" else ()

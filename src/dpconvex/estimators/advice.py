@@ -31,7 +31,7 @@ ROWS = tuple(round(10 ** (k / 3)) for k in range(6, 28))  # 100 to 1e9
 WIDTHS = (0.3, 1.0, 7.0)
 """Quantiles .05, .5 and .95 of measured over expected half-widths in 38 cells (benchmarks/intervals.py)."""
 HELD_OUT = 0.2  #: Share of the records that evaluations are planned for.
-#: Deviation of the noise in a metric over that in a share of records (docs, Private evaluation); of a record's own part
+#: By metric: deviation of its noise over that of a share of records (docs, Private evaluation), and of a record's part
 SCORED = {"accuracy": (1.0, 0.5), "rate": (1.0, 0.5), "auc": (1.5, 0.5), "log_loss": (2.4, 1.0)}
 Planner = Callable[["PrivateLinearModel"], "Sequence[LinearModelPlan]"]
 
@@ -44,9 +44,9 @@ class Forecast:
     at: float  #: the epsilon, or the number of records or users
     low: float
     typical: float
-    high: float  #: at most what a constant answer loses, about
-    constant: float  #: what a constant answer loses, about; infinite where that means nothing
-    algorithm: str  #: of the chosen plan
+    high: float  #: pessimistic amount, at most about the loss of a constant answer
+    constant: float  #: approximate loss of a constant answer; infinite where that has no meaning
+    algorithm: str  #: algorithm of the chosen plan
 
 
 @final
@@ -55,17 +55,17 @@ class Advice:
     """A range of epsilons, or of numbers of records, with which a goal is expected to be reached: a guess."""
 
     wanted: str  #: "epsilon" or "rows"
-    goal: float  #: largest excess, in units of the loss, or what else `measure` says
-    low: float  #: reached here if the fit goes as well as the luckiest of 50; infinite: not up to `most`
-    typical: float  #: reached here as often as not
-    high: float  #: reached here but for the unluckiest of 50
-    most: float  #: the largest value that was looked at
-    curve: tuple[Forecast, ...]  #: what is expected at each value
+    goal: float  #: the limit to reach: an excess in units of the loss, or in the unit of `measure`
+    low: float  #: value at which the luckiest of 50 fits reaches the goal; infinite if not up to `most`
+    typical: float  #: value at which half of the fits reach the goal
+    high: float  #: value at which all but the unluckiest of 50 fits reach the goal
+    most: float  #: the largest value that was tried
+    curve: tuple[Forecast, ...]  #: the forecast at each value that was tried
     measure: str = "excess"  #: what the goal limits, a name in `MEASURES`
 
     @property
     def limits(self) -> str:
-        """What the goal limits, in words."""
+        """The quantity that the goal limits, in words."""
         return MEASURES[self.measure][0]
 
     def __str__(self) -> str:
@@ -88,12 +88,12 @@ class Advice:
 
 
 def forecast(plans: Sequence[LinearModelPlan], at: float, measure: str = "excess") -> Forecast:
-    """Return what is expected of the first of some plans."""
+    """Return the expectations of the first of some plans."""
     return Forecast(at, *MEASURES[measure][1](plans[0]), plans[0].algorithm)
 
 
 Expected = tuple[float, float, float, float]
-"""Low, typical and high value, and that of a constant answer."""
+"""Low, typical and high value of a measure, and its value for a constant answer."""
 
 
 def _excess(plan: LinearModelPlan) -> Expected:
@@ -131,7 +131,7 @@ MEASURES: dict[str, tuple[str, Callable[[Any], Expected]]] = {
     "halfwidth": ("a half-width of intervals", _half_width),
     **{f"evaluate:{name}": (f"a half-width of an evaluation's {name}", partial(_evaluation, name)) for name in SCORED},
 }
-"""What a goal may limit: in words, and what is expected of it. AUC and accuracy follow the excess log-loss (docs)."""
+"""Measures that a goal may limit: description and forecast. AUC and accuracy follow the excess log-loss (docs)."""
 
 
 def required_epsilon(
@@ -221,7 +221,7 @@ def advise_rows(goal: float | str, plans: Callable[[int], Sequence[LinearModelPl
 def forecasts(
     estimator: PrivateLinearModel, plans: Planner, epsilons: Sequence[float], measure: str = "excess"
 ) -> list[Forecast]:
-    """Return what is expected of a model at some epsilons."""
+    """Return the forecasts for a model at some epsilons."""
     found = []
     for epsilon in epsilons:
         one: Any = clone(estimator)
@@ -230,14 +230,14 @@ def forecasts(
 
 
 def measure_of(goal: float | str) -> str:
-    """Return what a goal limits; raise `InvalidParameterError` for a goal that is none."""
+    """Return the measure that a goal limits; raise `InvalidParameterError` for anything that is not a goal."""
     named = goal.partition("=")[0] if isinstance(goal, str) and "=" in goal else "excess"
     _checked(goal, _validate.choice("goal", named, tuple(MEASURES), "As in 'auc=-0.005'"), 1.0)
     return named
 
 
 def _checked(goal: float | str, measure: str, constant: float) -> float:
-    """Return the goal in units of what it limits."""
+    """Return the goal in the unit of its measure."""
     if isinstance(goal, str):
         text = goal.rpartition("=")[2]
         try:

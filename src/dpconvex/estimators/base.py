@@ -1,4 +1,4 @@
-"""What all private linear models share: features, plan, run, fitted attributes, digest. No mathematics here."""
+"""Base classes of private linear models: features, plan, run, fitted attributes, digest. No mathematics here."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -48,11 +48,11 @@ CALLED |= {"test": "user_test", "smoothing": "user_smoothing", "neighboring": "n
 """What the estimators call parameters of problems and planners; a ``target`` is a column here."""
 
 LEAST_BIAS = 0.8
-"""No plan expects less than this share of the excess that a perfect fit of its loss has in the usual one."""
+"""Every plan for a surrogate expects at least this share of its bias, the excess of a perfect fit in the usual loss."""
 
 
 class FittedModel(FindsRanges, PrivateEstimator, ABC):
-    """A linear model as a fit leaves it."""
+    """A fitted linear model: encoding, prediction and the results of a fit."""
 
     kind: ClassVar[str]  #: Name on the command line; unique among the models.
     effect: ClassVar[str]  #: What a coefficient changes, for reports.
@@ -65,13 +65,13 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
     status_: str
     schema: Schema | None
     feature_bounds: Any
-    _ready: Any = None  #: What `fit` runs if it is planned already: by a search, on copies of its own.
-    _paid: Payment | None = None  #: Until the certificate names it: what a fit was paid from.
-    _sums: bool = False  #: Whether plans may need sums alone: of copies, for data that are read portion by portion.
+    _ready: Any = None  #: The plan that `fit` runs if a search has made it already; set on the search's own copies.
+    _paid: Payment | None = None  #: The budget entry that paid for a fit, until the certificate names it.
+    _sums: bool = False  #: Whether plans may only need sums: set on copies, for data that are read portion by portion.
     _weighs: bool = False  #: Whether records have weights.
 
-    _sparse: ClassVar[bool] = True  #: Whether it takes sparse matrices.
-    _level: float | None = None  #: Which quantile it predicts, if it predicts one.
+    _sparse: ClassVar[bool] = True  #: Whether the model takes sparse matrices.
+    _level: float | None = None  #: The quantile that the model predicts, if it predicts a quantile.
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -85,10 +85,10 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
     @property
     @abstractmethod
     def output_scale(self) -> float:
-        """Units of ``encoded_coef_`` per unit of the plan's parameters."""
+        """Factor from the plan's parameters to ``encoded_coef_``."""
 
     def _blind(self) -> Self:
-        """Return a copy that encodes and predicts, without a source of noise or a ledger: workers may have it."""
+        """Return a copy that encodes and predicts, without noise source or ledger, so that workers may have it."""
         other = copy(self)
         for name in ("certificate_", "plan_", "_ready"):
             vars(other).pop(name, None)
@@ -111,7 +111,7 @@ class FittedModel(FindsRanges, PrivateEstimator, ABC):
         return features, features.encode(X, missing)
 
     def _required(self, y: Any) -> Any:
-        """Return `y`, or raise in the words that scikit-learn looks for."""
+        """Return `y`, or raise with the message that scikit-learn expects."""
         if y is None:
             what = f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
             raise InvalidParameterError("y", None, what)
@@ -154,8 +154,8 @@ class PrivateLinearModel(FittedModel, Exported):
     random_state: int | BitSource | None = None
     verbose: bool = False
     plan_: LinearModelPlan = field(init=False)
-    _scores: ClassVar[tuple[str, ...]]  #: Held-out losses that a search may choose by.
-    _own_score: ClassVar[str]  #: What it chooses by unless told otherwise.
+    _scores: ClassVar[tuple[str, ...]]  #: Held-out losses by which a search may choose.
+    _own_score: ClassVar[str]  #: The loss by which a search chooses by default.
 
     def plan(self, n: int, n_features: int | None = None, *, unit: str | None = None) -> tuple[LinearModelPlan, ...]:
         """Return all plans for data of this size, the smallest predicted error first. Sees no data.
@@ -206,7 +206,7 @@ class PrivateLinearModel(FittedModel, Exported):
 
     @abstractmethod
     def _default_radius(self, domain: DataDomain, loss: LinearModelLoss) -> float:
-        """Comparator norm where none is given."""
+        """Return the comparator norm that is used if none is given."""
 
     def _feature_map(self, n_features: int | None) -> FeatureMap:
         given = {name: getattr(self, name) for name in ("schema", "domain", "feature_bounds", "feature_norm")}
@@ -215,7 +215,7 @@ class PrivateLinearModel(FittedModel, Exported):
     def _constant(self, domain: DataDomain, unit: Unit) -> float:
         """Return the value of the constant feature that carries the intercept.
 
-        Where users scale features themselves it is as large as the largest, so that a fit does not depend on units.
+        If users scale features themselves, it equals the largest feature, so that a fit does not depend on units.
         """
         encoded = self.domain is None and self.feature_norm is None
         return 1.0 if encoded and unit == Unit.RECORD else domain.linf
@@ -226,17 +226,17 @@ class PrivateLinearModel(FittedModel, Exported):
         return self.schema
 
     def _unit(self, unit: str | None) -> Unit:
-        """Return what is protected where the caller leaves it to the schema."""
+        """Return the protected unit, by default that of the schema."""
         if unit is not None:
             return Unit(_validate.choice("unit", unit, tuple(Unit)))
         if self.schema is not None and self.schema.user is not None:
             return Unit.USER
-        if self.records_per_user != 1:  # whoever gives it believes that users are protected
+        if self.records_per_user != 1:  # a caller who gives it believes that users are protected
             raise InvalidParameterError("records_per_user", self.records_per_user, "is for users", f"{SAY_WHOSE}1")
         return Unit.RECORD
 
     def _groups(self, X: Any, groups: Any) -> UserGroups | None:
-        """Return whose record it is, from labels or from the schema's user column; None where records are protected."""
+        """Return each record's user, from labels or the schema's user column; None where records are protected."""
         if groups is None and self._unit(None) == Unit.USER:
             assert self.schema is not None
             groups = self.schema.user_labels(X)
@@ -276,7 +276,7 @@ class PrivateLinearModel(FittedModel, Exported):
         loss: LinearModelLoss,
         unit: Unit,
     ) -> T:
-        """Return what a planner says of the problem that the parameters describe; refusals name the parameters."""
+        """Return a planner's result for the problem that the parameters describe; refusals name the parameters."""
         whole, declared = self._promise(unit), not self._relation.fixes_size
         if declared and self._open(features):
             what = "is for neighbors='replace_one': no private range is proved for these"
@@ -321,11 +321,11 @@ class PrivateLinearModel(FittedModel, Exported):
         return self._planned(features, problem, whole, "auto", Options(target=self.risk))
 
     def _linked(self, ends: Floats) -> Floats:
-        """Return bands of predictions from those of linear predictions."""
+        """Return bands of predictions from bands of linear predictions."""
         return ends
 
     def _least_expected(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Found:
-        """Return the plans for the loss, or for the surrogate of it whose first plan expects the smallest error."""
+        """Return the plans for the loss or for a surrogate of it, whichever has the smallest expected error."""
         best = self._choices(problem, privacy, options)
         usual = options.target == "empirical" and options.constants == "calibrated" and problem.typical is not None
         if not usual:
@@ -333,8 +333,8 @@ class PrivateLinearModel(FittedModel, Exported):
         for loss in self._surrogates(problem):
             surrogate = replace(problem, loss=self._weighted(loss))
             if surrogate.typical is not None and LEAST_BIAS * surrogate.typical.bias > expected_of_first(best):
-                continue  # not even a perfect fit of it would do
-            with suppress(InvalidParameterError):  # what was asked for suits the loss itself alone
+                continue  # not even a perfect fit of this surrogate would be better
+            with suppress(InvalidParameterError):  # some options suit only the loss itself
                 found = self._choices(surrogate, privacy, options)
                 if privacy.unit == Unit.USER:  # cutting gradients of users gains more than a cap; it only biases rates
                     rates = ConstantPlan if loss.task == "classification" else ()
@@ -346,11 +346,11 @@ class PrivateLinearModel(FittedModel, Exported):
         return best
 
     def _surrogates(self, problem: LinearModelProblem) -> tuple[LinearModelLoss, ...]:
-        """Return losses that may stand in for the problem's, at less noise; none by default."""
+        """Return surrogates of the problem's loss that need less noise; none by default."""
         return ()
 
     def _choices(self, problem: LinearModelProblem, privacy: PrivacyParams, options: Options) -> Found:
-        """Return the plans for a problem, the one to run first."""
+        """Return the plans for a problem; the first is the one to run."""
         found = plans(problem, privacy, self.algorithm, options)
         if not self._asks_users:
             return found
@@ -358,7 +358,7 @@ class PrivateLinearModel(FittedModel, Exported):
 
     @property
     def _asks_users(self) -> bool:
-        """Whether a fit is to find how many records a typical user has."""
+        """Whether a fit finds privately how many records a typical user has."""
         return self.records_per_user == PRIVATE
 
     @property
@@ -408,7 +408,7 @@ class PrivateLinearModel(FittedModel, Exported):
         weights = self.output_scale * result.point.reshape(loss.n_outputs, domain.dim)
         constant = weights[:, -1] * domain.intercept if domain.intercept else np.zeros(len(weights))
         bounds, offset = self._target_range(), self.output_scale * plan.problem.loss.offset
-        start = offset + (0.0 if bounds is None else bounds.middle)  # what parameters 0 predict
+        start = offset + (0.0 if bounds is None else bounds.middle)  # the prediction of parameters 0
         self.encoded_coef_, self.encoded_intercept_ = weights[:, : domain.n_features], start + constant
         self.coef_, self.intercept_ = features.decode(self.encoded_coef_, self.encoded_intercept_)
         self.certificate_, self.plan_ = with_sources(result.certificate, self.schema), ran
@@ -416,10 +416,10 @@ class PrivateLinearModel(FittedModel, Exported):
         self._learned()
 
     def _fitting(self, features: FeatureMap, plan: LinearModelPlan) -> FeatureMap:
-        return features  # that the plan is for, where there are several
+        return features  # the features that the plan is for
 
     def _learned(self) -> None:
-        """Keep, after a fit, what predictions need beyond the coefficients; by default nothing."""
+        """Store, after a fit, whatever predictions need beyond the coefficients; by default nothing."""
 
     def _linear(self, X: Any) -> Floats:
         """Return the linear predictions of every record and output, (n, n_outputs)."""
@@ -434,16 +434,16 @@ class PrivateLinearModel(FittedModel, Exported):
 
     @abstractmethod
     def _truth(self, X: Any, y: Any) -> Floats:
-        """Return what a search scores against: positions of classes, or numbers in units of the public range."""
+        """Return the truth that a search scores against: class positions, or numbers in units of the public range."""
 
     @abstractmethod
     def _losses(self, score: Score, X: Any, truth: Floats) -> Floats:
-        """Return what this fitted model loses on every record, (n,)."""
+        """Return the loss of this fitted model on every record, (n,)."""
 
     def _fitted_as(self, plan: LinearModelPlan, X: Any, y: Any, labels: Array | None, source: BitSource) -> Self:
-        """Return a copy that is fitted as planned, without its source; `labels` say whose record it is."""
+        """Return a copy fitted as planned, without its noise source; `labels` name each record's user."""
         model = cast(Self, clone(self))
-        model.set_params(random_state=source)  # not before: a clone would copy a seeded stream
+        model.set_params(random_state=source)  # only now: a clone would copy a seeded stream
         model._ready = plan
         cast(Any, model).fit(X, y, groups=labels)
         del model._ready

@@ -1,4 +1,4 @@
-"""Linear classifiers: which labels there are, how they become targets of a loss, and the losses."""
+"""Linear classifiers: their labels, how labels become targets of a loss, and the losses."""
 
 import math
 from abc import abstractmethod
@@ -29,9 +29,9 @@ from dpconvex.problems.linear.problem import default_radius
 from dpconvex.randomness import source_from
 
 CAPS = (0.9, 0.8, 0.7, 0.6, 0.5)
-"""Largest slopes that are tried beside 1. Smaller ones lost on Adult at every budget and 500 to 36,186 records."""
+"""Slope caps that are tried beside 1. On Adult smaller caps were worse at every budget, for 500 to 36,186 records."""
 PROBABILITIES = {"tempered": ORDINARY.link, "calibrated": 1.0, "sigmoid": 0.0}
-"""Readings of scores, and the power of the slope cap in the link of each: 1 is right where no noise widens scores."""
+"""Power of the slope cap in the link from scores to probabilities, by option; 1 is right if noise widens no scores."""
 
 
 @dataclass(eq=False, repr=False)
@@ -178,7 +178,7 @@ class LogisticModel(ProbabilisticClassifier):
 
     @property
     def _link(self) -> LogisticLoss | SoftmaxLoss:
-        """The loss whose `log_odds` read scores."""
+        """The loss whose `log_odds` maps scores to log-odds."""
         how = _validate.choice("probabilities", self.probabilities, PROBABILITIES)
         cap, classes = self.slope_cap_ ** PROBABILITIES[how], len(self.classes_)
         return SoftmaxLoss(classes, cap=cap) if classes > 2 else LogisticLoss(cap)
@@ -188,7 +188,7 @@ class LogisticModel(ProbabilisticClassifier):
         return self._link.log_odds(scores)
 
     def _linked(self, ends: Floats) -> Floats:
-        # Noise is in the width of an interval, and needs no tempering.
+        # The width of an interval accounts for noise, so no tempering is needed.
         return expit(LogisticLoss(self.slope_cap_ ** math.ceil(PROBABILITIES[self.probabilities])).log_odds(ends))
 
     def _learned(self) -> None:
@@ -203,7 +203,7 @@ class LogisticModel(ProbabilisticClassifier):
         return LogisticLoss(cap, rates[1] if rates else None, saturating=cap < 1)
 
     def _rates(self, n_classes: int) -> tuple[float, ...] | None:
-        """Return the public shares of the classes: the caller's, or the schema's where the classes are."""
+        """Return the public shares of the classes: the caller's, or the schema's if the classes come from it."""
         if self.rates is not None:
             if self._given_classes() is None and not self._schema_classes():
                 what, remedy = "needs declared classes, whose order it has", "List classes, or give a schema with them"

@@ -41,7 +41,7 @@ from dpconvex.privacy import Payment, PrivacyCertificate, PrivacyParams, Unit, c
 from dpconvex.problems import UserGroups
 from dpconvex.randomness import BitSource, source_from
 
-BLOCK = 2**16  #: Rows that are expanded and scored at a time.
+BLOCK = 2**16  #: Number of rows that are expanded and scored at a time.
 UNLISTED = "(not listed)"
 HELD_OUT = (
     "Model and evaluation were made from disjoint parts of one table, whose places a secret random order decided that "
@@ -58,16 +58,16 @@ class PrivateMetrics(Mapping[str, Estimate]):
     """Metrics by name, each an `Estimate` (value, lower, upper) with a 95 % interval; made by `private_metrics`."""
 
     whole: Mapping[str, Estimate]
-    groups: Mapping[str, Mapping[str, Estimate]]  #: Of each group, by its label
-    differences: Mapping[str, Mapping[str, Estimate]]  #: Each group's less those of the first
+    groups: Mapping[str, Mapping[str, Estimate]]  #: Metrics of each group, by the group's label
+    differences: Mapping[str, Mapping[str, Estimate]]  #: Metrics of each group less those of the first group
     #: (bins, 5): mean probability, share that was right, its interval, number of units; bins that are known
     calibration: Floats
-    roc: Floats  #: (points, 2): false and true positive rates; empty where they are not known
-    certificate_: PrivacyCertificate  #: What the evaluation costs
-    plan_: EvaluationPlan  #: Its public constants
-    cells_: Floats  #: What was released: all else follows from it
-    promise_: str = ""  #: What model and evaluation promise together, after a hold-out
-    #: Of numbers: which range targets are clipped to; of three classes or more: which has which number
+    roc: Floats  #: (points, 2): false and true positive rates; empty where they are unknown
+    certificate_: PrivacyCertificate  #: States what the evaluation costs
+    plan_: EvaluationPlan  #: The plan that ran: public constants
+    cells_: Floats  #: The released noisy sums, from which everything else follows
+    promise_: str = ""  #: The joint promise of model and evaluation, after a hold-out
+    #: For regressions the range that targets are clipped to; for three classes or more the numbers of the classes
     scope_: str = ""
 
     def __getitem__(self, name: str) -> Estimate:
@@ -80,7 +80,7 @@ class PrivateMetrics(Mapping[str, Estimate]):
         return len(self.whole)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready fields; what is not known is None."""
+        """Return JSON-ready fields; unknown metrics are None."""
 
         def fields(found: Mapping[str, Estimate]) -> dict[str, Any]:
             return {name: [each.value, each.lower, each.upper] if each.known else None for name, each in found.items()}
@@ -152,7 +152,7 @@ def private_metrics(
 def _evaluate(
     model: Any, X: Any, y: Any, epsilon: float, by: Any, labels: Any, source: BitSource, paid: Payment | None = None
 ) -> PrivateMetrics:
-    model = getattr(model, "best_estimator_", model)  # of a search
+    model = getattr(model, "best_estimator_", model)  # the model that a search chose
     if not isinstance(model, FittedModel):
         what = "must be a fitted linear, additive or sparse model of this library, or a search for one"
         raise InvalidParameterError("model", type(model).__name__, what, "Evaluate another model on public records")
@@ -260,7 +260,7 @@ def fit_and_evaluate(
     plan = model.plan(units - held, columns, unit=str(unit))[0]
     evaluation = PrivacyParams(epsilon, unit=unit)
     promise = PrivacyParams(max(plan.privacy.epsilon, epsilon), plan.privacy.delta, unit=unit)
-    plan_evaluation(held, evaluation)  # refuses what cannot be run
+    plan_evaluation(held, evaluation)  # raises if the evaluation cannot run
     require_samplers(plan, source)
     _validate.installed(*(["opendp"] if source.private else []))  # the metrics' counts are integers
     warn_of(plan, units - held, promise)
@@ -286,7 +286,7 @@ def fit_and_evaluate(
 
 
 def _rows(values: Any, index: Array) -> Any:
-    """Return some rows of a table, an array, a sparse matrix or a list, in that order; nothing of None."""
+    """Return the chosen rows of a table, array, sparse matrix or list, in the chosen order; None for None."""
     return values[index] if scipy.sparse.issparse(values) else taken(typed(values), index)
 
 
@@ -318,7 +318,7 @@ def _scores(model: Any, X: Any) -> Floats:
 
 
 def _truth(model: Any, X: Any, y: Any) -> Array:
-    """Return positions of classes, or numbers in the target's unit; what is not listed is the first class."""
+    """Return positions of classes (0 for unlisted labels), or numbers in the target's unit."""
     if not _classes(model):
         target = model._range()
         return target.middle + target.width * target.scale(model._numbers(X, y))
@@ -329,7 +329,7 @@ def _truth(model: Any, X: Any, y: Any) -> Array:
 
 def _cuts(model: Any, bins: int) -> tuple[Floats, Any]:
     """Return the thresholds on the scores, and the link that makes log-odds of the bins' middles, or None."""
-    # Thresholds on log-odds go back through the link; one that is flat around 0 is applied to the middles instead.
+    # Thresholds on log-odds are mapped back by the link; a link that is flat around 0 is applied to midpoints instead.
     cuts = metrics.thresholds(bins)
     if not isinstance(model, LogisticModel | PrivateSparseClassifier):
         return cuts, None
@@ -343,7 +343,7 @@ def _cuts(model: Any, bins: int) -> tuple[Floats, Any]:
 
 
 def _groups(model: Any, X: Any, by: Any) -> tuple[tuple[str, ...], Array | None]:
-    """Return the names of the groups, the unlisted last, and the group of every record; nothing without `by`."""
+    """Return the names of the groups, unlisted labels last, and the group of every record; empty without `by`."""
     if by is None:
         return (), None
     columns = levels_of(model.schema, by)

@@ -38,9 +38,9 @@ _PLAIN = {("DictNode", "builtins", "dict"), ("ListNode", "builtins", "list"), ("
 _PLAIN |= {("TypeNode", "builtins", "str"), ("JsonNode", "builtins", "str"), ("NdArrayNode", "numpy", "ndarray")}
 """All that a model file is made of. skops itself trusts many more types, whose constructors would run."""
 
-MOST_BYTES = 2**30  #: Of a model file.
+MOST_BYTES = 2**30  #: Largest size of a model file.
 _LARGE = (ArithmeticError, MemoryError)  #: Raised for numbers and shapes that are too large.
-MODEL, CERTIFICATE = "model.skops", "certificate.json"  #: What commands call a model's files.
+MODEL, CERTIFICATE = "model.skops", "certificate.json"  #: Names that commands give to a model's files.
 FORMAT, VERSION = "dpconvex-model", 1  #: Stored in every file. A reader accepts its own version only.
 _DROPPED = ("classes", "groups", "group_shares", "random_state", "verbose")
 _CODED = ("schema", "domain", "feature_bounds", "target_bounds", *_DROPPED)
@@ -49,7 +49,7 @@ _LATER = {"inference"}  # Parameters that older files lack; False there.
 _REALS: dict[str, dict[str, Any]] = {name: {"above": 0.0} for name in ("weight_cap", "l2", "coefficient_norm")}
 _REALS |= {name: {"at_least": 0.0} for name in ("tilt", "adversarial_radius")}
 _REALS |= {name: {"above": 0.0, "below": 1.0} for name in ("smallest_share", "failure")}
-"""Ranges of parameters that no other check here covers; None stands for a default."""
+"""Ranges of the parameters that no other check here covers; a value of None means the default."""
 
 _TEXTS = ("algorithm", "constants", "noise", "risk", "adversarial_norm", "group_column")
 _TEXTS += ("solver", "user_test", "user_smoothing", "surrogate")
@@ -137,7 +137,7 @@ def _plain_values(content: bytes) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
-            if size > len(content):  # what is written here is not compressed, so it cannot unpack to more
+            if size > len(content):  # model files are not compressed, so an entry cannot be larger than the file
                 raise InvalidDataError(f"it unpacks to {size:,} bytes from {len(content):,}")
             schema = json.loads(archive.read("schema.json"))
             if _kinds(schema) - _PLAIN:
@@ -146,7 +146,7 @@ def _plain_values(content: bytes) -> dict[str, Any]:
         state = _value(schema, {name: _array(held) for name, held in arrays.items()})
     except InvalidDataError:
         raise
-    except Exception:  # a file from anywhere may break its readers in any way; none of them runs anything from it
+    except Exception:  # an untrusted file may break its readers in any way, but none of them runs code from it
         raise InvalidDataError("it is not a skops archive") from None
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise InvalidDataError("it is a skops archive of something else")
@@ -156,7 +156,7 @@ def _plain_values(content: bytes) -> dict[str, Any]:
 
 
 def _value(node: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
-    """Return what a node of the schema stands for; every node is read once, where it stands."""
+    """Return the value of a node of the schema; every node is read once, where it stands."""
     kind = node["__loader__"]
     content: Any = node.get("content")
     if kind == "DictNode":
@@ -193,7 +193,7 @@ def _state(estimator: SavedModel) -> dict[str, Any]:
     if "domain" in given:
         parameters["domain"] = None if given["domain"] is None else domain_fields(given["domain"])
     for name, array in (("feature_bounds", lambda b: np.asarray(b, dtype=np.float64)), ("target_bounds", float)):
-        if name in given:  # "private": found ones are stored by themselves
+        if name in given:  # "private": found ranges are stored separately
             bounds = given[name]
             parameters[name] = bounds if isinstance(bounds, str | None) else [array(b) for b in bounds]
     if isinstance(given.get("class_weight"), Mapping):  # as a list: model files know text as keys alone
@@ -350,7 +350,7 @@ def _agree(model: SavedModel, features: FeatureMap, shape: tuple[int, int], flat
     with np.errstate(all="ignore"):
         found = features.decode(model.encoded_coef_, model.encoded_intercept_)
     stored: tuple[Floats, Floats] = (np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))
-    size = np.abs(found[0]).max(initial=1.0) + np.abs(found[1]).max(initial=1.0)  # of terms that may have cancelled
+    size = np.abs(found[0]).max(initial=1.0) + np.abs(found[1]).max(initial=1.0)  # size of terms that may have canceled
     if not all(np.allclose(a, b, rtol=1e-6, atol=1e-9 * size) for a, b in zip(stored, found, strict=True)):
         raise InvalidDataError("its coefficients are not those of its encoded features")
 
@@ -376,7 +376,7 @@ def _unfitted(state: Mapping[str, Any]) -> SavedModel:
 
 
 def _native(value: Any) -> Any:
-    """Return NumPy numbers, also those of a pair, as Python numbers, anything else as it is."""
+    """Return NumPy numbers, also those in a pair, as Python numbers, and anything else unchanged."""
     if isinstance(value, (tuple, list)):
         return type(value)(_native(each) for each in value)
     return value.item() if isinstance(value, np.generic) else value

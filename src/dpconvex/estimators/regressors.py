@@ -1,4 +1,4 @@
-"""Linear regressors: targets inside a public range, predictions back in the target's unit, and the losses."""
+"""Linear regressors: targets in a public range, predictions in the target's unit, and the losses."""
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
@@ -44,16 +44,16 @@ epsilon 1; at 0.1 smaller shares win where there is little to learn, and lose wh
 """
 
 HEAVY_REACH = 1e6
-"""Widths of the range at which targets without a bound are clipped: no noise depends on it, floats do."""
+"""Number of range widths at which targets without a bound are clipped, for floats' sake: it does not affect noise."""
 
 CAPS = (0.5, 0.35, 0.25, 0.18, 0.125, 0.09, 0.0625)
-"""Caps on residuals that are tried, in units of the target's range; without one slopes reach the whole range."""
-DEFAULT_WIDTH = 0.2  #: Of the pseudo-Huber loss, as a share of the target's range (ours).
+"""Residual caps that are tried, in units of the target's range; without a cap slopes reach the whole range."""
+DEFAULT_WIDTH = 0.2  #: Default width of the pseudo-Huber loss, as a share of the target's range (our choice).
 DEFAULT_SMOOTHING = 0.075
 """Length of the quadratic piece of the pinball loss as a share of the target's range (`benchmarks/consistency.py`)."""
 
 IN_UNITS = ("residual_cap", "width", "smoothing", "heavy_tailed")
-"""Parameters in units of the target's range: where one is given, no range is looked at."""
+"""Parameters in units of the target's range: if one is given, a fit does not look at the target's declared range."""
 
 EXAMPLE = """
 >>> import numpy as np
@@ -70,7 +70,7 @@ INFERS = SHARED | {"parameters": f"{REGRESSOR['parameters'].rstrip()}{INFERENCE}
 
 
 def capped(reach: float, delta: float) -> tuple[LinearModelLoss, ...]:
-    """Return what may stand in for the squared loss; with a `delta` for methods, too, that do not pay for curvature."""
+    """Return surrogates of the squared loss; with `delta` > 0 also for methods that do not pay for curvature."""
     kinds = (True, False) if delta else (True,)
     return tuple(HuberLoss(cap, reach, of_mean=True, saturating=each) for cap in CAPS for each in kinds)
 
@@ -174,7 +174,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return super()._check(problem, privacy, options)
 
     def _refuse_methods(self) -> None:
-        """Raise `InvalidParameterError` for what is for heavy tails only."""
+        """Raise `InvalidParameterError` for parameters that are for heavy tails only."""
         if self.algorithm in HEAVY_METHODS:
             remedy = "Give heavy_tailed=2"
             raise InvalidParameterError("algorithm", self.algorithm, "needs the order of a bounded moment", remedy)
@@ -184,7 +184,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
                 raise InvalidParameterError(name, value, "is for heavy tails only", remedy)
 
     def _shape(self, problem: LinearModelProblem) -> Shape | None:
-        """Return surrogate and set; None where both are the default."""
+        """Return the surrogate and the constraint set; None if both are the default."""
         if self.surrogate == "truncated" and self.constraint is None:
             return None
         return Shape(surrogate_named(self.surrogate).name, constraint_set(self.constraint, problem))
@@ -206,15 +206,15 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return k, bound
 
     def _reach(self) -> float:
-        """Return where targets are clipped, in units of their range: its ends, or beyond all of them."""
+        """Return where targets are clipped, in units of their range: at its ends, or far beyond any target."""
         return 0.5 if self._tails() is None else HEAVY_REACH
 
     def _declared(self) -> TargetRange:
-        """Return the range that targets are given in; of width 1 where a fit is to find it."""
+        """Return the range that targets are given in; a range of width 1 if a fit finds it."""
         return TargetRange(-0.5, 0.5) if self._finds_target else declared_range(self.target_bounds, self.schema)
 
     def _range(self) -> TargetRange:
-        """Return the range of predictions: the declared one, the part of it that a fit kept, or what a fit found."""
+        """Return the range of predictions: the declared range, the part of it that a fit kept, or the found range."""
         of_columns = len(self._feature_map(self.n_features_in_).unranged) if self.ranges_ else 0
         found = self.ranges_[of_columns : of_columns + 1]
         return TargetRange(found[0].lower, found[0].upper) if found else self._declared()
@@ -237,7 +237,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return (kept(NumberRange(bounds.lower, bounds.upper), *cells),) if cells else ()
 
     def _constant(self, domain: DataDomain, unit: Unit) -> float:
-        """Return the constant feature: with heavy tails 1, for the largest feature may be far from typical."""
+        """Return the constant feature; with heavy tails it is 1, for the largest feature may be far from typical."""
         given = super()._constant(domain, unit)
         return given if self._tails() is None else min(1.0, given)
 
@@ -325,7 +325,7 @@ class PrivateLinearRegression(WithIntervals, PrivateLinearRegressor):
         if self.heavy_tailed is not None:
             what = "must be left out with heavy_tailed, which cuts residuals by their moments"
             raise InvalidParameterError("residual_cap", self.residual_cap, what)
-        if cap >= 2 * reach:  # no residual is longer
+        if cap >= 2 * reach:  # no residual exceeds the cap
             return SquaredLoss(reach, prediction_bound=reach)
         return HuberLoss(max(cap, 1 / LARGEST), target_bound=reach, of_mean=True, saturating=True)
 

@@ -29,7 +29,7 @@ from dpconvex.randomness import source_from
 
 FIXED = ("inference", "epsilon", "delta", "neighbors", "rows", "random_state", "schema", "classes", "rates")
 FIXED += ("records_per_user",)
-"""Parameters that no grid may hold: promise, randomness, what the records are, and whose."""
+"""Parameters that no grid may hold: those of the promise, randomness, records and users."""
 
 
 @final
@@ -149,7 +149,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
         source = source_from(base.random_state)
         table = open_table(base.schema, X, y=y)
         X, y = typed(X) if table is None else table, typed(y)
-        if base.schema is None:  # public form only, before anything is split
+        if base.schema is None:  # checks the public form alone, before anything is split
             matrix = learned_matrix(clone(base), X, reset=True)
             X = matrix if isinstance(X, list | tuple) else X  # a table keeps its names
         users = base._groups(X, groups) if table is None else open_users(cast(Any, base.schema), table, groups)
@@ -170,7 +170,7 @@ class PrivateSearchCV(CarriesBudgets, MetaEstimatorMixin, BaseEstimator):
             k, model = run(plan, base, Part(X, y, labels), source)
         self.plan_, self.best_estimator_ = plan, model
         self.best_params_ = dict(plan.candidates[k].settings)
-        if plan.selection is not None:  # what the model costs: the search, not the winner's own share of it
+        if plan.selection is not None:  # the model costs the whole search, not only the winner's share of it
             model.certificate_ = plan.certificate(source)
         model._paid = paid
         name_model(model)
@@ -269,18 +269,18 @@ def _candidate(
     base: PrivateLinearModel, settings: Mapping[str, Any], privacy: PrivacyParams, n: int, n_features: int | None,
     pins: dict[str, dict[str, Any]], noise: str, sums: bool,
 ) -> Candidate:  # fmt: skip
-    """Return one setting at a budget, with the algorithm and noise that are best of their kind at the whole budget."""
-    # That is planned first and leaves `pins`: planning anew at each budget would take several times as long.
+    """Return a setting at a part of the budget, with the algorithm and noise that are best at the whole budget."""
+    # The whole budget is planned first and leaves `pins`: planning anew at each budget would take far longer.
     if noise != "any" and noise not in pins:
         raise InvalidParameterError("noise", noise, "is had by no plan of this candidate")
     budget = {"epsilon": privacy.epsilon, "delta": privacy.delta, "random_state": None}
     model = cast(PrivateLinearModel, clone(base)).set_params(**{**settings, **budget})
     model._sums = sums  # plans made in the runs included
-    model._looks = False  # every setting would pay, and be scored in a unit of its own
+    model._looks = False  # every setting would pay for looks, and be scored in a unit of its own
     unit = str(privacy.unit)
     try:
         plans = model.set_params(**pins.get(noise, {})).plan(n, n_features, unit=unit)
-    except InvalidParameterError:  # what is best at the whole budget may have no plan at this one
+    except InvalidParameterError:  # the best algorithm at the whole budget may have no plan at this budget
         if noise != PURE:
             raise
         model.set_params(**{name: value for name, value in base.get_params(deep=False).items() if name in pins[noise]})

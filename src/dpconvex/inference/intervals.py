@@ -27,18 +27,18 @@ from dpconvex._types import Floats
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """Chosen by ``benchmarks/intervals.py``, coverage of S1 to S5 being the constraint."""
+    """Constants chosen by ``benchmarks/intervals.py`` so that intervals cover in S1 to S5."""
 
-    resolved: float = 4.0  #: Standard deviations of its noise that a curvature must have to be told from none
-    #: Largest coefficient to reckon with, per unit of an encoded column, where the data do not tell: logits, or
-    #: multiples of half the target's range. It limits what unresolved directions do to the others.
+    resolved: float = 4.0  #: Least curvature that counts as different from 0, in standard deviations of its noise
+    #: Largest coefficient assumed, per unit of an encoded column, where the data do not tell: in logits, or in
+    #: multiples of half the target's range. It limits the effect of unresolved directions on the others.
     coefficient_bound: float = 10.0
-    rounds: int = 3  #: Of lifting weak directions
-    steps: int = 60  #: Of the fixed point for the covariance
-    diverged: float = 1e4  #: Growth of its trace from which on nothing is known
-    dispersion: tuple[float, float] = (1e-4, 4.0)  #: Between which the ratio of score to curvature is kept
-    trusted: float = 0.25  #: Largest noise of a robust variance, relative to it; beyond, it is lifted
-    lifted: float = 0.5  #: By at most so many standard deviations of its noise, and not above the model's
+    rounds: int = 3  #: Number of rounds in which weak directions are lifted
+    steps: int = 60  #: Number of steps of the fixed-point iteration for the covariance
+    diverged: float = 1e4  #: Growth of the covariance's trace from which on nothing counts as known
+    dispersion: tuple[float, float] = (1e-4, 4.0)  #: Limits to which the ratio of score to curvature is clipped
+    trusted: float = 0.25  #: Largest relative noise of a robust variance that is used unchanged; others are lifted
+    lifted: float = 0.5  #: Largest lift, in standard deviations of the noise; never above the model's variance
 
 
 TUNING = Tuning()
@@ -47,19 +47,19 @@ TUNING = Tuning()
 @final
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What a fit released, and public facts of it; d columns with the constant last, p coordinates, D entries."""
+    """Released values and public facts of a fit; d columns with the constant last, p coordinates, D entries."""
 
     n: int
     l2: float
-    w: Floats  #: (d,), as released
-    factor: Floats  #: F, (d, p), of full rank
+    w: Floats  #: (d,), the released parameters
+    factor: Floats  #: the factor F, (d, p), of full rank
     linear: Floats  #: Covariance of the linear term, (p, p)
-    output: float  #: Standard deviation of the output noise, of every coordinate
+    output: float  #: Standard deviation of the output noise in every coordinate
     curvature: Floats  #: (D,), noisy mean entries of the curvature
     dispersion: float  #: Noisy mean of squared slopes
     deviations: Floats  #: (D,), standard deviations of the noise in `curvature`
     patterns: Floats  #: (D, d, d)
-    levels: tuple[list[int], ...]  #: Columns of one-hot blocks
+    levels: tuple[list[int], ...]  #: Columns of each one-hot block
     half_widths: Floats  #: (d,): largest magnitudes of the columns
     scores: Floats  #: (S,), noisy mean entries of the second moments of gradients; S = 0 without any
     score_deviations: Floats  #: (S,), standard deviations of the noise in them
@@ -72,7 +72,7 @@ class Released:
 
 
 class Repaired(NamedTuple):
-    """A curvature matrix of the columns, (d, d), in which rare levels are taken as what is known of them."""
+    """A curvature matrix of the columns, (d, d), in which rare levels have the largest curvature they may have."""
 
     matrix: Floats
     patterns: Floats  #: (m, d, d), of noise in it: those of released entries, then of what rare levels may do
@@ -156,10 +156,10 @@ class Spread:
     """Estimate and covariance in the coordinates of the ridge."""
 
     inverse: Floats
-    shift: Floats  #: (p,): what the ridge took away, to first order
+    shift: Floats  #: (p,): shrinkage by the ridge, to first order
     covariance: Floats  #: (p, p)
     shrunk: Floats  #: (d,): factors on r in the curvature's noise; below 1 where the coefficient bound was active
-    converged: bool  #: False: nothing is known of anything
+    converged: bool  #: whether the covariance is known; if not, no contrast is
 
     def visible(self, c: Floats, B: Floats, deviations: Floats) -> Any:
         """Return for each contrast, a row of `c` (m, p), whether its own curvature can be told from noise."""
@@ -223,7 +223,7 @@ class Estimates:
 
 @final
 class Intervals:
-    """What the released numbers of one fit say of any contrast ``<c, theta>``; `draws` simulates its two noises."""
+    """Inference on any contrast ``<c, theta>`` from the released numbers of one fit; `draws` simulates its noises."""
 
     def __init__(self, given: Released, draws: Draws) -> None:
         F, n = given.factor, given.n
@@ -247,7 +247,7 @@ class Intervals:
 
     @property
     def bound_active(self) -> bool:
-        """Whether the bound on unresolved coefficients changed anything."""
+        """Whether the bound on unresolved coefficients was active."""
         return bool((self.spread.shrunk < 1).any())
 
     def most_seen(self, columns: Sequence[int]) -> int:
@@ -291,7 +291,7 @@ class Intervals:
         return Estimates(estimate, known * own, estimate - reach, estimate + reach, known * missed[:, 1], finite)
 
     def covariance(self, c: Floats) -> Floats:
-        """Return the covariance of contrasts, rows of `c` (m, d); NaN for those that are not known."""
+        """Return the covariance of contrasts, rows of `c` (m, d); NaN for unknown contrasts."""
         inner, known = c @ self._given.factor, np.where(self.known(c), 1.0, np.nan)
         return inner @ self.spread.covariance @ inner.T * np.outer(known, known)
 
@@ -311,7 +311,7 @@ def _root(covariance: Floats) -> Floats:
 class Summary:
     """The table that statistics packages print, as its `str`."""
 
-    title: str  #: What is estimated, and from what
+    title: str  #: The estimated quantity and its source, in words
     names: tuple[str, ...]
     found: Estimates
     level: float

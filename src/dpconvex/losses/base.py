@@ -1,4 +1,4 @@
-"""What a loss of a linear model is: values, derivatives and proven constants.
+"""Losses of linear models: values, derivatives and proven constants.
 
 A loss is a function ``phi(z, y)`` of the prediction ``z = <w, x>`` (or ``z = W x`` for several outputs) and the target
 ``y``, convex in ``z``. Its constants hold for *every* finite ``z`` and every target inside the declared targets: they
@@ -28,7 +28,7 @@ class LossConstants:
 
     #: Largest (sub)gradient: in the l2 norm when `norm` is ``"l2"``, in the maximum norm when it is ``"l1"``.
     lipschitz: float
-    #: Largest change of the gradient, in that same norm, per unit of parameter change in `norm`; may be infinite.
+    #: Largest change of the gradient, in the gradient's norm, per unit of parameter change in `norm`; may be infinite.
     smoothness: float
     norm: Geometry  #: the norm of the parameters
 
@@ -40,7 +40,7 @@ class CurvatureLaw(StrEnum):
     declared by the loss that proves it; the contract tests search for a prediction that breaks it.
     """
 
-    #: Trace of the Hessian at most `curvature_trace`, whatever the slope: what holds for every smooth loss.
+    #: Trace of the Hessian at most `curvature_trace` for every slope, as for every smooth loss.
     BOUNDED = "bounded"
     LOGISTIC = "logistic"  #: one output, no slope beyond ``A <= 1``: ``phi'' <= a (1 - a)`` at the slope ``|phi'| = a``
     #: Every slope is ``A (p - e_y)``, with A half of `slope_bound_l1`, for a probability vector p and a class y; the
@@ -59,8 +59,8 @@ class LinearModelLoss(ABC):
     name: ClassVar[str]  #: name on the command line, in plans and in certificates; unique among the losses
     task: ClassVar[Task]  #: whether targets are classes or numbers
     sides: ClassVar[Literal[1, 2]] = 2  #: 1 if the sign of ``slope * y`` is the same everywhere (margin losses), else 2
-    n_outputs: int = 1  #: predictions per record
-    #: Public shares of the classes that predictions start from; None where none are known, and for numbers.
+    n_outputs: int = 1  #: number of predictions per record
+    #: Public shares of the classes that predictions start from; None if unknown, and for regressions.
     rates: tuple[float, ...] | None = None
     slope_bound: float  #: largest l2 norm A of the derivative in `z`, rounded up; infinite if unbounded
     curvature_bound: float  #: largest second derivative c (spectral norm of the Hessian in `z`); infinite if not smooth
@@ -69,7 +69,7 @@ class LinearModelLoss(ABC):
     #: One record's factor of a determinant ratio is at most ``(1 + t tau / r) ** r`` with ``t`` the `curvature_trace`
     #: and ``tau = X2^2 / (n lambda)`` (AM-GM; docs, Objective perturbation, Theorem 1 for several outputs).
     curvature_rank: int = 1
-    #: What is proved of curvature and slope together, beside `self_concordance`.
+    #: The proved relation of curvature and slope, beside `self_concordance`.
     curvature_law: ClassVar[CurvatureLaw] = CurvatureLaw.BOUNDED
     #: The q of ``phi'' <= (q / A) (A - |phi'|)``; None if there is none, or several outputs.
     #:
@@ -94,7 +94,7 @@ class LinearModelLoss(ABC):
 
     @property
     def usual(self) -> "LinearModelLoss":
-        """The loss in which errors are judged: this one, or the one that it stands in for."""
+        """The loss in which errors are judged: this loss, or the loss for which it is a surrogate."""
         return self
 
     @property
@@ -104,7 +104,7 @@ class LinearModelLoss(ABC):
 
     @property
     def told(self) -> tuple[float, ...] | None:
-        """Public shares of the classes as they were told."""
+        """Public shares of the classes as the caller gave them."""
         return self.rates
 
     @property
@@ -112,16 +112,16 @@ class LinearModelLoss(ABC):
         """JSON-ready public constants by which this loss differs from the usual one of its name; most have none."""
         return {}
 
-    #: Targets of the classes, increasing, if the best constant follows from their shares; else none.
+    #: Targets of the classes, increasing, if the best constant follows from the classes' shares; else empty.
     classes: Floats = np.zeros(0)
 
     def best_constant(self, shares: Floats) -> Floats:
-        """Return the predictions (..., n_outputs) of least mean loss where `classes` have these shares, positive."""
+        """Return the predictions (..., n_outputs) of least mean loss for these positive shares of `classes`."""
         raise NotImplementedError(f"{type(self).__name__} has no classes")
 
     @property
     def offset(self) -> Floats:
-        """What a model adds to `z` before it predicts, (n_outputs,): the constant that is best under `rates`; else 0.
+        """Constant that a model adds to `z` before it predicts, (n_outputs,): the best one under `rates`; else 0.
 
         A kink that is smoothed more to one side is read about the middle of its parabola.
 
@@ -132,7 +132,7 @@ class LinearModelLoss(ABC):
 
     @property
     def trivial(self) -> float:
-        """What a constant loses: at most `value_at_zero`; under public rates the mean (logistic: the entropy)."""
+        """Loss of a constant: at most `value_at_zero`; under public rates the mean (logistic: the entropy)."""
         if self.rates is None:
             return self.value_at_zero
         classes = np.arange(len(self.rates), dtype=np.float64)
@@ -190,7 +190,7 @@ class LinearModelLoss(ABC):
 
 
 class SmoothLoss(LinearModelLoss):
-    """A loss with a Lipschitz derivative, which can say its second derivative."""
+    """A loss with a Lipschitz derivative, which provides its second derivative."""
 
     @abstractmethod
     def hessian_weights(self, z: Floats, y: Floats) -> Floats:
@@ -238,7 +238,7 @@ class PiecewiseLinearLoss(LinearModelLoss):
 
 
 def _product_up(*factors: float) -> float:
-    """Product rounded up; 0 times infinity is 0 (a feature that is always 0 has no gradient)."""
+    """Return the product rounded up; 0 times infinity is 0 (a feature that is always 0 has no gradient)."""
     if 0.0 in factors:
         return 0.0
     try:
@@ -248,7 +248,7 @@ def _product_up(*factors: float) -> float:
 
 
 LARGEST_TARGET = 1e100
-"""Where no bound is declared, targets are clipped here, so that residuals and sums of losses stay finite."""
+"""Targets without a declared bound are clipped to this size, so that residuals and sums of losses stay finite."""
 
 
 @quiet
@@ -275,13 +275,13 @@ def check_bound(target_bound: float, *, finite: bool = False) -> None:
         _validate.real("target_bound", target_bound, above=0.0, at_most=LARGEST_TARGET, remedy=remedy)
 
 
-Q = 3.0  #: Of saturating slopes, chosen on learning tables (docs, What was tried, How losses saturate)
-KNEE = 1 - 1 / Q  #: Share of the largest slope from which on these bend
+Q = 3.0  #: The q of saturating slopes, chosen on learning tables (docs, What was tried, How losses saturate)
+KNEE = 1 - 1 / Q  #: Share of the largest slope at which saturating slopes begin to bend
 
 
 @dataclass(frozen=True)
 class Spline:
-    """``r -> max of u r - width u^2 / 2 over u in [lower, upper]``: what smooths every piecewise linear loss.
+    """``r -> max of u r - width u^2 / 2 over u in [lower, upper]``: the smoothing of every piecewise linear loss.
 
     Where it is `saturating`, the slope is no ramp with a kink at its largest size A: from ``2 A / 3`` on it bends, such
     that curvature is ``min(1, Q (1 - |slope| / A)) / width`` up to an end, ``Q = 3``: what (1.2) of the docs, Objective
@@ -304,11 +304,11 @@ class Spline:
         return max(-self.lower, self.upper)
 
     def _past(self, t: Floats) -> Floats:
-        """Return by how many A the positions, in widths, lie past the bend."""
+        """Return how far positions, in widths, lie past the bend, in units of A."""
         return np.maximum(np.abs(t) / self._reach - KNEE, 0.0)
 
     def slope(self, r: Floats) -> Floats:
-        """Return ``clip(r / width, lower, upper)``, the maximizing ``u``, or where that bends."""
+        """Return ``clip(r / width, lower, upper)``, the maximizing ``u``, or the bent slope near its ends."""
         t = r / self.width
         if self.saturating:
             bent = np.clip(t, -KNEE * self._reach, KNEE * self._reach)
@@ -331,7 +331,7 @@ class Spline:
         return self.width * found
 
     def curvature(self, r: Floats) -> Floats:
-        """Return the derivative of the slope: 0 where that is at an end."""
+        """Return the derivative of the slope: 0 where the slope is at an end."""
         t = r / self.width
         if not self.saturating:
             return np.where((t >= self.lower) & (t <= self.upper), 1.0 / self.width, 0.0)
@@ -346,7 +346,7 @@ class Spline:
         return 5 * end * end / 9 if stop == math.inf else end * stop - float(self._rise(np.array([stop]))[0])
 
     def _stop(self, end: float) -> float:
-        """Return where the slope gets to an end, in widths."""
+        """Return the position, in widths, at which the slope reaches an end."""
         left = Q * (1 - end / self._reach)
         return end if left >= 1 else self._reach * (KNEE - math.log(left) / Q) if left > 0 else math.inf
 

@@ -17,7 +17,7 @@ from dpconvex.losses import base
 
 
 class TwoClasses(base.LinearModelLoss):
-    """What losses of the margin share: targets above 0 become +1, all others (0, NaN) -1."""
+    """Base of losses of the margin: targets above 0 become +1, all others (0, NaN) become -1."""
 
     task = "classification"
     sides = 1
@@ -27,12 +27,12 @@ class TwoClasses(base.LinearModelLoss):
 
 
 RAREST = 1 / 3
-"""Smallest share of a class that predictions start from. Where they start rarer, capped slopes and the ridge keep
-the rare class from being told apart: 1.2 to 1.4 times the excess on six learning tables. (`benchmarks/rates.py`)"""
+"""Smallest share of a class from which predictions start. With a smaller share, capped slopes and the ridge keep the
+model from recognizing the rare class: 1.2 to 1.4 times the excess on six learning tables (`benchmarks/rates.py`)."""
 
 
 def _margin_of(slope: float) -> float:
-    """Return the margin at which the logistic loss has that slope."""
+    """Return the margin at which the logistic loss has this slope."""
     return -math.inf if slope == 1 else math.log1p(-slope) - math.log(slope)
 
 
@@ -58,7 +58,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
     cap: float = 1.0  #: largest slope, between 1e-100 and 1
     #: Public share of the class +1, above 0 and below 1. Predictions then start from it, or from `RAREST`: `offset`.
     rate: float | None = None
-    saturating: bool = False  #: whether the slope bends before it gets to the cap; no matter without one
+    saturating: bool = False  #: whether the slope bends before it reaches the cap; without effect if there is no cap
     slope_bound = forwarded("cap")
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
         return 0.0 if self.rates is None else self._constant(self.rates[1])
 
     def _constant(self, rate: float) -> float:
-        """Return the constant of least mean loss: where slopes of the classes, times their shares, are equal."""
+        """Return the constant of least mean loss, at which the classes' slopes times their shares are equal."""
         if rate == 0.5:
             return 0.0
         p = min(rate, 1 - rate)
@@ -107,7 +107,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
 
     @property
     def _straight(self) -> float:
-        """The slope up to which it is the logistic loss."""
+        """The slope up to which the loss is the logistic loss."""
         return 0.75 * self.cap if self._bends else self.cap
 
     @property
@@ -143,7 +143,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
 
     @property
     def trivial(self) -> float:
-        """What the best constant loses; under the public rate on average (without a cap, the entropy)."""
+        """Loss of the best constant; under the public rate its mean (without a cap, the entropy)."""
         if self.told is None:
             return LogisticLoss(self.cap).value_at_zero  # that of caps that end at once serves both
         z = self._constant(self.told[1]) - self._offset
@@ -151,7 +151,7 @@ class LogisticLoss(TwoClasses, base.SmoothLoss):
 
     @property
     def offset(self) -> Floats:
-        """The log-odds of `rates`; with a cap, what capped slopes make of them."""
+        """The log-odds of `rates`; with a cap, the best constant for capped slopes."""
         return np.array([self._offset])
 
     @quiet

@@ -148,9 +148,9 @@ class HuberLoss(ResidualSplineLoss):
 
     width: float = 1.0  #: residual at which the loss turns linear; between 1e-100 and 1e100, in the unit of the target
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
-    #: Whether it stands in for the squared loss: errors are then judged by that one. Needs a target bound.
+    #: Whether it is a surrogate of the squared loss, in which errors are then judged. Needs a target bound.
     of_mean: bool = False
-    saturating: bool = False  #: whether the slope bends before it gets to `width`, as `base.Spline` has it
+    saturating: bool = False  #: whether the slope bends before it reaches `width`, as in `base.Spline`
 
     def __post_init__(self) -> None:
         base.check_width(self.width)
@@ -206,7 +206,7 @@ class SmoothedPinballLoss(ResidualSplineLoss):
     quantile: float = 0.5  #: between 0 and 1, exclusive
     width: float = 1.0  #: between 1e-100 and 1e100, in the unit of the target
     target_bound: float = math.inf  #: targets are clipped to it; `value_at_zero` is infinite without it
-    saturating: bool = False  #: whether slopes bend before they get to an end, as `base.Spline` has it
+    saturating: bool = False  #: whether slopes bend before they reach an end, as in `base.Spline`
 
     def __post_init__(self) -> None:
         set_fields(self, quantile=_validate.real("quantile", self.quantile, above=0.0, below=1.0))
@@ -224,7 +224,7 @@ class SmoothedPinballLoss(ResidualSplineLoss):
 
 @dataclass(frozen=True)
 class _SaturatingLoss(_WideLoss):
-    """What the next two losses share: they are even in the residual, and curvature vanishes as the slope saturates."""
+    """Base of the next two losses, which are even in the residual; curvature vanishes as the slope saturates."""
 
     curvature_bound = 1.0
 

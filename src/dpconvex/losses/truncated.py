@@ -15,9 +15,9 @@ import numpy as np
 from dpconvex._types import Floats, quiet
 from dpconvex.losses.base import LinearModelLoss, PiecewiseLinearLoss, SmoothLoss
 
-_HALVINGS = 64  # of the range of predictions: its ends are found to the last bit
+_HALVINGS = 64  # number of bisections of the range of predictions, whose ends are then exact to the last bit
 _FLAT = 1e-300  # stands for 0 in denominators
-_SHORTEST = 1e-140  # shorter records count as that long, which cuts them lower: squares of their norms lose digits
+_SHORTEST = 1e-140  # shorter records count as this long, which cuts them lower: squares of their norms lose digits
 
 
 class TruncatedLosses(ABC):

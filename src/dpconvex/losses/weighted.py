@@ -26,7 +26,7 @@ _LEVELS = 2.0**25  #: Numbers are rounded to this many steps on either side of 0
 
 
 def _weighed(name: str) -> Any:
-    """Return a method that is the unweighted loss's times the weights; infinite values of weight 0 are 0."""
+    """Return a method that multiplies the unweighted loss's values by weights; infinite values of weight 0 are 0."""
 
     @quiet
     def method(self: "WeightedLoss", z: Floats, y: Floats) -> Floats:
@@ -53,7 +53,7 @@ class WeightedLoss(SmoothLoss):
     base: SmoothLoss
     unweighted = forwarded("base")
 
-    # The unweighted loss's: the same fact, or an upper bound (Lemma (weights)).
+    # Properties of the unweighted loss that hold, or are upper bounds, for the weighted loss (Lemma (weights)).
     task = forwarded("base", "task")
     n_outputs = forwarded("base", "n_outputs")
     rates = forwarded("base", "rates")

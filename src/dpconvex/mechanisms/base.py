@@ -1,4 +1,4 @@
-"""What all mechanisms share: they carry their sensitivity, and they record before they sample."""
+"""Base of all mechanisms: they carry their sensitivity, and they record before they sample."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -48,12 +48,12 @@ class Planned(ABC):
 
 
 def exact_as_source(self: Planned, source: BitSource) -> bool:
-    """Say that noise is exact on a grid where the source is: what most mechanisms state as their `exact_bits`."""
+    """Return whether the source makes noise exact on a grid: the `exact_bits` of most mechanisms."""
     return source.exact
 
 
 def exact_as_reals(self: Planned, source: BitSource) -> bool:
-    """Say the same of real numbers and of choices, which need no sampler of integers: OpenDP is not asked."""
+    """Return `exact_bits` for real numbers and choices, which need no sampler of integers, hence no OpenDP."""
     return source.exact or source.reals
 
 
@@ -63,7 +63,7 @@ class Mechanism(Planned, Generic[Output]):
     @property
     @abstractmethod
     def event(self) -> Event:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What one use costs."""
+        """The privacy event of one use."""
 
     @abstractmethod
     def _sample(self, value: Floats, source: BitSource) -> Output:
@@ -86,8 +86,8 @@ class Mechanism(Planned, Generic[Output]):
 class FailureAllowance(Planned):
     """A lemma that may fail: nothing is released, but the sensitivity that rests on it costs this part of delta."""
 
-    probability: float  #: of the failure, for both of two neighboring data sets together
-    lemma: str  #: what bounds it, and over which randomness
+    probability: float  #: probability of failure, for both of two neighboring data sets together
+    lemma: str  #: the bound on this probability, and its randomness, in words
     unit: Unit = Unit.RECORD
     name: ClassVar[str] = "allowance for failure"
 
@@ -106,7 +106,7 @@ class FailureAllowance(Planned):
         return True  # nothing is drawn
 
     def charge(self, label: str, ledger: Ledger) -> None:
-        """Enter the allowance in the ledger, before what rests on it is released."""
+        """Enter the allowance in the ledger, before any release that rests on the lemma."""
         ledger.record(self.planned(label))
 
 

@@ -1,4 +1,4 @@
-r"""Robust means of any number of points: cohorts of them, each behind a test of its own, and one noise for all.
+r"""Robust means of any number of points: cohorts of points, each with a separate test, and one noise for all.
 
 Mechanism, for G cohorts of public sizes n_g, with integers ``s_g, A_g, B_g`` as in `RobustMean`
     Draw a uniform partition of the points, afresh, by coins that nobody sees. In each cohort ``b_g = [H_g - s_g +
@@ -36,7 +36,7 @@ from dpconvex.randomness import BitSource, exact
 
 SUM_LEMMA = "user-level robust mean, theorem on cohorts: largest n_g kappa_g / n (Lemma 2 in the changed cohort)"
 MISSED = 1e-4
-"""Largest probability with which a cohort of users who are all alike fails; privacy does not depend on it."""
+"""Largest probability that a cohort of users who are all alike fails its test; privacy does not depend on it."""
 
 Bits = NDArray[np.bool_]
 
@@ -46,8 +46,8 @@ Bits = NDArray[np.bool_]
 class Cohorts:
     """Public sizes and integers of all cohorts."""
 
-    count: int  #: points in all
-    number: int  #: G
+    count: int  #: number of all points
+    number: int  #: number G of cohorts
     ramps: tuple[tuple[int, int, int, int], ...]  #: size n_g, passing s_g, low A_g, high B_g of each kind of cohort
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class Cohorts:
         return max(found) * (1 + 1e-12)
 
     def examine(self, points: Floats, radius: float, source: BitSource) -> tuple[Floats, Floats]:
-        """Return by how much each h-index exceeds what it must reach, (G,), and the means, (G, dim).
+        """Return by how much each h-index exceeds its passing score, (G,), and the means, (G, dim).
 
         The partition is a fresh one in every call; one cohort needs none.
         """
@@ -92,12 +92,12 @@ class Cohorts:
         return excesses, means
 
     def total(self, means: Floats, bits: Bits) -> Floats:
-        """Return the sum of ``n_g m_g / n`` over the cohorts with a bit: exact, then rounded once."""
+        """Return the sum of ``n_g m_g / n`` over the cohorts that passed: exact, then rounded once."""
         parts = (means * self.shares[:, None])[bits]
         return np.array([math.fsum(column) for column in parts.T.tolist()])
 
     def describe(self) -> Mapping[str, Any]:
-        """JSON-ready constants, from which a reader can check `reach` again."""
+        """JSON-ready constants, from which a reader can recompute `reach`."""
         partition = "uniform, drawn anew for every release, secret"
         sizes = {"points": self.count, "cohorts": self.number, "size_passing_ramp": [list(ramp) for ramp in self.ramps]}
         return {**sizes, "sensitivity_in_radii": self.reach, "partition": partition}
@@ -110,9 +110,9 @@ class CohortMean(GuardedMean):
 
     cohorts: Cohorts
     dim: int  #: dimension of points
-    threshold: float  #: theta, above what each h-index must reach
+    threshold: float  #: theta, the excess over its passing score that each noisy h-index must reach
     score_sigma: float  #: standard deviation of the scores' noise
-    sigma: float  #: of the sum's noise, in units of its sensitivity
+    sigma: float  #: standard deviation of the sum's noise, in units of its sensitivity
     missed: float  #: planned probability that a cohort of users who are alike fails
     unit: Unit = Unit.USER
     name: ClassVar[str] = "robust mean of cohorts"
@@ -122,7 +122,7 @@ class CohortMean(GuardedMean):
 
     @property
     def passing(self) -> int:
-        """How many points must be near one another for the tests of all cohorts to pass, summed over cohorts."""
+        """Sum over cohorts of the number of points that must be near one another for the cohort's test to pass."""
         constants = {n: passing for n, passing, _, _ in self.cohorts.ramps}
         return sum(constants[n] for n in self.cohorts.sizes.tolist())
 
@@ -154,7 +154,7 @@ class CohortMean(GuardedMean):
         return value / float(self.cohorts.shares @ bits) if 2 * bits.sum() >= len(bits) else None
 
     def noisy(self, excesses: Floats, means: Floats, length: float, source: BitSource) -> tuple[Bits, Floats]:
-        """Return what is released: the bits, and the noisy sum of the means of cohorts that passed."""
+        """Return the release: which cohorts passed, and the noisy sum of their means."""
         bits = add_gaussian(excesses, self.score_sigma, self.score_noise.step, source) >= self.threshold
         value = self.cohorts.total(means, bits) / length
         return bits, length * add_gaussian(value, self.noise.sigma, self.noise.step, source)
@@ -164,7 +164,7 @@ def plan_cohorts(
     count: int, number: int, dim: int, mu: float, test: float,
     *, failure: float = 1e-3, outliers: float = 0.0, unit: Unit = Unit.USER,
 ) -> GuardedMean | None:  # fmt: skip
-    """Return the mechanism with the least noise for so many cohorts, None if their tests could not pass.
+    """Return the mechanism with the least noise for this number of cohorts, or None if their tests could not pass.
 
     One cohort is a `RobustMean`. `mu` is the sensitivity over deviation of score and mean together, `test` the
     probability with which a bad cohort may pass. `failure` is the probability that no mean is released although all but
@@ -196,7 +196,7 @@ def cohort_ramps(count: int, number: int, passing: int) -> tuple[tuple[int, int,
 
 
 def crowded(size: int, outliers: float, failure: float) -> float:
-    """Return the share of outliers that a cohort of `size` points has at most, but for probability `failure`.
+    """Return the largest share of outliers in a cohort of `size` points, except with probability `failure`.
 
     `outliers` is their share among all points; the number in a cohort is taken as normal.
     """

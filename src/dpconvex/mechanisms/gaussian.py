@@ -42,8 +42,8 @@ from dpconvex.privacy import GaussianNoise, Ledger, PoissonSteps, Sensitivity
 from dpconvex.privacy.profiles import gaussian_delta, smallest
 from dpconvex.randomness import BitSource, exact
 
-Sample = NDArray[np.int64]  #: Positions of units, ascending.
-INFLATION = 1.0 + 2.0**-20  #: What the sampler's standard deviation exceeds the event's by, to pay for the integers.
+Sample = NDArray[np.int64]  #: Positions of the sampled units, ascending.
+INFLATION = 1.0 + 2.0**-20  #: Ratio of the sampler's standard deviation to the event's, which pays for integers.
 
 
 @final
@@ -55,8 +55,8 @@ class GaussianMechanism(Mechanism[Floats]):
     Steinke 2020, "The discrete Gaussian for differential privacy".
     """
 
-    sensitivity: Sensitivity  #: in the l2 norm (`"absolute"` in dimension 1)
-    sigma: float  #: standard deviation, positive; use `calibrate` to get it from a promise
+    sensitivity: Sensitivity  #: sensitivity in the l2 norm (`"absolute"` in dimension 1)
+    sigma: float  #: standard deviation of the noise, positive; `calibrate` computes it from a promise
     dim: int  #: values have shape (dim,)
     name: ClassVar[str] = "Gaussian"
     exact_bits = exact_as_source
@@ -137,10 +137,10 @@ class SampledGaussian(Planned):
     `step.sensitivity`, and one that does not moves it not at all: that is the algorithm's lemma.
     """
 
-    # Of one release; its sensitivity is to a unit's taking part, half of what a replaced unit may do.
+    # The mechanism of one release, whose sensitivity is to one unit's presence: half of that to a replaced unit.
     step: GaussianMechanism
-    rate: float  #: probability of taking part, as `PoissonSteps` has it
-    steps: int  #: how many releases, positive
+    rate: float  #: probability of each unit to be sampled (`PoissonSteps`)
+    steps: int  #: number of releases, positive
     name: ClassVar[str] = "Gaussian on secret samples"
     sensitivity = forwarded("step", "sensitivity")  # of one release
 
@@ -192,7 +192,7 @@ class SampledSession:
 
 
 def poisson_sample(units: int, rate: float, coins: np.random.Generator) -> Sample:
-    """Return the positions of the units that take part, each with probability `rate`, ascending."""
+    """Return the positions of the sampled units, ascending; each unit is sampled with probability `rate`."""
     size = math.ceil(units * rate + 6 * math.sqrt(units * rate) + 10)
     found = np.cumsum(coins.geometric(rate, size)) - 1
     while found[-1] < units:
@@ -203,9 +203,9 @@ def poisson_sample(units: int, rate: float, coins: np.random.Generator) -> Sampl
 @final
 @dataclass(frozen=True)
 class GaussianBudget(Planned):
-    """Adaptive noisy values in one run, whose number is set in the run; all together are charged as the `whole`."""
+    """Adaptive noisy values of one run, charged together as `whole`; the run sets their number."""
 
-    whole: GaussianMechanism  #: What a single release would be
+    whole: GaussianMechanism  #: The mechanism of a single release that spends the whole budget
     name: ClassVar[str] = "Gaussian, its uses counted in the run"
     sensitivity = forwarded("whole", "sensitivity")  # of one value
     event = forwarded("whole", "event")
@@ -214,7 +214,7 @@ class GaussianBudget(Planned):
         return self.whole.exact_bits(source)
 
     def each(self, uses: int) -> GaussianMechanism:
-        """Return one of `uses` equal releases: rounded up, so that their squares add up to no more than the budget."""
+        """Return the mechanism of one of `uses` equal releases, with noise rounded up to stay within the budget."""
         root = _rounding.widen_up(math.sqrt(_validate.integer("uses", uses, at_least=1)))
         return GaussianMechanism(self.whole.sensitivity, _rounding.product_up(self.whole.sigma, root), self.whole.dim)
 
@@ -234,13 +234,13 @@ class GaussianSession:
         self._uses = self._done = 0
 
     def set_uses(self, uses: int) -> None:
-        """Set how many releases there will be: once, from public facts and earlier releases."""
+        """Set the number of releases, once, from public facts and earlier releases."""
         if self._each is not None:
             raise BudgetExceededError("Gaussian budget: the number of uses is set already, and cannot be changed")
         self._each, self._uses = self._budget.each(uses), uses
 
     def release(self, value: Floats) -> Floats:
-        """Return a value, shape (dim,), with noise; `BudgetExceededError` beyond the number that was set."""
+        """Return a value, shape (dim,), with noise; raise `BudgetExceededError` beyond the number that was set."""
         if self._each is None or self._done >= self._uses:
             raise BudgetExceededError("Gaussian budget: no use is left, or their number is not set yet")
         check_shape(value, self._budget.whole.dim)

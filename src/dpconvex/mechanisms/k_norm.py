@@ -23,8 +23,8 @@ from dpconvex.randomness import BitSource, exact, real
 class NormExponential(Mechanism[Floats]):
     """Adds real noise of density proportional to ``exp(-||z|| / scale)``, and rounds the sum once to a public grid."""
 
-    norm: NoiseLaw  #: of dimension d; values have shape (d,)
-    epsilon: float  #: positive
+    norm: NoiseLaw  #: norm of the noise density, of dimension d; values have shape (d,)
+    epsilon: float  #: epsilon of one release, positive
     exact_bits = exact_as_reals
 
     @cached_property
@@ -66,13 +66,13 @@ class NormNoiseMechanism(NormExponential):
     """
 
     norm: NoiseNorm  #: of dimension d; values have shape (d,)  # pyright: ignore[reportIncompatibleVariableOverride]
-    sensitivity: Sensitivity  #: in that norm: its `norm` is `norm.name`
-    epsilon: float  #: positive
+    sensitivity: Sensitivity  #: sensitivity in this norm: its `norm` is `norm.name`
+    epsilon: float  #: epsilon of one release, positive
     name: ClassVar[str] = "norm-exponential noise"
 
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, self.norm.name)
-        if not self.norm.absolute:  # it hides nothing of what is constant over a block
+        if not self.norm.absolute:  # such noise does not hide anything that is constant over a block
             raise InvalidParameterError("norm", self.norm.name, "must be a norm of the magnitudes of the coordinates")
         _validate.real("epsilon", self.epsilon, above=0.0)
         _ = self.step
@@ -102,8 +102,8 @@ class JointHistogram(NormExponential):
     """
 
     cells: tuple[int, ...]  #: number of public cells of each column, at least 2
-    epsilon: float  #: positive, for all columns together
-    unit: Unit = Unit.RECORD  #: what is replaced
+    epsilon: float  #: epsilon for all columns together, positive
+    unit: Unit = Unit.RECORD  #: the unit that is replaced
     name: ClassVar[str] = "joint histogram, norm-exponential noise"
     dim = forwarded("norm", "dim")  #: Number of cells of all columns
 
@@ -122,7 +122,7 @@ class JointHistogram(NormExponential):
     def norm(self) -> GroupedNorm:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The cheapest grouped norm of the columns."""
         sizes = np.array(self.cells)
-        every = GroupedNorm.for_domain(self.domain)  # of which the last block is the constant, that nothing counts
+        every = GroupedNorm.for_domain(self.domain)  # its last block is the constant, which is not counted
         used, groups = np.unique(every.groups[:-1], return_inverse=True)
         ones = np.ones(len(sizes))
         return GroupedNorm(sizes, ones, groups.reshape(-1), every.weights[used], "grouped", centered=ones > 0)
@@ -155,7 +155,7 @@ class WishartDifference(NoiseLaw):
         N``. This changes the exponent by ``-tr P + (tr P - tr N) / 2``, which is ``-||D||_*``.
     """
 
-    size: int  #: q
+    size: int  #: number q of rows
     name: ClassVar[str] = "nuclear"  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
@@ -164,7 +164,7 @@ class WishartDifference(NoiseLaw):
 
     @property
     def coordinate_variances(self) -> Floats:
-        """``(q + 1) / 2``, on the diagonal twice that."""
+        """Variances: ``(q + 1) / 2``, on the diagonal ``q + 1``."""
         return (np.ones((self.size, self.size)) + np.eye(self.size))[np.triu_indices(self.size)] * (self.size + 1) / 2
 
     @property
@@ -189,9 +189,9 @@ class MatrixNoiseMechanism(NormExponential):
     entries is not independent, and an entry that is left at 0 hands out its part.
     """
 
-    size: int  #: q, rows of the matrix; values have shape (q (q + 1) / 2,)
-    sensitivity: Sensitivity  #: "nuclear"
-    epsilon: float  #: positive
+    size: int  #: number q of rows of the matrix; values have shape (q (q + 1) / 2,)
+    sensitivity: Sensitivity  #: sensitivity in the norm "nuclear"
+    epsilon: float  #: epsilon of one release, positive
     name: ClassVar[str] = "matrix noise"
     dim = forwarded("norm", "dim")
 
@@ -215,8 +215,8 @@ class LaplaceMechanism(Mechanism[Floats]):
     exactly the privacy of the continuous one (Ghosh, Roughgarden and Sundararajan 2012).
     """
 
-    sensitivity: Sensitivity  #: in the l1 norm (`"absolute"` in dimension 1)
-    scale: float  #: of the noise, positive; its variance is `2 scale**2`. Use `calibrate` to get it from epsilon.
+    sensitivity: Sensitivity  #: sensitivity in the l1 norm (`"absolute"` in dimension 1)
+    scale: float  #: scale of the noise, positive; its variance is `2 scale**2`. `calibrate` computes it from epsilon.
     dim: int  #: values have shape (dim,)
     name: ClassVar[str] = "Laplace"
     exact_bits = exact_as_source

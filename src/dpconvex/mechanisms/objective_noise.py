@@ -33,7 +33,7 @@ class ObjectiveNoise(Planned):
 
     @abstractmethod
     def simulate(self, outputs: int, size: int, generator: np.random.Generator) -> Floats:
-        """Return `size` terms of the law, (size, outputs * dim): for pictures, not for a run (`real.simulate`)."""
+        """Return `size` simulated terms, (size, outputs * dim): for pictures, not for a run (`real.simulate`)."""
 
     @final
     def draw(self, outputs: int, label: str, source: BitSource, ledger: Ledger, block: str | None = None) -> Floats:
@@ -54,10 +54,10 @@ class NormObjectiveNoise(ObjectiveNoise):
     The output noise that hides the solver's inaccuracy is a separate release, of a `NormNoiseMechanism`.
     """
 
-    norm: NoiseLaw  #: of the parameter vector of one output
-    # Fixes the scale.
+    norm: NoiseLaw  #: norm of the parameter vector of one output
+    # The event fixes the scale of the noise.
     event: PureObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
-    sensitivity: Sensitivity  #: of the summed gradients, in that norm
+    sensitivity: Sensitivity  #: sensitivity of the summed gradients in this norm
     name: ClassVar[str] = "objective perturbation, norm-exponential"
     exact_bits = exact_as_reals
 
@@ -76,13 +76,13 @@ class NormObjectiveNoise(ObjectiveNoise):
 class GaussianObjectiveNoise(ObjectiveNoise):
     """Independent normal ``b``, with a second normal noise on the minimizer inside the same event."""
 
-    # Shape (dim,); per coordinate of the model, at `event.sigma = 1` (all ones, or `gaussian_block_weights`)
+    # Deviations (dim,) per coordinate of the model, at `event.sigma = 1` (all ones, or `gaussian_block_weights`)
     standard_deviations: Floats
-    # Fixes sigma, and through `rho` the ratio of the solver's radius to the output noise
+    # The event fixes sigma, and through `rho` the ratio of the solver's radius to the output noise.
     event: GaussianObjectivePerturbation  # pyright: ignore[reportIncompatibleVariableOverride]
-    sensitivity: Sensitivity  #: of the summed gradients: `"l2"` in units of the standard deviations
-    factor: Factor | None = None  #: coordinates of the term, which is ``F^T b`` with b independent; None: b itself
-    curvature: GaussianMechanism | None = None  #: of a curvature at the released parameters, inside the same event
+    sensitivity: Sensitivity  #: sensitivity of the summed gradients: `"l2"` in units of the standard deviations
+    factor: Factor | None = None  #: factor F of the term ``F^T b`` with independent b; None: the term is b
+    curvature: GaussianMechanism | None = None  #: noise of a curvature at the released parameters, in the same event
     name: ClassVar[str] = "objective perturbation, Gaussian"
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ class GaussianObjectiveNoise(ObjectiveNoise):
         return add_gaussian(minimizer, _rounding.product_up(standard_deviation, 1 + 2**-10), step, source)
 
     def add_curvature_noise(self, value: Floats, label: str, source: BitSource, ledger: Ledger) -> Floats:
-        """Release a sum over records, a function of them and of the *released* parameters, that the event contains.
+        """Release a sum over records of functions of the *released* parameters, which the event contains.
 
         A sum at the point where the solver stopped is not covered: given what was released, it depends on all records.
         """

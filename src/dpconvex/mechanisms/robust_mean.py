@@ -70,7 +70,7 @@ class GuardedMean(Planned):
     lemma: str
     event: GuardedGaussianNoise  # pyright: ignore[reportIncompatibleVariableOverride]
     missed: float = 0.0  #: planned share of points that are left out although all are alike
-    noise_factor = 1.0  #: what points left out multiply the noise by, in the root mean square
+    noise_factor = 1.0  #: factor by which left out points raise the noise, in root mean square
     exact_bits = exact_as_source
 
     @property
@@ -161,7 +161,7 @@ def counts_within(points: Floats, radius: float) -> IntArray:
     return near_counts(points, Groups(np.arange(n), np.array([0, n])), radius)
 
 
-SPLITS = np.linspace(0.02, 0.9, 45)  #: Shares of the squared Gaussian budget that the test may get.
+SPLITS = np.linspace(0.02, 0.9, 45)  #: Shares of the squared Gaussian budget that are tried for the test.
 
 
 @final
@@ -172,11 +172,11 @@ class RobustMean(OneTest):
     count: int  #: number C of points
     dim: int  #: their dimension
     passing: int  #: score s0 above which the sensitivity holds
-    low: int  #: A: count at which weights leave 0
-    high: int  #: B: count at which they reach 1
-    threshold: float  #: theta
+    low: int  #: count A up to which weights are 0
+    high: int  #: count B from which weights are 1
+    threshold: float  #: threshold theta of the test
     score_sigma: float  #: standard deviation of the score's noise
-    sigma: float  #: of the mean's noise, in units of its sensitivity
+    sigma: float  #: standard deviation of the mean's noise, in units of its sensitivity
     unit: Unit = Unit.USER
     name: ClassVar[str] = "robust mean"
     lemma: ClassVar[str] = "user-level robust mean, Lemma 2 (h-index)"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -189,7 +189,7 @@ class RobustMean(OneTest):
 
     @property
     def margin(self) -> float:
-        """What the noise must exceed for a bad pair to pass."""
+        """The value that the noise must exceed for a bad pair to pass."""
         return (self.threshold - self.passing) * (1 - 1e-12)
 
     @property
@@ -259,7 +259,7 @@ def budget(epsilon: float, delta: float, releases: int = 1) -> tuple[float, floa
 def _search(
     count: int, mu: float, test: float, failure: float, outliers: float
 ) -> tuple[int, int, int, float, float, float] | None:
-    """Return passing score, ramp, threshold and deviations of score and mean: those with the least noise, if any."""
+    """Return passing score, ramp, threshold and deviations of score and mean with the least noise, or None."""
     above, below = -float(ndtri(test * (1 - 1e-6))), -float(ndtri(failure))
     best, least = None, math.inf
     for share in SPLITS:
@@ -337,7 +337,7 @@ class OutlierRemoval(OneTest):
 
     @property
     def flips(self) -> int:
-        """k: how many unchanged points are kept on one side only, but for probability zeta."""
+        """k: largest number of unchanged points kept on one side only, except with probability zeta."""
         return flips(self.count, self.coupling)
 
     @property
@@ -367,7 +367,7 @@ class OutlierRemoval(OneTest):
 
 
 def score_sensitivity(count: int) -> float:
-    """Sensitivity of the average count under one replaced point, ``2 (C - 1)/C``, rounded up."""
+    """Return the sensitivity of the average count to one replaced point, ``2 (C - 1)/C``, rounded up."""
     return 2 * (count - 1) / count * (1 + 1e-12)
 
 

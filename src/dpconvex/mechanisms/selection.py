@@ -21,7 +21,7 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True)
 class ReportNoisyMax(Mechanism[int]):
-    """Index of the largest score after exponential noise: the exponential mechanism's better sister.
+    """Index of the largest score after exponential noise: at least as accurate as the exponential mechanism.
 
     With exponential noise of scale ``2 sensitivity / epsilon`` this is *permute-and-flip*, which has the guarantee of
     the exponential mechanism and never a larger expected error. OpenDP draws it exactly, on scores rounded to a grid.
@@ -95,7 +95,7 @@ class ExponentialMechanism(Mechanism[int]):
 
     @property
     def factor(self) -> float:
-        """What scores are multiplied by."""
+        """The factor by which scores are multiplied."""
         return _rounding.ratio_down(self.inner.sensitivity.value, 2 * _rounding.widen_up(self.sensitivity.value))
 
     @property
@@ -123,9 +123,9 @@ class AboveThreshold(Mechanism[int]):
     "above". On the grid all shifts are whole numbers of steps. Queries may be chosen adaptively.
     """
 
-    sensitivity: Sensitivity  #: of every query, `"absolute"`
-    epsilon: float  #: positive
-    threshold: float  #: public
+    sensitivity: Sensitivity  #: sensitivity of every query, `"absolute"`
+    epsilon: float  #: epsilon of all answers together, positive
+    threshold: float  #: public threshold
     split: float = 1 / (1 + 2 ** (2 / 3))  #: share `e1 / epsilon` of the threshold, in (0, 1)
     name: ClassVar[str] = "above threshold"
     exact_bits = exact_as_source
@@ -203,7 +203,7 @@ class ThresholdSession:
 @final
 @dataclass(frozen=True)
 class BestOfRepeats(Planned):
-    """Runs something again and again, and hands out the outcome with the best score only.
+    """Repeats a private run a random number of times, and returns only the outcome with the best score.
 
     How many runs count is drawn first, and is secret. All `most` runs are always made, whatever was drawn, so that
     their number does not show in the running time; those beyond the number drawn are thrown away.
@@ -214,11 +214,11 @@ class BestOfRepeats(Planned):
     Source: Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy".
     """
 
-    sensitivity: Sensitivity  #: of a score before its noise, `"absolute"`
-    # What a run costs, and the law of their number.
+    sensitivity: Sensitivity  #: sensitivity of a score before its noise, `"absolute"`
+    # The cost of a run, and the law of the number of runs.
     event: RepeatedSelection  # pyright: ignore[reportIncompatibleVariableOverride]
     name: ClassVar[str] = "best of a secret number of runs"
-    exact_bits = exact_as_reals  # the number of runs has exactly its law; runs have their own
+    exact_bits = exact_as_reals  # the number of runs follows its law exactly; runs have their own `exact_bits`
 
     def __post_init__(self) -> None:
         check_norm(self.sensitivity, "absolute")
@@ -227,7 +227,7 @@ class BestOfRepeats(Planned):
         self, attempt: Callable[[], tuple[T, float]], label: str,
         source: BitSource, ledger: Ledger, block: str | None = None,
     ) -> T:  # fmt: skip
-        """Record the release, make all runs, return the best outcome among those that count; of equals the first.
+        """Record the release, make all runs, and return the best outcome that counts, the first of ties.
 
         An attempt is one run: it returns an outcome and its noisy score, larger is better; no NaN. All else is as in
         `Mechanism.release`.

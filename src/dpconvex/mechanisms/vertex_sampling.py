@@ -26,9 +26,9 @@ from dpconvex.mechanisms.base import Planned, check_norm, exact_as_reals
 from dpconvex.privacy import Ledger, PureMechanism, Sensitivity, VertexDraws
 from dpconvex.randomness import BitSource, exact
 
-FLOOR = 700.0  #: Scores are raised to the largest one minus this: a bias of ``e^-700`` a vertex, and no underflow.
-ENLARGEMENT = 1.0 + 2.0**-18  #: What rounding costs, as a factor of all ranges.
-SMALLEST = 2.0**-30  #: Of the mean range of a draw: an error of ``2^-50`` in each exponential is ``2^-20`` of it.
+FLOOR = 700.0  #: Scores are raised to the largest score minus this: a bias of ``e^-700`` a vertex, and no underflow.
+ENLARGEMENT = 1.0 + 2.0**-18  #: Factor on all ranges that accounts for rounding.
+SMALLEST = 2.0**-30  #: Least mean range of a draw: an error of ``2^-50`` in each exponential is ``2^-20`` of it.
 _FINENESS = 2.0**-22
 
 
@@ -43,10 +43,10 @@ class VertexSampling(Planned):
     """
 
     sensitivity: Sensitivity  #: largest range `max_j (s - s')_j - min_j (s - s')_j` of one draw, norm `"range"`
-    draws: int  #: most draws that depend on one record: later draws whose scores contain its gradient
-    square_sum: float  #: most that the squared ranges of these draws sum to; `draws sensitivity^2` if all are alike
-    limit: int  #: draws of the whole run, those that depend on no record included; a session makes no more
-    # Most that the ranges of these draws sum to: the draws are then charged as one pure mechanism. None: in zCDP.
+    draws: int  #: largest number of draws that depend on one record, i.e. whose scores contain its gradient
+    square_sum: float  #: largest sum of the squared ranges of these draws; `draws sensitivity^2` if all are alike
+    limit: int  #: number of all draws of a run, also those that depend on no record; a session makes no more
+    # Largest sum of the ranges of these draws: they are then charged as one pure mechanism. None: charged in zCDP.
     range_sum: float | None = None
     name: ClassVar[str] = "vertex sampling"
     exact_bits = exact_as_reals  # indices carry no bits of their own, and their law is exact

@@ -1,4 +1,4 @@
-"""Private locations of points in a ball: plans, their stages, and what a run hands out."""
+"""Private locations of points in a ball: plans, their stages, and results."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -20,16 +20,16 @@ from dpconvex.problems.data.points import clip_points
 from dpconvex.problems.data.sources.rows import mapped, picked
 from dpconvex.randomness import BitSource
 
-Points = Any  #: Points (n, dim): an array, or `EncodedRows`, of which samples are read by position and sums are taken.
-SHORTENED = 0.125  #: Share of their length to which steps are cut where the status says that the radius is too large.
+Points = Any  #: Points (n, dim): an array, or `EncodedRows`, which gives samples by position and sums.
+SHORTENED = 0.125  #: If steps are cut to this share of their length or less, the status says `radius_too_large`.
 
 
 class LocationPlan(Plan):
     """Public constants of one private location estimate."""
 
-    domain: PointDomain  #: Of the points
+    domain: PointDomain  #: The ball that contains the points
     n: int  #: Number of records (users, if one point stands for a user)
-    #: Rough distance from the geometric median, in released radii, if status is ok; None: not known
+    #: Rough distance from the geometric median, in released radii, if the status is ok; None if unknown
     expected_error: float | None = None
     assumptions = ()  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
@@ -56,8 +56,8 @@ class LocationPlan(Plan):
     def run(self, X: Points, source: BitSource) -> "LocationResult":
         """Run the planned method on exactly the planned number of points (n, dim), sanitized here (`clip_points`).
 
-        `InvalidDataError` if shape or dtype are not those of the plan (public facts). Plans that need `only_sums` also
-        take `EncodedRows`.
+        Raises `InvalidDataError` if shape or dtype are not those of the plan (public facts). Plans that need
+        `only_sums` also take `EncodedRows`.
         """
         if len(X) != self.n:
             what = f"X has {len(X)} records, but the plan is for n={self.n}: the noise depends on n. Plan again"
@@ -69,18 +69,18 @@ class LocationPlan(Plan):
 
 
 def _sanitized(domain: PointDomain, X: Array) -> Floats:
-    """Return points as `clip_points` does; none of an empty portion."""
+    """Return points clipped by `clip_points`, which does not take an empty portion."""
     return clip_points(X, domain) if len(X) else np.empty((0, domain.dim))
 
 
 def sample_of(points: Points, count: int, coins: np.random.Generator) -> Floats:
-    """Return so many of the points, by their position and by coins, in memory; all without coins where they are all."""
+    """Return `count` of the points in memory, chosen by position and coins; without coins if these are all points."""
     n = len(points)
     return picked(points, np.sort(coins.permutation(n)[:count]) if count < n else np.arange(n))
 
 
 class MedianStatus(StrEnum):
-    """How a run went: a function of what was released, so it costs nothing."""
+    """How a run went: a function of released values, so it costs no privacy."""
 
     OK = "ok"
     RADIUS_AT_TOP = "radius_at_top"
@@ -91,13 +91,13 @@ class MedianStatus(StrEnum):
 @final
 @dataclass(frozen=True, eq=False)
 class LocationResult:
-    """What a run hands out. Location, radius, center and status are released; nothing else depends on the data."""
+    """The result of a run. Location, radius, center and status are released; nothing else depends on the data."""
 
     location: Floats  #: (dim,)
     certificate: PrivacyCertificate
     plan: LocationPlan
-    radius: float | None = None  #: The effective radius: most points have most others within it; None: not looked for
-    center: Floats | None = None  #: (dim,): where refinement began, the origin if there was none; or as `radius`
+    radius: float | None = None  #: Effective radius, within which most points have most others; None: not estimated
+    center: Floats | None = None  #: (dim,): start of the refinement, the origin if no center was found; None: none
     #: ``ok``; ``radius_at_top``: no radius below the diameter passed, so the data have no crowd at this privacy;
     #: ``radius_too_large``: refinement went on with steps a share `SHORTENED` of those for the radius, or less: only
     #: the location is to be relied on, and there are many outliers; ``center_failed``: the crowd was too light for the
@@ -109,7 +109,7 @@ class LocationResult:
 class Stage(Releasing, ABC):
     """Public constants of one stage of a plan."""
 
-    only_sums: bool = False  #: Whether it needs sums over the points alone, or few of them by position
+    only_sums: bool = False  #: Whether the stage only needs sums over the points, or few points by position
 
     @abstractmethod
     def describe(self) -> Mapping[str, Any]:
@@ -118,7 +118,7 @@ class Stage(Releasing, ABC):
 
 @dataclass(frozen=True)
 class FoundRadius:
-    """A released radius, in the unit of the data; `at_top` if no radius of the grid passed, so that it is the last."""
+    """A released radius in the unit of the data; with `at_top` it is the largest, because none of the grid passed."""
 
     radius: float
     at_top: bool
@@ -155,7 +155,7 @@ class RadiusFinder(Stage):
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """Where a booster begins. All three are released or public."""
+    """The start of a refinement; all three values are released or public."""
 
     center: Floats  #: (d,): first iterate
     #: Iterates are kept within this distance of the center; positive, or 0 for a center that is not to be refined
@@ -172,7 +172,7 @@ class CenterFinder(Stage):
 
 
 class Refined(NamedTuple):
-    """What refinement released: the location (d,), and to which share of the planned length steps were cut."""
+    """Released by refinement: the location (d,), and the share of the planned length to which steps were cut."""
 
     location: Floats
     factor: float = 1.0
@@ -182,7 +182,7 @@ class Booster(Stage):
     """The stage that refines the center: a frozen dataclass that knows n, d and its share of the budget."""
 
     name: ClassVar[str]
-    assumptions: tuple[Assumption, ...] = ()  #: What its sensitivity rests on beyond the domain
+    assumptions: tuple[Assumption, ...] = ()  #: Assumptions of its sensitivity beyond the domain
 
     @property
     @abstractmethod

@@ -39,17 +39,17 @@ from dpconvex.randomness import BitSource
 
 BOOSTS = ("descent", "stable_sgd", "fixed_order", "none")  # Ways to refine the center
 ORDERS: dict[str, Order] = {"stable_sgd": "random", "fixed_order": "fixed"}
-EXACT_UP_TO = 5000  # Largest n whose near points are all counted by the center stage
+EXACT_UP_TO = 5000  # Largest n for which the center stage counts near points among all points
 SCORED_RECORDS = 20_000  # Least number of records that the radius stage reads
 CENTER_RECORDS = 4000  # Least number of records that the center stage reads before a refinement
 MARGIN, ROUGH, SEARCH = 166.0, 66.0, 400.0
-"""Budgets times n that suffice: for the test (its margin is then a quarter of n), for a center whose noise is half a
+"""Budget times n that suffices for the test (its margin is then a quarter of n), for a center whose noise is half a
 radius (times the root of d), and for the search (its noise is then a tenth of n)."""
 FEW_RECORDS = 1000
-"""Below so many, search and center fail too often with `SHARES` (1 to 3 of 8 runs at 500): each gets what it needs."""
+"""With fewer records search and center fail too often with `SHARES` (1 to 3 of 8 runs at 500): shares are computed."""
 LEVEL = 0.65  # Default level. At 1,000 records it finds the smaller radius more often than the paper's 0.775.
-FALLBACK_RADIUS = 0.2  # Effective radius, as a share of R, that refinement presumes when there is no center
-FAILURE = 0.1  #: Share of delta for the lemmas of the center that may fail.
+FALLBACK_RADIUS = 0.2  # Effective radius, as a share of R, that refinement assumes if no center was found
+FAILURE = 0.1  #: Share of delta for the failure probabilities of the center's lemmas.
 MOST_RECORDS = 2**26  # Largest n that is planned for
 
 THEOREM = (
@@ -76,12 +76,12 @@ class Shares:
 
 
 SHARES = Shares(0.03, 0.03, 0.06, 0.91)
-"""What search, test and center need to succeed as a rule; the rest is the refinement's, which recovers if they do not.
-Chosen on six sets of 1,000 points and more, on which the documentation's figures were measured too."""
+"""Default shares: search, test and center get enough to succeed as a rule, refinement, which recovers if they fail, has
+the rest. Chosen on six sets of 1,000 points and more, on which the documentation's figures were measured too."""
 
 
 def shares_for(n: int, dim: int, privacy: PrivacyParams) -> Shares:
-    """Return the shares: what search, test and center need to succeed, within limits; the rest is the refinement's."""
+    """Return the shares: search, test and center get what they need, within limits; refinement gets the rest."""
     if n >= FEW_RECORDS:
         return SHARES
     radius = min(0.2, max(0.03, SEARCH / (n * privacy.epsilon)))
@@ -94,7 +94,7 @@ def shares_for(n: int, dim: int, privacy: PrivacyParams) -> Shares:
 @final
 @dataclass(frozen=True, eq=False)
 class GeometricMedianPlan(base.LocationPlan):
-    """Constants of one run."""
+    """Public constants of one run."""
 
     domain: PointDomain
     n: int
@@ -103,8 +103,8 @@ class GeometricMedianPlan(base.LocationPlan):
     radius_stage: base.RadiusFinder
     center_stage: base.CenterFinder
     booster: base.Booster | None  #: Refinement; None: the center is the answer
-    #: What stands for a center if the test fails: the origin. With a ball of radius 0 it is the answer, otherwise
-    #: refinement begins there.
+    #: Center that is used if the test fails, the origin: with a ball of radius 0 the answer, else the start of
+    #: refinement.
     fallback: base.WarmStart
     theorem: str = THEOREM  # pyright: ignore[reportIncompatibleMethodOverride]
     algorithm: str = "geometric_median"  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -112,7 +112,7 @@ class GeometricMedianPlan(base.LocationPlan):
 
     @property
     def stages(self) -> tuple[base.Stage, ...]:
-        """In the order of the run."""
+        """All stages, in the order of the run."""
         return tuple(stage for stage in (self.radius_stage, self.center_stage, self.booster) if stage is not None)
 
     @property
@@ -144,7 +144,7 @@ class GeometricMedianPlan(base.LocationPlan):
 
     @property
     def hopeless(self) -> bool:
-        """Whether the noise is as long as the radius that holds most points; not known without refinement."""
+        """Whether the noise is as large as the radius that holds most points; unknown without refinement."""
         return self.expected_error is not None and not self.expected_error < 1
 
     @property
@@ -174,11 +174,11 @@ def plan(
 ) -> GeometricMedianPlan:  # fmt: skip
     """Fix every constant from public facts, for n from 20 to 2^26 and a positive delta.
 
-    ``constants="paper"`` are for epsilon up to 1, with `shares`, `steps`, `passes` and `level` of their own. `boost` is
-    one of `BOOSTS`: noisy gradient descent of so many `steps`; one-record steps, some `passes`, in random or in fixed
-    order; nothing. `level`, in [0.6, 0.95], is the share of the others that must be near a point on average. It
-    tolerates a share of outliers of ``1 - sqrt(level)``: 19 % by default, 12 % with the paper's 0.775 (which its own
-    constants always use).
+    ``constants="paper"`` is for epsilon up to 1 and fixes `shares`, `steps`, `passes` and `level`. `boost`, one of
+    `BOOSTS`, says how the center is refined: by noisy gradient descent with `steps` steps, by `passes` passes of
+    one-record steps in random or in fixed order, or not at all. `level`, in [0.6, 0.95], is the share of the others
+    that must be near a point on average. It tolerates a share of outliers of ``1 - sqrt(level)``: 19 % by default, 12 %
+    with the paper's 0.775 (which ``"paper"`` always uses).
     """
     _validate.integer("n", n, at_least=20, remedy="The method needs a crowd")
     if n > MOST_RECORDS:
@@ -216,6 +216,6 @@ def plan(
 
 
 def fallback(domain: PointDomain, refined: bool) -> base.WarmStart:
-    """Return what stands for a center where none is found: the origin, with the whole ball if it is `refined`."""
+    """Return the start that replaces a center that was not found: the origin, with the whole ball if `refined`."""
     R = domain.radius_bound
     return base.WarmStart(np.zeros(domain.dim), R if refined else 0.0, FALLBACK_RADIUS * R)

@@ -1,8 +1,8 @@
-r"""Noisy gradient descent on the mean distance to points, by steps that settle.
+r"""Noisy gradient descent on the mean distance to points, with step sizes that settle.
 
-They fall from a quarter of the ball to released radii, then by 3, and are halved, with the average begun anew, when a
-released gradient points against the one before by more than noise explains: Kesten's rule (1958) with a threshold
-(docs, Geometric median, Steps that settle).
+Step sizes fall from a quarter of the ball to a share of the released radius, then by a factor of 3. They are halved,
+and averaging begins anew, if a released gradient opposes the one before it by more than noise explains: Kesten's rule
+(1958) with a threshold (docs, Geometric median, Steps that settle).
 
 Guarantee
     mu-GDP (hence (epsilon, delta)) for neighbors that replace one record, given the warm start.
@@ -38,18 +38,18 @@ from dpconvex.solvers import weiszfeld
 LEMMA = "a mean of n vectors of length at most 1 changes by at most 2/n when one is replaced, plus rounding"
 LABEL = "gradient of the mean distance"
 
-# Of `SettlingDescent`:
-REACH = 15.0  # T first steps are so many balls long
-APPROACH = 0.15  # Share of the steps that fall from there to the released radius; they are not averaged
-DECAY = 3.0  # Ratio of the steps' sizes from there to the end
-LARGEST, SPREAD = 0.5, 0.05  # Steps are at most so many released radii; noise moves iterates by a fraction of one
-SURPRISE = 4.0  # Standard deviations of a product of two gradients of noise beyond which steps are halved
+# Constants of `SettlingDescent`:
+REACH = 15.0  # T steps of the first size are together this number of balls long
+APPROACH = 0.15  # Share of the steps in which sizes fall to the scale of the released radius; they are not averaged
+DECAY = 3.0  # Ratio of the step size after this approach to the size at the end
+LARGEST, SPREAD = 0.5, 0.05  # Largest step, and by how far noise may move iterates, in released radii
+SURPRISE = 4.0  # Steps are halved beyond this number of deviations of the product of two gradients of pure noise
 
 
 @final
 @dataclass(frozen=True)
 class NoisyGradients:
-    """A fixed number of noisy gradients of one data set, released under one label; the mechanism is for one."""
+    """A fixed number of noisy gradients, released under one label; the mechanism is that of a single gradient."""
 
     label: str
     mechanism: GaussianMechanism
@@ -63,7 +63,7 @@ class NoisyGradients:
 
     @property
     def release(self) -> Release:
-        """The ledger entry of all of them."""
+        """The ledger entry of all gradients."""
         return replace(self.mechanism.planned(self.label), times=self.times)
 
     def ask(self, points: Points, center: Floats, z: Floats, source: BitSource, ledger: Ledger) -> Floats:
@@ -72,7 +72,7 @@ class NoisyGradients:
 
 
 def into_ball(offset: Floats, radius: float) -> Floats:
-    """Project onto a ball about 0."""
+    """Return the projection onto a ball around 0."""
     return offset * min(1.0, radius / max(float(np.linalg.norm(offset)), math.ulp(0.0)))
 
 
@@ -89,7 +89,7 @@ def gradient_sensitivity(n: int, dim: int, unit: Unit = Unit.RECORD) -> Sensitiv
 
 
 class OfGradients(Releasing):
-    """What releases nothing but noisy gradients: a stage, or a plan."""
+    """A stage or plan that releases only noisy gradients."""
 
     only_sums = True
     gradients: NoisyGradients
@@ -108,9 +108,9 @@ class OfGradients(Releasing):
 class SettlingDescent(OfGradients, Booster):
     """Public constants of T noisy steps from a private warm start."""
 
-    gradients: NoisyGradients  #: T of them
-    step: float  #: released radii, at the end of the approach
-    quiet: float  #: what the product of consecutive gradients must fall below, negative, to halve the steps
+    gradients: NoisyGradients  #: the T noisy gradients
+    step: float  #: step size at the end of the approach, in released radii
+    quiet: float  #: steps are halved if the product of consecutive gradients is below minus this
     name: ClassVar[str] = "descent"
 
     @property

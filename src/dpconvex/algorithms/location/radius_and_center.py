@@ -55,23 +55,23 @@ RADIUS_LEMMA = (
 )
 RADIUS_SENSITIVITY = 2.0
 TEST, CENTER, COARSE, FAILURE = "weight of the crowd", "center of the crowd", "coarse center", "failing lemmas"
-LEVEL = 0.25  # Share of records that the crowd must weigh, by its private lower bound
+LEVEL = 0.25  # Least weight of the crowd, as a share of the records, by its private lower bound
 COARSE_UNITS = 2.0**20
 COARSE_SENSITIVITY = 2.0**-5
-"""Claimed in coarse units, where the truth is 2^-20: it makes the grid fine enough and the range wide enough."""
-COARSE_SHARE = 2.0**-10  # Of the center's mu that the coarse center spends
-SUMS = 1 + 1e-7  # What rounding adds to differences of sums of weights
+"""Claimed sensitivity in coarse units; the true one is 2^-20. It makes the grid fine and the range wide enough."""
+COARSE_SHARE = 2.0**-10  # Share of the center's mu that the coarse center spends
+SUMS = 1 + 1e-7  # Factor for the rounding of differences of sums of weights
 
 
 @final
 @dataclass(frozen=True)
 class GroupedRadius(RadiusFinder):
-    """All pairs within groups of records."""
+    """The search for the radius by counting near pairs within groups of records."""
 
     domain: PointDomain
-    mechanism: AboveThreshold  #: of sensitivity 2; its threshold is a share of the number of records
+    mechanism: AboveThreshold  #: search of sensitivity 2, whose threshold is a share of the number of records
     group_size: int  #: least size of a group; the number of records for exact scores
-    sample: int  #: records that are read, chosen by position and coins
+    sample: int  #: number of records that are read, chosen by position and coins
     only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def describe(self) -> Mapping[str, Any]:
@@ -90,10 +90,10 @@ class GroupedRadius(RadiusFinder):
 @final
 @dataclass(frozen=True)
 class Ramp:
-    """How counts become weights: 0 up to `floor`, 1 from ``floor + width``, by group size."""
+    """The map from counts to weights, by group size: 0 up to `floor`, 1 from ``floor + width`` on, linear between."""
 
-    low: float  #: share of a group at which weights leave 0; one half and a record more where counts are exact
-    high: float  #: share at which they reach 1
+    low: float  #: share of a group up to which weights are 0; one half and a record more where counts are exact
+    high: float  #: share of a group from which weights are 1
     exact: bool
 
     def floor(self, size: float | Array) -> Floats:
@@ -102,7 +102,7 @@ class Ramp:
         return sizes / 2 + 1 if self.exact else np.ceil(sizes * self.low)
 
     def width(self, size: float | Array) -> Floats:
-        """Return how far counts are apart from weight 0 to weight 1."""
+        """Return the difference of counts from weight 0 to weight 1."""
         sizes = np.asarray(size, dtype=np.float64)
         return sizes * self.high - self.floor(sizes) if self.exact else sizes * (self.high - self.low)
 
@@ -118,23 +118,23 @@ class Ramp:
 @final
 @dataclass(frozen=True)
 class GroupedCenter(CenterFinder):
-    """Exact counts, or counts within random groups."""
+    """The center of the crowd, from exact counts of near points or from counts within random groups."""
 
     domain: PointDomain
-    n: int  #: records of the sample that is read, at most all
+    n: int  #: number of records in the sample that is read
     ramp: Ramp
     group_size: int  #: least size of a group; n for exact counts
-    test: GaussianMechanism  #: of the sum of weights
-    mechanism: GaussianMechanism  #: of the mean, in units of its sensitivity
-    coarse: GaussianMechanism | None  #: of the mean in coarse units, where the range of the domain asks for it
-    margin: float  #: probability delta_1
-    misled: float  #: probability delta_2, 0 for exact counts
+    test: GaussianMechanism  #: noise of the sum of weights
+    mechanism: GaussianMechanism  #: noise of the mean, in units of its sensitivity
+    coarse: GaussianMechanism | None  #: noise of the mean in coarse units, if the range of the domain requires it
+    margin: float  #: probability delta_1 that the test errs by more than its margin
+    misled: float  #: probability delta_2 that groups mislead, 0 for exact counts
     only_sums: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
     mechanisms = uses({FAILURE: "allowance", TEST: "test", COARSE: "coarse", CENTER: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def allowance(self) -> FailureAllowance:
-        """Pays for the two failures together."""
+        """The allowance that pays for both failures together."""
         lemma = "the margin of the test fails with probability delta_1, random groups mislead with delta_2 (Lemma 4)"
         total = _rounding.sum_up((self.margin, self.misled))
         return FailureAllowance(total, lemma, self.test.sensitivity.unit)
@@ -153,7 +153,7 @@ class GroupedCenter(CenterFinder):
         weights = self.ramp.weights(near_counts(points, groups, 2 * radius), groups.sizes)
         self.allowance.charge(FAILURE, ledger)
         noisy = self.test.release(np.array([weights.sum()]), TEST, source, ledger)
-        z = min(float(self.n), float(noisy[0]) - self.threshold_margin)  # but for delta_1 at most max(Z, Z')
+        z = min(float(self.n), float(noisy[0]) - self.threshold_margin)  # at most max(Z, Z') except with delta_1
         if z <= self.least_weight:  # otherwise both means exist (Lemma 3)
             return None
         unit = self.unit(radius, z)
@@ -165,7 +165,7 @@ class GroupedCenter(CenterFinder):
 
     @property
     def threshold_margin(self) -> float:
-        """What the noise of the test exceeds with probability at most delta_1."""
+        """The margin that the noise of the test exceeds with probability at most delta_1."""
         from scipy.special import ndtri
 
         # Up by 1e-5: inflated noise, its grid, and the rounding of the sum and of this line.
@@ -173,14 +173,14 @@ class GroupedCenter(CenterFinder):
 
     @property
     def least_weight(self) -> float:
-        """What the private lower bound of Z must exceed: far above S + 1, so that neighbors have a mean too."""
+        """The least private lower bound of Z that passes: far above S + 1, so that neighbors have a mean too."""
         return LEVEL * self.n + self.test.sensitivity.value
 
     def unit(self, radius: float, z: float) -> float:
         """Return the sensitivity of the mean (Lemma 3) for a released radius and bound of Z, rounding included."""
         distances = 1 + 2 * (self.domain.dim + 8) * 2.0**-52
         spread = 4 * radius * distances * self.test.sensitivity.value / z  # 4 rho (S + 1) / z
-        # The mean of either data set, its quotient by the unit, and the difference from the coarse center.
+        # Rounding of the mean of either data set, its quotient by the unit, and its difference to the coarse center.
         rounding = 2 * (WEIGHTED_MEAN_ROUNDING + 2.0**-51) * self.domain.radius_bound
         return (spread + rounding) * (1 + 1e-12)
 
@@ -226,7 +226,7 @@ def plan_center(
 
     `failure` is the probability of both failures together; exact counts leave all of it to the margin of the test.
     """
-    low = min(max(level - 0.05, 0.55), 0.7)  # the radius was asked for `level`: weights begin a little below
+    low = min(max(level - 0.05, 0.55), 0.7)  # the radius was found for `level`, and weights begin a little below it
     size = least_group(n, failure / 2, low)
     exact = n <= exact_up_to or len(group_sizes(n, size)) == 1
     ramp = Ramp(0.5 + 1 / n, 0.75, True) if exact else Ramp(low, min(low + 0.2, 0.85), False)

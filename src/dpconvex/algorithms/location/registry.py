@@ -1,4 +1,4 @@
-"""All ways to a private center of points by name, and their planner."""
+"""All methods for a private center of points by name, and their planner."""
 
 from functools import partial
 from typing import Any
@@ -22,16 +22,16 @@ LOCATION_METHODS = Registry(
 )
 """``planner(domain, n, privacy, **options) -> LocationPlan``; options: constants and level, where `takes` has them.
 
-What they are compared with (RadiusFinder, plain descent, clipped mean, coordinate medians) joins by its entry point.
+Methods for comparison (RadiusFinder, plain descent, clipped mean, coordinate medians) are found by entry points.
 """
 
 
 def plan_location(
     domain: PointDomain, n: int, privacy: PrivacyParams, algorithm: str = "geometric_median", **options: Any
 ) -> LocationPlan:
-    """Return the plan of one method; `options` left at None are the method's own. Sees no data.
+    """Return the plan of one method; an option of None means the method's default. Sees no data.
 
-    `InvalidParameterError` for unknown names, options that the method does not have, and where it does not apply.
+    Raises `InvalidParameterError` for unknown names, for options that the method lacks, and where it does not apply.
     """
     method = LOCATION_METHODS[_validate.choice("algorithm", algorithm, tuple(LOCATION_METHODS))]
     given = {name: value for name, value in options.items() if value is not None}

@@ -46,18 +46,18 @@ class Phase:
     """Public constants of one phase. Lengths are multiples of the warm start's ball."""
 
     label: str
-    steps: int  #: visits
-    step: float  #: eta
-    ball: float  #: radius of the projection
-    recentered: bool  #: whether the ball stands about the phase's start, not about the warm start's center
-    first: int  #: iterates first, ..., steps are averaged; -1: 0, ..., steps - 1, as printed
-    uses: int | None  #: visits of one record that the noise covers; None: as many as the drawn order has
-    extra: int  #: step sizes added to 2 * uses: 1 as printed, else 0
-    mechanism: GaussianMechanism  #: of sensitivity 1: the average is released in units of its own sensitivity
-    block: str | None  #: names the records of a phase that shares none with any other
+    steps: int  #: number of visits
+    step: float  #: step size eta
+    ball: float  #: radius of the ball onto which iterates are projected
+    recentered: bool  #: whether the ball is around the phase's start instead of the warm start's center
+    first: int  #: iterates first, ..., steps are averaged; with -1 the iterates 0, ..., steps - 1, as printed
+    uses: int | None  #: number of visits of one record that the noise covers; None: as many as the drawn order has
+    extra: int  #: number of step sizes added to 2 * uses in the sensitivity: 1 as printed, else 0
+    mechanism: GaussianMechanism  #: noise for sensitivity 1, since the average is released in units of its sensitivity
+    block: str | None  #: name of the phase's records, if no other phase reads them
 
     def sensitivity(self, uses: int) -> float:
-        """Return how far one record visited `uses` times moves the average at most, in l2, rounding included."""
+        """Return how far one record, visited `uses` times, can move the average in l2, rounding included."""
         error = 2 * UNIT_ROUNDOFF * (self.steps * (self.mechanism.dim + 20) + 16)
         bound = _rounding.product_up(2.0 * uses + self.extra, self.step)  # the lemma
         return _rounding.sum_up((bound, _rounding.product_up(error, self.ball + 2 * self.step, 1 + 1e-9)))
@@ -74,8 +74,8 @@ class Phase:
 class StableSgd(Booster):
     """Public constants of all phases."""
 
-    n: int  #: records
-    order: Order  #: passes in one shuffled order, or independent uniform draws
+    n: int  #: number of records
+    order: Order  #: order of visits: passes in one shuffled order, or independent uniform draws
     phases: tuple[Phase, ...]
     allowance: FailureAllowance | None = None  #: for draws that visit a record more often than the printed noise covers
     name: ClassVar[str] = "stable_sgd"
@@ -125,7 +125,7 @@ class StableSgd(Booster):
         return Refined(z)
 
     def visits(self, coins: np.random.Generator) -> list[Array]:
-        """Draw which records each phase visits, from public facts alone."""
+        """Draw the records that each phase visits, from public facts alone."""
         if self.order == "random":
             return [coins.integers(self.n, size=phase.steps) for phase in self.phases]
         order, ends = coins.permutation(self.n), np.cumsum([phase.steps for phase in self.phases])
@@ -138,7 +138,7 @@ def plan_stable_sgd(
 ) -> StableSgd:  # fmt: skip
     """Plan phases of equal length that together spend `mu`, step sizes falling by 4 from one to the next.
 
-    Those of the first sum to ``travel / phases`` balls; the share `tail` of a phase's last iterates is averaged.
+    Step sizes of the first phase sum to ``travel / phases`` balls; the last share `tail` of each phase is averaged.
     """
     _validate.choice("order", order, ("fixed", "random"))
     _validate.integer("phases", phases, at_least=1)

@@ -46,28 +46,28 @@ LEMMA = (
 )
 
 Fixed = tuple[int | None, int | None, int | None, int | None]
-"""T, K, q and draws of the output where the caller fixes them."""
+"""T, K, q and the number of draws of the output, each None unless the caller fixes it."""
 
 
 @final
 @dataclass(frozen=True)
 class Shape:
-    """What the run looks like."""
+    """Numbers of iterations and draws of a run."""
 
-    T: int  #: iterations
-    K: int  #: draws of a query point
-    q: int  #: period with which query points are renewed
-    output: int  #: draws of the output
+    T: int  #: number of iterations
+    K: int  #: number of draws for a query point
+    q: int  #: period, in iterations, with which query points are renewed
+    output: int  #: number of draws for the output
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class AnytimePlan(base.VertexSamplingPlan):
-    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
+    """Public constants of one run, either ``"calibrated"`` or those of the ``"paper"``."""
 
     constants: str
     shape: Shape
-    step: float  #: tau
+    step: float  #: step size tau
     coins: int  #: seed of the public picks of iterates
     algorithm = "anytime_mirror_descent"
     error_share = 0.15
@@ -76,7 +76,7 @@ class AnytimePlan(base.VertexSamplingPlan):
 
     @cached_property
     def picks(self) -> Mapping[int, NDArray[np.int64]]:
-        """For each time of a fresh query point, and T for the output, the iterates that its draws come from."""
+        """The iterates from which vertices are drawn, by the time of the fresh query point (T for the output)."""
         shape, generator = self.shape, np.random.default_rng(self.coins)  # public: the picks are no secret
         wanted = {t: shape.K for t in range(1, shape.T) if t <= shape.q or t % shape.q == 0}
         wanted[shape.T] = shape.output
@@ -114,7 +114,7 @@ class AnytimePlan(base.VertexSamplingPlan):
 
     def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, session, one = self.problem, self.start(source), SimplexPoint.uniform(1)
-        due: dict[int, list[int]] = defaultdict(list)  # iterate -> the times for which a vertex of it is wanted
+        due: dict[int, list[int]] = defaultdict(list)  # iterate -> times that need a vertex drawn from it
         for t, iterates in self.picks.items():
             for i in iterates.tolist():
                 due[i].append(t)
@@ -135,7 +135,7 @@ class AnytimePlan(base.VertexSamplingPlan):
 
 
 def exposures(T: int, picks: Mapping[int, NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return, for each of the T - 1 batches, how many draws come from an iterate after it; picks as the plan's."""
+    """Return, for each of the T - 1 batches, the number of draws from later iterates; `picks` are those of a plan."""
     counts = np.bincount(np.concatenate(list(picks.values())), minlength=T + 2)
     after = counts.sum() - np.cumsum(counts)  # draws from iterates above each index
     return after[1:T]
@@ -149,10 +149,10 @@ def plan(
 ) -> AnytimePlan:  # fmt: skip
     """Return the plan of Algorithm 5 for a smooth problem with ``dy = 1``. Sees no data.
 
-    ``constants="calibrated"`` takes the smallest explicit bound under the zCDP accountant, ``"paper"`` what is printed,
-    with constants 1 (delta positive). Instead of theirs: `iterations`, `samples` and `period` are T, K and q,
-    ``1 <= q <= T <= n``; `output_samples` the draws of the output; `step` is tau before the cap that privacy sets.
-    `coins` is the seed of the public coins.
+    ``constants="calibrated"`` minimizes the explicit bound under the zCDP accountant; ``"paper"`` takes the printed
+    orders with constants 1 (delta positive). Values given replace these: `iterations`, `samples` and `period` are T, K
+    and q, ``1 <= q <= T <= n``; `output_samples` the number of output draws; `step` is tau before the cap that
+    privacy sets. `coins` is the seed of the public coins.
     """
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))
@@ -191,7 +191,7 @@ def _moments(problem: SimplexSaddle, K: int) -> tuple[float, float]:
     """Return bias and second moment of the gradient at an average of K vertices."""
     ell, L0, L1 = math.log(problem.dx), problem.lipschitz[0], problem.smoothness
     L2 = min(problem.second_smoothness, 1e150)
-    # Corollary 2.14, for problems that are smooth only; both moments are doubled, erratum E6.
+    # Corollary 2.14, for problems that are smooth of first order only; both moments are doubled, erratum E6.
     first = 8 * math.sqrt(2) * L1**2 / (K**1.5 * math.sqrt(4 + ell))
     first += 8 * math.sqrt(2) * (L0**2 + L1**2) * math.sqrt((4 + ell) / K)
     bias = min(2 * L2 / K, 4 * L1 / math.sqrt(K), 2 * L0)
@@ -199,7 +199,7 @@ def _moments(problem: SimplexSaddle, K: int) -> tuple[float, float]:
 
 
 def _terms(problem: SimplexSaddle, shape: Shape) -> tuple[float, float, float]:
-    """Return the coefficients of ``1/tau`` and ``tau``, and the rest."""
+    """Return the coefficients of ``1/tau`` and ``tau`` in the bound, and its other terms."""
     ell, L1 = math.log(problem.dx), problem.smoothness
     bias, second = _moments(problem, shape.K)
     stale = shape.q > 1

@@ -1,4 +1,4 @@
-"""What all private saddle-point algorithms share: the plan, the result, disjoint batches."""
+"""Base of all private saddle-point algorithms: plan, result, and disjoint batches."""
 
 import math
 from abc import abstractmethod
@@ -19,9 +19,9 @@ from dpconvex.privacy.profiles import largest_rho
 from dpconvex.problems import SimplexSaddle
 from dpconvex.randomness import BitSource
 
-MOST_ITERATIONS = 2**22  # more would take hours, and their schedule gigabytes
+MOST_ITERATIONS = 2**22  # largest number of iterations: more would take hours, and their schedule gigabytes
 SIGNS = (-1.0, 1.0)
-"""Descent in x, ascent in y: erratum E1. (The paper prints a minus in the gradient *and* in the update.)"""
+"""Signs of the steps: descent in x, ascent in y (erratum E1: the paper has a minus in gradient *and* update)."""
 
 CLIPPED = Assumption("each record's gradient has the stated spread", "clipped record by record before any sum")
 PUBLIC_ORDER = Assumption("the order of the records does not depend on their content", "declared")
@@ -31,12 +31,12 @@ DRAWN_POINTS = Assumption("gradients are taken at drawn points only", "by the ru
 @final
 @dataclass(frozen=True, eq=False)
 class SaddleResult:
-    """What a run hands out: the pair is released, nothing else depends on the data."""
+    """The result of a run: the pair is released, and nothing else depends on the data."""
 
     x: Floats  #: (dx,): probability vector, an average of drawn vertices
-    y: Floats  #: (dy,): probability vector; ``[1.0]`` for problems of minimization
-    certificate: PrivacyCertificate  #: what the release costs
-    plan: "SaddlePlan"  #: the public constants
+    y: Floats  #: (dy,): probability vector; ``[1.0]`` for minimization problems
+    certificate: PrivacyCertificate  #: states what the release costs
+    plan: "SaddlePlan"  #: the plan that ran: public constants
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class SaddlePlan(Plan):
     problem: SimplexSaddle
     privacy: PrivacyParams
     theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
-    #: Of the bound, that was measured on simulated games and regressions: proofs are unequally loose.
+    #: Typical error as a share of the bound, measured on simulated games and regressions: bounds are unequally loose.
     error_share: ClassVar[float]
     assumptions: ClassVar[tuple[Assumption, ...]] = (CLIPPED,)  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -88,7 +88,7 @@ class SaddlePlan(Plan):
 
 
 class VertexSamplingPlan(SaddlePlan):
-    """A plan that releases nothing but drawn vertices, in one entry of the ledger, under its `label`."""
+    """A plan that releases only drawn vertices, in one ledger entry under its `label`."""
 
     label: ClassVar[str]
     noise_name = "vertex sampling"
@@ -105,7 +105,7 @@ class VertexSamplingPlan(SaddlePlan):
 
     @final
     def start(self, source: BitSource) -> VertexSession:
-        """Record the draws in a ledger of their own, and return what draws them."""
+        """Record the draws in a new ledger, and return the session that draws them."""
         return self.sampling.start(self.label, source, Ledger(self.privacy, self.releases))
 
 
@@ -115,7 +115,7 @@ def drawn(session: VertexSession, state: list[Floats], count: int) -> list[NDArr
 
 
 def range_budget(privacy: PrivacyParams) -> float:
-    """Return what the ranges of all draws may add up to (pure promises), or their squares to the square of (zCDP)."""
+    """Return the largest sum of the ranges of all draws (pure promises), or root of the sum of squares (zCDP)."""
     return privacy.epsilon if privacy.pure else math.sqrt(8 * largest_rho(privacy.epsilon, privacy.delta))
 
 
@@ -126,7 +126,7 @@ def require_records(problem: SimplexSaddle) -> None:
 
 
 def require_single(problem: SimplexSaddle, algorithm: str = "this algorithm") -> None:
-    """Raise `InvalidParameterError` unless the problem is one of minimization over one simplex, from records."""
+    """Raise `InvalidParameterError` unless the problem is minimization over one simplex and depends on records."""
     if problem.dy != 1:
         raise InvalidParameterError("problem.dy", problem.dy, f"must be 1 for {algorithm}", "Use a saddle algorithm")
     require_records(problem)

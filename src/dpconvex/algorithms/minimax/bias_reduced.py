@@ -44,28 +44,28 @@ MOST_STEPS = 20_000
 @final
 @dataclass(frozen=True)
 class Budget:
-    """What Algorithm 3 takes as input."""
+    """The inputs of Algorithm 3."""
 
-    M: int  #: truncation of the levels
-    U: float  #: samples: levels are drawn until sum 2^N exceeds U - 2^M
-    tau: float  #: wanted step
+    M: int  #: largest level N
+    U: float  #: budget of samples: levels are drawn until the sum of 2^N exceeds U - 2^M
+    tau: float  #: step size before the cap that privacy sets
     alpha: float  #: printed batches have max(1, 2^N/alpha) records
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class BiasReducedPlan(base.VertexSamplingPlan):
-    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
+    """Public constants of one run, either ``"calibrated"`` or those of the ``"paper"``."""
 
     constants: str
     budget: Budget
     antithetic: bool  #: whether the coarse average is taken over both halves (same mean, much less variance)
-    levels: NDArray[np.int64]  #: N_1 .. N_T
-    sizes: NDArray[np.int64]  #: of the batches, (T - 1,): the gradient of the last step is not needed
-    steps: tuple[float, float]  #: of x and y
-    coins: int  #: seed of the levels
+    levels: NDArray[np.int64]  #: levels N_1 .. N_T
+    sizes: NDArray[np.int64]  #: batch sizes, (T - 1,): the gradient of the last step is not needed
+    steps: tuple[float, float]  #: step sizes of x and y
+    coins: int  #: public seed of the levels
     algorithm = "bias_reduced_mirror_descent"
-    error_share = 0.2  # of the order
+    error_share = 0.2  # typical gap as a share of the predicted order
     label = "drawn vertices, whose averages are the query points and the output"
     theorem = "Proposition 3.17, with the sensitivity of erratum E3 and adaptive composition in zCDP on the realised "
     theorem += "schedule, which is drawn from public coins."
@@ -160,7 +160,7 @@ def kappas(levels: NDArray[np.int64], M: int, antithetic: bool) -> NDArray[np.fl
 
 
 def draw_levels(U: float, M: int, coins: int) -> NDArray[np.int64]:
-    """Return the levels of one run, shape (T,), T at least 2: as many as the budget allows, and one more."""
+    """Return the levels of one run, (T,), T at least 2: one more than the budget allows."""
     generator = np.random.default_rng(coins)  # public: the levels are no secret
     weights = 0.5 ** np.arange(M + 1)
     drawn = generator.choice(M + 1, size=max(2, math.ceil(U)) + 1, p=weights / weights.sum())
@@ -171,7 +171,7 @@ def draw_levels(U: float, M: int, coins: int) -> NDArray[np.int64]:
 
 def draws_after(levels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return, for each of the T - 1 batches, the draws of one block that follow it, at levels (T,)."""
-    draws = 2 ** (levels + 1) + 1  # for a gradient, and for the output
+    draws = 2 ** (levels + 1) + 1  # draws for a gradient, and one for the output
     draws[-1] = 1
     return (draws.sum() - np.cumsum(draws))[:-1]
 
@@ -183,9 +183,9 @@ def plan(
 ) -> BiasReducedPlan:  # fmt: skip
     """Return the plan of Algorithm 3 for a second-order-smooth problem. Sees no data.
 
-    ``constants="calibrated"`` is tuned by the order of the gap, batches balanced, antithetic where M > 0; ``"paper"``
-    has Theorem 3.14's M, U, tau and alpha, as printed (delta positive). Instead of theirs: `truncation` is M; `budget`
-    is U, at least ``2^M``, for about ``U (2 - 2^-M)/(M + 1)`` steps; `step` is tau before the cap that privacy sets.
+    ``constants="calibrated"`` is tuned by the order of the gap, with balanced batches, antithetic where M > 0;
+    ``"paper"`` has Theorem 3.14's M, U, tau and alpha (delta positive). Values given replace these: `truncation` is M,
+    `budget` U, at least ``2^M``, for about ``U (2 - 2^-M)/(M + 1)`` steps, `step` tau before the cap that privacy sets.
     `coins` is the seed of the public levels.
     """
     check_relation(privacy)
@@ -226,9 +226,9 @@ def plan(
 
 
 def order_of_gap(problem: SimplexSaddle, M: int, antithetic: bool, T: int, steps: tuple[float, float]) -> float:
-    """Return the regret with the second moment that is typical, and the bias, of T steps."""
+    """Return the sum of the regret of T steps, for a typical second moment, and the bias."""
     total = 4 * min(2 * problem.second_smoothness / 2**M, 2 * max(problem.lipschitz))
-    growth = 1.0 if antithetic else 1.0 + M / 2  # of the second moment (specification, 5.4)
+    growth = 1.0 if antithetic else 1.0 + M / 2  # growth of the second moment (specification, 5.4)
     for d, step, L in zip((problem.dx, problem.dy), steps, problem.lipschitz, strict=True):
         if d > 1 and L > 0:
             total += 2 * math.log(d) / (step * T) + 2.5 * step * L**2 * growth if step > 0 else math.inf
@@ -238,12 +238,12 @@ def order_of_gap(problem: SimplexSaddle, M: int, antithetic: bool, T: int, steps
 def calibrated(
     problem: SimplexSaddle, budget: float, pure: bool, antithetic: bool | None, M: int | None, U: float | None
 ) -> Budget:
-    """Return what minimizes `order_of_gap`; `budget` is ``sqrt(8 rho)``, with `pure` epsilon."""
+    """Return the inputs that minimize `order_of_gap`; `budget` is ``sqrt(8 rho)``, with `pure` epsilon."""
     ell, L = math.log(problem.dx) + math.log(problem.dy), max(problem.lipschitz)
     tried = np.unique(np.geomspace(2, min(problem.n / 2, MOST_STEPS), 40).astype(int)).tolist()
     best: tuple[float, Budget] | None = None
     for level in [M] if M is not None else range(9):
-        mean = (level + 1) / normalizer(level)  # of 2^N
+        mean = (level + 1) / normalizer(level)  # mean of 2^N
         both = level > 0 if antithetic is None else antithetic
         cost = sum(0.5**N * kappa(N, level, both) for N in range(level + 1)) / normalizer(level)
         for T in tried if U is None else [0]:
@@ -251,7 +251,7 @@ def calibrated(
             T_mean = max(2.0, total / mean)
             draws = (2 * mean + 1) * T_mean / 2
             exposure = draws if pure else math.sqrt(draws)
-            # Nearly: unequal batches gain about 1.3. The step's factor 0.8 minimizes 2 l/(t T) + (5/2) t L^2.
+            # Approximate: unequal batches gain about 1.3. The step's factor 0.8 minimizes 2 l/(t T) + (5/2) t L^2.
             cap = budget * problem.n * 1.3 / (T_mean * cost * max(problem.spread) * exposure)
             step = min(cap, math.sqrt(0.8 * ell / T_mean) / L)
             value = order_of_gap(problem, level, both, int(T_mean), (step, step))

@@ -44,14 +44,14 @@ SELECTION_LEMMA = (
 @final
 @dataclass(frozen=True, eq=False)
 class BoostedPlan(SaddlePlan):
-    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
+    """Public constants of one run, either ``"calibrated"`` or those of the ``"paper"``."""
 
     constants: str
-    candidates: int  #: I
-    answers: int  #: J
-    failure: float  #: beta
-    base: Planner  #: of candidates
-    responder: Planner  #: of answers, problems with one player
+    candidates: int  #: number I of candidates
+    answers: int  #: number J of answers to each candidate
+    failure: float  #: failure probability beta
+    base: Planner  #: planner of the candidates
+    responder: Planner  #: planner of the answers, which are problems with one player
     algorithm = "boosted_mirror_descent"
     error_share = 1.0
     noise_name = "vertex sampling"
@@ -59,7 +59,7 @@ class BoostedPlan(SaddlePlan):
 
     @property
     def quarter(self) -> int:
-        """Records of each of the four parts."""
+        """Number of records in each of the four parts."""
         return self.problem.n // 4
 
     @cached_property
@@ -70,13 +70,13 @@ class BoostedPlan(SaddlePlan):
 
     @property
     def score_scale(self) -> float:
-        """Score c of a unit of gap."""
+        """The factor c from an estimated gap to a score."""
         low, high = self.problem.value_range
         return self.sampling.sensitivity.value * self.quarter / (4 * (high - low)) * (1 - 1e-6)
 
     @cached_property
     def pieces(self) -> tuple[tuple[SaddlePlan, str, int], ...]:
-        """One plan of each kind of piece, what it is called, and how many there are."""
+        """For each kind of piece, one plan, its name, and the number of such pieces."""
         x, y = SimplexPoint.uniform(self.problem.dx), SimplexPoint.uniform(self.problem.dy)
         size = self.quarter // self.candidates
         found = [(self.base(SaddleSection(self.problem, 0, size), self.privacy), "candidate", self.candidates)]
@@ -155,7 +155,7 @@ class BoostedPlan(SaddlePlan):
         return self.finish(chosen.x, chosen.y, source)
 
     def _gap(self, records: Any, xs: list[SimplexPoint], ys: list[SimplexPoint]) -> float:
-        """Estimate the gap of the first of each on the fourth part, over the answers (the first included)."""
+        """Estimate on the fourth part the gap of the pair of first points, over all points as answers."""
         m = self.quarter
         rows = slice(3 * m, 4 * m)
         above = max(self.problem.value_sum(records, rows, xs[0], y) for y in ys)
@@ -192,12 +192,12 @@ def plan(
     charge(40 * count * replies)
     found = BoostedPlan(problem, privacy, constants, count, replies, failure, *planners)
     with within_floats(problem.name):
-        _ = found.releases  # every piece can be planned
+        _ = found.releases  # raises unless every piece can be planned
     return found
 
 
 def _bounded_base(problem: SimplexSaddle, privacy: PrivacyParams) -> SaddlePlan:
-    output = "reuse" if problem.bilinear else "fresh"  # of which bounds are proved
+    output = "reuse" if problem.bilinear else "fresh"  # outputs with proved bounds
     return vertex_descent.plan(problem, privacy, output=output, tuning="bound")
 
 

@@ -47,20 +47,20 @@ MOST_STEPS, MOST_PHASES = 2000, 12
 # curvature (R^2 times a squared feature), and the best number of steps grows with the power 2/3 of it.
 FEWEST_STEPS = 10
 CURVATURE_DIVISOR = 8
-"""By how much the curvature that is met falls short of the worst over the domain, for the default number of steps."""
+"""Assumed ratio of the worst curvature over the domain to that of data, for the default number of steps."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class FrankWolfePlan(base.VertexSamplingPlan):
-    """Constants of one run with full gradients."""
+    """Public constants of one run with full gradients."""
 
-    steps: int  #: T
-    score_scale: float  #: c
-    bound: float  #: on the expected excess
+    steps: int  #: number T of steps
+    score_scale: float  #: factor c from gradients to scores
+    bound: float  #: bound on the expected excess
     algorithm = "frank_wolfe"
     only_sums: ClassVar[bool] = True
-    error_share = 0.12  # of the error with typical curvature
+    error_share = 0.12  # typical excess as a share of the bound with typical curvature
     constants = "calibrated"
     label = "vertices towards which steps are taken"
     assumptions = (base.CLIPPED,)
@@ -97,12 +97,12 @@ class FrankWolfePlan(base.VertexSamplingPlan):
 
 
 def _typical(problem: SimplexSaddle, steps: int, scale: float) -> float:
-    """The bound, ``8 L1/(T + 2) + log(d)/c``, with a share of the worst curvature."""
+    """Return the bound, ``8 L1/(T + 2) + log(d)/c``, with the typical share of the worst curvature."""
     return 8 * problem.smoothness / CURVATURE_DIVISOR / (steps + 2) + math.log(problem.dx) / scale
 
 
 def rounded_spread(problem: SimplexSaddle) -> float:
-    """Return the spread of gradients in x, with the rounding of their sums."""
+    """Return the spread of gradients in x, enlarged by the rounding of their sums."""
     return _rounding.product_up(problem.spread[0], 1 + problem.sum_rounding)
 
 
@@ -116,7 +116,7 @@ def _require_smooth(problem: SimplexSaddle) -> None:
 def plan(problem: SimplexSaddle, privacy: PrivacyParams, *, steps: int | None = None) -> FrankWolfePlan:
     """Plan private Frank-Wolfe with full gradients for a smooth problem with ``dy = 1``.
 
-    `steps` is T; default: what would minimize the bound if the curvature were an eighth of its bound, 10 to 2000.
+    `steps` is T; the default, 10 to 2000, would minimize the bound if the curvature were an eighth of its bound.
     """
     check_relation(privacy)
     _require_smooth(problem)
@@ -142,18 +142,18 @@ class Node:
 
     phase: int
     depth: int
-    moved: float = 0.0  #: most that the point has moved, in l1, since the parent's gradient was taken
+    moved: float = 0.0  #: largest l1 distance that the point has moved since the parent's gradient was taken
 
     @property
     def leaves(self) -> int:
-        """Draws that its records influence."""
+        """Number of draws that the node's records influence."""
         return 2 ** (self.phase - self.depth)
 
     def kappa(self, problem: SimplexSaddle) -> float:
         """Return the range by which a record moves the sum of the node's batch, in units of `rounded_spread`."""
         if self.depth == 0:
             return 1.0
-        # Two sums are rounded, each by the share `sum_rounding` of the spread.
+        # Two sums are rounded, each by at most the share `sum_rounding` of the spread.
         drifted = problem.drift[0] * self.moved * (1 + 1e-9) + 2 * problem.sum_rounding * problem.spread[0]
         return min(2.0, drifted / problem.spread[0])
 
@@ -174,12 +174,12 @@ def walk(phases: int) -> tuple[tuple[Node, int], ...]:
 @final
 @dataclass(frozen=True, eq=False)
 class VarianceReducedPlan(base.VertexSamplingPlan):
-    """Constants of one run in one pass, ``"calibrated"`` or the ``"paper"``'s."""
+    """Public constants of one run in one pass, either ``"calibrated"`` or those of the ``"paper"``."""
 
     constants: str
-    phases: int  #: P
-    sizes: NDArray[np.int64]  #: of the batch of each node, in the order of the walk
-    score_scales: tuple[float, ...]  #: c of each phase
+    phases: int  #: number P of phases
+    sizes: NDArray[np.int64]  #: batch size of each node, in the order of the walk
+    score_scales: tuple[float, ...]  #: factor c from gradients to scores, for each phase
     algorithm = "variance_reduced_frank_wolfe"
     label = "vertices at the leaves"
     error_share = 0.5
@@ -216,13 +216,13 @@ class VarianceReducedPlan(base.VertexSamplingPlan):
     def _run(self, records: Any, source: BitSource) -> base.SaddleResult:
         problem, session, one = self.problem, self.start(source), SimplexPoint.uniform(1)
         x = SimplexPoint.uniform(problem.dx)
-        points: list[SimplexPoint] = []  # of the nodes on the way down from the root, by depth
+        points: list[SimplexPoint] = []  # points of the nodes on the path from the root, by depth
         estimates: list[Floats] = []
         nodes = zip(walk(self.phases), base.batch_slices(self.sizes), strict=True)
         for step, ((node, copies), rows) in enumerate(nodes):
             s, b = node.depth, rows.stop - rows.start
             estimate = problem.gradient_sums(records, rows, x, one)[0] / b
-            if s > 0:  # a right child: its parent's estimate, and the difference from there to here
+            if s > 0:  # a right child: its parent's estimate plus the difference of gradients between the two points
                 before = problem.gradient_sums(records, rows, points[s - 1], one)[0] / b
                 estimate = estimates[s - 1] + (estimate - before)
             points[s:], estimates[s:] = [x] * (copies + 1), [estimate] * (copies + 1)
@@ -232,13 +232,13 @@ class VarianceReducedPlan(base.VertexSamplingPlan):
 
 
 def exposures(problem: SimplexSaddle, phases: int, pure: bool) -> Floats:
-    """Weight of every node, for batches in proportion: its records' range, times the (root of the) draws they meet."""
+    """Return every node's weight, to which batches are proportional: its records' range times (the root of) draws."""
     return np.array([node.kappa(problem) * node.leaves ** (1.0 if pure else 0.5) for node, _ in walk(phases)])
 
 
 def _excess(problem: SimplexSaddle, phases: int, sizes: NDArray[np.int64], scale: float) -> float:
     """Return the bound on the expected excess."""
-    # A leaf's estimate adds the root's batch and at most one difference a depth.
+    # A leaf's estimate sums the root's gradient and at most one difference per depth.
     widest = [0.0] * (phases + 1)
     for (node, _), size in zip(walk(phases), sizes.tolist(), strict=True):
         if node.phase == phases:
@@ -254,9 +254,9 @@ def plan_variance_reduced(
 ) -> VarianceReducedPlan:
     """Plan the one-pass method for a smooth problem with ``dy = 1``.
 
-    ``constants="calibrated"`` balances batches and minimizes the bound; ``"paper"`` has those of Theorem 3.22 of the
-    saddle-point paper (delta positive). `phases` is P instead, at most 12: ``2^(P+1) - 2`` steps and at least as many
-    records.
+    ``constants="calibrated"`` balances batches and minimizes the bound; ``"paper"`` has constants of Theorem 3.22 of
+    the saddle-point paper (delta positive). `phases`, if given, is P, at most 12: the run takes ``2^(P+1) - 2`` steps
+    and needs at least as many records.
     """
     check_relation(privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))

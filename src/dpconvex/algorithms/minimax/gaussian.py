@@ -53,21 +53,21 @@ DRAW_LEMMA = "a mean of n gradients, clipped record by record, moves by a vector
 MOVE_LEMMA = "a mean of n gradients, clipped record by record and centered, moves by at most sqrt(d) spread/(2n) in l2"
 MOST_STEPS, MOST_BATCHES, MOST_ROUNDS = 300, 400, 300
 # Measured on simulated games and regressions (docs, Saddle points).
-SLOPE_SHARE = 0.25  # of the worst slope, that steps are chosen for unless the game is bilinear: data rarely come near
+SLOPE_SHARE = 0.25  # share of the worst slope, rarely met, for which steps are chosen unless the game is bilinear
 ERROR_SHARES = {"smooth": 0.08, "entropic": 0.3, "euclidean": 0.15}  # measured gap as a share of the bound
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class GaussianDescentPlan(SaddlePlan):
-    """Constants of one run."""
+    """Public constants of one run of noisy descent."""
 
-    geometry: str  #: of the steps: "entropic" or "euclidean"
-    iterations: int  #: T
-    steps: tuple[float, float]  #: of x and y
+    geometry: str  #: geometry of the steps: "entropic" or "euclidean"
+    iterations: int  #: number T of steps
+    steps: tuple[float, float]  #: step sizes of x and y
     mu: float  #: Gaussian budget of all steps that read one record
-    bound: float  #: on the expected gap
-    smooth: bool = False  #: whether steps and bound are those of smooth minimization
+    bound: float  #: bound on the expected gap
+    smooth: bool = False  #: whether steps and bound are for smooth minimization
     constants = "calibrated"
     noise_name = "gaussian"
     theorem = "Gaussian mechanisms on centered mean gradients, composed adaptively or in parallel over batches."
@@ -87,7 +87,7 @@ class GaussianDescentPlan(SaddlePlan):
 
     @property
     def batch(self) -> int:
-        """Records of one step."""
+        """Number of records that one step reads."""
         return self.problem.n // self.iterations if self.one_pass else self.problem.n
 
     @cached_property
@@ -127,7 +127,7 @@ class GaussianDescentPlan(SaddlePlan):
                 totals = [total + point for total, point in zip(totals, points, strict=True)]
             rows = slice(t * B, (t + 1) * B) if self.one_pass else slice(0, problem.n)
             sums = problem.gradient_sums(records, rows, SimplexPoint.full(points[0]), SimplexPoint.full(points[1]))
-            # Centered, gradients move half as far, and points on a simplex as before.
+            # Centering halves how far a record moves gradients, and does not change steps on a simplex.
             centered = np.concatenate([(g - g.mean()) / B for g in sums])[: self.mechanism.dim]
             noisy = self.mechanism.release(centered, LABEL, source, ledger, self.releases[t * self.one_pass].block)
             moves = (-self.steps[0] * noisy[: problem.dx], self.steps[1] * noisy[problem.dx :])  # y ascends
@@ -145,13 +145,13 @@ class GaussianDescentPlan(SaddlePlan):
 
 
 def _largest_move(problem: SimplexSaddle) -> float:
-    """How far one record moves the *sum* of centered gradients, in l2, rounding included."""
+    """Return how far one record moves the *sum* of centered gradients, in l2, rounding included."""
     squares = problem.dx * problem.spread[0] ** 2 + (problem.dy * problem.spread[1] ** 2 if problem.dy > 1 else 0.0)
     return _rounding.widen_up(math.sqrt(squares) / 2 * (1 + problem.sum_rounding))
 
 
 def _regret(problem: SimplexSaddle, entropic: bool, sigma: float, T: int) -> tuple[float, tuple[float, float], bool]:
-    """Bound and steps for noise of deviation sigma, and whether they are those of smooth minimization."""
+    """Return bound and steps for noise of deviation sigma, and whether they are for smooth minimization."""
     bound, steps = 0.0, []
     met = 1.0 if problem.bilinear else SLOPE_SHARE
     for d, L in zip((problem.dx, problem.dy), problem.lipschitz, strict=True):
@@ -194,7 +194,7 @@ def _plan(problem: SimplexSaddle, privacy: PrivacyParams, geometry: str) -> Gaus
 
 
 def _counts(most: int) -> list[int]:
-    """Numbers of steps to try, by factors of about 2^(1/4)."""
+    """Return the numbers of steps to try, with factors of about 2^(1/4)."""
     return sorted({min(most, round(2 ** (i / 4))) for i in range(4 * most.bit_length() + 1)})
 
 
@@ -213,13 +213,13 @@ def plan_sgda(problem: SimplexSaddle, privacy: PrivacyParams) -> GaussianDescent
 @final
 @dataclass(frozen=True, eq=False)
 class MultiplicativeWeightsPlan(SaddlePlan):
-    """Constants of one run."""
+    """Public constants of one run of private multiplicative weights."""
 
     learner: int  #: 0 if x learns, 1 if y does
-    rounds: int  #: T
-    step: float  #: tau of the learner
+    rounds: int  #: number T of rounds
+    step: float  #: step size tau of the learner
     rho: float  #: zCDP budget; half of it for each player
-    bound: float  #: on the expected gap
+    bound: float  #: bound on the expected gap
     algorithm = "multiplicative_weights"
     constants = "calibrated"
     noise_name = "gaussian"
@@ -228,7 +228,7 @@ class MultiplicativeWeightsPlan(SaddlePlan):
 
     @property
     def score_scale(self) -> float:
-        """Score c of a unit of gradient."""
+        """The factor c from the mean gradient to scores."""
         return _scale(self.problem, 1 - self.learner, self.rounds, self.rho)
 
     @cached_property
@@ -285,13 +285,13 @@ class MultiplicativeWeightsPlan(SaddlePlan):
 
 
 def _scale(problem: SimplexSaddle, block: int, rounds: int, rho: float) -> float:
-    """Score of a unit of gradient for which the draws of all rounds cost half of rho."""
+    """Return the factor from mean gradients to scores with which the draws of all rounds cost half of rho."""
     eta = math.sqrt(8 * rho / 2 / rounds) * (1 - 1e-9) / ENLARGEMENT
     return eta * problem.n / (problem.spread[block] * (1 + 2 * problem.sum_rounding))
 
 
 def _largest_mean_move(problem: SimplexSaddle, block: int) -> float:
-    """How far one record moves the centered mean gradient of a block, in l2, rounding included."""
+    """Return how far one record moves the centered mean gradient of a block, in l2, rounding included."""
     d = (problem.dx, problem.dy)[block]
     return _rounding.widen_up(math.sqrt(d) * problem.spread[block] / (2 * problem.n) * (1 + problem.sum_rounding))
 
@@ -300,7 +300,7 @@ def _largest_mean_move(problem: SimplexSaddle, block: int) -> float:
 def plan_multiplicative_weights(problem: SimplexSaddle, privacy: PrivacyParams) -> MultiplicativeWeightsPlan:
     """Plan private multiplicative weights for a matrix game with both gradients dependent on the records.
 
-    The number of rounds minimizes the bound. Who has fewer vertices learns.
+    The number of rounds minimizes the bound. The player with fewer vertices learns.
     """
     check_relation(privacy)
     require_delta(privacy)

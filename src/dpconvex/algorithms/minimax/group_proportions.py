@@ -27,7 +27,7 @@ from dpconvex.problems.data.sources.rows import EncodedRows, totals
 from dpconvex.problems.data.summation import Parts
 from dpconvex.randomness import BitSource
 
-BUDGET_SHARE = 0.05  # of epsilon, for the proportions (ours): noise of about 40/epsilon records, for groups of hundreds
+BUDGET_SHARE = 0.05  # share of epsilon (our choice): noise of about 40/epsilon records, for groups of hundreds
 LABEL = "number of records in each group"
 LEMMA = "a replaced record moves at most two counts of groups, by one each"
 
@@ -38,10 +38,10 @@ LEMMA = "a replaced record moves at most two counts of groups, by one each"
 class GroupShares:
     """Plan of a private release of every group's proportion; certificates hold it under this name."""
 
-    n: int  #: records
+    n: int  #: number of records
     n_groups: int
-    privacy: PrivacyParams  #: of both stages together
-    smallest: float  #: in (0, 1): what a group may weigh is bounded by the inverse of its proportion, raised to this
+    privacy: PrivacyParams  #: promise of both stages together
+    smallest: float  #: smaller proportions are raised to this, in (0, 1): its inverse bounds a group's weight
 
     def __post_init__(self) -> None:
         _validate.records("n", self.n)
@@ -56,12 +56,12 @@ class GroupShares:
 
     @property
     def planned(self) -> Release:
-        """The ledger entry."""
+        """The planned ledger entry."""
         return self.mechanism.planned(LABEL)
 
     @property
     def rest(self) -> PrivacyParams:
-        """Promise of the second stage, rounded down."""
+        """The promise of the second stage, rounded down."""
         left = _rounding.difference_down(self.privacy.epsilon, BUDGET_SHARE * self.privacy.epsilon)
         return PrivacyParams(left, self.privacy.delta)
 

@@ -1,4 +1,4 @@
-"""All ways to a private saddle point over two simplices, or a minimizer over one, and the choice among them."""
+"""All methods for a private saddle point over two simplices, or a minimizer over one, and the choice among them."""
 
 import math
 
@@ -21,7 +21,7 @@ SADDLE_METHODS = Registry(
     Method("bias_reduced_mirror_descent", bias_reduced.plan, ("constants",)),
     Method("boosted_mirror_descent", boosted.plan, ("constants",)),
 )
-"""For two players: ``planner(problem, privacy, **options) -> SaddlePlan``."""
+"""Methods for two players: ``planner(problem, privacy, **options) -> SaddlePlan``."""
 
 SPARSE_METHODS = Registry(
     "sparse",
@@ -31,7 +31,7 @@ SPARSE_METHODS = Registry(
     MIRROR_DESCENT,
     Method("variance_reduced_frank_wolfe", frank_wolfe.plan_variance_reduced, ("constants",)),
 )
-"""For one player: the same."""
+"""Methods for one player, with planners of the same form."""
 
 
 def plan_saddle(
@@ -40,9 +40,9 @@ def plan_saddle(
 ) -> tuple[SaddlePlan, ...]:  # fmt: skip
     """Return all valid plans, the smallest `SaddlePlan.expectation` first, for one player (``dy = 1``) or two.
 
-    Sees no data. With `sums`, those alone that need sums over all records. With delta 0 the methods with
-    Gaussian noise do not apply, and ``constants="paper"`` leaves the saddle-point paper's own. `InvalidParameterError`
-    if nothing applies.
+    Sees no data. With `sums`, only plans that need nothing but sums over all records. With delta 0 the methods with
+    Gaussian noise do not apply; ``constants="paper"`` leaves only methods of the saddle-point paper. Raises
+    `InvalidParameterError` if no method applies.
     """
     methods, options = SPARSE_METHODS if problem.dy == 1 else SADDLE_METHODS, Options(constants, sums=sums)
     names = methods.names(algorithm)
@@ -55,5 +55,5 @@ def plan_saddle(
 
 
 def _rank(plan: SaddlePlan) -> tuple[bool, float]:
-    _ = plan.releases  # public constants that are no floats show up here
+    _ = plan.releases  # raises if public constants are not representable as floats
     return not math.isfinite(plan.expectation), plan.expectation

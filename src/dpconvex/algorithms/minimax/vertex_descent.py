@@ -43,17 +43,17 @@ from dpconvex.privacy import PrivacyParams, Sensitivity
 from dpconvex.problems import SimplexPoint, SimplexSaddle
 from dpconvex.randomness import BitSource
 
-MOST_SAMPLES = 4096  # largest K that is considered
+MOST_SAMPLES = 4096  # largest number K of samples that is considered
 
 
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """What was measured on simulated games (docs, Saddle points); it enters choices only, never the privacy."""
+    """Shares measured on simulated games (docs, Saddle points); they affect choices only, never the privacy."""
 
-    slack_share: float = 1 / 16  #: what sampling costs (bias and output terms), as a share of its bound
-    # The same for the terms (5/2) t_b L_b^2 of noisy gradients. Averages with equal weights of bilinear games keep the
-    # whole term: larger steps make the path cycle, and such an average depends on where in a cycle it stops.
+    slack_share: float = 1 / 16  #: measured cost of sampling (bias and output terms) as a share of its bound
+    # Measured share of the terms (5/2) t_b L_b^2 of noisy gradients. For averages with equal weights of bilinear games
+    # the whole term counts: larger steps make the path cycle, and such an average depends on where in a cycle it stops.
     noise_share: float = 1 / 8
     # Share of the iterations over which the weights of a tapered output rise, and again fall. A path that cycles around
     # the saddle point is averaged out by weights without jumps; the rise also leaves out the start.
@@ -67,36 +67,36 @@ TUNING = Tuning()
 @final
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which draws follow which batch."""
+    """Numbers of iterations and draws, and which draws follow which batch."""
 
-    T: int  #: iterations, at least 2: gradients at all but the last
-    K: int  #: draws for one query point
+    T: int  #: number of iterations, at least 2; all but the last take gradients
+    K: int  #: number of draws for one query point
     reuse: bool  #: whether the output averages the query points themselves, or one fresh draw of each iterate
     balanced: bool  #: whether early batches, to whose records more draws are exposed, are larger
     pure: bool = False  #: whether ranges are summed instead of their squares
-    tapered: bool = False  #: whether the output's weights rise from 0 and fall again; free: its points are released
+    tapered: bool = False  #: whether the output's weights rise from 0 and fall again (no privacy cost)
 
     @cached_property
     def output_weights(self) -> Floats:
-        """Weights of the released points in the output, shape (T,); they sum to 1."""
+        """Weights of the released points in the output, (T,), of sum 1."""
         place = (np.arange(self.T) + 0.5) / self.T
         weights = np.minimum(1.0, np.minimum(place, 1 - place) / TUNING.ramp) if self.tapered else np.ones(self.T)
         return weights / weights.sum()
 
     @cached_property
     def draws_after(self) -> NDArray[np.int64]:
-        """Draws in each block after each of the T - 1 batches, shape (T - 1,)."""
+        """Number of draws in each block after each of the T - 1 batches, shape (T - 1,)."""
         left = self.T - np.arange(1, self.T)
         return self.K * left if self.reuse else (self.K + 1) * (left - 1) + 1  # the last query point is not drawn
 
     @property
     def draws(self) -> int:
-        """Draws in each block, all together."""
+        """Total number of draws in each block."""
         return self.K * self.T if self.reuse else (self.K + 1) * self.T - self.K
 
     @cached_property
     def _exposed(self) -> Floats:
-        """Roots of the draws that follow each batch, or for pure privacy their numbers."""
+        """Roots of the numbers of draws after each batch; for pure privacy the numbers themselves."""
         exposed = self.draws_after.astype(np.float64)
         return exposed if self.pure else np.sqrt(exposed)
 
@@ -109,11 +109,11 @@ class Layout:
         return batch_sizes(n, self._weights)
 
     def exposure(self, sizes: NDArray[np.int64]) -> float:
-        """Largest of ``sqrt(m_r)/|B_r|``, or of ``m_r/|B_r|`` for pure privacy."""
+        """Return the largest of ``sqrt(m_r)/|B_r|``, or of ``m_r/|B_r|`` for pure privacy."""
         return float((self._exposed / sizes).max())
 
     def roughly(self, n: int) -> float:
-        """`exposure` before rounding to whole records."""
+        """Return `exposure` before batches are rounded to whole records."""
         level = max(n - (self.T - 1) / 2, 1.0) / float(self._weights.sum())
         return float((self._exposed / self._weights).max()) / level
 
@@ -125,7 +125,7 @@ class Bound:
 
     problem: SimplexSaddle
     reuse: bool
-    noise_share: float = TUNING.noise_share  #: weights of terms in the score; 1 to minimize the bound itself
+    noise_share: float = TUNING.noise_share  #: weight of the noise terms in the score; 1 for the bound itself
     slack_share: float = TUNING.slack_share
 
     @property
@@ -139,7 +139,7 @@ class Bound:
         return self.problem.dy == 1
 
     def best_steps(self, T: int) -> tuple[float, float]:
-        """Steps that minimize the score if privacy allows them."""
+        """Return the steps that minimize the score without regard to privacy."""
         factor = (2.0 if self.single else 0.8) / self.noise_share
         return tuple(  # pyright: ignore[reportReturnType]
             math.sqrt(factor * ell / T) / L if ell and L else 0.0
@@ -165,7 +165,7 @@ class Bound:
         return found[0], found[1]
 
     def bias(self, K: int) -> float:
-        """Bound on the bias of gradients at averages of K vertices, times the diameter."""
+        """Return a bound on the bias of gradients at averages of K vertices, times the diameter."""
         problem, joint = self.problem, 1.0 if self.single else 2.0
         if problem.bilinear or problem.second_smoothness == 0:
             return 0.0
@@ -174,7 +174,7 @@ class Bound:
         return 2 * joint * min(second, first, 2 * max(problem.lipschitz))
 
     def _regret(self, T: int, steps: tuple[float, float], noise_share: float) -> float:
-        """First terms of the bound; infinite where a step is 0 that may not be."""
+        """Return the first terms of the bound; infinite if a step is 0 that must be positive."""
         total = 0.0
         twice, square = (1.0, 0.5) if self.single else (2.0, 2.5)
         for ell, step, L in zip(self.ells, steps, self.problem.lipschitz, strict=True):
@@ -183,7 +183,7 @@ class Bound:
         return total
 
     def slack(self, T: int, K: int) -> float:
-        """Return the other terms, what sampling costs."""
+        """Return the other terms of the bound, the cost of sampling."""
         if self.reuse:
             return self.bias(K)
         ell, smooth = sum(self.ells), min(self.problem.smoothness, 1e300)
@@ -192,25 +192,25 @@ class Bound:
         return self.bias(K) + min(output, 2 * sum(self.problem.lipschitz))
 
     def value(self, T: int, K: int, steps: tuple[float, float]) -> float:
-        """Return the bound; infinite for re-used outputs of a game that is not bilinear, where none is proved."""
+        """Return the bound; infinite for re-used outputs of games that are not bilinear, which have no proved bound."""
         proved = self.problem.bilinear or not self.reuse
         return self._regret(T, steps, 1.0) + self.slack(T, K) if proved else math.inf
 
     def score(self, T: int, K: int, steps: tuple[float, float]) -> float:
-        """Return what is minimized over T and K: the bound with the measured shares of its terms."""
+        """Return the objective of the choice of T and K: the bound with the measured shares of its terms."""
         return self._regret(T, steps, self.noise_share) + self.slack_share * self.slack(T, K)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Constants of one run."""
+    """Public constants of one run."""
 
     layout: Layout
-    sizes: NDArray[np.int64]  #: of the batches, (T - 1,)
-    steps: tuple[float, float]  #: of x and of y
-    bound: float  #: on the expected gap; infinite where none is proved: tapered, and re-used if not bilinear
-    expected: float  #: gap by measurement: a share of the score, for comparisons only
+    sizes: NDArray[np.int64]  #: batch sizes, (T - 1,)
+    steps: tuple[float, float]  #: step sizes of x and of y
+    bound: float  #: bound on the expected gap; infinite without a proof: tapered, or re-used if not bilinear
+    expected: float  #: typical gap, the measured share of the score; for comparisons only
 
     @classmethod
     def of(cls, layout: Layout, sizes: NDArray[np.int64], steps: tuple[float, float], bound: Bound) -> "Schedule":
@@ -237,7 +237,7 @@ def calibrated(
     for t in candidates:
         base = Layout(t, 1, reuse, balanced, pure).roughly(n)
         for k in samples:
-            more = k if reuse else (k + 1) / 2  # of the draws, hence of squared ranges
+            more = k if reuse else (k + 1) / 2  # factor of the draws, hence of squared ranges
             cap = budget / (base * (more if pure else math.sqrt(more)))
             best = min(best, (bound.score(t, k, bound.steps(t, cap, pure)), t, k))
     iterations = best[1]
@@ -260,7 +260,7 @@ LEMMA = (
 @final
 @dataclass(frozen=True, eq=False)
 class VertexDescentPlan(base.VertexSamplingPlan):
-    """Constants of one run of Algorithm 1, ``"calibrated"`` or the ``"paper"``'s."""
+    """Public constants of one run of Algorithm 1, either ``"calibrated"`` or those of the ``"paper"``."""
 
     constants: str
     schedule: Schedule
@@ -333,9 +333,9 @@ def plan(
 ) -> VertexDescentPlan:  # fmt: skip
     """Return the plan of Algorithm 1. Sees no data.
 
-    ``constants="calibrated"``: steps from the zCDP accountant, the rest as `output`, `batches` and `tuning` say.
-    ``"paper"``: the printed choices (delta positive), equal batches and fresh outputs. `iterations` and `samples` are T
-    and K instead of what public facts suggest.
+    ``constants="calibrated"`` takes steps from the zCDP accountant; `output`, `batches` and `tuning` say the rest.
+    ``"paper"`` takes the printed choices (delta positive), equal batches and fresh outputs. `iterations` and `samples`,
+    if given, are T and K.
 
     The output averages the query points, which costs no further draws, with weights that rise and fall (``"tapered"``)
     or equal ones (``"reuse"``); or one fresh draw an iteration (``"fresh"``). All are private. Fresh draws have a

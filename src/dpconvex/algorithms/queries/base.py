@@ -3,8 +3,8 @@ r"""Private answers to many counting or averaging queries about one table: what 
 A record is a cell of a public domain; the data are n cells; a query is the mean of a bounded public function over the
 records. Every method here returns a histogram over the domain, from which every query, and records, follow for free.
 
-What methods share reads the records once, clips them into the domain, and releases nothing itself. `fit_histogram`
-turns released answers into a histogram: post-processing.
+The code in this module reads the records once, clips them into the domain, and releases nothing itself. `fit_histogram`
+turns released answers into a histogram, which is post-processing.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ LEMMA = (
     "in l1), of several blocks by the root of their number (their number) times that; plus the rounding of the means"
 )
 
-
-LEAST_STEPS, MOST_STEPS, MOST_WORK = 50, 20_000, 1e9  # of a fit; cells times steps, seconds on one core
+LEAST_STEPS, MOST_STEPS, MOST_WORK = 50, 20_000, 1e9
+"""Limits of a fit: steps at least and at most, and cells times steps at most, which takes seconds on one core."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class QueryResult:
-    """What a run hands out."""
+    """What a run returns: the released model, answers and tables, with certificate and plan."""
 
-    model: ReleasedModel  #: shares of all combinations of values, and records
-    #: Shape (count,). Answers to the planned queries; those of the model unless the method says otherwise.
+    model: ReleasedModel  #: gives the share of every combination of values, and draws synthetic records
+    #: Answers to the planned queries, (count,): those of the model unless the method says otherwise.
     answers: Floats
     tables: ReleasedTables | None  #: the noisy tables themselves, where the method measured tables
-    certificate: PrivacyCertificate  #: what the release costs
-    plan: QueryReleasePlan  #: the public constants
+    certificate: PrivacyCertificate  #: states what the release costs
+    plan: QueryReleasePlan  #: the plan that ran: public constants
 
     @property
     def histogram(self) -> Floats:
@@ -66,10 +66,10 @@ class QueryReleasePlan(Plan):
     """Public constants of one way to answer queries about n records."""
 
     queries: LinearQueries
-    n: int  #: of the records or users; for neighbors of other sizes a declared number, the true one may differ
+    n: int  #: number of records or users; a declared number, perhaps not the true one, where neighbors differ in size
     privacy: PrivacyParams
     theorem: ClassVar[str]  # pyright: ignore[reportIncompatibleMethodOverride]
-    preferred: ClassVar[bool] = False  #: for what it answers: `auto` takes it where it applies
+    preferred: ClassVar[bool] = False  #: whether `auto` takes the method wherever it applies
     assumptions: ClassVar[tuple[Assumption, ...]] = (  # pyright: ignore[reportIncompatibleMethodOverride]
         Assumption("a query's values lie in its public range", "the queries are public and fixed"),
     )
@@ -77,11 +77,11 @@ class QueryReleasePlan(Plan):
     @property
     @abstractmethod
     def expectation(self) -> float:
-        """The largest error of a histogram that is typical: a guess (docs, Synthetic data), no bound."""
+        """A guess at the typical largest error of the histogram (docs, Synthetic data); not a bound."""
 
     @property
     def ranked(self) -> float:
-        """By which `auto` orders plans that are equally preferred: the expectation, or a trivial error."""
+        """Key by which `auto` orders equally preferred plans: the expectation, at most the trivial error."""
         return min(self.predicted_error.trivial, self.expectation)
 
     @final
@@ -106,13 +106,13 @@ class QueryReleasePlan(Plan):
 
     @final
     def answered(self, histogram: Floats, answers: Floats | None = None) -> Answered:
-        """Return what `_run` returns, of a histogram; the answers are its own unless given."""
+        """Return a histogram in the form that `_run` returns; the answers are the histogram's own unless given."""
         model = Histogram(self.queries.shape, histogram)
         return model, self.queries.answers(histogram) if answers is None else answers, None
 
     @final
     def record_sums(self, records: Any) -> Floats:
-        """Return the sums of all queries over the records; those of marginals are whole numbers, and exact."""
+        """Return the sums of all queries over the records; for marginals these are whole numbers and exact."""
         queries = self.queries
         return totals(records, records, lambda cells, _: (queries.record_sums(queries.clip_records(cells)),))[0]
 
@@ -122,8 +122,8 @@ class QueryReleasePlan(Plan):
 
         What lies outside the domain counts as cell or value 0. Plans that need `only_sums` also take rows whose
         features are values. Raises `InvalidDataError` if length or dtype are not those of the plan (public facts).
-        Where neighbors differ in size, any number of records is taken, none too, and nothing that leaves tells it.
-        `groups` says whose record it is, for plans that protect users and no others; n counts users then.
+        Where neighbors differ in size, any number of records is accepted, even 0, and no output reveals it. `groups`
+        says which user each record belongs to: only plans that protect users take it, and their n counts users.
         """
         read: Any = records
         if (groups is not None) != (self.privacy.unit == Unit.USER) or (groups and groups.n_users != self.n):
@@ -153,11 +153,11 @@ class QueryReleasePlan(Plan):
         return records.shape[1:] in ((), (len(self.queries.shape),)) and records.dtype.kind in "iu"
 
     def _begun(self, records: Any, weights: Floats | None, source: BitSource, ledger: Ledger) -> QueryReleasePlan:
-        """Release what the rest of the run depends on, and return the plan to go on with; most plans need nothing."""
+        """Release what the rest of the run depends on, and return the plan to continue with, most often this one."""
         return self
 
     def _any_number(self, records: Array | EncodedRows) -> Array:
-        """Return records in memory, however many; no text says how many they are."""
+        """Return records in memory, of any number; error messages never reveal how many there are."""
         if isinstance(records, EncodedRows):
             raise InvalidDataError("records are read portion by portion: these neighbors need them in memory")
         cells, columns = np.asarray(records), len(self.queries.shape)
@@ -203,13 +203,13 @@ def check_tables(queries: LinearQueries) -> None:
 
 
 def mu_of(privacy: PrivacyParams, law: str = "gaussian") -> float:
-    """Return the budget of Gaussian noise, a little less than the promise allows as accountants round up; else 0."""
+    """Return the budget mu of Gaussian noise, slightly reduced because accountants round up; 0 for pure noise."""
     gaussian = law == "gaussian" and privacy.delta > 0
     return largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-9) if gaussian else 0.0
 
 
 def mean_sensitivity(queries: LinearQueries, n: int, blocks: int, count: int, norm: str = "l2") -> Sensitivity:
-    """How far one replaced record of n moves the computed mean answers of `blocks` blocks, `count` queries in all."""
+    """Return how far replacing one of n records moves the computed mean answers of `blocks` blocks, `count` in all."""
     one, power = (queries.block_l2, 0.5) if norm == "l2" else (queries.block_l1, 1.0)
     exact = _rounding.product_up(one / n, blocks**power, 1 + 1e-12)
     return Sensitivity(_rounding.sum_up((exact, 2 * rounding(queries) * count**power * (1 + 1e-12))), norm, LEMMA)
@@ -229,7 +229,7 @@ def planned_steps(queries: LinearQueries, sigma: float, tables: int) -> int:
 
 
 def noise_left(queries: LinearQueries, sigma: float) -> float:
-    """Return a bound on the root mean square error of fitted answers, sigma that of the noise in them.
+    """Return a bound on the root mean square error of fitted answers, where `sigma` is the deviation of their noise.
 
     The fit is at most as far from the noisy answers as the data are: squared errors sum to at most twice
     ``max_z <noise, q(z)>`` (Nikolov, Talwar and Zhang 2013).
@@ -241,7 +241,7 @@ def noise_left(queries: LinearQueries, sigma: float) -> float:
 def fit_histogram(
     queries: LinearQueries, targets: Mapping[int, Floats], times: Mapping[int, float], start: Floats, steps: int
 ) -> Floats:
-    r"""Return the minimizer over the simplex of ``sum_b times_b ||q_b(x) - targets_b||^2 / 2`` that is near `start`.
+    r"""Return a minimizer over the simplex of ``sum_b times_b ||q_b(x) - targets_b||^2 / 2``, started at `start`.
 
     Accelerated entropic mirror descent (Tseng 2008); the sum is ``sum_b times_b block_l2^2/4``-smooth in l1.
     """

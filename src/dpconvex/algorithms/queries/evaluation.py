@@ -8,12 +8,12 @@ Lemma
     Numbers: a record adds four numbers in [0, 1] to its group; replacing it moves them by at most 1 in the maximum
     norm of one group, and where the group is private too, counted, by at most 1 in each of two groups (Lemma 2).
 Users
-    Weights are integers, ``floor(2^32 / m)`` for each of m records, in units of 2^-32: sums are exact, whatever their
-    order, and the one rounding to a float is part of the sensitivity. Scores must be functions of their own rows to
-    the last bit, or else how many rows one user has would move the scores of others across a threshold.
+    Each of a user's m records has the integer weight ``floor(2^32 / m)``, in units of 2^-32. So sums are exact in any
+    order, and the single rounding to a float is part of the sensitivity. A score must depend on its own row alone, to
+    the last bit; otherwise the number of one user's rows could move other users' scores across a threshold.
 Assumptions
-    The model is fixed before: released, or independent of the test records. "Exactly one cell" is made true, never
-    checked: positions are clipped into the table, numbers into [0, 1], NaN counts as 0.
+    The model is fixed beforehand: it was released, or does not depend on the test records. "Exactly one cell" is
+    enforced, not checked: positions are clipped into the table, numbers into [0, 1], and NaN counts as 0.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from dpconvex.privacy import Assumption, Ledger, PrivacyCertificate, PrivacyPara
 from dpconvex.problems import UserGroups
 from dpconvex.randomness import BitSource
 
-ONE = 2**32  # The weight of a unit, in integers: what a user's records share
-LARGEST = 2**31 - 1  # units at most: sums stay below 2^63
+ONE = 2**32  # The integer weight of one unit (record or user); a user's records share it.
+LARGEST = 2**31 - 1  # The largest number of units: with it, integer sums stay below 2^63.
 RANGE = 4.0  #: Thresholds are equal steps of the log-odds between minus and plus this.
-NUMBERS = 4  # of a regression: its loss and its absolute residual, target, squared target; of a quantile, if covered
+NUMBERS = 4  # Means released per group: loss, absolute residual, target, and squared target (quantiles: if covered).
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class EvaluationResult:
-    """What a run hands out."""
+    """The released tables of one evaluation, with certificate and plan."""
 
-    cells: Floats  #: The noisy sums, one after the other, as the plan's `shapes` have them
+    cells: Floats  #: The noisy sums of all tables in one vector, in the order of the plan's `shapes`
     certificate: PrivacyCertificate
     plan: EvaluationPlan
 
@@ -95,7 +95,7 @@ class EvaluationPlan(Plan):
         return sum(math.prod(shape) for shape in self.shapes)
 
     def _widened(self, sensitivity: float) -> float:
-        """Return a sensitivity with the rounding of the sums: each is one float, at most n large."""
+        """Return a sensitivity enlarged by the rounding of each sum, of at most n, to one float."""
         return _rounding.sum_up((sensitivity, 2.0 * self.size * self.n * 2.0**-53))
 
     @property
@@ -115,8 +115,8 @@ class EvaluationPlan(Plan):
     def run(self, where: Array, values: Floats | None, users: UserGroups | None, source: BitSource) -> EvaluationResult:
         """Release the tables of records given by positions (n_records, k), and `values` where the plan sums numbers.
 
-        `users` says whose record it is, for plans that protect users and no others. `InvalidDataError` if sizes do
-        not fit (public facts).
+        `users` says which user each record belongs to; only plans that protect users take it. Raises
+        `InvalidDataError` if sizes do not fit (public facts).
         """
         units = len(where) if users is None else users.n_users
         if units != self.n or (users is not None) != (self.privacy.unit == Unit.USER):
@@ -139,10 +139,10 @@ class EvaluationPlan(Plan):
 @final
 @dataclass(frozen=True)
 class CountsPlan(EvaluationPlan):
-    """Counts of records by bin of the score, label and group; more than two classes: a confusion table too.
+    """Counts of records by bin of the score, label and group; with more than two classes also a confusion table.
 
-    `shapes` are (groups, bins, 2), after (groups, classes, classes) for more than two classes: then a bin is one of the
-    top score, and the last axis says whether its class was wrong or right.
+    The shape is (groups, bins, 2). With more than two classes a table (groups, classes, classes) comes first; bins are
+    then those of the top score, and the last axis says whether the top class was wrong (0) or right (1).
     """
 
     classes: int = 2
@@ -151,7 +151,7 @@ class CountsPlan(EvaluationPlan):
 
     @property
     def bins(self) -> int:
-        """Bins of the score, an even number, from public facts: finer ones hold more noise than they say."""
+        """Number of bins of the score, even, from public facts; with finer bins noise would hide what they tell."""
         share = self.n * self.privacy.epsilon / (self.groups * (1 if self.classes == 2 else 2))
         return 8 if share < 2000 else 12 if share <= 1e5 else 24
 
@@ -184,7 +184,7 @@ class CountsPlan(EvaluationPlan):
 @final
 @dataclass(frozen=True)
 class NumbersPlan(EvaluationPlan):
-    """Sums of four numbers in [0, 1], by group; counts before them where the groups are private."""
+    """Sums of four numbers in [0, 1] for each group, preceded by the group's count where groups are private."""
 
     noise_name: ClassVar[str] = "grouped"  # pyright: ignore[reportIncompatibleVariableOverride]
     label: ClassVar[str] = "sums of residuals and targets of test records"
@@ -221,7 +221,7 @@ class NumbersPlan(EvaluationPlan):
 
 @recorded("private_evaluation")
 def plan(n: int, privacy: PrivacyParams, *, classes: int = 2, groups: int = 1) -> EvaluationPlan:
-    """Return the plan for `n` test units in so many groups; `classes` is 0 for numbers."""
+    """Return the plan for `n` test units in `groups` groups; ``classes=0`` means a regression."""
     check_relation(privacy, users=True)
     for name, value, least, most in (("n", n, 1, LARGEST), ("groups", groups, 1, 500), ("classes", classes, 0, 100)):
         _validate.real(name, _validate.integer(name, value, at_least=least), at_most=most)

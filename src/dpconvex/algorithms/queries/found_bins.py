@@ -1,22 +1,22 @@
 r"""Private bins, and ranges where none are declared: histograms of columns, then noisy tables of what was found.
 
 Listing
-    1. Count the octaves of every column without a range (`problems.data.ranges`), with noise, and read its range off
-       them. 2. Count the cells of every range, found or declared, and what is missing, with noise. Bins have equal
-       shares of what the cells hold, as far as noise lets them tell; cells that stand out have one of their own.
+    1. Count with noise the octaves (powers of two of either sign, `problems.data.ranges`) of every column without a
+       range, and derive its range from them. 2. Count with noise the cells of every range, found or declared, and the
+       missing values. Bins hold equal shares of the records, as far as noise allows; a cell that stands out is a bin.
     3. Release tables of all columns, numbers in their bins, and fit (`noisy_tables`, `noisy_tree`, `grouped_tables`).
 Guarantee
-    That of the tables, pure epsilon or (epsilon, delta), for the same neighbors: one promise for all steps.
+    The guarantee of the tables, pure epsilon or (epsilon, delta), for their neighbors: one promise for all steps.
 Lemma
-    Every number, whatever it is, has exactly one octave. The cells of a range are given by increasing edges: beyond the
-    ends lie the first and the last, and what is missing is one more, so every number has exactly one of them. So the
-    histograms of both steps are tables of one column, and the Lemma of `noisy_tables` holds as it stands, for users and
-    added records, too. Cells of a declared range are public, those of a found one given step 1; given step 2 the bins
-    are, and a record's values are a function of that record alone. Their number, all scales and the tables' plan are
-    fixed before records are read: adaptive uses of fixed mechanisms. Pure epsilons add up; with a delta all noise is
-    Gaussian, and mu^2 of all steps add up.
+    Every number has exactly one octave. The cells of a range are given by increasing edges; the first and the last cell
+    extend beyond the ends, and missing values have one more cell, so every number lies in exactly one cell. So the
+    histograms of both steps are tables of one column, and the Lemma of `noisy_tables` holds unchanged, for users and
+    added records too. Cells of a declared range are public, cells of a found range are public given step 1, bins given
+    step 2, and a record's values are a function of that record alone. The number of bins, all scales and the tables'
+    plan are fixed before records are read: adaptive uses of fixed mechanisms. Pure epsilons add up; with a delta all
+    noise is Gaussian, and mu^2 of all steps add up.
 Intervals
-    From step 3 alone: the noise of step 2 had a part in the choice of the bins, that of step 3 is drawn after it.
+    From step 3 alone, whose noise is drawn after the bins were chosen; the noise of step 2 influenced that choice.
 Assumptions
     Nothing is refused after a release: every outcome gives a finite range of positive length, and as many increasing
     edges as were planned.
@@ -52,26 +52,26 @@ from dpconvex.randomness import BitSource
 
 OCTAVES, CELLS = "octaves of a column without a declared range", "cells of a column's range"
 SHARES = (0.04, 0.2), (0.04, 0.04)
-"""Of epsilon, or of mu^2, for the two histograms of all columns: the least and the most, as for linear models."""
-NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
-SIZE = ranges.GRID + 3  #: Cells at most: those of a grid, 0, what is next to it, and, the last, what is missing.
-EVEN = 1e-3  #: Share of a bin's numbers that are drawn evenly over its cells, whatever these hold.
-PAYS = 0.15  #: Noise of a cell, as a share of the records, up to which bins of declared ranges are found by default.
+"""Least and most share of the budget (epsilon or mu^2) that all octave histograms together get, and least and most
+share of all cell histograms; the values of linear models."""
+NOISY = 0.02  #: Octaves get more than their least share where their noise exceeds this share of the records.
+SIZE = ranges.GRID + 3  #: Largest number of cells: those of a grid, 0, one beside 0, and last missing values.
+EVEN = 1e-3  #: This share of a bin's numbers is drawn evenly over its cells, whatever the noisy counts are.
+PAYS = 0.15  #: Bins of declared ranges are found by default if a cell's noise is at most this share of the records.
 
-
-OfBins = NoisyTablesPlan | NoisyTreePlan | GroupedTablesPlan  #: What is released of the bins.
+OfBins = NoisyTablesPlan | NoisyTreePlan | GroupedTablesPlan  #: Plans that may release tables of the bins.
 
 
 @stored
 @final
 @dataclass(frozen=True)
 class Open:
-    """Columns whose bins are to be found, by position: public facts."""
+    """Columns whose bins are to be found, all given by position: public facts."""
 
     columns: tuple[int, ...]
-    linear: tuple[int, ...] = ()  #: Those of them that stay on a linear scale, if a range is found
-    missing: tuple[int, ...] = ()  #: Those whose last value stands for missing numbers; of others it is the middle bin
-    #: Of those with a declared range: position, lower and upper end, transform, scale, and step.
+    linear: tuple[int, ...] = ()  #: Columns that stay on a linear scale if their range is found
+    missing: tuple[int, ...] = ()  #: Columns with an extra last value for missing numbers; others use the middle bin
+    #: Columns with a declared range: position, lower and upper end, transform, scale, and step.
     within: tuple[tuple[int, float, float, str, float, float], ...] = ()
 
     @cached_property
@@ -81,22 +81,22 @@ class Open:
 
     @property
     def unranged(self) -> tuple[int, ...]:
-        """Those whose ranges are to be found."""
+        """Columns whose ranges are to be found."""
         return tuple(k for k in self.columns if k not in self.grids)
 
 
 @final
 @dataclass(frozen=True)
 class FoundBinsPlan(QueryReleasePlan):
-    """Bins of some columns, and ranges, from the data, then noisy tables; a run is given these columns' numbers."""
+    """Private bins, and ranges, of some columns, then noisy tables; a run takes the raw numbers of these columns."""
 
     then: OfBins
     open: Open
-    parts: tuple[float, float]  #: of epsilon or mu^2, for octaves and for cells
-    mu: float  #: Gaussian budget of everything; 0 for Laplace noise
-    outer: tuple[NumberRange, ...] = ()  #: Released first, of the columns without a range
-    edges: tuple[tuple[int, ...], ...] = ()  #: Of the cells of each column's range: the bins' edges
-    #: Noisy counts: octaves of each column without a range, then of each column the cells of its range.
+    parts: tuple[float, float]  #: shares of epsilon or mu^2 that the octave and the cell histograms get
+    mu: float  #: Gaussian budget of the whole release; 0 for Laplace noise
+    outer: tuple[NumberRange, ...] = ()  #: The found ranges of the columns without one, released in step 1
+    edges: tuple[tuple[int, ...], ...] = ()  #: For each open column, the edges of its bins, as cell indices
+    #: Noisy counts: octaves of each column without a range, then the cells of each open column's range.
     counted: tuple[Floats, ...] = field(default=(), compare=False, repr=False)
     only_sums: ClassVar[bool] = True
     preferred: ClassVar[bool] = True
@@ -128,7 +128,7 @@ class FoundBinsPlan(QueryReleasePlan):
 
     @cached_property
     def noises(self) -> dict[str, tuple[Mechanism[Floats], float, int]]:
-        """Of both kinds of histograms: noise, its deviation in a count, and the number of columns that have one."""
+        """For both kinds of histograms: noise, its deviation in a count, and the number of such histograms."""
         times, sizes = (len(self.open.unranged), len(self.open.columns)), (ranges.CELLS, SIZE)
         each = zip((OCTAVES, CELLS), self.parts, times, sizes, strict=True)
         noise = partial(noisy_tables.table_noise, self.then.law, self.privacy, self.mu)
@@ -151,7 +151,7 @@ class FoundBinsPlan(QueryReleasePlan):
         return (tuple(map(astuple, self.outer)), self.edges) if self.edges else ()
 
     def resumed(self, *course: Any) -> FoundBinsPlan:
-        """Return the plan for released ranges and bins, if they can be released."""
+        """Return the plan with released ranges and bins; `InvalidParameterError` if no run could release them."""
         fields, edges = course[0], tuple(map(tuple, course[1]))
         if [len(cut) for cut in edges] != [self._bins(k) + 1 for k in self.open.columns]:
             raise InvalidParameterError("bins", edges, "must be as many as were planned")
@@ -192,7 +192,7 @@ class FoundBinsPlan(QueryReleasePlan):
 
     @property
     def bins(self) -> tuple[tuple[list[float], list[tuple[float, float]]], ...]:
-        """For each open column: the edges of its bins, and what share of its numbers lies below each of many places."""
+        """For each open column: the edges of its bins, and for each cell edge the share of numbers below it."""
         found = []
         for grid, cut, held in zip(self.grids, self.edges, self.counted[len(self.outer) :], strict=True):
             first, stop = cut[0], cut[-1]
@@ -242,7 +242,7 @@ class FoundBinsPlan(QueryReleasePlan):
         return mapped(records, records, self._codes, same)[0]
 
     def _codes(self, raw: Floats) -> Array:
-        """Return the values of all columns of records (n, columns), each record by itself; open ones in their bins."""
+        """Return the values of records (n, columns), those of open columns in their bins; each record by itself."""
         found = np.clip(np.nan_to_num(raw, nan=-1.0), -1, 2**31).astype(np.int64)
         for k, grid, cut in zip(self.open.columns, self.grids, self.edges, strict=True):
             bins = self._bins(k)
@@ -254,7 +254,7 @@ class FoundBinsPlan(QueryReleasePlan):
 
 def _grid(found: NumberRange) -> Array:
     """Return the edges of the equal cells of a range that was found, and of a cell for 0."""
-    if found.transform == "none":  # a width that is a power of two does not cut whole numbers
+    if found.transform == "none":  # cells whose width is a power of two do not split whole numbers
         step = 2.0 ** math.ceil(math.log2((found.upper - found.lower) / ranges.GRID))
         found = replace(found, upper=found.lower + ranges.GRID * step)
     zero = (0.0, ranges.point(found.upper - found.lower)) if found.lower <= 0 < found.upper else ()
@@ -262,19 +262,19 @@ def _grid(found: NumberRange) -> Array:
 
 
 def _cells(edges: Array, values: Array) -> NDArray[np.int64]:
-    """Return the cell of every number, (n,): the first and the last beyond the ends, `SIZE` - 1 for what is missing."""
+    """Return the cell of every number, (n,): beyond the ends the first or last cell, `SIZE` - 1 if it is missing."""
     values = np.asarray(values, dtype=np.float64)
     return np.where(np.isnan(values), SIZE - 1, np.searchsorted(edges[1:-1], values, side="right"))
 
 
 def rest(privacy: PrivacyParams, n: int, open: Open, law: str) -> PrivacyParams | None:
-    """Return the promise that the histograms of columns leave for the tables, whose noise has this law (`part_of`)."""
+    """Return what the histograms leave of the promise for the tables, whose noise has this law (`part_of`)."""
     left = _rounding.difference_down(1.0, _rounding.sum_up(_parts(privacy, n, open, law)))
     return noisy_tables.part_of(privacy, law, left)
 
 
 def pays(privacy: PrivacyParams, n: int, columns: int) -> bool:
-    """Return whether the noise of cells is small enough to find bins of so many columns, by public facts."""
+    """Return whether cells have little enough noise to find the bins of `columns` columns; from public facts."""
     law = "gaussian" if privacy.delta else "laplace"
     part = SHARES[1][0] / max(columns, 1)
     return columns > 0 and noisy_tables.table_noise(law, privacy, mu_of(privacy, law), part, SIZE, n)[1] <= PAYS
@@ -291,7 +291,7 @@ def _parts(privacy: PrivacyParams, n: int, open: Open, law: str) -> tuple[float,
 
 @recorded("found_bins")
 def plan(then: OfBins, privacy: PrivacyParams, open: Open) -> FoundBinsPlan:
-    """Return the plan that finds the bins of some columns for planned tables; `then` keeps a promise of its own."""
+    """Return the plan that finds the bins of the `open` columns and then runs `then`, planned with what is left."""
     for k in open.columns:
         bins = then.queries.shape[k] - (k in open.missing) if 0 <= k < len(then.queries.shape) else 0
         most = len(open.grids[k]) - 1 if k in open.grids else ranges.PARTS

@@ -1,22 +1,22 @@
-r"""Tables of all columns, and of all pairs of columns with their values in groups that follow from the former.
+r"""Tables of all columns, and tables of all pairs of columns whose values were grouped by means of the former.
 
-Where noise on all pairs would hide them, pairs of a few groups a column still say how columns go together.
+Where noise hides tables of all values of two columns, tables of a few groups per column still show their relation.
 
 Listing
-    1. Noise on the table of each column. 2. Group its values, as many groups as planned: values in their order, or else
-    by falling share, and the fullest group is halved again and again. 3. Release the tables of all pairs of grouped
-    columns (`noisy_tables`, perhaps with one noise of all tables). 4. Fit latent classes to these; inside a group,
-    values are independent of all else and as frequent as step 1 says.
+    1. Release the noisy table of each column. 2. Put its values into the planned number of groups: starting from their
+    order, or by falling share if they have none, halve the fullest group again and again. 3. Release the tables of all
+    pairs of grouped columns (`noisy_tables`, perhaps with one noise for all tables). 4. Fit latent classes to these
+    tables; inside a group a value is independent of all other columns, with the frequencies of step 1.
 Guarantee
     Pure epsilon, or (epsilon, delta), for the neighbors of `noisy_tables`: records, users, added records.
 Lemma
     Step 1 is a release of tables, with part of the promise. Given what it released, groups are public maps of the
-    values of a column, so grouping is a public map of single records: the Lemma of `noisy_tables` holds for the grouped
-    records as it stands, for users too, since a record keeps its weight. Numbers of groups, scales and the plan of step
-    3 are fixed before records are read, so both are an adaptive use of fixed mechanisms: pure epsilons add up, Gaussian
-    noise by the squares of mu. Step 4 is post-processing.
+    values of a column, so grouping is a public map of single records: the Lemma of `noisy_tables` holds unchanged for
+    the grouped records, for users too, since a record keeps its weight. Numbers of groups, scales and the plan of step
+    3 are fixed before records are read, so steps 1 and 3 are an adaptive use of fixed mechanisms: pure epsilons add up,
+    and so do the squares of mu of Gaussian noise. Step 4 is post-processing.
 Intervals
-    For tables of one column, from step 1 alone.
+    Only tables of one column have intervals, from step 1 alone.
 """
 
 import math
@@ -43,37 +43,37 @@ from dpconvex.problems.data.sources.rows import mapped, same
 from dpconvex.problems.queries import LinearQueries, Marginals
 from dpconvex.randomness import BitSource
 
-EVEN = 1e-4  #: Share of a column's records that are spread evenly over its values, whatever the noisy table holds.
-GROUPS, SHARES = (3, 4, 6, 8), (0.2, 0.35, 0.6)  #: Among which a plan chooses: groups a column; budget of step 1.
+EVEN = 1e-4  #: This share of a column's records is spread evenly over its values, whatever the noisy table holds.
+GROUPS, SHARES = (3, 4, 6, 8), (0.2, 0.35, 0.6)  #: What a plan tries: groups per column, and shares of step 1.
 NAME = "tables of grouped values"
-GAINS = 1.1  #: For `auto`: expected errors over those of others
+GAINS = 1.1  #: `auto` prefers all pairs unless their expected error is this many times that of grouped tables.
 KEPT = {1: 0.0, 2: 0.5, 3: 0.61, 4: 0.69, 6: 0.81, 8: 0.88, 12: 0.975, 16: 1.0}
-"""What groups keep of how a column with 16 values in order goes together with others. Without an order they lose twice
-as much, and of more than 16 values all. Fitted to tables of the corpus's learning half, without noise
-(benchmarks/grouped_tables.py)."""
-CHANCE = 0.7  #: What is expected of chance, in `noisy_tables.by_chance`
+"""By number of groups, the share that they keep of the relation of a column of 16 ordered values with other columns.
+Unordered values lose twice as much; of more than 16 of them all is lost. Fitted to tables of the corpus's learning
+half, without noise (benchmarks/grouped_tables.py --kept)."""
+CHANCE = 0.7  #: Weight of `noisy_tables.by_chance` in the expected total variation
 EXPECTED = {"laplace": (0.05, 1.0, 0.91, 0.96, 1.1), "gaussian": (0.085, 1.05, 0.97, 0.96, 1.0)}
-"""Mean total variation of two-way tables to expect, a guess: the root of the sum of squares of what relations are worth
-that groups leave out, of scales times powers of the noise of columns and of what pairs of groups expect, and of
-`CHANCE` times `noisy_tables.by_chance`. Fitted as well."""
+"""The expected mean total variation of two-way tables, a guess, is the root of the sum of four squares: a weight times
+`left_out`; scale times a power of the columns' noise `raw`; scale times a power of what is expected of the pairs of
+groups; and `CHANCE` times `noisy_tables.by_chance`. Fitted by benchmarks/grouped_tables.py, too."""
 
 
 class Released(NamedTuple):
-    """What step 1 to 3 leave."""
+    """What steps 1 to 3 release."""
 
-    columns: ReleasedTables  #: of one column each, all values
-    groups: tuple[NDArray[np.int64], ...]  #: of each column, the group of each value
-    pairs: ReleasedTables  #: of grouped values
+    columns: ReleasedTables  #: tables of one column each, with all its values
+    groups: tuple[NDArray[np.int64], ...]  #: for each column, the group of each of its values
+    pairs: ReleasedTables  #: tables of pairs of columns, with grouped values
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class GroupedModel(ReleasedModel):
-    """A distribution over groups of values; inside its group a value is independent of all other columns."""
+    """A distribution over groups of values; given its group, a value is independent of all other columns."""
 
     shape: tuple[int, ...]
     of_groups: ReleasedModel
-    levels: tuple[Floats, ...]  #: for each column (groups, values): distributions inside the groups
+    levels: tuple[Floats, ...]  #: for each column the distribution of its values in each group, (groups, values)
 
     def _marginal(self, axes: tuple[int, ...]) -> Floats:
         table = self.of_groups.marginal(axes)
@@ -89,11 +89,11 @@ class GroupedModel(ReleasedModel):
 @final
 @dataclass(frozen=True)
 class GroupedTablesPlan(base.QueryReleasePlan):
-    """Constants of one release."""
+    """Public constants of one release of grouped tables."""
 
-    columns: NoisyTablesPlan  #: step 1: no pairs
-    pairs: NoisyTablesPlan  #: step 3: all pairs of grouped values
-    share: float  #: of epsilon, or of mu^2, that step 1 has
+    columns: NoisyTablesPlan  #: plan of step 1: tables of single columns
+    pairs: NoisyTablesPlan  #: plan of step 3: all pairs of columns with grouped values
+    share: float  #: share of epsilon, or of mu^2, that step 1 gets
     algorithm = "grouped_tables"
     only_sums: ClassVar[bool] = True
     constants = "calibrated"
@@ -109,7 +109,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """Number of groups of each column: of those with no more values, each is one."""
+        """Number of groups of each column; a column with no more values than planned groups keeps all its values."""
         return self.pairs.queries.shape
 
     @property
@@ -122,7 +122,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
 
     @cached_property
     def left_out(self) -> float:
-        """The share of relations that groups leave out, a guess: the mean over pairs of columns."""
+        """A guess at the share of relations that groups leave out, the mean over pairs of columns (`KEPT`)."""
         kept = []
         for k, (size, count) in enumerate(zip(self.queries.shape, self.groups, strict=True)):
             lost = 1 - np.interp(16 * count / max(size, 16), [*KEPT], [*KEPT.values()])
@@ -139,15 +139,15 @@ class GroupedTablesPlan(base.QueryReleasePlan):
 
     @property
     def expected_variation(self) -> float:
-        """The mean total variation of two-way tables to expect: the order of magnitude on other tables, a guess."""
+        """The expected mean total variation of two-way tables: a guess of the order of magnitude (`EXPECTED`)."""
         return noisy_tables.below_one(self._expected)
 
     @cached_property
     def ranked(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A fifth less than expected: where columns tell much of one another, groups gain far more than expected.
+        """The expected error over `CAUTION`: where columns are strongly related, groups gain far more than expected.
 
-        A tenth more where all pairs could be measured instead, for they leave nothing out. Of few columns more than all
-        other expectations: forests and all pairs serve them.
+        It is multiplied by `GAINS` instead where tables of all pairs do about as well, for they leave nothing out. With
+        few columns (`MANY`) 1 is added, so that every other plan ranks first: forests and all pairs serve few columns.
         """
         usual = noisy_tables.plan(self.queries, self.n, self.privacy)
         better = usual.relations == "none" or self._expected < usual.expected_variation / GAINS
@@ -156,7 +156,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """The largest noise of a cell, and a typical amount for what groups leave out."""
+        """The largest noise of a cell plus a typical amount for what groups leave out; no bound is proved."""
         noise, what = self.pairs.predicted_error, "largest of the noise variables, and of what groups leave out"
         bound = max(noise.bound, self.columns.predicted_error.bound) + noisy_tables.INDEPENDENT
         return PredictedError(bound, 1.0, what, proved=False)
@@ -175,7 +175,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
         return self.fitted(self.release(records, source, ledger, weights))
 
     def release(self, codes: Any, source: BitSource, ledger: Ledger, weights: Floats | None = None) -> Released:
-        """Return noisy tables of columns, and of pairs of the groups that follow from them."""
+        """Return noisy tables of columns, the groups that follow from them, and noisy tables of pairs of groups."""
         columns = self.columns.release(codes, source, ledger, weights)
         groups = [np.zeros(1, dtype=np.int64)] * len(self.groups)
         for (k,), shares, deviation in zip(columns.subsets, columns.noisy, columns.deviations, strict=True):
@@ -189,7 +189,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
         return Released(columns, tuple(groups), pairs)
 
     def fitted(self, found: Released) -> base.Answered:
-        """Return model and answers, functions of released numbers and public facts alone."""
+        """Return model, answers and tables of columns, as functions of released numbers and public facts alone."""
         levels = [np.ones((1, 1))] * len(self.groups)
         for (k,), noisy in zip(found.columns.subsets, found.columns.noisy, strict=True):
             of, each = found.groups[k], np.arange(len(noisy))
@@ -202,7 +202,7 @@ class GroupedTablesPlan(base.QueryReleasePlan):
         return model, np.concatenate(answers), found.columns
 
     def _pooled(self, found: Released) -> ReleasedTables:
-        """Return the tables of groups, those of single columns pooled with what step 1 says of them."""
+        """Return the tables of step 3, with those of single columns pooled with the sums of step 1 over groups."""
         pairs, first = found.pairs, found.columns
         noisy, deviations = list(pairs.noisy), list(pairs.coordinates or pairs.deviations)
         for place, ((k,), shares, deviation) in enumerate(
@@ -235,10 +235,10 @@ def plan(
     share: float | None = None,
     noise: str = "auto",
 ) -> GroupedTablesPlan:
-    """Plan noise on tables of columns, and of pairs of at most `groups` groups of values a column.
+    """Plan noise on tables of columns, and on tables of pairs of columns with at most `groups` groups each.
 
-    `share` of the promise is for the former; `noise` is that of the latter. None: what is expected
-    to be best, of `GROUPS` and `SHARES`.
+    Tables of columns get the share `share` of the promise; `noise` is as in `noisy_tables.plan`, for the tables of
+    pairs. `groups` and `share` are by default those of `GROUPS` and `SHARES` with the smallest expected error.
     """
     check_relation(privacy, users=True, neighbors=GroupedTablesPlan.neighbors)
     _validate.records("n", n)
@@ -262,7 +262,7 @@ def plan(
 def _plan(
     queries: LinearQueries, n: int, privacy: PrivacyParams, law: str, groups: int, share: float, noise: str
 ) -> GroupedTablesPlan | None:
-    """Return the plan with noise of this law; None where there is nothing to group, or pairs have another law."""
+    """Return the plan with noise of this law; None if there is nothing to group or the pairs' best law differs."""
     shape = queries.shape
     listed = tuple(pair for pair in queries.subsets if len(pair) == 2 and min(shape[k] for k in pair) > 1)
     if not listed or max(shape) <= groups:

@@ -2,23 +2,23 @@ r"""Latent classes (Goodman 1974; Dunson and Xing 2009): a mixture of products, 
 
     q(x) = sum_k w_k prod_i P_ki(x_i)
 
-One matrix product, ``P' diag(w) P``, gives every table of two columns, so all of them agree with one distribution.
+One matrix product, ``P' diag(w) P``, gives every table of two columns, so all tables agree with one distribution.
 
 Guarantee
     Post-processing: `fit` is handed `ReleasedTables` and public constants, and imports nothing that could hold records.
 Listing
     Weighted least squares by Adam, from the product of the one-way tables with random logits (a public seed). Every
     fold of the cells is left out once; each fit keeps the model that predicts its left-out noisy cells best, or the
-    product itself; the fits are averaged. With little noise, a public rule, left-out cells only say how many steps to
-    take. Impossible cells are fitted, with a large weight, and belong to no fold: else that would say when to stop;
-    of a matrix they are not, and the model's tables and records do without them (`ReleasedModel`).
+    product itself; the fits are averaged. With little noise (a public rule) left-out cells only decide the number of
+    steps. Impossible cells are fitted with a large weight and belong to no fold, or they would decide when to stop.
+    After matrix noise they are not fitted; the model's tables and records leave them out instead (`ReleasedModel`).
     Mending: stopping early shrinks the strongest relations most. With Gaussian noise, pairs whose noisy table is
-    further from the average model than noise explains (a sum over cells of squares, of known mean and deviation) are
-    fitted again from there, to what the model says of all other pairs in place of their noise.
-    Of a matrix (`matrix_tables`) coordinates of pairs are left out, whose noise is uncorrelated, and not cells; with
-    little noise a fixed number of steps is taken.
-    Laplace noise has a sharp peak and long tails, so means waste half of what it tells (Huber 1964): after the first
-    fit, what a noisy cell has beyond the model counts by `LIKELY`, and all is fitted again.
+    further from the average model than noise explains (a sum of squares over cells, of known mean and deviation) are
+    fitted again, starting from that model, while all other pairs are fitted to the model's own tables.
+    Matrix noise (`matrix_tables`): folds consist of coordinates of pairs, whose noise is uncorrelated, not of cells;
+    with little noise a fixed number of steps is taken.
+    Laplace noise has a sharp peak and long tails, so least squares wastes half of the information (Huber 1964): after
+    the first fit, the residual of a noisy cell is transformed (`LIKELY`) and the model is fitted again.
 """
 
 import copy
@@ -35,17 +35,16 @@ from dpconvex._types import Array, Floats
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, systematic, within
 from dpconvex.problems.queries import Zero
 
-RATE = 0.1
+RATE = 0.1  #: Learning rate of Adam
 CHECK, PATIENCE, GAIN = 20, 10, 1e-5
-"""Steps between two looks at the left-out cells; looks without a relative gain after which a fit ends."""
-ZERO_WEIGHT = 100.0
+"""Left-out cells are scored every `CHECK` steps; `PATIENCE` scores without a relative gain of `GAIN` end a fit."""
+ZERO_WEIGHT = 100.0  #: Weight of impossible cells; that of the least noisy table is 1.
 MISSED, MENDING = 2.0, (0.03, 100)
-"""Deviations above what noise explains from which a pair is fitted again, and rate and steps of that
-(benchmarks/table_choices.py mending)."""
+"""A pair is fitted again if its misfit exceeds what noise explains by more than `MISSED` deviations; `MENDING` holds
+learning rate and steps of that fit (benchmarks/table_choices.py mending)."""
 LIKELY, FAR = 1.8557, 6.0
-"""A cell that is r scales of Laplace noise beyond a model counts as ``LIKELY r / sqrt(1 + r^2)``, whose mean is s for
-noise around a small s and whose variance is 1.3, not 2; above `FAR`, where noise is seldom, as r (--mending, as above).
-"""
+"""A residual of r scales of Laplace noise counts as ``LIKELY r / sqrt(1 + r^2)``: for noise around a small s the mean
+is then s and the variance 1.3 instead of 2. Above `FAR`, where noise is rare, it stays r (table_choices.py mending)."""
 SEED = 0
 
 
@@ -55,8 +54,8 @@ class LatentClasses(ReleasedModel):
     """A mixture of products of distributions over columns."""
 
     shape: tuple[int, ...]
-    weights: Floats  #: (classes,): not negative, of sum 1
-    levels: tuple[Floats, ...]  #: for each column (classes, values): distributions
+    weights: Floats  #: w, (classes,): at least 0, of sum 1
+    levels: tuple[Floats, ...]  #: P_i: for each column the distribution of its values in each class, (classes, values)
     impossible: tuple[Zero, ...] = ()
 
     def _marginal(self, axes: tuple[int, ...]) -> Floats:
@@ -67,7 +66,7 @@ class LatentClasses(ReleasedModel):
         return table
 
     def _products(self, axes: tuple[int, ...]) -> Floats:
-        """For each class, the shares of all combinations of values of some columns: (classes, cells)."""
+        """Return for each class the shares of all combinations of values of some columns, (classes, cells)."""
         found = np.ones((len(self.weights), 1))
         for axis in axes:
             found = (found[:, :, None] * self.levels[axis][:, None, :]).reshape(len(found), -1)
@@ -84,20 +83,20 @@ class LatentClasses(ReleasedModel):
 class FitPlan:
     """Public constants of a fit."""
 
-    classes: int  #: K, of one fit
-    folds: int  #: E, fits that are averaged
-    most: int  #: steps of one fit
-    refit: bool  #: whether left-out cells only say how many steps to take: for little noise
-    falling: bool  #: whether the rate falls at the end: for very little
-    again: int  #: further fits, for Laplace noise
-    fixed: bool = False  #: whether all of `most` steps are taken, whatever left-out cells would say
+    classes: int  #: number of classes K of one fit
+    folds: int  #: number E of fits that are averaged
+    most: int  #: largest number of steps of one fit
+    refit: bool  #: whether fits use all cells, and left-out cells only decide the number of steps: for little noise
+    falling: bool  #: whether the learning rate falls at the end: for very little noise
+    again: int  #: number of further fits with transformed residuals, for Laplace noise
+    fixed: bool = False  #: whether exactly `most` steps are taken, without looking at left-out cells
 
 
-Floats = NDArray[np.floating[Any]]  # Single precision under way, double at the end
+Floats = NDArray[np.floating[Any]]  # Fits work in single precision; the result has double precision.
 
 
 class _State(NamedTuple):
-    """A model under way: logits and what they stand for."""
+    """The model at one step of a fit: the distributions that its logits stand for."""
 
     values: Floats  #: P, (classes, all values)
     weights: Floats  #: w, (classes,)
@@ -105,7 +104,7 @@ class _State(NamedTuple):
 
 @final
 class _Target:
-    """What is fitted: noisy shares of all pairs in one symmetric matrix, with weights, and the one-way tables."""
+    """The data of a fit: noisy shares of all pairs in one symmetric matrix, one-way tables, and weights of both."""
 
     def __init__(self, tables: ReleasedTables, impossible: tuple[Zero, ...]) -> None:
         self.shape = tables.shape
@@ -138,23 +137,23 @@ class _Target:
                 self.shares[place], self.inverse[place], self.scored[place] = 0.0, ZERO_WEIGHT, False
 
     def folds(self, count: int, generator: np.random.Generator) -> Array:
-        """Put every cell of a pair into one of `count` folds, in both places alike; -1: never left out."""
+        """Return the fold, below `count`, of every cell of a pair, the same at both places; -1: never left out."""
         fold = np.triu(generator.integers(0, count, self.shares.shape), 1)
         return np.where(self.scored, fold + fold.T, -1)
 
     def missed(self, tables: Floats) -> Array:
-        """Say of every cell if the table of its pair is further from the noisy one than noise explains."""
+        """Return for every cell whether its pair's table is further from the noisy table than noise explains."""
         excess = np.where(self.scored, self.inverse * ((tables - self.shares) / self.least) ** 2 - 1, 0.0)
         excess, cells = (self.block_sums(self.block_sums(each).T) for each in (excess, 1.0 * self.scored))
         return self.scored & (excess > MISSED * np.sqrt(2 * cells))  # a squared normal variable has variance 2
 
     def block_sums(self, values: Floats) -> Floats:
-        """Sum over the values of each column, put back beside each value: (classes, all values)."""
+        """Return the sum over the values of each column, repeated for each value: (classes, all values)."""
         return np.add.reduceat(values, self.starts[:-1], axis=1)[:, self.of]
 
 
 def fit(tables: ReleasedTables, plan: FitPlan, impossible: tuple[Zero, ...] = ()) -> LatentClasses:
-    """Return latent classes whose tables are near the released ones; post-processing."""
+    """Return latent classes whose tables are near the released tables; post-processing."""
     with np.errstate(all="ignore"):
         target, generator = _Target(tables, impossible), np.random.default_rng(SEED)
         if not target.inverse.any():
@@ -180,7 +179,7 @@ def _fits(target: _Target, plan: FitPlan, generator: np.random.Generator) -> _St
 
 
 def _tamed(target: _Target, state: _State) -> _Target:
-    """Return a target that has, beyond the model, what Laplace noise leaves of each cell (`LIKELY`)."""
+    """Return a target whose residuals beyond the model are transformed for Laplace noise (`LIKELY`)."""
     tables, scales = _tables(target, state), target.least / np.sqrt(2 * np.maximum(target.inverse, 1e-30))
     beyond = (target.shares - tables) / scales
     likely = np.where(np.abs(beyond) > FAR, beyond, LIKELY * beyond / np.sqrt(1 + beyond**2))
@@ -190,7 +189,7 @@ def _tamed(target: _Target, state: _State) -> _Target:
 
 
 def _mended(target: _Target, state: _State) -> _State:
-    """Fit the pairs again that the model misses, and to its own tables of all others (Listing)."""
+    """Fit the pairs that the model misses again, and the model's own tables in place of all others (Listing)."""
     weights, tables = state.weights, _tables(target, state)
     missed = target.missed(tables)
     if not missed.any():
@@ -203,7 +202,7 @@ def _mended(target: _Target, state: _State) -> _State:
 
 
 def _steps(target: _Target, raw: list[Floats], weight: Floats, rates: Iterable[float]) -> Iterator[_State]:
-    """Go from logits, which are changed, a step of each rate (Adam), and say where that leads."""
+    """Take an Adam step of each learning rate from the logits `raw`, changed in place, and yield each state."""
     moments, state = [[np.zeros_like(part) for part in raw] for _ in range(2)], _state(target, raw)
     for step, rate in enumerate(rates, start=1):
         slopes = _slopes(target, state, weight)
@@ -219,7 +218,7 @@ def _steps(target: _Target, raw: list[Floats], weight: Floats, rates: Iterable[f
 def _descend(
     target: _Target, plan: FitPlan, generator: np.random.Generator, left_out: Array | None, most: int
 ) -> tuple[_State, int]:
-    """Return the state that predicts the left-out cells best, and its step; without any, the last of `most`."""
+    """Return the state that predicts the left-out cells best, and its step; if none are left out, the last state."""
     product = np.log(target.start + 1e-4).astype(np.float32)
     logits = product + 0.3 * generator.standard_normal((plan.classes, len(product))).astype(np.float32)
     raw = [logits, np.zeros(plan.classes, np.float32)]
@@ -244,20 +243,20 @@ def _descend(
 
 
 def _state(target: _Target, raw: list[Floats]) -> _State:
-    """Softmax of the logits, column by column, and of the classes."""
+    """Return the softmax of the logits of values, column by column, and of the logits of classes."""
     values = np.exp(raw[0] - np.maximum.reduceat(raw[0], target.starts[:-1], axis=1)[:, target.of])
     weights = np.exp(raw[1] - raw[1].max())
     return _State(values / target.block_sums(values), weights / weights.sum())
 
 
 def _tables(target: _Target, state: _State) -> Floats:
-    """Shares of all pairs, in one matrix; in the target's coordinates."""
+    """Return the model's shares of all pairs in one matrix, in the target's coordinates."""
     values = state.values if target.basis is None else state.values @ target.basis
     return values.T @ (state.weights[:, None] * values)
 
 
 def _slopes(target: _Target, state: _State, weight: Floats) -> tuple[Floats, Floats]:
-    """Gradient of ``1/4 sum W (M - Y)^2 + 1/2 sum w (m - y)^2`` in the logits of values and of classes."""
+    """Return the gradient of ``1/4 sum W (M - Y)^2 + 1/2 sum w (m - y)^2`` in the logits of values and of classes."""
     P, w = state
     slopes = weight * (_tables(target, state) - target.shares)
     pairs = P @ slopes if target.basis is None else P @ target.basis @ slopes @ target.basis.T
@@ -269,7 +268,7 @@ def _slopes(target: _Target, state: _State, weight: Floats) -> tuple[Floats, Flo
 
 
 def _score(target: _Target, state: _State, held: Array) -> float:
-    """Weighted squared error on left-out cells: an unbiased estimate of the error, and a constant."""
+    """Return the weighted squared error on left-out cells, which estimates the error plus a constant without bias."""
     gap = _tables(target, state).ravel()[held] - target.shares.ravel()[held]
     return float(np.dot(target.inverse.ravel()[held] * gap, gap))
 

@@ -1,20 +1,20 @@
-r"""Markov trees (Chow and Liu 1968), given one column where there is a center: fitted to released tables.
+r"""Markov trees (Chow and Liu 1968), conditional on a center column if there is one, fitted to released tables.
 
     q(x) = P(y) prod_i P(x_i | x_parent(i), y)
 
-y is the value of the center, whose tables with all others were measured; the edges are the pairs that were measured
-besides. Without a center there is no y. Columns that no edge joins are independent, given y.
+y is the value of the center, the column whose tables with all others were measured; the edges are the other measured
+pairs. Without a center there is no y. Columns that no edge joins are independent, given y.
 
 Guarantee
     Post-processing: `fit` is handed `ReleasedTables` and public constants, and imports nothing that could hold records.
 Listing
-    1. Tables of one column: own table and row sums of the center's, weights inverse to the variances; the nearest
-       distribution. 2. Each measured pair: the nearest table that has these sums and no negative cell (Dykstra 1983).
+    1. Pool each column's table and the row sums of its table with the center, weights inverse to the variances; take
+       the nearest distribution. 2. Each measured pair: the nearest nonnegative table with these sums (Dykstra 1983).
     3. With a center, an edge's table of three columns has the largest entropy among those with the pairs' tables
        (iterative proportional fitting). The product of these is the distribution of largest entropy with all measured
        tables: given pairs (i, y) every clique (i, parent, y) is fitted by itself, for separators are pairs (parent, y).
-    Impossible cells of measured pairs are 0 from the last part of step 2 on, which scaling keeps; others are for
-    sampling (`ReleasedModel`).
+    Impossible cells of measured pairs are set to 0 at the end of step 2, and scaling keeps them 0; those of other pairs
+    are avoided when records are sampled (`ReleasedModel`).
 """
 
 import math
@@ -29,14 +29,14 @@ from dpconvex.algorithms.queries.latent_classes import projected
 from dpconvex.algorithms.queries.released_tables import ReleasedModel, ReleasedTables, within
 from dpconvex.problems.queries import Zero
 
-DYKSTRA, SCALING = 300, 40  # most sweeps of each fit
+DYKSTRA, SCALING = 300, 40  # largest numbers of sweeps of Dykstra's method and of proportional fitting
 TINY = 1e-300
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class MarkovTree(ReleasedModel):
-    """A distribution over columns, along a forest, given the center."""
+    """A distribution over columns that factors along a forest, given the center."""
 
     shape: tuple[int, ...]
     center: int | None
@@ -69,7 +69,7 @@ class MarkovTree(ReleasedModel):
         return found.transpose([kept.index(axis) for axis in axes])
 
     def _below(self, node: int, wanted: list[int]) -> tuple[Floats, list[int]]:
-        """Return P(wanted columns below a node | the node, y), (values of y, of the node, ...), and which these are."""
+        """Return P(wanted columns below a node | the node, y), (values of y, of the node, ...), and their positions."""
         found, kept = np.ones((len(self.weights), self.shape[node])), list[int]()
         for parent, child, table in self.edges:
             if parent == node:
@@ -105,7 +105,7 @@ def conditionals(
 ) -> tuple[Floats, tuple[Floats, ...]]:
     """Return P(y), and P(x_i, y) of each column, (values of y, values), from the tables of columns and of the center.
 
-    Of the center itself it is diagonal; columns without a table have one value.
+    The second table of the center itself is diagonal; columns without a table have one value.
     """
     sums: list[list[tuple[Floats, float]]] = [[] for _ in tables.shape]
     fixed = len(tables.subsets) - tables.chosen
@@ -138,7 +138,7 @@ def _zeros(impossible: tuple[Zero, ...], i: int, j: int) -> list[tuple[int, int]
 
 
 def fit(tables: ReleasedTables, center: int | None, impossible: tuple[Zero, ...] = ()) -> MarkovTree:
-    """Return the tree whose tables are near the released ones; post-processing."""
+    """Return the tree whose tables are near the released tables; post-processing."""
     with np.errstate(all="ignore"):
         weights, joint = conditionals(tables, center, impossible)
         single = [part.sum(axis=0) for part in joint]
@@ -163,16 +163,16 @@ def fit(tables: ReleasedTables, center: int | None, impossible: tuple[Zero, ...]
 
 
 def _given(table: Floats, otherwise: Floats) -> Floats:
-    """Divide by the sums over the last axis; rows of sum 0 become the row of `otherwise`."""
+    """Return a table divided by its sums over the last axis; rows of sum 0 become the row of `otherwise`."""
     total = table.sum(axis=-1, keepdims=True)
     found = np.where(total > TINY, table / np.maximum(total, TINY), otherwise)
     return found / found.sum(axis=-1, keepdims=True)
 
 
 def with_sums(noisy: Floats, rows: Floats, columns: Floats, impossible: Sequence[tuple[int, int]] = ()) -> Floats:
-    """Return the nearest table, shape (a, b), that has these sums and is not negative; the sums hold exactly.
+    """Return the nearest table (a, b) with these row and column sums and no negative cell; the sums hold exactly.
 
-    Then cells that are `impossible` are 0, and sums hold as far as that allows.
+    With `impossible` cells, these are 0, and the sums hold as far as that allows.
     """
     a, b = noisy.shape
     found, correction = noisy, np.zeros_like(noisy)
@@ -193,7 +193,7 @@ def with_sums(noisy: Floats, rows: Floats, columns: Floats, impossible: Sequence
 
 
 def of_largest_entropy(pair: Floats, first: Floats, second: Floats) -> Floats:
-    """Return the table (y, a, b) of largest entropy with tables (a, b), (y, a) and (y, b); the last two hold."""
+    """Return the table (y, a, b) of largest entropy with margins (a, b), (y, a) and (y, b); the last two are exact."""
     total = np.maximum(first.sum(axis=1), TINY)
     found = (first / total[:, None])[:, :, None] * second[:, None, :]
     for _ in range(SCALING):

@@ -1,10 +1,10 @@
-r"""All tables of one and two columns in one release: a matrix of second moments, with noise of its own.
+r"""All tables of one and two columns in one release: a matrix of second moments with one noise.
 
 Listing
-    A record is the vector x of a constant and, for each column, of the coordinates of its value, ``w_i U_i[a]``, where
-    the columns of U_i are an orthonormal basis of the vectors of sum 0. The sum of ``x x'`` over records holds what
-    tables of two columns say beyond their columns, and in its first row what tables of columns do. It is released with
-    the noise of `MatrixNoiseMechanism`, or entry by entry with Gaussian noise, and all tables are read off it.
+    A record is the vector x that holds a constant and, for each column, the coordinates of its value, ``w_i U_i[a]``,
+    where the columns of U_i are an orthonormal basis of the vectors of sum 0. The first row of the sum of ``x x'`` over
+    records determines the tables of single columns, the rest what pairs say beyond them. The matrix is released with
+    the noise of `MatrixNoiseMechanism`, or entry by entry with Gaussian noise, and all tables are computed from it.
 Guarantee
     Pure epsilon, or (epsilon, delta), for neighbors that replace one record or all records of one user.
 Lemma
@@ -21,13 +21,13 @@ Lemma of Gaussian noise
     quarter of what noise on cells pays for. A user's sum lies in the convex hull of 0 and all f(x), and ``|f(x)|^2 <=
     max |x|^4 / 2``. Rounding is as above, in the Frobenius norm.
 Mistakes
-    Pairs listed twice, or not in the matrix's order, would make other matrices than ``x x'``, which a record moves
-    further: plans take this noise for all pairs, once and in order, alone. For pure noise a column's block with itself
-    moves, too. Left at 0, it would hand out noise that hides the rest.
+    Pairs listed twice, or not in the matrix's order, would make matrices other than ``x x'``, which a record moves
+    further: so plans take this noise only for all pairs, each once and in order. For pure noise a column's block with
+    itself moves, too: if it were left at 0, its released noise would reveal the noise that hides the rest.
 When it pays
-    Pure: for many columns of few values, as the noise of a pair grows with the number of columns and the root of that
-    of all values, and not with the number of pairs. Gaussian: always, most for few values: no noise is spent on what
-    tables say of their own columns, and no record moves all that pairs say beyond these.
+    Pure: for many columns of few values, since the noise of a pair grows with the number of columns and the root of the
+    number of all values, not with the number of pairs. Gaussian: always, most for few values: no noise is spent on what
+    tables of pairs repeat of single columns, and no record moves all that pairs say beyond these.
 """
 
 import math
@@ -50,25 +50,25 @@ from dpconvex.randomness import BitSource
 LEMMA = "a record's matrix x x' has trace |x|^2, so replacing it moves their sum by at most twice that, plus rounding"
 USER_LEMMA = "a user's records weigh at most 1 together, so their matrices move the sum as one record's does"
 LABEL = "all tables, as one matrix"
-CONSTANT = 0.1  #: Share of ``|x|^2`` of the constant, hence of tables of columns, for pure noise (--one-noise)
-LARGEST = 512  #: Rows of a matrix, at most: their noise takes five seconds and half a gigabyte
-LARGEST_GAUSSIAN = 2048  #: The same of Gaussian noise
+CONSTANT = 0.1  #: Share of ``|x|^2`` of the constant; more favors single columns (table_choices.py one-noise)
+LARGEST = 512  #: Largest number of rows of a matrix with pure noise, which then takes five seconds and half a gigabyte
+LARGEST_GAUSSIAN = 2048  #: Largest number of rows of a matrix with Gaussian noise
 GAUSSIAN_LEMMA = "replacing a record moves the entries of different columns by at most |x|^2 in l2, plus rounding"
 
 
 @final
 @dataclass(frozen=True)
 class MatrixTables:
-    """The release of all tables of some columns, each of two values or more."""
+    """The release of all tables of one and two of some columns that have two values or more each."""
 
     sizes: tuple[int, ...]  #: number of values of each column
-    n: int  #: units, a public number
+    n: int  #: public number of units (records or users)
     privacy: PrivacyParams
     mu: float = 0.0  #: Gaussian budget; 0 for pure noise
 
     @cached_property
     def weights(self) -> Floats:
-        """Of the constant and of each column, so that ``|x|^2`` is 1: least noise over the cells of all pairs."""
+        """Weights w of the constant and of each column with ``|x|^2 = 1``, for the least noise over cells of pairs."""
         sizes = np.array(self.sizes, dtype=np.float64)
         lengths = 1 - 1 / sizes
         found = (sizes / np.sqrt(lengths)) ** (1 / 3)
@@ -77,12 +77,12 @@ class MatrixTables:
 
     @cached_property
     def _parts(self) -> list[Any]:
-        """Coordinates of the constant and of each column's values (values, coordinates), without weights."""
+        """Coordinates, without weights, of the constant and of the values of each column: (values, coordinates)."""
         return [np.ones((1, 1)), *(coordinates(size) for size in self.sizes)]
 
     @cached_property
     def places(self) -> tuple[Array, Array]:
-        """Rows and columns of the entries that are released: (entries,), twice."""
+        """Row indices and column indices of the released entries, two arrays (entries,)."""
         of = np.repeat(np.arange(len(self._parts)), [part.shape[1] for part in self._parts])
         rows, columns = np.triu_indices(len(of))
         kept = (of[rows] != of[columns]) | (not self.mu)
@@ -90,7 +90,7 @@ class MatrixTables:
 
     @cached_property
     def mechanism(self) -> MatrixNoiseMechanism | GaussianMechanism:
-        """The noise, of what a replaced unit may move and of rounding, twice (Lemmas)."""
+        """The noise, for the distance that a replaced unit moves the sums plus twice their rounding (Lemmas)."""
         parts = [w * part for w, part in zip(self.weights, self._parts, strict=True)]
         length = _rounding.sum_up(float((part**2).sum(axis=1).max()) for part in parts) * (1 + 1e-12)
         largest, rows = sum(float((part**2).max(axis=0).sum()) for part in parts), 1 + sum(self.sizes) - len(self.sizes)
@@ -105,7 +105,7 @@ class MatrixTables:
 
     @cached_property
     def noises(self) -> Floats:
-        """Deviations of a coordinate and of a cell, of each column, then of each pair: (tables, 2)."""
+        """Noise deviation of a coordinate and of a cell, for each column and then for each pair: (tables, 2)."""
         noise, sizes = self.mechanism, np.array(self.sizes)
         gaussian = isinstance(noise, GaussianMechanism)
         entry = noise.sigma * INFLATION if gaussian else noise.scale * math.sqrt((noise.size + 1) / 2)

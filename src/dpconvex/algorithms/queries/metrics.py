@@ -1,7 +1,7 @@
-r"""Metrics with intervals from the noisy tables of `evaluation`: post-processing, of released numbers alone.
+r"""Metrics with intervals from the noisy tables of `evaluation`: post-processing of released numbers alone.
 
-Formulas and what they assume: docs, Private evaluation. Tables have leading axes for simulated draws; the first step
-always moves all cells equally so that they add up to the public number of units.
+Formulas and their assumptions stand in the docs, Private evaluation. Tables have leading axes for simulated draws; the
+first step always moves all cells equally so that they add up to the public number of units.
 """
 
 import math
@@ -15,8 +15,8 @@ from dpconvex._types import Floats
 from dpconvex.algorithms.queries.evaluation import NUMBERS, RANGE, EvaluationResult
 
 DRAWS, SEED = 1000, 0x6576616C
-"""Simulated tables of an interval, and the public seed of their stream, apart from any run's noise."""
-SURE = 4.0  # A count is known where it exceeds so many deviations of its noise; what divides by others is not reported
+"""Number of simulated tables for an interval, and the public seed of their stream, distinct from any run's noise."""
+SURE = 4.0  # Metrics that divide by a count are reported only if it exceeds this many deviations of its noise.
 NORMAL = 1.959963984540054
 
 Metrics = dict[str, Floats]
@@ -27,7 +27,7 @@ Table = Callable[[Floats, int], Metrics]
 @final
 @dataclass(frozen=True)
 class Estimate:
-    """A number with a 95 % interval for its value in the population of the test records; NaN: not known."""
+    """A metric with a 95 % interval for its value in the population of the test records; NaN where it is unknown."""
 
     value: float
     lower: float
@@ -35,7 +35,7 @@ class Estimate:
 
     @property
     def known(self) -> bool:
-        """Whether the noise leaves anything to say."""
+        """Whether the noise is small enough for an estimate."""
         return math.isfinite(self.value)
 
     def __str__(self) -> str:
@@ -43,17 +43,17 @@ class Estimate:
 
 
 class Found(NamedTuple):
-    """All estimates from one release; groups, the last unlisted labels', and differences are empty for one group."""
+    """All estimates from one release. The last group has the unlisted labels; one group is not listed by itself."""
 
     whole: Estimates
     groups: tuple[Estimates, ...]
-    differences: tuple[Estimates, ...]  #: From the first group
-    calibration: Floats  #: As `PrivateMetrics` has it
+    differences: tuple[Estimates, ...]  #: Estimates of each group less those of the first group
+    calibration: Floats  #: The `calibration` of `PrivateMetrics`
     roc: Floats
 
 
 def centers(bins: int) -> Floats:
-    """Return the middles of the bins, in log-odds."""
+    """Return the midpoints of the bins, in log-odds."""
     return RANGE * (2 * np.arange(bins) + 1 - bins) / bins
 
 
@@ -63,13 +63,13 @@ def thresholds(bins: int) -> Floats:
 
 
 def of_scores(result: EvaluationResult, link: Callable[[Floats], Floats] | None) -> Found:
-    """Return the metrics of two classes; `link` turns middles of bins into log-odds, None: scores are no log-odds."""
+    """Return the metrics of two classes; `link` maps bins' midpoints to log-odds, None if scores have no log-odds."""
     plan: Any = result.plan
     (shape,) = plan.shapes
     groups, bins, _ = shape
     variance = 2 * plan.mechanism.scale**2
     tables, draws = _tables(result, shape)
-    covariance = -variance / math.prod(shape)  # that centering gives two cells
+    covariance = -variance / math.prod(shape)  # the covariance that centering gives to two cells
     count = SURE * math.sqrt(bins * variance)
 
     def table(T: Floats, pooled: int) -> Metrics:
@@ -90,7 +90,7 @@ def of_scores(result: EvaluationResult, link: Callable[[Floats], Floats] | None)
 
 
 def _score_metrics(T: Floats, link: Callable[[Floats], Floats] | None, covariance: float) -> Metrics:
-    """Return all metrics of tables (..., bins, 2), the positives last."""
+    """Return all metrics of tables (..., bins, 2), whose last axis holds negatives, then positives."""
     N, P = T[..., 0], T[..., 1]
     bins = T.shape[-2]
     n, negatives, positives = T.sum((-1, -2)), N.sum(-1), P.sum(-1)
@@ -131,7 +131,7 @@ RANGES: dict[str, tuple[float, float]] = {name: (0.0, 1.0) for name in SHARES}  
 RANGES |= {"coverage": (0.0, 1.0), "r2": (-math.inf, 1.0)}
 RANGES |= {name: (0.0, math.inf) for name in ("log_loss", "rmse", "mae", "pinball")}  # noqa: C420
 DIVISORS = {"auc": [0, 1], "recall": [1], "specificity": [0], "precision": [1]}
-"""Metrics that say nothing where counts of these classes, by which they divide, may be noise alone."""
+"""For each metric the classes by whose counts it divides; where these may be noise alone, it is not reported."""
 
 
 def of_classes(result: EvaluationResult) -> Found:
@@ -185,12 +185,12 @@ def of_numbers(result: EvaluationResult, lower: float, upper: float, quantile: b
     sums = result.cells.reshape(groups, width)
     counts = sums[:, :1] if groups > 1 else np.array([[plan.n]])
     means = np.clip(sums[:, -NUMBERS:] / np.maximum(counts, 1), 0, 1)
-    sampling = np.sqrt(np.maximum(counts, 0) * means * (1 - means))  # at most, for numbers in [0, 1]
+    sampling = np.sqrt(np.maximum(counts, 0) * means * (1 - means))  # largest deviation of sums of numbers in [0, 1]
     draws = sums + plan.mechanism.simulate(DRAWS, generator).reshape(DRAWS, groups, width)
     draws[..., -NUMBERS:] += sampling * generator.standard_normal((DRAWS, groups, NUMBERS))
 
     def table(S: Floats, pooled: int) -> Metrics:
-        n = plan.n if pooled == groups else S[..., 0]  # the number of all is public
+        n = plan.n if pooled == groups else S[..., 0]  # the number of all units is public
         loss, absolute, mean, last = (S[..., k] / n for k in range(-NUMBERS, 0))
         unit = upper - lower
         found = {"mae": unit * absolute, "mean_target": lower + unit * mean}
@@ -206,7 +206,7 @@ def of_numbers(result: EvaluationResult, lower: float, upper: float, quantile: b
 
 
 def _tables(result: EvaluationResult, shape: tuple[int, ...], part: slice = slice(None)) -> tuple[Floats, Floats]:
-    """Return a table whose cells add up to n, and draws of it (draws, ...): multinomial, with fresh noise."""
+    """Return a table whose cells add up to n, and multinomial draws of it with fresh noise, (draws, ...)."""
     plan: Any = result.plan
     generator, cells = np.random.default_rng(SEED), result.cells[part]
 
@@ -227,7 +227,7 @@ def _found(
     tables: Floats,
     draws: Floats,
 ) -> Found:
-    """Return the estimates of all groups together and of each of several; functions take how many are added up."""
+    """Return the estimates for all groups together and for each of several; functions take how many are added up."""
     groups, found = len(tables), list[tuple[Metrics, Metrics, set[str]]]()
     for T, drawn in ((T, draws[:, g]) for g, T in enumerate(tables) if groups > 1):
         values = table(T, 1)
@@ -246,7 +246,7 @@ def _found(
 def _estimates(
     values: Metrics, draws: Metrics, poor: set[str], ranges: Mapping[str, tuple[float, float]]
 ) -> dict[str, Estimate]:
-    """Return the values plus and minus 1.96 robust deviations of the draws, cut to the range of the metric."""
+    """Return values with intervals of 1.96 robust deviations of the draws, cut to the range of the metric."""
     found = {}
     for name, value in values.items():
         ends = np.full(3, math.nan)
@@ -258,6 +258,6 @@ def _estimates(
 
 
 def _spread(draws: Floats) -> Any:
-    """Return 1.96 deviations of draws (draws, ...), by their quantiles: tails may be heavy."""
+    """Return 1.96 deviations of draws (draws, ...), estimated by quantiles because tails may be heavy."""
     ends = np.quantile(np.nan_to_num(draws), [0.16, 0.84], axis=0)
     return NORMAL * (ends[1] - ends[0]) / 2

@@ -3,7 +3,7 @@ r"""MWEM (Hardt, Ligett and McSherry 2012) with replay of measurements and last 
 Listing
     For each of T rounds: select a block of queries (a marginal table, or one query) by the exponential mechanism on the
     largest error of the present histogram in it; measure its answers with Gaussian noise; fit the histogram to *all*
-    measurements so far (`fit_histogram`, from the histogram of the round before). The last one is returned.
+    measurements so far (`fit_histogram`, from the histogram of the round before). The last histogram is returned.
 Guarantee
     (epsilon, delta) for neighbors that replace one record.
 Lemma
@@ -36,17 +36,17 @@ from dpconvex.randomness import BitSource
 
 SELECTED, MEASURED = "worst answered block", "answers of the selected block"
 SELECTION_LEMMA = "absolute errors of a mean of n values move by at most (high - low)/n either way: range 2 c times it"
-SELECTION_SHARE = 0.3  # of the zCDP budget, for selections
-FIT_STEPS = 20  # of the fit after each round but the last, whose steps follow from sigma
+SELECTION_SHARE = 0.3  # share of the zCDP budget that all selections together get
+FIT_STEPS = 20  # steps of the fit after every round except the last, whose number of steps follows from sigma
 
 
 @final
 @dataclass(frozen=True)
 class MwemPlan(base.QueryReleasePlan):
-    """Constants of one run."""
+    """Public constants of one run of MWEM."""
 
-    rounds: int  #: T
-    rho: float  #: zCDP budget of everything
+    rounds: int  #: number of rounds T
+    rho: float  #: zCDP budget of all selections and measurements
     algorithm = "mwem"
     only_sums: ClassVar[bool] = True
     constants = "calibrated"
@@ -56,13 +56,13 @@ class MwemPlan(base.QueryReleasePlan):
 
     @cached_property
     def scale(self) -> float:
-        """Score c of an error of 1."""
+        """The factor c that turns an absolute error into a score."""
         eta = math.sqrt(8 * self.rho * SELECTION_SHARE / self.rounds) * (1 - 1e-9) / ENLARGEMENT
         return eta / self._largest_move
 
     @property
     def _largest_move(self) -> float:
-        """Most that the difference of two computed errors can change: twice ``R/n``, and rounding."""
+        """The largest change of the difference of two computed errors: twice ``R/n``, plus rounding."""
         width = self.queries.high - self.queries.low
         return 2 * (width / self.n + 4 * base.rounding(self.queries)) * (1 + 1e-12)
 
@@ -74,7 +74,7 @@ class MwemPlan(base.QueryReleasePlan):
 
     @cached_property
     def measurements(self) -> Mapping[int, GaussianMechanism]:
-        """Noise of one block's answers, by the number of queries in it; the same event for all."""
+        """The noise of a block's answers, by its number of queries; all sizes cost the same privacy event."""
         mu = math.sqrt(2 * self.rho * (1 - SELECTION_SHARE) / self.rounds) * (1 - 1e-9)
         sizes = {part.stop - part.start for part in self.queries.blocks}
         sensitivity = base.mean_sensitivity(self.queries, self.n, 1, max(sizes))
@@ -135,8 +135,8 @@ class MwemPlan(base.QueryReleasePlan):
 def plan(queries: LinearQueries, n: int, privacy: PrivacyParams, *, rounds: int | None = None) -> MwemPlan:
     """Plan MWEM.
 
-    `rounds` is T, from public knowledge; by default it balances what stays unmeasured with the noise of a measurement,
-    at most one a block.
+    `rounds` is the number T of rounds, from public knowledge; the default balances the error of blocks that stay
+    unmeasured with the noise of a measurement, and is at most the number of blocks.
     """
     base.check(queries, n, privacy)
     require_delta(privacy)

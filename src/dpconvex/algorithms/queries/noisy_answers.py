@@ -1,4 +1,4 @@
-r"""Independent noise on all answers: what everybody tries first, and the best for few queries.
+r"""Independent noise on all answers: the simplest method, and the best one for few queries.
 
 Guarantee
     Pure epsilon by Laplace noise, or (epsilon, delta) by Gaussian noise, for neighbors that replace one record; one
@@ -10,8 +10,8 @@ Lemma
 Assumptions
     The queries and their range are public. Fitting a histogram to the released answers is post-processing.
 Bound
-    ``sigma sqrt(2 log(2 count))``, for Laplace noise ``b log(2 count)``, on the expected largest error of the *released
-    answers* about the data; none is claimed for the histogram's.
+    ``sigma sqrt(2 log(2 count))``, for Laplace noise ``b log(2 count)``, bounds the expected largest error of the
+    *released answers* about the data; no bound is claimed for the answers of the histogram.
 """
 
 import math
@@ -36,9 +36,9 @@ LABEL = "answers to all queries"
 @final
 @dataclass(frozen=True)
 class QueryNoisePlan(base.QueryReleasePlan):
-    """Constants of one noisy release of all answers."""
+    """Public constants of one noisy release of all answers."""
 
-    mu: float  #: Gaussian budget; 0: Laplace noise
+    mu: float  #: budget of Gaussian noise; 0 for Laplace noise
     algorithm = "query_noise"
     only_sums: ClassVar[bool] = True
     constants = "calibrated"
@@ -50,7 +50,7 @@ class QueryNoisePlan(base.QueryReleasePlan):
 
     @cached_property
     def _noise(self) -> tuple[LaplaceMechanism | GaussianMechanism, float, float]:
-        """The mechanism, the deviation of its noise, and what the largest of all answers' noise is expected to be."""
+        """The mechanism, the deviation of its noise, and a bound on the expected largest noise of all answers."""
         queries, blocks = self.queries, len(self.queries.blocks)
         sensitivity = base.mean_sensitivity(queries, self.n, blocks, queries.count, "l2" if self.mu else "l1")
         if self.mu:
@@ -61,7 +61,7 @@ class QueryNoisePlan(base.QueryReleasePlan):
 
     @property
     def mechanism(self) -> LaplaceMechanism | GaussianMechanism:
-        """What releases the answers."""
+        """The mechanism that releases the answers."""
         return self._noise[0]
 
     @property
@@ -77,12 +77,12 @@ class QueryNoisePlan(base.QueryReleasePlan):
 
     @property
     def expectation(self) -> float:
-        """What is left after the fit, which removes most of the noise."""
+        """The error that is expected after the fit of the histogram, which removes most of the noise."""
         return min(base.noise_left(self.queries, self.sigma), self.predicted_error.bound)
 
     @cached_property
     def fit_steps(self) -> int:
-        """Steps of the fit of the histogram: as many as the noise deserves."""
+        """Steps of the histogram's fit: enough that its own error is below that of the noise."""
         return base.planned_steps(self.queries, self.sigma, len(self.queries.blocks))
 
     def describe(self) -> Mapping[str, Any]:

@@ -2,20 +2,20 @@ r"""Every table of one and two columns with exact noise, and one model of all of
 
 Listing
     Count the tables; add discrete Laplace noise (delta = 0) or discrete Gaussian noise to every cell, the scale of each
-    table fixed from public facts, or one pure noise to all tables at once (`matrix_tables`), whichever is smaller; fit
-    latent classes (`latent_classes`), or a histogram where it is small and the noise too. Counting is the only step
-    that reads records; nothing is chosen after them.
+    table fixed from public facts, or one noise to all tables at once (`matrix_tables`), whichever is smaller; fit
+    latent classes (`latent_classes`), or a histogram if both it and the noise are small. Counting is the only step that
+    reads records; no choice depends on them. R below is the mean total variation that noise alone adds to a pair.
 Guarantee
     Pure epsilon, or (epsilon, delta), for neighbors that replace one record or all records of one user, or add or
     remove one record (`DISTANCES`).
 Lemma
-    A replaced record moves one unit between two cells of each table, of all tables at once if it differs everywhere: 2
-    in l1, root of 2 in l2. So Laplace scales ``b_A`` cost ``sum 2/b_A``, and deviations ``sigma_A`` one Gaussian of
-    ``mu^2 = sum 2/sigma_A^2``; both are attained. Mechanisms add the rounding to their grids.
-    An added or removed record moves one cell of each table by 1: 1 in either norm, so ``sum 1/b_A`` and ``sum
-    1/sigma_A^2``, attained by every record, in both directions. Counts are integers, on the grid, for any number n of
-    records. Then n is private: shares are noisy counts over `ReleasedTotal`, a function of the noisy counts, and all
-    else is planned for a declared number.
+    A replaced record moves one unit between two cells of each table, of all tables at once if it differs everywhere: a
+    distance of 2 in l1, of the root of 2 in l2. So Laplace scales ``b_A`` cost ``epsilon = sum 2/b_A``, and deviations
+    ``sigma_A`` cost one Gaussian of ``mu^2 = sum 2/sigma_A^2``; both are attained. Mechanisms add the rounding to their
+    grids. An added or removed record moves one cell of each table by 1, which is 1 in either norm, so the costs are
+    ``sum 1/b_A`` and ``sum 1/sigma_A^2``, attained by every record, in both directions. Counts are integers, on the
+    grid, for any number n of records. Then n is private: shares are noisy counts over `ReleasedTotal`, a function of
+    the noisy counts, and everything else is planned for a declared number.
 Users
     Each of a user's m records counts ``1/m`` in every table, rounded down to a public power of two: the user's table t
     is a function of that user's records alone, with no coins and no place among the others, not negative, of sum at
@@ -24,8 +24,8 @@ Users
     exact whatever their order (`users.exact_weights`): a float sum that rounds would let one user move others' parts.
     n counts users; shares are means over users of the shares of their own records.
 Allocation
-    A share h of the budget (of mu^2) for the one-way tables; inside both kinds in proportion to the cube root of the
-    cells, rounded to powers of ``2^(1/4)`` so that few scales, hence few entries of the ledger, exist.
+    One-way tables get a share h of the budget (epsilon or mu^2). Among tables of one kind it is split in proportion to
+    the cube root of the cells, rounded to powers of ``2^(1/4)`` so that few scales, hence few ledger entries, exist.
 """
 
 import math
@@ -62,18 +62,19 @@ DISTANCES = {
     Neighboring.REPLACE_ONE: {"l1": (2.0, LEMMA), "l2": (_rounding.widen_up(math.sqrt(2.0)), LEMMA)},
     Neighboring.ADD_OR_REMOVE_ONE: {"l1": (1.0, ADDED_LEMMA), "l2": (1.0, ADDED_LEMMA)},
 }
-SHARE = 0.1  # h, of the budget for the one-way tables (benchmarks/whole_tables.py)
-INDEPENDENT = 0.1  # Mean total variation of independent columns on benchmark tables: 0.08 to 0.22
-REFIT, FALLING, AGAIN = 0.15, 0.01, 0.04  # R: below, a fit uses all cells, lets its rate fall; above, looks again
-SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to which one weight a combination is fitted instead of classes
-PAYS = 2 / 3  # Of R of noise on tables: below, Gaussian noise of a matrix is taken (--one-noise, as above)
-LARGE, CAUTION = 0.7, 1.2  # R from which all pairs must be better by a fifth; below, others (relations, as above)
-MANY = 16  #: Columns from which on pairs of groups are tried, and a forest has too few of the pairs.
-CLASSES, FOLDS, MOST_STEPS, FIXED = 200, 5, 3000, (3, 3000)
+SHARE = 0.1  # share h of the budget for the one-way tables (benchmarks/whole_tables.py)
+INDEPENDENT = 0.1  # typical mean total variation of independent columns; on benchmark tables it is 0.08 to 0.22
+REFIT, FALLING, AGAIN = 0.15, 0.01, 0.04
+"""Thresholds of R: up to `REFIT` a fit uses all cells; below `FALLING` its learning rate also falls at the end; above
+`AGAIN` the model is fitted once more after Laplace noise."""
+SMALL_CELLS, SMALL_RAW = 2**20, 0.02  # up to this number of combinations and this R, a histogram is fitted
+PAYS = 2 / 3  # largest R of Gaussian matrix noise, over that of separate noise (benchmarks/table_choices.py one-noise)
+LARGE, CAUTION = 0.7, 1.2  # from R = LARGE, all pairs' error counts CAUTION times, else over it (there: relations)
+MANY = 16  #: From this number of columns on, pairs of groups are tried, and a forest holds too few of all pairs.
+CLASSES, FOLDS, MOST_STEPS, FIXED = 200, 5, 3000, (3, 3000)  # of fits; FIXED: folds and steps of those of fixed length
 RELATIONS, NOISES = ("auto", "all", "none"), ("auto", "tables", "matrix")
 
 Tables = tuple[tuple[int, ...], ...]
-
 
 EXPECTED: dict[str, dict[str, tuple[float, float, float, float, float]]] = {
     "laplace": {
@@ -89,18 +90,17 @@ EXPECTED: dict[str, dict[str, tuple[float, float, float, float, float]]] = {
         "tree": (0.007, 0.98, 0.774, 0, 0.94),
     },
 }
-"""Mean total variation of two-way tables to expect, a guess: the root of the sum of squares of what relations are
-worth, of ``scale r^power R^other``, and of a multiple of `by_chance`. r is what noise would add to tables of columns if
-the whole budget went to these: it predicts better than R, the noise of pairs, of which a fit removes the more the more
-pairs there are. Fitted to learning tables; each was judged by the fit to the others (benchmarks/table_choices.py
-relations).
-"""
+"""By law and relations: (relations, scale, power, other, chance). The expected mean total variation of two-way tables,
+a guess, is the root of the sum of the squares of `relations` (what unmeasured relations are worth), of ``scale r^power
+R^other``, and of chance times `by_chance`. r is `alone`, the variation that noise would add to tables of columns if
+they got the whole budget. It predicts better than R, of which a fit removes more the more pairs there are. Fitted to
+learning tables, each judged by the fit to the others (benchmarks/table_choices.py relations)."""
 
 
 def by_chance(shape: Sequence[int], n: int) -> float:
-    """Return the mean total variation between pairs and products of columns for n records of unrelated columns.
+    """Return the mean total variation between pairs and products of columns for n records whose columns are unrelated.
 
-    It follows from sizes: no model without pairs comes nearer, and one with few pairs not by much.
+    It follows from sizes alone. No model without pairs comes nearer, and a model with few pairs not by much.
     """
     free = np.array([size - 1.0 for size in shape if size > 1])
     each = np.minimum(0.4 * np.sqrt(np.outer(free, free) / n), 1.0)  # half of the mean of a normal number's size
@@ -108,9 +108,9 @@ def by_chance(shape: Sequence[int], n: int) -> float:
 
 
 def expected_variation(queries: LinearQueries, n: int, law: str, kind: str, noise: float, raw: float = 1.0) -> float:
-    """Return it for all pairs, none or a chosen forest (``"all"``, ``"none"``, ``"tree"``).
+    """Return the expected total variation (`EXPECTED`) for all pairs, no pair or a forest ("all", "none" or "tree").
 
-    It is at most 1, and rises up to there: plans that noise hides have an order, too.
+    It is increasing and below 1, so that plans remain ordered even where noise hides everything.
     """
     relations, scale, power, other, chance = EXPECTED[law][kind]
     known = scale * noise**power * raw**other
@@ -118,21 +118,21 @@ def expected_variation(queries: LinearQueries, n: int, law: str, kind: str, nois
 
 
 def below_one(expected: float) -> float:
-    """Return what is expected up to one half, and above an increasing function of it below 1."""
+    """Return an expectation as it is up to one half, and an increasing function of it below 1 above that."""
     return expected if expected <= 0.5 else 1 - 0.25 / expected
 
 
 @final
 @dataclass(frozen=True)
 class NoisyTablesPlan(base.QueryReleasePlan):
-    """Constants of one release."""
+    """Public constants of one release of noisy tables."""
 
-    subsets: Tables  #: columns of the measured tables: each of one column, then pairs
-    relations: str  #: which pairs: "all" or "none"
-    law: str  #: of the noise: "laplace", "gaussian", or "matrix": pure, of all tables at once
-    mu: float  #: Gaussian budget; 0 for pure noise
-    joint: bool = False  #: whether the noise is that of all tables as one matrix
-    title: str = "tables"  #: how the ledger names them
+    subsets: Tables  #: columns of the measured tables: all single columns, then the pairs
+    relations: str  #: which pairs are measured: "all" or "none"
+    law: str  #: law of the noise: "laplace", "gaussian", or "matrix", a pure noise on all tables at once
+    mu: float  #: budget of Gaussian noise; 0 for pure noise
+    joint: bool = False  #: whether one noise is added to all tables as one matrix
+    title: str = "tables"  #: the ledger's name for the tables
     algorithm = "noisy_tables"
     only_sums: ClassVar[bool] = True
     constants = "calibrated"
@@ -149,7 +149,7 @@ class NoisyTablesPlan(base.QueryReleasePlan):
 
     @cached_property
     def noises(self) -> tuple[tuple[str, Mechanism[Floats], float], ...]:
-        """For each table: label in the ledger, shared by tables of one scale; noise; its deviation in a share."""
+        """For each table: ledger label, which tables of one scale share; noise; deviation of the noise of a share."""
         if self.joint:
             return tuple((LABEL, self._matrix.mechanism, each / self.n) for each in self._matrix.noises[:, 1].tolist())
         sizes, found = [math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets], []
@@ -177,12 +177,12 @@ class NoisyTablesPlan(base.QueryReleasePlan):
 
     @cached_property
     def raw(self) -> float:
-        """R: the mean total variation that noise alone adds to the measured pairs; to columns, if there are none."""
+        """R: the mean total variation that noise alone adds to the measured pairs, or to columns if there are none."""
         return self._added(float)
 
     @property
     def net(self) -> float:
-        """R of what pairs say beyond their columns: of independent noise, what a model of all tables cannot remove."""
+        """R of what pairs say beyond their columns: the part of independent noise that no model of tables removes."""
         return self._added(lambda size: math.sqrt(size * (size - 1)))
 
     def _added(self, of_size: Callable[[int], float]) -> float:
@@ -192,23 +192,23 @@ class NoisyTablesPlan(base.QueryReleasePlan):
 
     @property
     def expected_variation(self) -> float:
-        """The mean total variation of two-way tables to expect: the order of magnitude on other tables, a guess."""
+        """The expected mean total variation of two-way tables: a guess of the order of magnitude (`EXPECTED`)."""
         law = f"joint {self.law}" if self.joint and self.mu else self.law
         found = expected_variation(self.queries, self.n, law, self.relations, self.alone, self.raw)
-        return found if self.relations == "none" else min(found, self.raw)  # noisy tables as they are have R
+        return found if self.relations == "none" else min(found, self.raw)  # noisy tables without a fit have R
 
     @cached_property
     def alone(self) -> float:
-        """The mean total variation that noise adds to tables of columns, if the whole budget goes to these."""
+        """The mean total variation that noise would add to tables of columns if they got the whole budget."""
         sizes = [size for size in self.queries.shape if size > 1]
         total, facts = math.fsum(size ** (1 / 3) for size in sizes), (self.law, self.privacy, self.mu)
         return added(self.law, [k * table_noise(*facts, k ** (1 / 3) / total, k, self.n)[1] for k in sizes])
 
     @property
     def ranked(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Of all pairs a fifth more than expected where R is large, for there they lose most; else a fifth less.
+        """The expected error; for all pairs times `CAUTION` where R is large, since they lose most there, else over it.
 
-        There they have the better largest pair for the same mean, and predict a target better.
+        Where R is small, all pairs have a better worst pair at the same mean error, and predict a target better.
         """
         if self.relations == "none":
             return self.expected_variation
@@ -216,14 +216,14 @@ class NoisyTablesPlan(base.QueryReleasePlan):
 
     @property
     def _asked(self) -> tuple[float, bool]:
-        """Deviation of the noise of the tables that are asked for, and whether all of these are measured."""
+        """Largest noise deviation among the requested tables, and whether all requested tables are measured."""
         asked = set(self.queries.subsets) & set(self.subsets) or set(self.subsets)
         noise = max(each[2] for s, each in zip(self.subsets, self.noises, strict=True) if s in asked)
         return noise, set(self.queries.subsets) <= set(self.subsets)
 
     @property
     def predicted_error(self) -> PredictedError:
-        """The largest noise of a cell: of the noisy tables, where all that are asked for are measured."""
+        """The largest noise of a cell, plus a typical amount unless all requested tables are measured."""
         (noise, measured), count = self._asked, 2 * self.queries.count
         tail = math.log(count) / math.sqrt(2) if self.law == "laplace" else math.sqrt(2 * math.log(count))
         bound = noise * tail + (0 if measured else INDEPENDENT)
@@ -232,25 +232,25 @@ class NoisyTablesPlan(base.QueryReleasePlan):
 
     @property
     def expectation(self) -> float:
-        """As for noise on all answers: the fit removes most. What is not measured is off by a typical amount."""
+        """What the fit leaves of the noise; at least `INDEPENDENT` if some requested table is not measured."""
         noise, measured = self._asked
         error = min(base.noise_left(self.queries, noise), self.predicted_error.bound)
         return error if measured else max(error, INDEPENDENT)
 
     @cached_property
     def fitting(self) -> FitPlan:
-        """Constants of the latent classes, from the number of cells and R."""
+        """Constants of the fit of latent classes, from the number of cells and R."""
         cells = sum(math.prod(self.queries.shape[axis] for axis in subset) for subset in self.subsets)
         low = self.relations != "none" and self.raw <= REFIT
         again = int(self.law == "laplace" and self.raw > AGAIN)
-        # Left-out coordinates of a matrix are few, and say little where noise is small.
+        # A matrix has few coordinates to leave out, and these tell little where noise is small.
         fixed = low and self.joint and self.raw < (FALLING if self.mu else AGAIN)
         falling, (folds, most) = fixed or (low and self.raw < FALLING), FIXED if fixed else (FOLDS, MOST_STEPS)
         return FitPlan(min(CLASSES, cells), folds, most, low, falling, again, fixed)
 
     @cached_property
     def steps(self) -> int:
-        """Steps of a histogram's fit, 0: latent classes. It has relations of three columns better, where it can be."""
+        """Steps of a histogram's fit, or 0 for latent classes, which model relations of three columns less well."""
         if self.queries.cells > SMALL_CELLS or self.raw > SMALL_RAW or self.queries.impossible:
             return 0
         return base.planned_steps(Marginals(self.queries.shape, self.subsets), self._asked[0], len(self.subsets))
@@ -268,7 +268,7 @@ class NoisyTablesPlan(base.QueryReleasePlan):
         return self.fitted(self.release(records, source, ledger, weights))
 
     def release(self, codes: Any, source: BitSource, ledger: Ledger, weights: Floats | None = None) -> ReleasedTables:
-        """Count every table of records (n, columns), and return the counts with noise, as shares."""
+        """Count every table of records (n, columns), and return the noisy counts as shares."""
         shape = self.queries.shape
         sides = [[shape[axis] for axis in subset] for subset in self.subsets]
 
@@ -283,13 +283,13 @@ class NoisyTablesPlan(base.QueryReleasePlan):
             noisy = [noise.release(c, label, source, ledger).reshape(k) for k, (label, noise, _), c in each]
         deviations = [deviation * self.n for _, _, deviation in self.noises]
         total = None if self.privacy.neighboring.fixes_size else ReleasedTotal.of(noisy, deviations, self.law)
-        n = self.n if total is None else total.value  # never the number of records that were read
+        n = self.n if total is None else total.value  # never the private number of records read
         shares, spread = tuple(table / n for table in noisy), tuple(deviation / n for deviation in deviations)
         inner = () if not self.joint else tuple((self._matrix.noises[:, 0] / n).tolist())
         return ReleasedTables(shape, self.subsets, shares, spread, self.law, coordinates=inner, total=total)
 
     def fitted(self, tables: ReleasedTables) -> base.Answered:
-        """Return model and answers, functions of released numbers and public facts alone."""
+        """Return model, answers and tables, as functions of released numbers and public facts alone."""
         if self.steps:
             queries = Marginals(self.queries.shape, self.subsets)
             targets = {table: noisy.ravel() for table, noisy in enumerate(tables.noisy)}
@@ -305,8 +305,8 @@ class NoisyTablesPlan(base.QueryReleasePlan):
 def table_noise(
     law: str, privacy: PrivacyParams, mu: float, part: float, size: int, n: int
 ) -> tuple[Mechanism[Floats], float]:
-    """Return the noise of a table of `size` cells that costs a part of the budget, and its deviation in a share."""
-    # Both enlarge the sensitivity for their grids, so no scale is computed from the budget by hand.
+    """Return the noise of a table of `size` cells that costs this part of the budget, and its deviation in a share."""
+    # Both mechanisms enlarge the sensitivity for their grids, so no scale is computed from the budget by hand.
     part *= 1 - 1e-12
     norm = "l2" if law == "gaussian" else "l1"
     moved, lemma = DISTANCES[privacy.neighboring][norm]
@@ -320,7 +320,7 @@ def table_noise(
 
 
 def part_of(privacy: PrivacyParams, law: str, share: float) -> PrivacyParams | None:
-    """Return what a share of epsilon promises, or of mu^2 at the same delta; None where delta alone covers that."""
+    """Return the promise of a share of epsilon, or of mu^2 at the same delta; None where delta alone covers it."""
     if law != "gaussian":
         return replace(privacy, epsilon=_rounding.product_down(privacy.epsilon, share), delta=0.0)
     mu = base.mu_of(privacy) * math.sqrt(share)
@@ -329,14 +329,14 @@ def part_of(privacy: PrivacyParams, law: str, share: float) -> PrivacyParams | N
 
 
 def added(law: str, sums: Sequence[float]) -> float:
-    """Return the mean total variation that noise adds to tables, from sums of its deviations over each one's cells."""
+    """Return the mean total variation that noise adds to tables, from each table's sum of deviations over cells."""
     return math.sqrt(0.5 if law == "laplace" else 2 / math.pi) / 2 * math.fsum(sums) / len(sums)
 
 
 def table_counts(codes: Array, shape: tuple[int, ...], subsets: Tables, weights: Floats | None = None) -> Parts:
-    """Return the counts of every table, of the values of all columns (n, columns); or sums of records' weights (n,)."""
+    """Return the counts, or sums of records' weights (n,), in every table, from values of all columns (n, columns)."""
     columns, sides = codes.T, ([shape[axis] for axis in subset] for subset in subsets)
-    pairs = zip(subsets, sides, strict=True)  # one table's cells in memory at a time
+    pairs = zip(subsets, sides, strict=True)  # lazily: only one table's cells are in memory at a time
     cells = ((np.ravel_multi_index([columns[axis] for axis in s], size), math.prod(size)) for s, size in pairs)
     return tuple(np.bincount(each, weights, count) for each, count in cells)
 
@@ -347,9 +347,9 @@ def plan(
 ) -> NoisyTablesPlan:
     """Plan noise on the tables of columns and of pairs of columns.
 
-    `relations` says which pairs: ``"all"`` that the queries list, or ``"none"``; ``"auto"``: as is expected to be best.
-    `noise`: of each table (``"tables"``), or one of all (``"matrix"``, for replaced units and all pairs,
-    with a delta without impossible ones); ``"auto"``: the smaller one.
+    `relations` says which pairs are measured: ``"all"`` that the queries list, ``"none"``, or by ``"auto"`` the choice
+    with the smaller expected error. `noise` is separate for each table (``"tables"``) or one for all (``"matrix"``, for
+    replaced units and all pairs; with a delta no pair may be impossible); ``"auto"`` takes the smaller noise.
     """
     check_relation(privacy, users=True, neighbors=NoisyTablesPlan.neighbors)
     _validate.records("n", n)

@@ -1,24 +1,24 @@
-r"""A few well chosen tables: every column, a target with every column, and a forest of pairs that is chosen privately.
+r"""A few tables: every column, a target (the center) with every column, and a forest of pairs that is chosen privately.
 
-Where noise on all pairs of columns would hide them, fewer tables with less noise say more.
+Where noise on the tables of all pairs of columns would hide them, fewer tables with less noise say more.
 
 Listing
-    1. Noise on the table of each column and, with a center of few values, on its table with each other column.
-    2. Score every other pair by half the l1 distance of its table to what step 1 makes of it (columns independent,
-       given the center), less what noise of the size to come would add. Take k pairs one by one, of those that join two
-       parts of the forest, by permute-and-flip (delta = 0) or the exponential mechanism. 3. Measure each with noise.
-    4. Fit a Markov tree to all measured tables (`markov_tree`): post-processing.
+    1. Release noisy tables of each column and, with a center of few values, of the center with each other column.
+    2. Score every other pair by half the l1 distance of its table to the prediction of step 1 (columns independent,
+       given the center), less what the noise of step 3 would add to it. Choose k pairs one by one, among those that
+       join two parts of the forest, by permute-and-flip (delta = 0) or the exponential mechanism. 3. Measure each with
+       noise. 4. Fit a Markov tree to all measured tables (`markov_tree`): post-processing.
 Guarantee
     Pure epsilon, or (epsilon, delta), for neighbors that replace one record, or all records of one user.
 Lemmas
-    Tables as `noisy_tables`, users too: 2 in l1, root of 2 in l2, of each table at once. Score: M, the model of step 1,
-    is a function of released numbers, so with it given ``|half ||T - n M||_1 - half ||T' - n M||_1| <= half ||T -
-    T'||_1 <= 1``, and the bias is public. Adaptive uses of fixed mechanisms: pure epsilons add up; Gaussians, and the
-    Gaussians that cover draws of bounded range (`BoundedRange`), compose by their squares. Scales depend on the round
-    alone, never on which pair was taken, so the ledger is complete before records are read.
+    Tables: as in `noisy_tables`, for users too, a unit moves each table by 2 in l1, the root of 2 in l2. Score: M, the
+    model of step 1, is a function of released numbers, so given M, ``|half ||T - n M||_1 - half ||T' - n M||_1| <= half
+    ||T - T'||_1 <= 1``, and what is subtracted is public. These are adaptive uses of fixed mechanisms: pure epsilons
+    add up; Gaussians, and the Gaussians that cover draws of bounded range (`BoundedRange`), compose by their squares.
+    Scales depend on the round alone, never on which pair was chosen, so the ledger is complete before records are read.
 Assumptions
-    The number k and all shares follow from public facts. No round is without candidates: k is at most the size of a
-    spanning forest of the graph of listed pairs, which is public, and any part of a forest can be completed to one.
+    The number k and all shares follow from public facts. Every round has candidates: k is at most the size of a
+    spanning forest of the public graph of listed pairs, and every forest can be extended to a spanning forest.
 """
 
 import math
@@ -55,15 +55,16 @@ CHOSEN, MEASURED = "next pair of the forest", "table of a chosen pair"
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """Public rules, chosen on learning tables (benchmarks/table_choices.py forests)."""
+    """Public rules, chosen on learning tables (benchmarks/table_choices.py forests); noise is measured by `alone`."""
 
-    falling: float = 0.013  #: over the noise of columns' tables alone: the share of a spanning forest that is measured
-    most: float = 0.75  #: that share at most, with a center
-    selection: float = 0.05  #: share of the budget for choosing; a third of what columns leave, at most
-    center: int = 6  #: values of a center whose tables are all measured, at most
-    center_noise: float = 0.015  #: noise of the columns' tables alone up to which they are
-    columns: tuple[float, float] = (0.9, 0.4)  #: share of the columns: this less so much a share of pairs
-    with_center: tuple[float, float] = (0.35, 0.3)  #: shares of the columns, and of the center's tables
+    falling: float = 0.013  #: this over the noise is the share of a spanning forest's pairs that are measured
+    most: float = 0.75  #: largest such share if the center's tables are measured
+    selection: float = 0.05  #: share of the budget for choosing pairs; at most a third of what other tables leave
+    center: int = 6  #: largest number of values of a center whose tables with all columns are measured by default
+    center_noise: float = 0.015  #: largest noise at which the center's tables are measured by default
+    #: Budget share of columns' tables without a center: the first less the second times the measured share of pairs.
+    columns: tuple[float, float] = (0.9, 0.4)
+    with_center: tuple[float, float] = (0.35, 0.3)  #: budget shares of columns' tables and of the center's tables
 
 
 TUNING = Tuning()
@@ -72,14 +73,14 @@ TUNING = Tuning()
 @final
 @dataclass(frozen=True)
 class NoisyTreePlan(QueryReleasePlan):
-    """Constants of one release."""
+    """Public constants of one release."""
 
-    center: int | None  #: the column whose tables with all others are measured
-    pairs: int  #: k, chosen and measured besides
-    shares: tuple[float, float, float]  #: of the budget: columns, the center's tables, choosing; the rest: chosen pairs
-    law: str  #: of the noise: "laplace" or "gaussian"
-    mu: float  #: Gaussian budget; 0 for Laplace noise
-    alone: float  #: mean total variation that noise would add to tables of columns, were all spent on these
+    center: int | None  #: the column whose tables with all others are measured, if there is one
+    pairs: int  #: number k of chosen pairs
+    shares: tuple[float, float, float]  #: budget of columns, the center's tables and choosing; the rest: chosen pairs
+    law: str  #: law of the noise: "laplace" or "gaussian"
+    mu: float  #: budget of Gaussian noise; 0 for Laplace noise
+    alone: float  #: mean total variation that noise would add to tables of columns if they got the whole budget
     algorithm = "noisy_tree"
     only_sums: ClassVar[bool] = True
     constants = "calibrated"
@@ -89,7 +90,7 @@ class NoisyTreePlan(QueryReleasePlan):
 
     @cached_property
     def fixed(self) -> tuple[tuple[tuple[int, ...], str, Mechanism[Floats], float], ...]:
-        """Tables that are measured whatever the data: columns, label in the ledger, noise, its deviation in a share."""
+        """The tables measured for all data: columns, ledger label, noise, and deviation of the noise of a share."""
         columns = [axis for axis, size in enumerate(self.queries.shape) if size > 1]
         tables = [((axis,), self.shares[0]) for axis in columns]
         if self.center is not None:
@@ -109,20 +110,20 @@ class NoisyTreePlan(QueryReleasePlan):
 
     @cached_property
     def candidates(self) -> tuple[tuple[int, int], ...]:
-        """The pairs of which some are chosen: those that are asked for, of two columns with two values or more."""
+        """The pairs among which some are chosen: requested pairs of columns with at least two values each."""
         shape = self.queries.shape
         pairs = [(s[0], s[1]) for s in self.queries.subsets if len(s) == 2 and min(shape[s[0]], shape[s[1]]) > 1]
         return tuple(pair for pair in pairs if self.center not in pair)
 
     def measured(self, pair: tuple[int, ...]) -> tuple[Mechanism[Floats], float]:
-        """Noise of a chosen pair's table, of one scale for all pairs, and its deviation in a share."""
+        """Return the noise of a chosen pair's table, whose scale is the same for all, and its deviation in a share."""
         return self._noise((1 - sum(self.shares)) / self.pairs, pair)
 
     @cached_property
     def choice(self) -> Mechanism[int]:
-        """One of the k draws of a pair."""
+        """The mechanism of each of the k draws of a pair."""
         cells = max(cells_of(self.queries.shape, pair) for pair in self.candidates)
-        off = (cells + 8) * 2.0**-50 * self.n  # of a computed score, on either data set
+        off = (cells + 8) * 2.0**-50 * self.n  # rounding of a computed score, on either data set
         value, lemma = _rounding.sum_up((1.0, 2 * off)), in_units(SCORE_LEMMA, self.privacy)
         sensitivity = Sensitivity(value, "linf", lemma, unit=self.privacy.unit)
         if self.law == "laplace":
@@ -150,18 +151,18 @@ class NoisyTreePlan(QueryReleasePlan):
 
     @property
     def expected_variation(self) -> float:
-        """The mean total variation of two-way tables to expect: the order of magnitude on other tables, a guess."""
+        """The expected mean total variation of two-way tables: a guess of the order of magnitude."""
         return noisy_tables.expected_variation(self.queries, self.n, self.law, "tree", self.alone)
 
     @property
     def ranked(self) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Of many columns a fifth more than expected: a forest has few of their pairs, groups have all."""
+        """The expected error, times `CAUTION` for many columns: a forest has few of their pairs, groups have all."""
         many = len([size for size in self.queries.shape if size > 1]) >= noisy_tables.MANY
         return self.expected_variation * (noisy_tables.CAUTION if many else 1.0)
 
     @property
     def predicted_error(self) -> PredictedError:
-        """The largest noise of a cell, and a typical amount for what is not measured."""
+        """The largest noise of a cell plus a typical amount for pairs that are not measured; no bound is proved."""
         noise, count = max(deviation for *_, deviation in self.fixed), 2 * self.queries.count
         tail = math.log(count) / math.sqrt(2) if self.law == "laplace" else math.sqrt(2 * math.log(count))
         what = "largest of the noise variables, and of tables that are not measured"
@@ -184,7 +185,7 @@ class NoisyTreePlan(QueryReleasePlan):
         return self.fitted(self.release(records, source, ledger, weights))
 
     def release(self, codes: Any, source: BitSource, ledger: Ledger, weights: Floats | None = None) -> ReleasedTables:
-        """Count, add noise, choose pairs and measure them; return the counts with noise, as shares."""
+        """Count, add noise, choose pairs and measure them; return the noisy counts as shares."""
         shape, known = self.queries.shape, [subset for subset, *_ in self.fixed]
         subsets = (*known, *(self.candidates if self.pairs else ()))
 
@@ -216,7 +217,7 @@ class NoisyTreePlan(QueryReleasePlan):
     def _scores(
         self, counted: Mapping[tuple[int, ...], Array], released: ReleasedTables
     ) -> dict[tuple[int, int], float]:
-        """Half the l1 distance to what columns make of a table, less what noise to come adds: moved by 1 (Lemma)."""
+        """Return the scores of step 2 by pair; a replaced unit moves each by at most 1 (Lemmas)."""
         found, ratio = {}, math.sqrt(0.5 if self.law == "laplace" else 2 / math.pi)
         with np.errstate(all="ignore"):
             weights, joint = markov_tree.conditionals(released, self.center)
@@ -228,7 +229,7 @@ class NoisyTreePlan(QueryReleasePlan):
         return found
 
     def fitted(self, tables: ReleasedTables) -> Answered:
-        """Return model and answers, functions of released numbers and public facts alone."""
+        """Return model, answers and tables, as functions of released numbers and public facts alone."""
         model = markov_tree.fit(tables, self.center, self.queries.impossible)
         answers = [model.marginal(subset).ravel() for subset in self.queries.subsets]
         return model, np.concatenate(answers), tables
@@ -238,10 +239,10 @@ class NoisyTreePlan(QueryReleasePlan):
 def plan(
     queries: LinearQueries, n: int, privacy: PrivacyParams, *, pairs: int | None = None, center: bool | None = None
 ) -> NoisyTreePlan:
-    """Plan noise on columns, on the center's tables, and on `pairs` chosen pairs; None: from the noise (`Tuning`).
+    """Plan noise on columns, on the center's tables, and on `pairs` chosen pairs, by default a number from `Tuning`.
 
-    `center` says whether the tables of ``queries.center`` are all measured; None: where it has few values and the noise
-    is not too large.
+    `center` says whether the tables of ``queries.center`` with all columns are measured; by default they are if it has
+    few values and the noise is small (`Tuning`).
     """
     check_relation(privacy, users=True)
     _validate.records("n", n)

@@ -30,7 +30,7 @@ QUERY_METHODS = Registry(
 )
 """``planner(queries, n, privacy, **options) -> QueryReleasePlan``."""
 
-FINDING = ("noisy_tables", "noisy_tree", "grouped_tables")  #: Methods that find ranges and bins
+FINDING = ("noisy_tables", "noisy_tree", "grouped_tables")  #: Methods that can find ranges and bins
 
 
 def plan_queries(
@@ -43,11 +43,11 @@ def plan_queries(
     sums: bool = False,
     open: Open | None = None,
 ) -> tuple[QueryReleasePlan, ...]:
-    """Return all valid plans, or those that need `sums` alone, the smallest expectation first. Sees no data.
+    """Return all valid plans, smallest expectation first; with `sums` only plans that need sums alone. Sees no data.
 
-    Noisy tables come first where they apply: marginals of one and two columns. ``constants="paper"`` has the saddle
-    point alone. Plans of noisy tables find ranges and bins of columns that are left `open`; no others do.
-    `InvalidParameterError` if nothing applies.
+    Noisy tables come first where they apply: to marginals of one and two columns. ``constants="paper"`` is for the
+    saddle point alone. Only plans of noisy tables find the ranges and bins of `open` columns. Raises
+    `InvalidParameterError` if no method applies.
     """
     if open is not None:
         return _with_ranges(queries, n, privacy, algorithm, open, constants=constants, sums=sums)
@@ -69,7 +69,7 @@ def plan_queries(
 def _with_ranges(
     queries: LinearQueries, n: int, privacy: PrivacyParams, algorithm: str, open: Open, **options: Any
 ) -> tuple[QueryReleasePlan, ...]:
-    """Return plans that find ranges first, with the noise that leaves the tables the smaller expected error."""
+    """Return plans that first find ranges, with the noise law for which the expected error of tables is smaller."""
     if algorithm not in ("auto", *FINDING):
         what = f"needs declared ranges and public bins: those that find some are {', '.join(FINDING)}"
         raise InvalidParameterError("algorithm", algorithm, what, "Give lower and upper, or use algorithm='auto'")
@@ -89,7 +89,7 @@ def _with_ranges(
 
 
 def _rank(plan: QueryReleasePlan) -> tuple[bool, bool, float]:
-    # Bounds compare badly: the saddle point's is 3 to 5 times what it loses, MWEM has none, that of noisy answers
-    # ignores the fit. Expectations fit measurements within a factor of 2 (docs, Synthetic data).
-    _ = plan.releases  # public constants that are no floats show up here
+    # Bounds are not comparable: the saddle point's bound is 3 to 5 times its loss, MWEM has none, and that of noisy
+    # answers ignores the fit. Expectations agree with measurements within a factor of 2 (docs, Synthetic data).
+    _ = plan.releases  # raises if public constants are not representable as floats
     return not math.isfinite(plan.expectation), not plan.preferred, plan.ranked

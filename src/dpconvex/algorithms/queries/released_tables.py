@@ -1,21 +1,21 @@
-r"""What a release of queries leaves: noisy tables with intervals for the data's own shares, and models of them.
+r"""Results of a release of queries: noisy tables with intervals for the data's own shares, and models of the tables.
 
 Guarantee
     Functions of released numbers and public facts only: no record reaches this module.
 Intervals
-    The noise of a cell has a known law, so ``Y +- t/n`` holds the data's share with the stated probability, whatever
+    The noise of a cell has a known law, so ``Y +- t/n`` contains the data's share with the stated probability, whatever
     was fitted: ``t = sigma z`` for Gaussian noise, ``t = b log(c/alpha)`` for Laplace noise (c cells together; on the
     grid of the mechanism the tail is below ``exp(-t/b)`` once t is a step longer).
-    Matrix noise: a cell's is ``sum_k e_k (A_k - B_k)`` with independent chi-squares of q + 1 degrees of freedom, whose
+    Matrix noise of a cell is ``sum_k e_k (A_k - B_k)`` with independent chi-squares of q + 1 degrees of freedom, whose
     excess kurtosis is at most ``6 / (q + 1)``; the normal quantile is corrected for that (Cornish and Fisher 1938), so
-    intervals are a little long, and not proved. Its tables have the known total as they are.
+    intervals are a little long, and not proved. Tables with matrix noise have the known total without any correction.
 Known total (Gaussian)
     The cells of a table add up to n, or nearly (`users.exact_weights`), so the mean residual is pure noise; without it
-    the variance is ``(1 - 1/cells) sigma^2``. A one-way table is pooled with the row sums of the pairs that hold its
-    column, weights inverse to the variances; but not with pairs that were chosen after it was seen, for its own noise
-    had a part in the choice: the interval of a table of one column is the same function of the same noise whatever is
-    chosen. A chosen pair's noise is drawn after the choice, so its interval holds given the choice. Nothing is pooled
-    for Laplace noise, whose sums are no Laplace variables.
+    the variance is ``(1 - 1/cells) sigma^2``. A one-way table is pooled with the row sums of the pairs that contain its
+    column, weights inverse to the variances. It is not pooled with pairs that were chosen after its release, because
+    its own noise influenced the choice: so its interval is the same function of the same noise whatever is chosen. The
+    noise of a chosen pair is drawn after the choice, so its interval holds given the choice. Nothing is pooled for
+    Laplace noise, whose sums are not Laplace variables.
 Private total
     Where the number n of records is private, shares are noisy counts over an estimate N of n, the mean of the tables'
     noisy sums with weights inverse to their variances. If ``|N - n| <= r`` and ``|Y - c| <= t``, each with probability
@@ -23,8 +23,8 @@ Private total
     a Chernoff bound: a cell of scale a in N has ``log E exp(s Z) = -log(1 - s^2 a^2)``, on the grid no more, and that
     is at most ``2 log(2) s^2 a^2`` for ``s a <= 1/sqrt(2)``.
 Models
-    Distributions over the values of all columns. Records are drawn by *systematic rounding*: shares times the number of
-    records, rounded by one uniform number, so that counts are within one of what the model expects.
+    Models are distributions over the values of all columns. Records are drawn by *systematic rounding*: shares times
+    the number of records are rounded with one uniform number, so that counts are within 1 of their expectations.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.queries import LARGEST, Zero
 
 REDRAWS = 100
-GRID = 1 + 2.0**-18  # a step of the mechanism's grid is below 2^-20 of the scale
+GRID = 1 + 2.0**-18  # covers one step of the mechanism's grid, which is below 2^-20 of the scale
 
 
 @final
@@ -52,13 +52,13 @@ GRID = 1 + 2.0**-18  # a step of the mechanism's grid is below 2^-20 of the scal
 class Marginal:
     """A table of shares with an interval for each of them."""
 
-    #: Of the fitted model, one axis a column; they agree with every other table and with sampled records.
+    #: Shares of the fitted model, one axis a column; they agree with every other table and with sampled records.
     shares: Floats
-    #: low, high: intervals for the shares of the *data*, from the noisy table alone, so they hold whatever the model
-    #: does.
+    #: `low` and `high` are the ends of intervals for the shares of the *data*, from the noisy table alone: they hold
+    #: for any model.
     low: Floats
     high: Floats
-    level: float  #: Probability with which each interval holds its share; with ``together`` all of them at once
+    level: float  #: Probability with which each interval contains its share, or with ``together`` all of them do
 
     @property
     def fits(self) -> bool:
@@ -73,8 +73,8 @@ class ReleasedTotal:
 
     value: float  #: at least 1
     deviation: float  #: standard deviation of its noise
-    steepest: float  #: largest standard deviation that the noise of a single cell has in it
-    law: str  #: of the cells' noise
+    steepest: float  #: largest standard deviation that the noise of a single cell contributes to `value`
+    law: str  #: law of the cells' noise
 
     @classmethod
     def of(cls, noisy: Sequence[Floats], deviations: Sequence[float], law: str) -> ReleasedTotal:
@@ -97,21 +97,21 @@ class ReleasedTotal:
 @final
 @dataclass(frozen=True, eq=False)
 class ReleasedTables:
-    """Noisy shares of the tables that a plan lists, in its order; fresh arrays, no view of anything private."""
+    """Noisy shares of the tables that a plan lists, in its order, as fresh arrays, never views of private data."""
 
     shape: tuple[int, ...]  #: number of values of each column
     subsets: tuple[tuple[int, ...], ...]  #: the columns of each table, one or two
-    noisy: tuple[Floats, ...]  #: shares, one axis a column; of any sign
+    noisy: tuple[Floats, ...]  #: noisy shares of each table, one axis a column; they may be negative
     deviations: tuple[float, ...]  #: standard deviation of the noise of a share, for each table
     law: str  #: "laplace", "gaussian" or "matrix"
-    #: How many of the last tables were chosen after the others were seen: what they say is not pooled with them.
+    #: How many of the last tables were chosen after the others were released; the others are not pooled with them.
     chosen: int = 0
-    #: Of a matrix, deviations of the coordinates of columns and pairs, whose noise is uncorrelated; else none.
+    #: With matrix noise, deviations of the coordinates of columns and pairs, whose noise is uncorrelated; else empty.
     coordinates: tuple[float, ...] = ()
-    total: ReleasedTotal | None = None  #: what noisy counts were divided by; None: by the public number of records
+    total: ReleasedTotal | None = None  #: divisor of the noisy counts; None: the public number of records
 
     def _reach(self, tail: float) -> float:
-        """Return the deviations that the noise of a cell exceeds with this probability."""
+        """Return the number of deviations that the noise of a cell exceeds with this probability."""
         if self.law == "laplace":
             return GRID * -math.log(tail) / math.sqrt(2)
         z = -float(ndtri(tail / 2))
@@ -140,7 +140,7 @@ class ReleasedTables:
         return (shares if tuple(axes) == key else shares.T), noise
 
     def interval(self, axes: tuple[int, ...], shares: Floats, level: float, together: bool) -> Marginal:
-        """Return the model's `shares` of a measured table with intervals for the data's."""
+        """Return the model's `shares` of a measured table with intervals for the shares of the data."""
         _validate.real("interval", level, above=0.0, below=1.0)
         found, noise = self.estimate(axes)
         missed = (1 - level) if self.total is None else (1 - level) / 2
@@ -151,7 +151,7 @@ class ReleasedTables:
         return Marginal(shares, np.clip(low, 0, 1), np.clip(high, 0, 1), level)
 
     def report(self, names: Sequence[str], model: Callable[[tuple[int, ...]], Floats]) -> list[dict[str, Any]]:
-        """Return for each table its noise, how many deviations of it the model is off, and if it fits (level 0.95)."""
+        """Return for each table its noise, how many noise deviations the model is off, and if it fits (level 0.95)."""
         rows: list[dict[str, Any]] = []
         for subset, noisy, deviation in zip(self.subsets, self.noisy, self.deviations, strict=True):
             shares = model(subset)
@@ -165,13 +165,13 @@ class ReleasedModel(ABC):
     """A public distribution over the combinations of values of some columns."""
 
     shape: tuple[int, ...]  #: number of values of each column
-    impossible: tuple[Zero, ...] = ()  #: what sampled records and tables never have
+    impossible: tuple[Zero, ...] = ()  #: pairs of values that never occur together in sampled records and tables
 
     @final
     def marginal(self, axes: Sequence[int]) -> Floats:
-        """Return the shares of all combinations of values of some columns, one axis a column, in that order.
+        """Return the shares of all combinations of values of the columns `axes`, one axis a column, in that order.
 
-        `InvalidParameterError` where they are more than 2^27.
+        Raises `InvalidParameterError` for more than 2^27 combinations.
         """
         sides = [self.shape[axis] for axis in axes]
         if math.prod(sides) > LARGEST:
@@ -188,13 +188,13 @@ class ReleasedModel(ABC):
 
     @abstractmethod
     def _marginal(self, axes: tuple[int, ...]) -> Floats:
-        """Return the shares, of any shape, for distinct columns."""
+        """Return the shares for distinct columns, in an array of any shape, with impossible pairs not yet removed."""
 
     @final
     def sample(self, size: int, generator: np.random.Generator) -> Array:
-        """Return `size` records, int64 (size, columns), in random order, systematically rounded.
+        """Return `size` records, int64 (size, columns), in random order, by systematic rounding.
 
-        Impossible ones are drawn again, at most `REDRAWS` times; then they become copies of others.
+        Impossible records are drawn again, at most `REDRAWS` times; then they become copies of possible records.
         """
         found = self._sample(_validate.integer("size", size, at_least=1), generator)
         bad = self._violates(found)
@@ -226,7 +226,7 @@ class Histogram(ReleasedModel):
     """One weight for every combination of values."""
 
     shape: tuple[int, ...]
-    weights: Floats  #: (cells,): not negative, of sum 1
+    weights: Floats  #: shares of all combinations, (cells,): at least 0, of sum 1
 
     def _marginal(self, axes: tuple[int, ...]) -> Floats:
         rest = tuple(set(range(len(self.shape))) - set(axes))
@@ -239,17 +239,17 @@ class Histogram(ReleasedModel):
 
 
 def systematic(weights: Floats, size: int, generator: np.random.Generator) -> Array:
-    """Return `size` positions, ascending, each as often as its weight says up to one: a single uniform decides."""
+    """Return `size` positions, ascending, with counts within 1 of their expectations, by a single uniform number."""
     points = (np.arange(size) + generator.random()) / size
     ends = np.cumsum(weights)
     return np.minimum(np.searchsorted(ends / ends[-1], points, side="right"), len(weights) - 1)
 
 
 def within(groups: Array, shares: Floats, generator: np.random.Generator) -> Array:
-    """Return a value for each record, int64 (size,), as often in its group as the group's shares say up to one.
+    """Return a value for each record, int64 (size,), with counts in each group within 1 of their expectations.
 
-    `groups`: the group of each record, integers (size,); `shares`: a distribution a group, (groups, values). Which of a
-    group's records get a value is random, so columns that are drawn one after the other are independent in a group.
+    `groups` holds the group of each record, integers (size,); `shares` a distribution for each group, (groups, values).
+    Which of a group's records get a value is random, so columns drawn one after the other are independent in a group.
     """
     size, count = len(groups), len(shares)
     mine = np.sort(groups, kind="stable")

@@ -38,7 +38,7 @@ from dpconvex.randomness import BitSource
 MODES = ("full", "fresh")
 LABEL = "worst answered queries"
 MOST_STEPS = 20_000
-MOST_WORK = 1e9  # Cells times steps that are taken by default: ten seconds or so. A public number.
+MOST_WORK = 1e9  # Largest default of cells times steps, a public number: about ten seconds.
 LEMMA = (
     "given the queries drawn before, a record moves the score of a query by at most tau (high - low) (t-1)/n either "
     "way at draw t (all records at every step), or tau (high - low)/B after its batch of B records"
@@ -48,10 +48,10 @@ LEMMA = (
 @final
 @dataclass(frozen=True)
 class SyntheticPlan(QueryReleasePlan):
-    """Constants of one run, ``"calibrated"`` or the ``"paper"``'s."""
+    """Public constants of one run, either ``"calibrated"`` or those of the ``"paper"``."""
 
     mode: str  #: "full": all records at every step; "fresh": disjoint batches
-    steps: int  #: T, histograms that are averaged; T - 1 queries are drawn
+    steps: int  #: number T of histograms that are averaged; T - 1 queries are drawn
     tau_x: float  #: step size of the histogram
     tau_y: float  #: step size of the queries' weights
     constants: str = "calibrated"
@@ -68,12 +68,12 @@ class SyntheticPlan(QueryReleasePlan):
 
     @property
     def batch(self) -> int:
-        """Records that enter one step."""
+        """Number of records that enter one step."""
         return self.n if self.mode == "full" else self.n // max(1, self.steps - 2)
 
     @cached_property
     def sampling(self) -> VertexSampling:
-        """All draws; with two steps or fewer the only draw depends on no record, and one is charged all the same."""
+        """All draws; with at most two steps the only draw depends on no record, and is charged all the same."""
         unit = _unit_range(self.queries, self.batch) * self.tau_y
         draws = max(1, self.steps - 2)
         largest = unit * (draws if self.mode == "full" else 1) * (1 + 1e-12)
@@ -119,7 +119,7 @@ class SyntheticPlan(QueryReleasePlan):
                 continue  # a gradient after the last draw would not be used
             if self.mode == "full":
                 answered += queries.answers(x)
-                # Not a running sum, which would add up roundings of the data.
+                # Computed from t times the data: a running sum would add up roundings.
                 score = self.tau_y * (t * data - answered)
             else:
                 means = queries.record_sums(records[(t - 1) * B : t * B]) / B
@@ -128,24 +128,24 @@ class SyntheticPlan(QueryReleasePlan):
 
 
 def _unit_range(queries: LinearQueries, batch: int) -> float:
-    """Range of the scores' change for one step, per unit of tau_y: twice the change of a mean, and its rounding."""
+    """Return the range of the scores' change in one step per unit of tau_y: twice a mean's change plus rounding."""
     return 2 * ((queries.high - queries.low) / batch + 4 * rounding(queries)) * (1 + 1e-6)
 
 
 def _exposure(steps: int, mode: str) -> float:
-    """Sum of the squared ranges of all draws in units of the first one's, for the record that is exposed most."""
+    """Return the sum of the squared ranges of all draws over that of the first, for the most exposed record."""
     k = max(1, steps - 2)
     return k * (k + 1) * (2 * k + 1) / 6 if mode == "full" else float(k)
 
 
 def _range_sum(steps: int, mode: str) -> float:
-    """Sum of the ranges of all draws in units of the first one's, for the record that is exposed most."""
+    """Return the sum of the ranges of all draws over that of the first, for the most exposed record."""
     k = max(1, steps - 2)
     return k * (k + 1) / 2 if mode == "full" else float(k)
 
 
 def _cap(queries: LinearQueries, n: int, privacy: PrivacyParams, steps: int, mode: str) -> float:
-    """Largest tau_y that the promise allows."""
+    """Return the largest tau_y that the promise allows."""
     k = max(1, steps - 2)
     unit = _unit_range(queries, n if mode == "full" else n // k)
     if privacy.pure:
@@ -155,7 +155,7 @@ def _cap(queries: LinearQueries, n: int, privacy: PrivacyParams, steps: int, mod
 
 
 def _bound(queries: LinearQueries, mode: str, steps: int, tau_x: float, tau_y: float) -> float:
-    """Bound on the largest error by the players' regrets; fresh batches: for the population (docs, Saddle points)."""
+    """Return a regret bound on the largest error, for fresh batches about the population (docs, Saddle points)."""
     width = queries.high - queries.low
     of_x = math.log(queries.cells + 1) / (tau_x * steps) + tau_x * width**2 / 8
     of_y = math.log(2 * queries.count) / (tau_y * steps) + tau_y * width**2 / 2
@@ -165,7 +165,7 @@ def _bound(queries: LinearQueries, mode: str, steps: int, tau_x: float, tau_y: f
 def _tuned(
     queries: LinearQueries, n: int, privacy: PrivacyParams, mode: str, steps: int, paper: bool
 ) -> tuple[float, float]:
-    """Step sizes for T: of least bound, or the printed ones for queries scaled to [-1, 1], below the printed cap."""
+    """Return step sizes: of least bound, or the printed ones for queries scaled to [-1, 1], up to the printed cap."""
     width, ell_x, ell_y = queries.high - queries.low, math.log(queries.cells + 1), math.log(2 * queries.count)
     cap = _cap(queries, n, privacy, steps, mode)
     if not paper:
@@ -187,10 +187,10 @@ def plan(
 ) -> SyntheticPlan:
     """Plan synthetic data by a private saddle point; the queries are closed under negation here.
 
-    ``constants="calibrated"``: steps of least bound with zCDP accounting of bounded ranges, and all records at every
-    step (``mode="full"``), for the data's own answers. ``"paper"``: the printed orders with constant 1, the printed
-    cap, which needs ``delta > 0``, and disjoint batches (``mode="fresh"``). `steps` is T, at least 2; with fresh
-    batches at most ``n + 2``. Default: from the constants; calibrated, not more than is quick.
+    ``constants="calibrated"`` takes the steps of least bound with zCDP accounting of bounded ranges, and all records at
+    every step (``mode="full"``), for the data's own answers. ``"paper"`` takes the printed orders with constant 1, the
+    printed cap, which needs ``delta > 0``, and disjoint batches (``mode="fresh"``). `steps` is T, at least 2, with
+    fresh batches at most ``n + 2``; its default follows from `constants`, and calibrated ones are limited by time.
     """
     check(queries, n, privacy)
     _validate.choice("constants", constants, ("calibrated", "paper"))

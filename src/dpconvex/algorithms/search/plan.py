@@ -1,7 +1,7 @@
-r"""Private search: which budget every candidate gets, how one is chosen, what it costs. `run` alone sees data.
+r"""Private search: the budget of every candidate, the choice among them, and its cost. Only `run` sees data.
 
 Records (or users) are split by public coins into a training and a held-out part. Candidates are fitted on the first and
-scored on the second, so that a record is in one of them only: costs are those of the dearer part, not their sum.
+scored on the second. As a record is in one part only, the search costs what the dearer part costs, not the sum.
 
 ``composition``
     All fits together spend the promise on the training part, permute-and-flip over the held-out losses on the other.
@@ -47,19 +47,19 @@ from dpconvex.randomness import BitSource
 
 TRAINING, HELD_OUT = "training part", "held-out part"
 RUNS_A_CANDIDATE = 4
-"""Runs that are always made, per candidate: more of them add little to the chance that the best is tried."""
+"""Number of runs per candidate that are always made: more add little to the chance that the best is tried."""
 LAWS = ((0.0, 0.0), (1.0, 0.0))
-"""Shape and gamma of the number of runs, for pure runs: ``(2 + shape) epsilon``, whatever gamma."""
+"""Shape and gamma of the law of the number of pure runs, which cost ``(2 + shape) epsilon`` for any gamma."""
 GAUSSIAN_LAWS = ((0.0, 0.1), (1.0, 0.1))
-"""The same for Gaussian runs. Smaller gammas cost more and hardly add to the chance that the best is tried (ours)."""
+"""Shape and gamma for Gaussian runs (our choice): smaller gammas cost more and hardly help to try the best."""
 SHRINKING = (1.0, 0.85, 0.7, 0.55, 0.4, 0.25)
-"""Shares of a budget that are tried, where noise is Gaussian only in part; the first that fits the promise is used."""
+"""Shares of a budget that are tried where noise is only partly Gaussian; the first that fits the promise is used."""
 MISSED = 0.02
-"""What it is taken to cost not to try the best candidate, as a share of the loss of predicting nothing (ours)."""
+"""Assumed cost of not trying the best candidate, as a share of the loss of predicting nothing (our choice)."""
 AFFORDABLE = 0.03
-"""Stake up to which ``"auto"`` searches: small beside what a better setting may gain.
+"""Largest `SearchPlan.stake` at which ``"auto"`` searches: small beside the possible gain of a better setting.
 
-Ours (``benchmarks/private_search.py``): where no setting was better, searches with a larger stake lost most."""
+Our choice (``benchmarks/private_search.py``): where no setting was better, searches with a larger stake lost most."""
 METHODS = ("composition", "repeats", "none")
 
 
@@ -67,14 +67,14 @@ METHODS = ("composition", "repeats", "none")
 @stored
 @dataclass(frozen=True)
 class Candidate:
-    """One setting of the parameters, at its budget."""
+    """One setting of the parameters, planned at its budget."""
 
-    settings: Mapping[str, Any]  #: Parameters and values
-    plan: LinearModelPlan  #: What fitting it does
-    model: Searchable | None = None  #: Not fitted; None where a search is planned again from its certificate
+    settings: Mapping[str, Any]  #: Values of the searched parameters, by name
+    plan: LinearModelPlan  #: Plan of the fit
+    model: Searchable | None = None  #: Model that is not yet fitted; None if planned again from a certificate
 
     def declared(self) -> "Candidate":
-        """Return what a certificate holds: no model, and settings as JSON has them."""
+        """Return the candidate as a certificate stores it: without model, with JSON-ready settings."""
         return Candidate({name: plain(value) for name, value in self.settings.items()}, self.plan)
 
     def describe(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Candidate:
 
     @property
     def event(self) -> WholeRun:
-        """All its releases together; where they depend on one another, the worst run that its promise admits."""
+        """All releases of the fit together; if they depend on one another, the worst run that its promise admits."""
         if self.plan.adaptive:  # a pure mechanism of the promised epsilon, which fails with probability delta
             promise = self.plan.privacy
             worst: list[Event] = [PureMechanism(promise.epsilon)]
@@ -99,9 +99,9 @@ class Candidate:
 
 
 ANY, PURE, GAUSSIAN = "any", "pure", "gaussian"
-"""Kinds of noise that a search asks for. The plans that it compares with are of any kind, and come first."""
+"""Kinds of noise that a search asks for; plans at the whole budget, for comparison, are of any kind and made first."""
 Maker = Callable[[PrivacyParams, int, str], tuple[Candidate, ...]]
-"""From a promise, a number of units and a kind of noise to all candidates."""
+"""Maps a promise, a number of units and a kind of noise to all candidates."""
 
 
 @final
@@ -111,13 +111,13 @@ class SearchPlan(Plan):
 
     method: str  #: "composition", "repeats", or "none": the default is fitted to all records
     privacy: PrivacyParams  #: The promise for the whole search
-    n: int  #: All units
-    held_out: int  #: Units of the held-out part
-    score: Score  #: Of a fitted candidate
-    candidates: tuple[Candidate, ...]  #: At their budgets; for ``"none"`` the default alone
-    whole: tuple[Candidate, ...]  #: The same settings at the whole budget and all units
-    selection: ReportNoisyMax | BestOfRepeats | None = None  #: How one is chosen
-    noise: LaplaceMechanism | GaussianMechanism | None = None  #: Added to the score of each run of ``"repeats"``
+    n: int  #: Number of all units
+    held_out: int  #: Number of units in the held-out part
+    score: Score  #: Held-out score of a fitted candidate
+    candidates: tuple[Candidate, ...]  #: Candidates at their budgets; for ``"none"`` the default alone
+    whole: tuple[Candidate, ...]  #: All settings planned at the whole budget with all units
+    selection: ReportNoisyMax | BestOfRepeats | None = None  #: Mechanism that chooses a candidate
+    noise: LaplaceMechanism | GaussianMechanism | None = None  #: Noise on the score of each run of ``"repeats"``
     algorithm: ClassVar[str] = "private_search"
     constants: str = "calibrated"
 
@@ -127,7 +127,7 @@ class SearchPlan(Plan):
 
     @property
     def coverage(self) -> float:
-        """Chance that any one candidate is fitted and scored: 1 unless candidates are drawn."""
+        """Probability that a given candidate is fitted and scored: 1 unless candidates are drawn."""
         if not isinstance(self.selection, BestOfRepeats):
             return 1.0
         missed = 1 - 1 / len(self.candidates)
@@ -136,7 +136,7 @@ class SearchPlan(Plan):
 
     @cached_property
     def price(self) -> float:
-        """Factor that the search puts on the predicted error of a setting, mean of the candidates; 1 for no search."""
+        """Mean factor by which the search raises the predicted error of a setting; 1 without a search."""
         if self.method == "none":
             return 1.0
         pairs = zip(self.candidates, self.whole, strict=True)
@@ -144,7 +144,7 @@ class SearchPlan(Plan):
 
     @cached_property
     def cost(self) -> float:
-        """What the search adds to the predicted error of a candidate, as a share of what predicting nothing loses."""
+        """Mean predicted error that the search adds to a candidate, as a share of the loss of predicting nothing."""
         if self.method == "none":
             return 0.0
         pairs = zip(self.candidates, self.whole, strict=True)
@@ -153,7 +153,7 @@ class SearchPlan(Plan):
 
     @property
     def stake(self) -> float:
-        """What is staked on finding a better setting: `cost`, and `MISSED` times the chance to miss the best one."""
+        """The risk of searching: `cost` plus `MISSED` times the probability to miss the best setting."""
         return self.cost + MISSED * (1 - self.coverage)
 
     @property
@@ -232,7 +232,7 @@ CHOICE = "which candidate has the smallest held-out loss"
 
 
 def _loss(candidate: Candidate) -> float:
-    """Predicted error, at most ten times that of the zero vector: beyond, it says nothing."""
+    """Return the predicted error, at most ten times that of the zero vector, beyond which it means nothing."""
     error = candidate.plan.predicted_error
     return min(error.rank, 10 * error.trivial)
 
@@ -240,9 +240,9 @@ def _loss(candidate: Candidate) -> float:
 def plan_search(
     make: Maker, privacy: PrivacyParams, n: int, held_out: int, score: Score, method: str
 ) -> tuple[SearchPlan, ...]:
-    """Return the plans of a method, or of all for ``"auto"``, the one to run first.
+    """Return the plans of a method, or of all for ``"auto"``; the first is the one to run.
 
-    The least `SearchPlan.stake` comes first. For ``"auto"``, ``"none"`` does where even that is not `AFFORDABLE`.
+    Plans are ordered by `SearchPlan.stake`; for ``"auto"``, ``"none"`` comes first if the least is not `AFFORDABLE`.
     """
     whole = make(privacy, n, ANY)
     base = assembled(privacy, n, held_out, score, whole)
@@ -286,7 +286,7 @@ def assembled(
 
 
 def _composed(make: Maker, base: SearchPlan) -> Iterator[SearchPlan | None]:
-    """All candidates at equal shares, pure or Gaussian."""
+    """Yield plans with all candidates at equal shares, pure or Gaussian."""
     privacy, count = base.privacy, len(base.whole)
     each = dataclasses.replace(privacy, epsilon=_rounding.ratio_down(privacy.epsilon, count), delta=0.0)
     yield _attempt(lambda: _payable(make, base, each, PURE))
@@ -296,7 +296,7 @@ def _composed(make: Maker, base: SearchPlan) -> Iterator[SearchPlan | None]:
 
 
 def _repeated(make: Maker, base: SearchPlan) -> Iterator[SearchPlan | None]:
-    """Random repeats, for every law of their number, pure or Gaussian."""
+    """Yield plans with random repeats, for every law of their number, pure or Gaussian."""
     privacy, most = base.privacy, RUNS_A_CANDIDATE * len(base.whole)
 
     def pure(shape: float, gamma: float) -> SearchPlan | None:
@@ -327,14 +327,14 @@ def _largest_run(privacy: PrivacyParams, shape: float, gamma: float, most: int) 
 def _shrunk(
     privacy: PrivacyParams, mu: float, delta: float, plan: Callable[[PrivacyParams, float], SearchPlan | None]
 ) -> SearchPlan | None:
-    """Return the first plan that fits the promise, of candidates that are calibrated to ever smaller mu."""
+    """Return the first plan that fits the promise, with candidates calibrated to smaller and smaller mu."""
     for share in SHRINKING:
         epsilon = epsilon_of(lambda epsilon, mu=share * mu: gaussian_delta(epsilon, mu), delta)
         each = dataclasses.replace(privacy, epsilon=epsilon, delta=delta)
         try:
             found = plan(each, share * mu)
         except (InvalidParameterError, UnsupportedEventError):
-            return None  # nothing that a smaller budget would change
+            return None  # a smaller budget would change nothing
         if found is not None:
             return found
     return None
@@ -343,14 +343,14 @@ def _shrunk(
 def _payable(
     make: Maker, base: SearchPlan, each: PrivacyParams, kind: str, repeats: Repeats | None = None
 ) -> SearchPlan | None:
-    """Return the plan of candidates with that budget, or None where the promise does not cover it."""
+    """Return the plan of candidates with the budget `each`, or None if the promise does not cover it."""
     candidates = make(each, base.n - base.held_out, kind)
     plan = assembled(base.privacy, base.n, base.held_out, base.score, base.whole, candidates, repeats)
     return plan if fits(plan.releases, plan.privacy) else None
 
 
 def _attempt(plan: Callable[[], SearchPlan | None]) -> SearchPlan | None:
-    """Return a plan, or None where the candidates cannot be planned, or not be priced, at that budget."""
+    """Return a plan, or None if its candidates cannot be planned or priced at its budget."""
     try:
         return plan()
     except (InvalidParameterError, UnsupportedEventError):
@@ -363,15 +363,15 @@ ModelT = TypeVar("ModelT", bound=Searchable)
 @final
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some of the records: those to fit on, or those that are held out to score on."""
+    """A part of the records, either for training or held out for scores."""
 
-    X: Any  #: As in `fit`
+    X: Any  #: Features, as in an estimator's `fit`
     y: Any
-    labels: Array | None  #: Numbers of their users (n_records,); None where records are protected
+    labels: Array | None  #: Number of each record's user, (n_records,); None where records are protected
 
     @property
     def groups(self) -> UserGroups | None:
-        """Whose record it is."""
+        """The users of the records."""
         return None if self.labels is None else UserGroups.of(self.labels)
 
 
@@ -394,7 +394,7 @@ def run(plan: SearchPlan, base: ModelT, data: Part, source: BitSource) -> tuple[
         def attempt() -> tuple[tuple[int, ModelT], float]:
             k = int(drawn.integers(len(plan.candidates)))
             model, score = scored(k)
-            own = Ledger(plan.privacy, [noise.planned("score")])  # the search's has the run as a whole
+            own = Ledger(plan.privacy, [noise.planned("score")])  # the search's ledger holds the run as a whole
             noisy = noise.release(np.array([score]), "score", source, own)
             return (k, model), float(noisy[0])
 
@@ -410,7 +410,7 @@ def run(plan: SearchPlan, base: ModelT, data: Part, source: BitSource) -> tuple[
 
 
 def fit(candidate: Candidate, data: Part, source: BitSource) -> Searchable:
-    """Return the fitted model of a candidate, as planned, without its source."""
+    """Return a candidate's model, fitted as planned, without its noise source."""
     assert candidate.model is not None
     with _progress.muted():
         return candidate.model._fitted_as(candidate.plan, data.X, data.y, data.labels, source)
@@ -429,7 +429,7 @@ def _rows(data: Part, rows: Array) -> Part:
 
 
 def taken(values: Any, rows: Array) -> Any:
-    """Return some rows of a table, column, array or list, of the same kind; tables elsewhere stay there."""
+    """Return the chosen rows of a table, column, array or list, in the same type; tables not in memory stay there."""
     if isinstance(values, TableSource):
         return values.taken(rows)
     found: Any = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)

@@ -1,4 +1,4 @@
-"""How well a fitted candidate does on held-out records: a mean of losses that lie in a public range."""
+"""Scores of fitted candidates on held-out records: means of losses that lie in a public range."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from dpconvex.problems.data.summation import exact_sum
 from dpconvex.randomness import BitSource
 
 BOUNDS = {"error_rate": 1.0, "log_loss": 2.0, "squared_error": 1.0, "absolute_error": 1.0, "pinball": 1.0}
-"""Scores, and where their losses are clipped unless the caller says otherwise.
+"""Default bound at which the losses of each score are clipped.
 
-Errors of regressors are in units of the target's public range, so that 1 is the largest there can be.
+Errors of regressors are in units of the target's public range, so no error is larger than 1.
 """
 
 
 class Searchable(Protocol):
-    """What a search needs of the models that it compares: private linear models have it, and say what it returns."""
+    """The interface that a search needs of models; private linear models have it, and document its members."""
 
-    _own_score: ClassVar[str]  #: What ``"auto"`` means.
+    _own_score: ClassVar[str]  #: Name of the score that ``"auto"`` means.
     _scores: ClassVar[tuple[str, ...]]  #: Names of the scores that apply.
 
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
@@ -43,9 +43,9 @@ class Searchable(Protocol):
 class Score:
     """A held-out loss."""
 
-    name: str  #: One of `BOUNDS`
+    name: str  #: Name of the score, a key of `BOUNDS`
     bound: float  #: Losses of single records are clipped into [0, bound]
-    level: float = 0.5  #: Of the pinball loss
+    level: float = 0.5  #: Quantile of the pinball loss
     range: Any = None  #: Public range of a numeric target: it scales numbers to units of its width
 
     def sensitivity(self, count: int, unit: Unit) -> Sensitivity:
@@ -56,10 +56,10 @@ class Score:
         return Sensitivity(value, "absolute", lemma, unit=unit)
 
     def mean(self, model: Searchable, X: Any, truth: Callable[[Any], Floats], groups: UserGroups | None) -> float:
-        """Return minus the mean loss of a fitted model, larger is better; every user counts once.
+        """Return minus the mean loss of a fitted model, so larger is better; every user counts once.
 
-        `truth` of a table is `Searchable._truth` of the model whose parameters are searched: all candidates are scored
-        on one scale. `groups` says whose record it is. The sum over records does not depend on their order.
+        `truth` is `Searchable._truth` of the model whose parameters are searched, so all candidates are scored on one
+        scale. `groups` names the user of each record. The sum over records does not depend on their order.
         """
         blind = model._blind()
 
@@ -87,7 +87,7 @@ def fit_label(k: int, count: int) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a parameter's value as JSON has it; what JSON has not, as text."""
+    """Return a parameter's value as a JSON value, or as text if JSON has no such value."""
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
@@ -101,8 +101,8 @@ class Repeats:
 
     shape: float
     gamma: float
-    epsilon: float | None = None  #: Of Laplace noise on each score
-    mu: float | None = None  #: Of Gaussian noise on each score
+    epsilon: float | None = None  #: Budget of Laplace noise on each score
+    mu: float | None = None  #: Budget of Gaussian noise on each score
 
     def noise(self, sensitivity: Sensitivity) -> LaplaceMechanism | GaussianMechanism:
         """Return the noise for scores of that sensitivity."""
@@ -113,7 +113,7 @@ class Repeats:
 
 
 def score_for(model: Searchable, scoring: str, bound: float | None) -> Score:
-    """Return the score that the parameters of a search mean for this kind of model."""
+    """Return the score that a search's parameters mean for this kind of model."""
     name = _validate.choice("scoring", scoring, ("auto", *model._scores))
     name = model._own_score if name == "auto" else name
     largest = BOUNDS[name] if bound is None else _validate.real("score_bound", bound, above=0.0, at_most=1e6)

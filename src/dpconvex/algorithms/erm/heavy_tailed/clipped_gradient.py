@@ -1,4 +1,4 @@
-r"""Noisy projected gradient descent with clipped per-record gradients: the method to beat under heavy tails.
+r"""Noisy projected gradient descent with clipped per-record gradients: the baseline under heavy tails.
 
 Guarantee
     Pure epsilon-DP (noise ``exp(-|b|_2 / beta)``) or (epsilon, delta)-DP (Gaussian), neighbors replace one record.
@@ -46,16 +46,16 @@ MOST_STEPS = 4096
 
 @dataclass(frozen=True)
 class ClippedGradientPlan(LinearModelPlan):
-    """Constants of one run, over the ball of the problem's radius."""
+    """Public constants of one run over the ball of the problem's radius."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
-    level: float  #: C, the length to which gradients are cut
-    steps: int  #: T, all of them taken
-    step_size: float  #: eta
+    level: float  #: level C, the length to which gradients are cut
+    steps: int  #: number T of steps; a run takes all of them
+    step_size: float  #: step size eta
     mechanism: NormNoiseMechanism | GaussianMechanism  #: noise of one gradient
-    bound: float  #: on the expected excess mean loss
-    trivial: float  #: what the zero vector loses at most
+    bound: float  #: bound on the expected excess mean loss
+    trivial: float  #: largest loss of the zero vector
     noise_name: str
     constants: str = "calibrated"
     l2: float = 0.0
@@ -70,7 +70,7 @@ class ClippedGradientPlan(LinearModelPlan):
 
     @property
     def truncation(self) -> Truncation:
-        """Level and ball; kinks are left as they are."""
+        """Truncation of losses at the level over the ball; kinks are not smoothed."""
         return Truncation(self.level, self.problem.radius, 1e-100)
 
     @property
@@ -87,7 +87,7 @@ class ClippedGradientPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> Floats:
-        """The noise of all steps in the average iterate, if nothing pulled it back."""
+        """Deviation that the noise of all steps would give the average iterate if no gradient pulled it back."""
         d, mechanism = self.problem.dim, self.mechanism
         gaussian = isinstance(mechanism, GaussianMechanism)
         length = mechanism.sigma * math.sqrt(d) if gaussian else mechanism.scale * math.sqrt(d * (d + 1))
@@ -117,9 +117,9 @@ def plan(
 ) -> ClippedGradientPlan:  # fmt: skip
     """Return the plan: Gaussian noise if ``delta > 0``, else noise of the l2 norm.
 
-    The loss has one prediction and is smooth or piecewise linear. Moments are those of the gradients over the ball, for
-    the bound and the defaults: privacy does not rest on them. What is given of C (`level`), T (`steps`) and eta
-    (`step_size`) is public knowledge; the rest minimizes the bound.
+    The loss has one prediction and is smooth or piecewise linear. `moments` are those of the gradients over the ball;
+    they serve the bound and the defaults, not privacy. C (`level`), T (`steps`) and eta (`step_size`) may be given from
+    public knowledge; those that are not minimize the bound.
     """
     check_heavy(problem, privacy, moments)
     n, d, R, k = problem.n, problem.dim, problem.radius, moments.k
@@ -129,7 +129,7 @@ def plan(
     mu = 0.0 if privacy.pure else largest_mu(privacy.epsilon, privacy.delta)
 
     def length(T: int) -> float:
-        """Root mean square length of the noise, for C = 1: to choose constants by."""
+        """Return the root mean square length of the noise for C = 1, by which constants are chosen."""
         return 2 * T / (n * privacy.epsilon) * math.sqrt(d * (d + 1)) if privacy.pure else 2 / n * math.sqrt(T * d) / mu
 
     def bound(C: float, T: int, eta: float | None) -> tuple[float, float]:

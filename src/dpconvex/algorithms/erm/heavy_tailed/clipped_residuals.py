@@ -1,13 +1,13 @@
-r"""Residuals cut at one public level, then an ordinary method: for heavy targets and features of honest bounds.
+r"""Residuals cut at one public level, then an ordinary method: for heavy-tailed targets and well-bounded features.
 
 Guarantee
-    That of the ordinary method, for neighbors that replace one record and every data set: no moment has to exist.
+    The ordinary method's, for neighbors that replace one record and every data set: no moment has to exist.
 Lemma
     Let ``phi_W`` be the loss whose slope in the prediction is ``clip(phi', -W, W)`` (`LinearModelLoss.cut`): convex, of
     slope at most W, whatever the target is. The ordinary method runs on it, with the sensitivity that it states there.
-    The level W is a function of public facts or of a released level. Losses of bounded slope stay as they are.
+    The level W is a function of public facts or of a released level. Losses of bounded slope are not changed.
 Assumptions
-    Those of the ordinary method. Moments are for accuracy: privacy holds with any. The bound, for predictions within
+    Those of the ordinary method. Moments affect accuracy only: privacy holds with any. The bound, for predictions in
     the range [-P, P], adds the bias ``2 P M^k / ((k - 1) T^(k-1))``, ``T = W - c P`` (docs, Clipped residuals).
 """
 
@@ -27,7 +27,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem, UserGroups
 from dpconvex.randomness import BitSource
 
-PREDICTIONS = 0.5  #: P: estimators map the range of predictions to [-1/2, 1/2]. For accuracy only.
+PREDICTIONS = 0.5  #: P, since estimators map the range of predictions to [-1/2, 1/2]; it affects accuracy only.
 
 
 @final
@@ -41,11 +41,11 @@ class ClippedResidualsPlan(TwoStagePlan):
     then: LinearModelPlan
     sums: bool = False
     algorithm: ClassVar[str] = "clipped_residuals"
-    level = forwarded("then.problem.loss", "slope_bound")  #: W: largest slope
+    level = forwarded("then.problem.loss", "slope_bound")  #: level W, the largest slope
 
     @property
     def bias(self) -> float:
-        """Bound on what cutting slopes adds to the excess loss; 0 where nothing is cut."""
+        """Bound on the excess loss that cutting slopes adds; 0 where nothing is cut."""
         if self.then.problem.loss == self.problem.loss:
             return 0.0
         return 2 * PREDICTIONS * self.moments.excess(self.level - PREDICTIONS * self.problem.loss.curvature_bound)
@@ -85,10 +85,10 @@ def plan(
     problem: LinearModelProblem, privacy: PrivacyParams, moments: Moments,
     *, constants: str = "calibrated", sums: bool = False,
 ) -> ClippedResidualsPlan:  # fmt: skip
-    """Return the plan: of all ordinary methods, or of those that need sums alone, the one with the smallest bound.
+    """Return the plan of the ordinary method with the smallest bound; with `sums`, among those that need sums alone.
 
-    Noise is in proportion to the domain's longest record. The loss has one prediction and is smooth or piecewise
-    linear; moments are those of its slopes at the prediction 0, and not used where slopes are bounded.
+    Noise is proportional to the domain's longest record. The loss has one prediction and is smooth or piecewise linear;
+    `moments` are those of its slopes at the prediction 0, and are not used where slopes are bounded.
     """
     check_heavy(problem, privacy, moments)
     try:
@@ -103,7 +103,7 @@ def plan(
 def fitted(
     problem: LinearModelProblem, privacy: PrivacyParams, beyond: float, constants: str, sums: bool
 ) -> LinearModelPlan:
-    """Return the best ordinary method on the loss whose slope is cut so far beyond those within the range."""
+    """Return the best ordinary method on the loss with its slope cut at `beyond` plus what predictions can add."""
     loss = problem.loss.cut(beyond + PREDICTIONS * problem.loss.curvature_bound) or problem.loss
     return plans(replace(problem, loss=loss), privacy, options=Options(constants, sums=sums))[0]
 

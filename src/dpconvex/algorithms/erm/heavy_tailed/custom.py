@@ -1,4 +1,4 @@
-r"""Heavy tails with losses of one's own: localization by their Lipschitz extensions over the ball (Lowy 2026).
+r"""Heavy tails with custom losses: localization by their Lipschitz extensions over the ball (Lowy 2026).
 
 Guarantee
     Pure epsilon-DP for neighbors that replace one record, for every data set; no moment has to exist for it.
@@ -53,7 +53,7 @@ class CustomExtension(Extension):
         return {"evaluations_of_a_record": 1 + self._extender(part, radius).steps_for(part.problem.dim)}
 
     def _extender(self, part: Part, radius: float = math.inf) -> Extender:
-        """With planes within ``alpha / 8``."""
+        """Return the extender of a part, whose planes are accurate to ``alpha / 8``."""
         problem = part.problem
         return Extender(part.level, problem.lipschitz, problem.radius, part.l2 * radius**2 / 16)
 

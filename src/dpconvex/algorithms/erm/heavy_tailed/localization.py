@@ -13,8 +13,8 @@ Sensitivity
 Assumptions
     Levels, weights and sizes are functions of public numbers. Moments are declared; privacy does not use them.
 Deviations
-    Truncation in the place of the Lipschitz extension, and records interleaved in phases by position. Calibrated: one
-    stage in the place of two (erratum E1: the second is not needed for the rate), free constants of the docs.
+    Slopes are truncated instead of losses extended, and records are interleaved in phases by position. Calibrated
+    constants: one stage instead of two (erratum E1: the second is not needed for the rate), and those of the docs.
 """
 
 import math
@@ -56,12 +56,12 @@ class LocalizationPlan(ConvexPlan[P]):
     """Constants of one run of population localization, over the ball of the problem's radius; `_part` is its ERM."""
 
     problem: P
-    privacy: PrivacyParams  #: its delta is not used
+    privacy: PrivacyParams  #: the promise, whose delta is not used
     moments: Moments
     schedule: schedules.Schedule
     failure: float | None = None  #: probability with which the bound may fail; None: it holds in expectation
     constants: str = "calibrated"
-    method: Surrogate = SURROGATES["truncated"]  #: What a part of a phase minimizes, and how
+    method: Surrogate = SURROGATES["truncated"]  #: the surrogate that a part of a phase minimizes, with its solver
     constraint: ConvexSet | None = None  #: None: the ball of the problem's radius
     noise_name: str = "l2"
     source: ClassVar[str] = "population localization by output perturbation (docs, Heavy tails)"
@@ -76,7 +76,7 @@ class LocalizationPlan(ConvexPlan[P]):
 
     @property
     def domain(self) -> ConvexSet:
-        """W: parameters are members, and extensions are over it."""
+        """The set W of parameters, over which losses are extended."""
         return L2Ball(self.problem.radius) if self.constraint is None else self.constraint
 
     def part(self, phase: schedules.Phase) -> Part:
@@ -85,7 +85,7 @@ class LocalizationPlan(ConvexPlan[P]):
 
     @cached_property
     def noises(self) -> tuple[tuple[NormNoiseMechanism, ...], ...]:
-        """Noise of each stage of each phase."""
+        """The noise of each stage of each phase."""
         norm, epsilon, lemma = L2Norm(self.problem.dim), self.privacy.epsilon, LEMMA.format(losses=self.method.losses)
         return tuple(
             tuple(NormNoiseMechanism(norm, Sensitivity(s.reach, "l2", lemma), epsilon * s.share) for s in phase.stages)
@@ -93,7 +93,7 @@ class LocalizationPlan(ConvexPlan[P]):
         )
 
     def near(self, point: Floats, stage: schedules.Stage) -> ConvexSet:
-        """Return where the stage after `stage`, which released `point`, minimizes."""
+        """Return the set in which the stage after `stage`, which released `point`, minimizes."""
         if math.isinf(stage.confine):
             return self.domain
         if self.constraint is None:
@@ -108,7 +108,7 @@ class LocalizationPlan(ConvexPlan[P]):
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """One for each stage of each part of each phase; every record is read by one part."""
+        """One release for each stage of each part of each phase; every record is read by one part."""
         return tuple(
             mechanism.planned(f"minimizer of phase {t}, part {j}, stage {i}", f"records of phase {t}, part {j}")
             for t, (phase, mechanisms) in enumerate(zip(self.phases, self.noises, strict=True), 1)
@@ -152,7 +152,7 @@ class LocalizationPlan(ConvexPlan[P]):
         return {**facts, "failure_probability": self.failure, **price, "phases": phases}
 
     def exact_bits(self, source: BitSource) -> bool:
-        """Never: noise in floating point, guarded by two grids."""
+        """Return False: the noise is drawn in floating point, guarded by two grids."""
         return False
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
@@ -172,7 +172,7 @@ class LocalizationPlan(ConvexPlan[P]):
 
     @abstractmethod
     def _part(self, t: int, data: Data, center: Floats, releases: Iterator[Release], to: To) -> Floats:
-        """Return what one part of phase t releases; `releases` are those to come."""
+        """Return the point that one part of phase t releases; `releases` yields the planned releases still to come."""
 
 
 @final
@@ -203,9 +203,9 @@ class HeavyTailedPlan(LocalizationPlan[P]):
 
 
 def middle(points: Floats) -> Floats:
-    """Return the point whose ball around it that holds more than half of all points is smallest; the first if tied.
+    """Return the point with the smallest ball around it that holds more than half of all points; the first of ties.
 
-    If more than half of the points (J, dim) are within r of any one place, the result is within 3 r of it.
+    If more than half of the points (J, dim) are within r of some place, the result is within 3 r of that place.
     """
     distances = np.linalg.norm(points[:, None] - points[None], axis=2)
     half = len(points) // 2
@@ -255,7 +255,7 @@ def planned(
     constraint: ConvexSet | None = None, level: float | None = None, *, kind: Callable[..., Any] = HeavyTailedPlan,
     scaling: Callable[[schedules.Setting, int], schedules.Scaled] = schedules.one_release,
 ) -> Any:  # fmt: skip
-    """Return the plan, of this kind; with a `level` all phases cut there, and `moments` are of what is cut."""
+    """Return the plan, of class `kind`; with a `level` all phases cut there, and `moments` are of the cut losses."""
     _validate.optional(_validate.real, {"failure": failure}, above=0.0, below=0.5)
     _validate.choice("constants", constants, ("calibrated", "paper"))
     try:

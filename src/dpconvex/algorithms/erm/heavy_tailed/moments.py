@@ -1,7 +1,7 @@
-r"""What is assumed of the tails, and how steep a record is over the ball.
+r"""Assumed moments of gradients, and bounds on how steep a record's loss is over the ball.
 
-`Moments` are public numbers, on which utility rests and privacy does not. Where none is known, `level.py` finds what
-methods need, from the counts of records in public bins of their gradient bounds.
+`Moments` are public numbers that affect utility, not privacy. Where none is known, `level.py` finds a level privately,
+from the counts of records in public bins of their gradient bounds.
 """
 
 import math
@@ -20,7 +20,7 @@ from dpconvex.problems import LinearModelProblem, Records
 from dpconvex.problems.linear.truncated import check_loss
 
 BINS, RATIO = 80, math.sqrt(2.0)
-"""From the largest gradient that the domain allows down to ``RATIO^-BINS`` of it; all smaller ones in the last bin."""
+"""Number and ratio of the bins, which begin at the domain's largest gradient; the last holds all smaller gradients."""
 
 
 @stored
@@ -94,7 +94,7 @@ def check_heavy(problem: LinearModelProblem, privacy: PrivacyParams, moments: ob
 
 
 def extreme(problem: str, moments: Moments) -> InvalidParameterError:
-    """Return the error for public numbers whose constants no float holds: it names the moment bound if that is odd."""
+    """Return the error for public numbers whose constants overflow: it names the moment bound if that is extreme."""
     if 1e-30 <= moments.bound <= 1e30:
         return beyond_floats(problem)
     what = "must have constants whose squares, ratios and products are floats"
@@ -128,8 +128,8 @@ def bin_edges(problem: LinearModelProblem, *, slopes: bool = False) -> Floats:
 
 
 def _bounds(problem: LinearModelProblem, norms: Floats, targets: Floats, slopes: bool) -> Floats:
-    """``|x|`` times the largest slope over predictions up to ``R |x|``, which is at an end: slopes are monotone."""
-    if slopes:  # those at 0
+    """Return ``|x|`` times the largest slope over predictions up to ``R |x|``, at an end as slopes are monotone."""
+    if slopes:  # slopes at the prediction 0
         return np.abs(problem.loss.derivative(np.zeros(len(targets)), targets))
     reach = problem.radius * norms
     ends = [np.abs(problem.loss.derivative(sign * reach, targets)) for sign in (-1.0, 1.0)]

@@ -1,13 +1,13 @@
 r"""Methods for heavy tails by name, and plans that first find a level for gradients by a release of their own.
 
 Guarantee
-    That of the method, for neighbors that replace one record. A `LeveledPlan` makes two runs: `Scale`, then the method.
-    Localization reads other records than its scale, each run at epsilon: adaptive parallel composition. The others read
-    the same: `SHARE` of epsilon (pure) and the rest add up (basic composition), delta is the method's.
+    The method's, for neighbors that replace one record. A `LeveledPlan` makes two runs: `Scale`, then the method.
+    Localization and its scale read different records, each at epsilon: adaptive parallel composition. In other methods
+    both runs read all records: `SHARE` of epsilon (pure) and the rest add up (basic composition), and delta is theirs.
 Sensitivity
-    Of each release its own; the second run's constants are functions of the released scale and of public facts.
+    Each release states its own; the second run's constants are functions of the released scale and of public facts.
 Assumptions
-    Those of the method. Moments, declared or none, are for accuracy: privacy holds with any.
+    Those of the method. Moments, declared or not, affect accuracy only: privacy holds with any.
 Choice
     ``"auto"`` compares sizes, not bounds, which are of two kinds (on the data, on new records): `chosen`.
 """
@@ -40,26 +40,26 @@ from dpconvex.problems.linear.expected_risk import squared_length
 from dpconvex.randomness import BitSource
 from dpconvex.sets import Box, ConvexSet
 
-SHARE = 0.1  #: Of epsilon, for the level. Ours: 0.05 to 0.2 lose the same within noise from n = 2,000 on.
-APART = 4  #: Localization: every fourth record finds the level.
-USUAL = (1.0, 0.25, 0.0625)  #: Levels, in units of a target's range, for which a plan is judged before one is found
+SHARE = 0.1  #: Share of epsilon for the level (our choice): 0.05 to 0.2 are equal within noise from n = 2,000 on.
+APART = 4  #: For localization, every fourth record serves to find the level.
+USUAL = (1.0, 0.25, 0.0625)  #: Levels, in units of a target's range, for which plans are judged before one is found.
 WIDEST, NARROW = 0.3, 4.0
-"""Longest record, in units of a typical one, up to which ``"auto"`` prefers clipped residuals: the larger of NARROW and
-``WIDEST sqrt(n epsilon / d)``. Ours, measured: the two methods cross near 0.3 to 0.45 of that root."""
+"""``"auto"`` prefers clipped residuals if the longest record, in units of a typical record, is at most the larger of
+NARROW and ``WIDEST sqrt(n epsilon / d)``. Our choice: measured, the methods cross near 0.3 to 0.45 of that root."""
 
 
 @final
 @stored
 @dataclass(frozen=True)
 class Shape:
-    """What stands in for the losses and which set parameters are from, where either is not the default."""
+    """Surrogate of the losses and set of parameters, where either is not the default."""
 
-    surrogate: str = "truncated"  #: One of `SURROGATES`
+    surrogate: str = "truncated"  #: Name of the surrogate in `SURROGATES`
     constraint: ConvexSet | None = None  #: None: the ball of the problem's radius
 
 
 def constraint_ends(given: Any) -> tuple[float, float]:
-    """Return the interval of an option that is one, or raise `InvalidParameterError`."""
+    """Return the interval that an option states, or raise `InvalidParameterError`."""
     what = "must be a set of dpconvex.sets, or (lower, upper) for every coefficient"
     try:
         lower, upper = (_validate.real("constraint", end) for end in given)
@@ -71,7 +71,7 @@ def constraint_ends(given: Any) -> tuple[float, float]:
 
 
 def constraint_set(given: ConvexSet | tuple[float, float] | None, problem: LinearModelProblem) -> ConvexSet | None:
-    """Return the set of an option: intervals are for coefficients, not for the constant, which keeps the radius."""
+    """Return the set that an option states; an interval is for coefficients, while the constant keeps the radius."""
     if given is None or isinstance(given, ConvexSet):
         return given
     lower, upper = constraint_ends(given)
@@ -85,22 +85,22 @@ def constraint_set(given: ConvexSet | tuple[float, float] | None, problem: Linea
 class HeavyMethod:
     """A method for heavy tails."""
 
-    #: From problem, promise and moments to the plan; with another constant set as the keyword `constants`
+    #: Maps problem, promise and moments to the plan; the keyword `constants` takes another constant set.
     planner: Callable[..., Any]
-    #: The same from problem, promise, constant set, failure probability and what `Scale` released; None: needs moments
+    #: Maps problem, promise, constant set, failure probability and the released scale to the plan; None: needs moments.
     leveled: Callable[..., algorithms.LinearModelPlan] | None = None
-    #: False: it needs moments of gradients. True: of slopes at the prediction 0, and those where slopes are unbounded.
+    #: Whether the method needs moments of slopes at the prediction 0 (if slopes are unbounded), not of gradients
     slopes: bool = False
-    printed: bool = True  #: Whether it has the paper's constants
-    apart: bool = False  #: Whether its level is found on records of its own, which the theorem for new records needs
-    repeats: bool = False  #: Whether its bound can be had but for a small failure probability
-    shaped: bool = False  #: Whether it takes a `Shape`
-    chooses: bool = False  #: Whether it is planned from `sums` too
+    printed: bool = True  #: Whether the method has the paper's constants
+    apart: bool = False  #: Whether its level is found on separate records, which the theorem for new records needs
+    repeats: bool = False  #: Whether its bound can hold with high probability instead of in expectation
+    shaped: bool = False  #: Whether the planner takes a `Shape`
+    chooses: bool = False  #: Whether the planner takes `sums`
 
     def __call__(
         self, problem: P, privacy: PrivacyParams, moments: Moments, constants: str, **more: Any
     ) -> algorithms.ConvexPlan[P]:
-        """Return the plan; `more` may be the `failure` probability and what a `Shape` holds."""
+        """Return the plan; `more` may be the `failure` probability and the fields of a `Shape`."""
         self.check(constants)
         chosen = {} if constants == "calibrated" else {"constants": constants}
         return self.planner(problem, privacy, moments, **chosen, **more)
@@ -112,19 +112,19 @@ class HeavyMethod:
             raise InvalidParameterError("constants", constants, "must be 'calibrated' for this algorithm", remedy)
 
     def settled(self, problem: LinearModelProblem, k: float) -> Moments | None:
-        """Return the moments that public facts tell already: slopes bounded by the loss; None where data must tell."""
+        """Return the moments that follow from public facts, where the loss bounds slopes; else None."""
         bound = problem.loss.slope_bound
         known = self.slopes and problem.loss.cut(SMALLEST) is None
         return Moments(k, bound) if known else None
 
 
 def _beside(name: str, *given: Any, **more: Any) -> Any:
-    """Return the plan of a method that stands beside the experiments, as nobody needs it but to compare with."""
+    """Return the plan of a method that belongs to the experiments, since it only serves comparisons."""
     return of_paper(name)(*given, **more)
 
 
 def _localized(name: str) -> HeavyMethod:
-    """Return such a method, which runs on records apart from those that its level is found on."""
+    """Return a method of the experiments that runs on records apart from those that its level is found on."""
     leveled = partial(level.localized, planner=partial(_beside, f"{name}, level given"))
     return HeavyMethod(partial(_beside, name), leveled, printed=False, apart=True, repeats=True)
 
@@ -135,17 +135,17 @@ HEAVY_METHODS: Mapping[str, HeavyMethod] = {
     "clipped_gradient": HeavyMethod(clipped_gradient.plan, level.descent, printed=False),
     **{name: _localized(name) for name in ("localized_exponential_mechanism", "gradient_score")},
 }
-"""By the name used in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
+"""Methods by their name in estimators and on the command line; ``"auto"`` is one of the first two, by `chosen`."""
 NAMED.update({f"heavy-tailed method {name}": method for name, method in HEAVY_METHODS.items()})
 
 
 def chosen(problem: LinearModelProblem, privacy: PrivacyParams, constants: str = "calibrated") -> str:
-    """Return what ``"auto"`` stands for: clipped residuals, unless records may be far longer than typical."""
+    """Return the method that ``"auto"`` means: clipped residuals, unless records may be far longer than typical."""
     loss = problem.loss
     if constants == "paper" or (math.isinf(loss.slope_bound) and loss.cut(SMALLEST) is None):
         return "heavy_tailed"
     unit = problem.domain.intercept
-    # Columns within the constant's size are as long as ordinary ones are; of wider ones only the bound is known.
+    # Columns bounded by the constant's size have typical lengths; of wider columns only the bound is known.
     blocks = [b for b in problem.domain.all_blocks if b.categorical or b.bound <= unit]
     typical = math.sqrt(math.fsum(squared_length(b) * min(1.0, unit / b.bound) ** 2 for b in blocks))
     widest = max(NARROW, WIDEST * math.sqrt(problem.n * privacy.epsilon / problem.dim))
@@ -158,15 +158,15 @@ class LeveledPlan(TwoStagePlan):
     """A level for gradients from the data, then a method that uses it: one promise for both."""
 
     problem: LinearModelProblem
-    privacy: PrivacyParams  #: The promise for everything
+    privacy: PrivacyParams  #: The promise of both runs together
     scale: Scale
-    #: The method. Before a run: for the largest level; in a result: for the released one.
+    #: The plan of the method: before a run for the largest level, in a result for the released level.
     then: algorithms.LinearModelPlan
-    method: HeavyMethod  #: Plans `then`
+    method: HeavyMethod  #: The method that plans `then`
     failure: float | None = None  #: Probability with which the bound may fail; None: it holds in expectation
-    shape: Shape | None = None  #: Of `then`
-    sums: bool = False  #: Whether `then` is to need sums alone
-    released: tuple[float, ...] = ()  #: In a result: level and, of gradients, second moment
+    shape: Shape | None = None  #: Surrogate and set of `then`, where not the default
+    sums: bool = False  #: Whether `then` may only need sums
+    released: tuple[float, ...] = ()  #: In a result, the released level and, for gradients, second moment
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     constants = forwarded("scale", "constants")
     presumed = (
@@ -176,7 +176,7 @@ class LeveledPlan(TwoStagePlan):
 
     @property
     def only_sums(self) -> bool:
-        return super().only_sums and not self.method.apart  # records apart are so by their position
+        return super().only_sums and not self.method.apart  # separate records are chosen by position
 
     @property
     def algorithm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -184,7 +184,7 @@ class LeveledPlan(TwoStagePlan):
 
     @property
     def reach(self) -> float:
-        """How far, at most, what slopes or gradients are taken in is from 0: predictions, or parameters."""
+        """Largest size of the argument of slopes or gradients: of predictions or of parameters."""
         return clipped_residuals.PREDICTIONS if self.method.slopes else self.problem.radius
 
     def error(self, released: tuple[float, ...], moments: Moments) -> float:
@@ -196,7 +196,7 @@ class LeveledPlan(TwoStagePlan):
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:
-        """Before the run for the largest gradients that the domain admits; in a result a guess, as its source says."""
+        """Before the run, for the largest gradients that the domain admits; in a result a guess, as its source says."""
         largest = self.released or self.scale.ends[1]
         error = self.error(largest, Moments(1e3, largest[0]))
         given, mass = self.then.predicted_error, self.scale.tail[1]
@@ -211,7 +211,7 @@ class LeveledPlan(TwoStagePlan):
 
     @cached_property
     def _usual(self) -> list["LeveledPlan"]:
-        """Plans for a level as large as a range, and for smaller ones: bounds for the largest level tell nothing."""
+        """Plans for the levels `USUAL`, since bounds for the largest possible level tell nothing."""
         edges = self.scale.edges
         levels = [float(edges[edges <= largest].max(initial=edges[-1])) for largest in USUAL]
         return [self.informed(*(level,) * len(self.scale.releases)) for level in levels]
@@ -238,7 +238,7 @@ class LeveledPlan(TwoStagePlan):
         return (*self.released, *self.then.course) if self.released else ()
 
     def resumed(self, *course: Any) -> "LeveledPlan":
-        """Return the plan for a released scale; what the method released since goes to it."""
+        """Return the plan for a released scale; later releases of the course are passed on to the method."""
         count = len(self.scale.releases)
         released, later = course[:count], course[count:]
         if len(released) < count or released[0] not in self.scale.edges or not 0 < released[-1] <= released[0]:
@@ -254,7 +254,7 @@ class LeveledPlan(TwoStagePlan):
 
     def describe(self) -> Mapping[str, Any]:
         facts = {key: value for key, value in self.then.describe().items() if not key.startswith("moment_")}
-        released = zip(("level", "second_moment"), self.released, strict=False)  # of slopes the level alone
+        released = zip(("level", "second_moment"), self.released, strict=False)  # slopes have a level alone
         found: dict[str, Any] = {**self.scale.describe(), **dict(released)}
         if self.released:
             found["bound_for_cut"] = self.then.predicted_error.bound
@@ -262,7 +262,7 @@ class LeveledPlan(TwoStagePlan):
         return {**facts, "method": self.then.algorithm, **more, "private_level": found}
 
     def informed(self, *released: float) -> "LeveledPlan":
-        """Return the plan for what the scale released, with the same budgets."""
+        """Return the plan for the values that the scale released, with unchanged budgets."""
         return algorithms.continued(self, then=self._then(released), released=released)
 
     def _then(self, released: tuple[float, ...]) -> algorithms.LinearModelPlan:
@@ -286,8 +286,8 @@ class LeveledPlan(TwoStagePlan):
 
 
 def _after(method: HeavyMethod, *given: Any) -> Callable[..., algorithms.LinearModelPlan]:
-    """Return the planner of what follows the scale; `given` ends with a shape or None, and with `sums`."""
-    assert method.leveled is not None  # of linear models; tells the type checker
+    """Return the planner of the method after the scale; `given` ends with a shape or None, and with `sums`."""
+    assert method.leveled is not None  # true for linear models; for the type checker
     *facts, shape, sums = given
     more = {} if shape is None else vars(shape)
     return partial(method.leveled, *facts, **more, **({"sums": True} if sums and method.chooses else {}))
@@ -298,7 +298,7 @@ def leveled(
     problem: LinearModelProblem, privacy: PrivacyParams, method: HeavyMethod, constants: str = "calibrated",
     failure: float | None = None, shape: Shape | None = None, *, proved: bool = False, sums: bool = False,
 ) -> LeveledPlan:  # fmt: skip
-    """Return the plan of a run that first finds a level; refuse what could not follow and what is to be `proved`."""
+    """Return the plan of a run that first finds a level; refuse what cannot follow it or, if `proved`, has no proof."""
     check_heavy(problem, privacy, Moments(2.0, 1.0))
     method.check(constants)
     share = privacy.epsilon if method.apart else _rounding.product_down(SHARE, privacy.epsilon)
@@ -324,10 +324,10 @@ def heavy_plans(
     """Return the valid plans for heavy tails, the chosen one first. Sees no data.
 
     The loss has one prediction and is smooth or piecewise linear. `bound` is ``G_k``, on the moment of order `k`, at
-    least 2, of the gradients; None: the run finds a level itself, where the method needs it. No order either: refused
-    where there are too few records to prove anything of the level. `failure`, as in `heavy_tailed.plan`, and `shape`,
-    whose set's radius takes the place of the problem's: for localization, which ``"auto"`` then stands for. Of the
-    options only `constants` may be fixed: weights of the ridge, noise and target are the method's.
+    least 2, of the gradients; if it is None, the run finds a level itself, where the method needs it. If the order is
+    None too, plans with too few records to prove anything of the level are refused. `failure`, as in
+    `localization.plan`, and `shape`, whose set's radius replaces the problem's, are for localization, which ``"auto"``
+    then means. Of the options only `constants` may be set: ridge weight, noise and target are the method's.
     """
     options = options or Options()
     _check(problem, privacy, algorithm, HEAVY_METHODS, options)
@@ -373,13 +373,13 @@ CUSTOM_METHODS: Mapping[str, HeavyMethod] = {
         partial(_beside, "localized_exponential_mechanism_custom"), printed=False
     ),
 }
-"""Those for losses of one's own; ``"auto"`` is the first."""
+"""Methods for custom losses; ``"auto"`` is the first."""
 
 
 def custom_plan(
     problem: CustomProblem, privacy: PrivacyParams, tails: tuple[float, float], algorithm: str, options: Options
 ) -> algorithms.ConvexPlan[CustomProblem]:
-    """Return the plan for a loss of one's own; `tails` are order and bound of the moment of its slopes."""
+    """Return the plan for a custom loss; `tails` are order and bound of the moment of its slopes."""
     _check(problem, privacy, algorithm, CUSTOM_METHODS, options)
     try:
         moments = Moments(*map(float, tails))

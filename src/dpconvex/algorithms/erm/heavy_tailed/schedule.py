@@ -1,8 +1,8 @@
 r"""Phases of population localization with output perturbation, and the bound that they prove.
 
-Symbols: m records and level C in a phase, ``lambda`` its ridge weight, tau the solver's radius, beta the noise scale.
-All of it is utility (docs, Heavy tails): whatever these numbers are, a stage that spends ``e`` has
-``beta >= (2C/(lambda m) + 2 tau)/e``. `Phase.error` times lambda, ``Delta``, adds noise and bias in root mean square.
+Symbols: m records and level C of a phase, ``lambda`` its ridge weight, tau the solver's radius, beta the noise scale.
+These numbers affect utility only (docs, Heavy tails): for any of them, a stage that spends ``e`` has
+``beta >= (2C/(lambda m) + 2 tau)/e``. ``Delta`` is `Phase.error` times lambda: noise and bias in root mean square.
 """
 
 import itertools
@@ -25,16 +25,16 @@ from dpconvex.sets import ConvexSet, L2Ball
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """Numbers of ours (docs, Heavy tails)."""
+    """Constants that we chose (docs, Heavy tails)."""
 
-    growth: float = 5.0  #: of the ridge weight from phase to phase; any value above 2^(2 - 2/k) keeps the rate
-    one_level_growth: float = 8.0  #: the same where all phases cut at one level; any value above 4 keeps the rate
-    one_level_start: float = 4.0  #: first ridge weight over Delta_1/D: 8 has the least bound, 2 to 4 the least loss
+    growth: float = 5.0  #: factor of the ridge weight from phase to phase; any value above 2^(2 - 2/k) keeps the rate
+    one_level_growth: float = 8.0  #: this factor if all phases cut at one level; any value above 4 keeps the rate
+    one_level_start: float = 4.0  #: its first ridge weight over Delta_1/D: the bound is least at 8, the loss at 2 to 4
     accuracy: float = 0.05  #: solver radius in units of C / (lambda m): noise is 5 % larger than for exact minimizers
     smoothing: float = 0.25  #: shift of the minimizer by smoothing kinks, in units of the noise's mean length
-    fewest: int = 20  #: records of a phase, at least, unless there is one phase only
+    fewest: int = 20  #: least number of records of a phase, unless there is one phase only
     success: float = 0.9  #: probability that a repetition comes within Delta / sqrt(1 - success) (Markov)
-    level_shares: tuple[float, float] = (0.3, 0.6)  #: of G_k (m epsilon / d)^(1/k): for k below 3, and from 3 on
+    level_shares: tuple[float, float] = (0.3, 0.6)  #: level over G_k (m epsilon / d)^(1/k): for k below 3, else
 
     def level(self, k: float, bound: float, scale: float) -> float:
         """Return the level for the k-th moment `bound`, `scale` being ``m epsilon / d``: it balances bias and noise."""
@@ -49,11 +49,11 @@ TUNING = Tuning()
 class Stage:
     """One output perturbation."""
 
-    radius: float  #: of the solver, tau
+    radius: float  #: the solver's radius tau
     reach: float  #: sensitivity that the noise is calibrated to, at least 2C/(lambda m) + 2 tau
-    share: float = 1.0  #: of epsilon
+    share: float = 1.0  #: share of epsilon
     confine: float = math.inf  #: the next stage minimizes, or chooses, within this distance of the release
-    side: int = 0  #: points along an axis of the net that it chooses from
+    side: int = 0  #: number of points along an axis of the net from which the stage chooses
 
 
 @final
@@ -63,11 +63,11 @@ class Phase:
 
     first: int
     step: int
-    repetitions: int  #: parts that are solved apart, interleaved likewise
-    m: int  #: records of a part; at most repetitions - 1 records of the phase are left out
+    repetitions: int  #: number of interleaved parts that are solved separately
+    m: int  #: number of records of a part; at most repetitions - 1 records of the phase are left out
     l2: float  #: ridge weight lambda
     truncation: Truncation  #: level C, ball and smoothing
-    stages: tuple[Stage, ...]  #: one, or two in the paper's double output perturbation; their shares sum to 1
+    stages: tuple[Stage, ...]  #: one stage, or two in the paper's double output perturbation; their shares sum to 1
     error: float  #: bound on the root mean squared distance of a part's release from the phase's population minimizer
 
     def __post_init__(self) -> None:
@@ -81,11 +81,11 @@ class Phase:
 @final
 @dataclass(frozen=True)
 class Schedule:
-    """All phases, and the bound on the population risk: in expectation, or with repetitions but for the failure."""
+    """All phases, and the bound on the population risk, in expectation or, by repetitions, with high probability."""
 
     phases: tuple[Phase, ...]
     bound: float
-    price: float = 1.0  #: of repetitions: the bound over that in expectation, without them; printed: 1
+    price: float = 1.0  #: price of repetitions: the bound over the bound in expectation without them; printed: 1
 
     def check(self, n: int) -> None:
         """Raise `InvalidParameterError` unless phases read disjoint records of the `n`; privacy rests on it."""
@@ -105,16 +105,16 @@ def sensitivity(level: float, l2: float, m: int, radius: float) -> float:
 @final
 @dataclass(frozen=True)
 class Setting:
-    """What all phases share: public facts, the set W with its sizes, and what is minimized over it."""
+    """Facts that all phases share: problem, moments, surrogate, and the set W with its sizes."""
 
-    problem: Any  #: a `LinearModelProblem`, or what else the surrogate is for
+    problem: Any  #: a `LinearModelProblem`, or another problem that the surrogate is for
     epsilon: float
     moments: Moments
     surrogate: Surrogate
     domain: ConvexSet
-    diameter: float  #: of W
-    reach: float  #: largest distance of a member from the first center, the projection of 0
-    one: float | None = None  #: level of all phases; the bound is on the risk of stand-ins then, `moments` are theirs
+    diameter: float  #: diameter of W
+    reach: float  #: largest distance of a member of W from the first center, the projection of 0
+    one: float | None = None  #: level of all phases, if fixed: bound and `moments` are then those of the surrogates
 
     @classmethod
     def of(
@@ -130,7 +130,7 @@ class Setting:
         return cls(problem, epsilon, moments, surrogate, constraint, constraint.diameter, reach, one)
 
     def truncation(self, level: float, l2: float, shift: float) -> Truncation:
-        """Return level and ball, smoothed so that the minimizer moves by `shift` over lambda; 0: not at all."""
+        """Return level and ball, smoothed so that the minimizer moves by `shift` over lambda; 0: not smoothed."""
         # Smoothing lowers every loss by at most smoothing C^2 / 2: the minimizer moves by C sqrt(smoothing / lambda).
         return Truncation(level, self.problem.radius, l2 * (shift / (l2 * level)) ** 2 if shift else 1.0)
 
@@ -143,13 +143,13 @@ class Setting:
         return Part(self.problem, self.domain, truncation, l2, m, self.moments)
 
     def level(self, m: int) -> float:
-        """Return the level for m records; no gradient is longer than the largest: nothing is cut then."""
+        """Return the level for m records, at most the largest possible gradient, at which nothing is cut."""
         scale = m * self.epsilon / self.problem.dim
         level = TUNING.level(self.moments.k, self.moments.bound, scale) if self.one is None else self.one
         return min(level, self.problem.lipschitz)
 
     def bias(self, level: float, m: int) -> float:
-        """Return what stand-ins move the minimizer of m records by, times lambda, in root mean square."""
+        """Return how far surrogates move the minimizer of m records, times lambda, in root mean square."""
         if self.one is not None or level >= self.problem.lipschitz:
             return 0.0
         mean, square = self.surrogate.bias(self.moments, level)
@@ -164,7 +164,7 @@ class Setting:
 def calibrated(
     setting: Setting, failure: float | None = None, scaling: "Callable[[Setting, int], Scaled] | None" = None
 ) -> Schedule:
-    """Return the schedule of the specification, 4.3; with `failure`, by repetitions, the bound holds but for that."""
+    """Return the schedule of the specification, 4.3; with `failure`, the bound holds with this failure probability."""
     n, moments = setting.problem.n, setting.moments
     scaling = scaling or one_release
     first = scaling(setting, max(1, n // 2))
@@ -185,7 +185,7 @@ def calibrated(
     layout = [(2**t - 1, 2 ** (t + 1)) for t in range(T - 1)] + [(2 ** (T - 1) - 1, 2 ** (T - 1))]
     sizes = [len(range(start, n, step)) // J for start, step in layout]
     scaled = [scaling(setting, m) for m in sizes]
-    # What root mean square distances are multiplied by: Markov's inequality, and `localization.middle` by 3.
+    # Factor on root mean square distances: Markov's inequality, and 3 for `localization.middle`.
     s = 1.0 if failure is None else (1.0 if J == 1 else 3.0) / math.sqrt(1 - TUNING.success)
     start = (1.0 if setting.one is None else TUNING.one_level_start) * s  # balances the bound's two terms
     base = start * scaled[0].error / setting.diameter
@@ -199,7 +199,7 @@ def calibrated(
 
 
 def repetitions(failure: float) -> int:
-    """Smallest odd J whose majority succeeds but for that probability, each with probability `Tuning.success`."""
+    """Return the smallest odd J whose majority, each succeeding with `Tuning.success`, fails with this probability."""
     J = 1
     while binom.cdf(J // 2, J, TUNING.success) > failure:
         J += 2
@@ -207,7 +207,7 @@ def repetitions(failure: float) -> int:
 
 
 def _bound(phases: tuple[Phase, ...], R: float, g1: float, s: float) -> float:
-    """Telescoping over the phases (docs, Heavy tails)."""
+    """Return the bound by telescoping over the phases (docs, Heavy tails)."""
     total = phases[0].l2 * R**2 / 2
     for now, following in itertools.pairwise(phases):
         total += following.l2 * (s * now.error) ** 2 / 2
@@ -215,14 +215,14 @@ def _bound(phases: tuple[Phase, ...], R: float, g1: float, s: float) -> float:
 
 
 class Scaled(NamedTuple):
-    """A phase but for its ridge weight."""
+    """A phase whose ridge weight is not yet fixed."""
 
     error: float  #: root mean squared distance from the minimizer, times lambda
-    phase: Callable[[tuple[int, int, int], float], Phase]  #: from layout and ridge weight
+    phase: Callable[[tuple[int, int, int], float], Phase]  #: maps layout and ridge weight to the phase
 
 
 def one_release(setting: Setting, m: int) -> Scaled:
-    """Return a phase of one output perturbation; what has the unit of a parameter is times lambda."""
+    """Return a phase of one output perturbation; quantities in the unit of parameters are multiplied by lambda."""
     d, level = setting.problem.dim, setting.level(m)
     beta = 2 * (1 + TUNING.accuracy) * level / (m * setting.epsilon)
     shift = TUNING.smoothing * d * beta if setting.smooths else 0.0

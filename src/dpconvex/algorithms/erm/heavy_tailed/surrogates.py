@@ -1,4 +1,4 @@
-r"""What the phases of population localization minimize, and how: the choices of `surrogate=`.
+r"""Surrogate losses that the phases of population localization minimize, with solvers: the choices of `surrogate=`.
 
 Guarantee
     None of its own. For **every** data set `minimize` returns a point within the planned distance tau of the exact
@@ -36,7 +36,7 @@ from dpconvex.sets import ConvexSet
 Data = tuple[Records, Array]
 Near = tuple[ConvexSet, float, Floats]  #: Region, distance and start of a minimization.
 SOLVER = solvers.Guaranteed(solvers.BallNewton(), solvers.AcceleratedGradient())
-"""Of truncated losses in balls; over other sets the guaranteed one alone."""
+"""Solver for truncated losses in balls; over other sets its guaranteed method runs alone."""
 
 
 @final
@@ -44,17 +44,17 @@ SOLVER = solvers.Guaranteed(solvers.BallNewton(), solvers.AcceleratedGradient())
 class Part:
     """Public facts of one minimization."""
 
-    problem: Any  #: a `LinearModelProblem`, or what else the surrogate is for
-    domain: ConvexSet  #: W
-    truncation: Truncation  #: level C, ball that holds W, smoothing
+    problem: Any  #: a `LinearModelProblem`, or another problem that the surrogate is for
+    domain: ConvexSet  #: the set W of parameters
+    truncation: Truncation  #: level C, ball that contains W, and smoothing
     l2: float
     m: int
     moments: Moments
-    level = forwarded("truncation", "level")  #: C
+    level = forwarded("truncation", "level")  #: level C
 
     @property
     def cap(self) -> RecordCap:
-        """Which records count: nearly all, by the moments; a level beyond the cap would null what it keeps."""
+        """The cap beyond which records are nulled: few by the moments, and none that the level would keep whole."""
         problem = self.problem
         steepest = min(problem.lipschitz, max(record_cap(self.moments, problem.n), 4 * self.level)) * (1 + 1e-9)
         unit = problem.domain.intercept or 1.0
@@ -68,11 +68,11 @@ class Part:
 
 
 class Surrogate(ABC):
-    """A convex C-Lipschitz stand-in for every record's loss, and a method for its ridge risk."""
+    """A convex C-Lipschitz surrogate of every record's loss, and a method that minimizes its ridge risk."""
 
-    name: str  #: used in estimators and on the command line
-    smooths: ClassVar[bool] = False  #: whether kinks are smoothed, for a shift of the minimizer
-    losses: ClassVar[str] = "Lipschitz extensions"  #: what the stand-ins are
+    name: str  #: name in estimators and on the command line
+    smooths: ClassVar[bool] = False  #: whether kinks are smoothed, at the cost of a shift of the minimizer
+    losses: ClassVar[str] = "Lipschitz extensions"  #: what the surrogates are, in words
     lipschitz: ClassVar[str]  #: why every record's function is convex and C-Lipschitz
     reached: ClassVar[str]  #: why the minimizer is reached for every data set
 
@@ -87,30 +87,30 @@ class Surrogate(ABC):
 
     @abstractmethod
     def bias(self, moments: Moments, level: float) -> tuple[float, float]:
-        """Return bounds on mean and mean square of the slope of one record's loss less its stand-in."""
+        """Return bounds on mean and mean square of the slope of one record's loss less its surrogate."""
 
     @abstractmethod
     def finest(self, part: Part) -> float:
-        """Return the smallest distance that is reached for every data set; refuses what takes too long."""
+        """Return the smallest distance reached for every data set; refuse parts that take too long."""
 
     @abstractmethod
     def risk(self, part: Part, data: Data, center: Floats, radius: float) -> Objective:
-        """Return the ridge risk, as accurate as that distance from its minimizer needs."""
+        """Return the ridge risk, accurate enough to come within `radius` of its minimizer."""
 
     @abstractmethod
     def error(self, part: Part, radius: float) -> float:
-        """Return how far computed values of `risk` vary about its own, but for a constant; for every data set."""
+        """Return how far computed values of `risk`, up to a constant, are from the exact ones, for every data set."""
 
     def most_points(self, m: int) -> int:
-        """Return how many values of the risk of m records are computed in bearable time."""
+        """Return how many values of the risk of m records are computed in acceptable time."""
         return max(9, min(2**8, 2**22 // m))
 
     @abstractmethod
     def minimize(self, part: Part, data: Data, center: Floats, near: Near) -> Floats:
-        """Return a member of the region within the distance of the minimizer."""
+        """Return a point of the region within the given distance of the minimizer."""
 
     def work(self, part: Part, radius: float) -> Mapping[str, Any]:
-        """Return public counts of the work, for certificates; none where the solver stops when it is done."""
+        """Return public counts of the work, for certificates; none where the solver's number of steps is not fixed."""
         return {}
 
 
@@ -163,7 +163,7 @@ class Extension(Surrogate):
     reached = "planes of a planned accuracy end with a certificate for all data, rounding being planned for"
 
     def bias(self, moments: Moments, level: float) -> tuple[float, float]:
-        """Of ``f - f_C``, which is 0 for A <= C and (A + C)-Lipschitz, at most 2A, beyond."""
+        """Return the bounds for ``f - f_C``, which is 0 for A <= C and else (A + C)-Lipschitz, at most 2A."""
         return 2 * moments.tail(level), 4 * moments.tail_square(level)
 
     def finest(self, part: Part) -> float:
@@ -175,7 +175,7 @@ class Extension(Surrogate):
         return part.l2 * radius**2 / 16  # the tolerance, and rounding below it by `finest`
 
     def risk(self, part: Part, data: Data, center: Floats, radius: float) -> Objective:
-        """By planes within ``alpha / 16``."""
+        """Return the ridge risk with planes accurate to ``alpha / 16``."""
         tolerance = part.l2 * radius**2 / 32
         loss = part.problem.loss
         return ExtensionRisk(loss, *data, part.l2, part.level, part.domain, tolerance, center, part.cap)
@@ -192,7 +192,7 @@ SURROGATES: Mapping[str, Surrogate] = {
     "structured": Extension("structured", piecewise=True),
 }
 PRINTED = ("joint", "fixed_steps", "printed_steps")
-"""Other ways to the extension's minimizer, as the paper has them: beside the experiments."""
+"""Other methods of the paper for the extension's minimizer; they belong to the experiments."""
 
 
 def surrogate_named(name: str) -> Surrogate:
