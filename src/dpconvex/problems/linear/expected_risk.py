@@ -213,7 +213,7 @@ class TypicalData:
         return self._excess(self.variances(deviations))
 
     def shrinkage(self, l2: Size) -> Size:
-        """Return the excess usual loss of the exact minimizer with ridge weight `l2`, or for each of several weights."""
+        """Return the excess usual loss of the exact minimizer with ridge weight `l2`, or for each of many weights."""
         ridge: Any = np.asarray(l2)[..., None]
         return self.bias + self._excess(np.square(ridge / (self.curvature + ridge)) * self.signal)
 
