@@ -58,7 +58,7 @@ TARGET = "histogram of octaves of the target"
 CROWDS = "histogram of 32 cells of each range found"
 SHARES = (0.04, 0.2), (0.04, 0.04)
 """Least and largest share of epsilon that a histogram takes, for all columns: of octaves, then of 32 cells."""
-NOISY = 0.02  #: A histogram takes more than its least share if a count deviates by more than this share of the units.
+NOISY = 0.02  #: Octaves take more than the least share if a count would deviate by more than this share of the units.
 ALONE = 0.04, 0.5  #: `NOISY`, and octaves' largest share, for a target alone (`benchmarks/lost_ranges.py --alone`).
 TARGET_PART = 1 / 3
 """The target's share of the epsilon for octaves, where columns have octaves, too. A column in a far too wide range is
@@ -75,7 +75,7 @@ LOOKED, LOOK_SHARES, NEEDED, HALVED = 300.0, (0.03, 0.1), 500.0, 2.0
 """A look at a target takes epsilon LOOKED/n, within these shares of epsilon, if n epsilon is at least NEEDED. Halving
 the width scores as many units as HALVED scales of the noise (`benchmarks/declared_ranges.py`, learning tables)."""
 LOOKED_FEW, FEW_SHARES, LEAST, LEAST_ALONE = 50.0, (0.1, 0.5), 150.0, 60.0
-"""Both below NEEDED; a look needs n epsilon LEAST, or LEAST_ALONE before a constant (`benchmarks/few_records.py`)."""
+"""LOOKED and its shares below NEEDED; least n epsilon for a look, or before a constant (`benchmarks/few_records.py`)"""
 LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
 """Looks at columns: epsilon times n for each column, limits of the share of epsilon that all looks take together, and
 `HALVED`; they are taken if n epsilon is at least `LEAST` times the columns (`benchmarks/few_columns.py`)."""
@@ -96,7 +96,7 @@ class RangedPlan(TwoStagePlan):
 
     privacy: PrivacyParams  #: The promise for everything
     first: JointHistogram | None  #: Counts octaves; None where all ranges are declared
-    of_target: JointHistogram | None  #: Counts the target's octaves if columns have octaves, too; None: `first` does
+    of_target: JointHistogram | None  #: Counts the target's octaves if columns have octaves, too; else None
     second: JointHistogram | None  #: Counts 32 cells of each found range and of each `placed` column; None: not needed
     then: LinearModelPlan
     columns: tuple[int, ...]  #: Positions of the features whose range is found; a run is given their raw numbers
@@ -107,7 +107,7 @@ class RangedPlan(TwoStagePlan):
     edges: tuple[tuple[int, ...], ...] = ()  #: For each outer range, then for `placed`: the ends kept, knots between
     placed: tuple[int, ...] = ()  #: Positions of columns given as places in their declared range; their knots are found
     look: ReportNoisyMax | None = None  #: Chooses the part of the target's declared range to keep
-    target_cells: tuple[float, ...] = ()  #: Released part of the target's range: its first cell, the cell after it
+    target_cells: tuple[float, ...] = ()  #: Released part of the target's range, like an entry of `Cut`
     looks: ReportNoisyMax | None = None  #: Chooses the part to keep of the declared range of each `looked` column
     looked: tuple[int, ...] = ()  #: Positions of columns given scaled from their declared range, missing numbers as NaN
     cells: Cut = ()  #: The released part of each `looked` column's range
@@ -412,7 +412,7 @@ def plan(
 ) -> RangedPlan:
     """Return the plan that finds ranges for a planned method; `then` keeps its own promise.
 
-    Arguments are fields of `RangedPlan`; positions are those of the columns that a run is given. In the problem of
+    Arguments are fields of `RangedPlan`, but `look` says whether to look at the target's range. In the problem of
     `then`, the target has width 1 if its range is found. Of the epsilon that `then` and histograms leave, looks at
     columns take `looks_cost`, or all of it if there is no look at the target, which takes the rest.
     """
