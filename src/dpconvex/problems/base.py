@@ -1,4 +1,4 @@
-"""What a plan may know of the function that is minimized (public facts), and what solvers need of an objective."""
+"""Interfaces: the public facts of a problem, from which plans are made, and the objective that solvers minimize."""
 
 import math
 from abc import ABC, abstractmethod
@@ -13,12 +13,12 @@ from dpconvex.problems.linear.expected_risk import TypicalData
 from dpconvex.sets import ConvexSet, L2Ball, WholeSpace
 
 ROUNDING = 1e-13  # relative slack of a computed gradient: ten times the worst case of `data.summation`
-MOST_TIMES = 1000.0  # a declared number of units: beyond it sums are cut, and no solver need certify
+MOST_TIMES = 1000.0  # most units, over a declared number of them: with more, sums are cut and solvers need not certify
 UP = 1 + 1e-12  # covers the few roundings of a formula for a public constant
 
 
 def inner_product_rounding(dim: int) -> float:
-    """Relative error of an inner product of `dim` terms and a few operations more, in any order; `ROUNDING` at most.
+    """Return a relative error bound for an inner product of `dim` terms and a few more operations; `ROUNDING` at most.
 
     ``|fl(<w, x>) - <w, x>| <= d u / (1 - d u) |w| |x|``, u = 2^-53 (Higham 2002, section 3.1).
     """
@@ -26,7 +26,7 @@ def inner_product_rounding(dim: int) -> float:
 
 
 class Bounds(Protocol):
-    """What a solver may ask of a loss before it sees data: the largest slope and curvature, infinite if unbounded."""
+    """The facts of a loss by which solvers are chosen: its largest slope and curvature, infinite if unbounded."""
 
     @property
     def slope_bound(self) -> float: ...
@@ -37,7 +37,7 @@ class Bounds(Protocol):
 
 @dataclass(frozen=True)
 class StatedBounds:
-    """Bounds of an objective that is no linear model's, or of one whose losses are replaced by their extensions."""
+    """Bounds of an objective that is not a linear model's, or whose losses are replaced by their extensions."""
 
     slope_bound: float = math.inf
     curvature_bound: float = math.inf
@@ -50,17 +50,17 @@ class Objective(ABC):
     """
 
     l2: float  #: ridge weight
-    tilt: float = 0.0  #: how strongly large losses outweigh small ones; 0 where nothing is tilted
-    weighted: bool = False  #: whether records count differently, by weights that do not depend on the parameters
-    #: B: how far `value_rounding` may reach for any data set where values come from an oracle with a tolerance; public.
-    #: Planes are lower bounds all the same. 0 where values are exact up to rounding.
+    tilt: float = 0.0  #: weight of large losses over small losses (larger: more); 0 for averages
+    weighted: bool = False  #: whether records have different weights, which do not depend on the parameters
+    #: B: public bound of `value_rounding` over all data sets, if values come from an oracle with a tolerance. Planes
+    #: are still lower bounds. 0 where values are exact up to rounding.
     oracle_error: float = 0.0
-    everywhere: bool = True  #: False: defined on its constraint only, so that no solver may leave that
+    everywhere: bool = True  #: False: the objective is defined on its constraint only, which no solver may leave
 
     @property
     @abstractmethod
     def bounds(self) -> Bounds:
-        """What `Solver.refusal` is asked about."""
+        """The bounds that `Solver.refusal` gets."""
 
     @property
     @abstractmethod
@@ -80,7 +80,7 @@ class Objective(ABC):
     @property
     @abstractmethod
     def minimizer_norm(self) -> float:
-        """Norm (l2) that the minimizer over the whole space never exceeds; may be infinite."""
+        """Bound on the norm (l2) of the minimizer over the whole space; may be infinite."""
 
     @property
     @abstractmethod
@@ -140,13 +140,13 @@ class Problem(ABC):
     """Public statement of a convex problem over `n` records. Holds no data."""
 
     n: int  #: number of records, or of users; public under replace-one neighbors
-    radius: float  #: l2 norm R of the parameters that one competes with
+    radius: float  #: l2 norm R of the comparator: plans compete with all parameters up to this norm
     grouped: bool = False  #: whether `n` counts users, each with any number of records
     private_n: bool = False  #: whether `n` is a public guess of a private number
     #: Whether Lipschitz constants hold in the ball of norm `radius` only, where the minimization then stays.
     local: bool = False
-    only_sums: bool = False  #: whether the objective is made of sums over single records that need nothing else
-    #: What the caller declared about the objective and nobody enforces; privacy rests on it if not empty.
+    only_sums: bool = False  #: whether the objective needs only sums over single records
+    #: Claims of the caller about the objective that nothing enforces; if there are any, privacy rests on them.
     claims: tuple[str, ...] = ()
     trusted: bool = True  #: whether a plan may rely on the `claims` for privacy
     #: Lipschitz constant (l2, on average over directions) of what is not smooth; 0 where `smoothness` says all.
@@ -157,12 +157,12 @@ class Problem(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What is minimized, in a word or two."""
+        """Name of the objective, in a word or two."""
 
     @property
     @abstractmethod
     def aggregation(self) -> Aggregation:
-        """How records enter: by the average of their losses, by a log-sum-exp, or as a whole, in any way."""
+        """The way in which losses are aggregated: by an average, by a log-sum-exp, or in any other way."""
 
     @property
     @abstractmethod
@@ -172,7 +172,7 @@ class Problem(ABC):
     @property
     @abstractmethod
     def bounds(self) -> Bounds:
-        """What solvers are chosen by."""
+        """The bounds by which solvers are chosen."""
 
     @property
     @abstractmethod
@@ -186,7 +186,7 @@ class Problem(ABC):
 
     @property
     def curvature(self) -> float:
-        """As `smoothness`, but for kinks that `kink` accounts for.
+        """The `smoothness` without the kinks that `kink` accounts for.
 
         ``E J(w + z) <= J(w) + kink E||z|| + curvature/2 E||z||^2`` for z of mean 0 and isotropic distribution, J the
         objective without its ridge.
@@ -200,7 +200,7 @@ class Problem(ABC):
 
     @property
     def trivial(self) -> float:
-        """What parameters 0 lose at most, or on average where public facts say so (`LinearModelLoss.trivial`)."""
+        """Largest excess of parameters 0, or their mean excess if public facts imply it (`LinearModelLoss.trivial`)."""
         return self.value_at_zero
 
     @property
@@ -222,7 +222,7 @@ class Problem(ABC):
 
     @abstractmethod
     def minimizer_norm(self, l2: float) -> float:
-        """Return the largest l2 norm of a minimizer with regularization `l2`, whatever the data are, rounded up."""
+        """Return the largest l2 norm of a minimizer with regularization `l2` over all data sets, rounded up."""
 
     @abstractmethod
     def certifiable_radius(self, l2: float) -> float:
@@ -232,11 +232,11 @@ class Problem(ABC):
     def objective(self, X: Array, y: Array, l2: float, groups: UserGroups | None = None) -> Objective:
         """Return the objective with that regularization on data, which are clipped here; `y` may be ignored.
 
-        `groups` says whose record it is; it must be given if and only if the problem is `grouped`.
+        `groups` assigns records to users; it must be given if and only if the problem is `grouped`.
         """
 
     def constraint(self, radius: float) -> ConvexSet:
-        """Return where solvers look for the minimizer over parameters of norm at most `radius` (may be infinite)."""
+        """Return the set over which solvers minimize, for parameters of norm at most `radius` (may be infinite)."""
         return WholeSpace() if math.isinf(radius) else L2Ball(radius)
 
     def parameters(self, point: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Linear queries over a finite domain: what synthetic data should answer well.
+"""Linear queries over a finite domain, which synthetic data should answer accurately.
 
 A record is one of finitely many *cells*, an integer. A query gives every cell a number in a public range, and its
 answer on a data set is the mean over the records, hence linear in the histogram of cells. Everything here is public but
@@ -22,17 +22,17 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 Zero = tuple[tuple[int, int], tuple[int, int]]
 """Two (column, value) that no record has together; a public statement about the world, in order of the columns."""
 
-LARGEST = 2**27  # of the cells of a histogram: 1 GiB
+LARGEST = 2**27  # most cells of a histogram: 1 GiB
 
 
 class LinearQueries(ABC):
     """A family of linear queries ``q_1 .. q_m`` on the cells ``0 .. cells - 1``."""
 
-    shape: tuple[int, ...]  #: number of values of each column; one column of cells, where there are no others
+    shape: tuple[int, ...]  #: number of values of each column; without columns, the cells are one column
     subsets: tuple[tuple[int, ...], ...] = ()  #: columns of each block that is a marginal table
-    center: int | None = None  #: the column whose relations count most, where there is one
-    impossible: tuple[Zero, ...] = ()  #: what records that are drawn must not have
-    ordered: tuple[int, ...] = ()  #: the columns whose values have an order, as bins of numbers have
+    center: int | None = None  #: the column whose relations to others count most, or None
+    impossible: tuple[Zero, ...] = ()  #: pairs of values that synthetic records must not have
+    ordered: tuple[int, ...] = ()  #: the columns whose values are ordered, like bins of numbers
     cells: int  #: size of the domain
     count: int  #: number m of queries, negations not counted: an algorithm that needs them adds them
     #: low, high: public range of every query's values, ``low < high``. Sensitivities are computed from it.
@@ -41,7 +41,7 @@ class LinearQueries(ABC):
     #: A partition of the queries into those that are measured together: the cells of one marginal table.
     blocks: tuple[slice, ...]
     block_l2: float  #: largest l2 distance between two records' values of the queries of one block
-    block_l1: float  #: the same in l1
+    block_l1: float  #: largest l1 distance between two records' values of the queries of one block
 
     @abstractmethod
     def answers(self, weights: Floats) -> Floats:
@@ -117,7 +117,7 @@ class DenseQueries(LinearQueries):
         if not bool(((matrix >= self.low) & (matrix <= self.high)).all()):
             raise InvalidParameterError("matrix", "...", f"must lie between low={self.low:g} and high={self.high:g}")
         count, cells = matrix.shape
-        width = _rounding.widen_up(self.high - self.low)  # of one query, in either norm
+        width = _rounding.widen_up(self.high - self.low)  # width of one query's range, in either norm
         set_fields(self, matrix=matrix, cells=cells, shape=(cells,), count=count, block_l2=width, block_l1=width)
         set_fields(self, blocks=tuple(slice(j, j + 1) for j in range(count)))
 
@@ -137,7 +137,7 @@ class DenseQueries(LinearQueries):
         return values @ self.matrix
 
     def declared(self) -> "DenseQueries":
-        """Return queries of the same sizes and range: plans read no more of the matrix."""
+        """Return queries of equal sizes and range, without the matrix's entries, which plans do not read."""
         return replace(self, matrix=np.broadcast_to(np.float64(self.low), self.matrix.shape))
 
 

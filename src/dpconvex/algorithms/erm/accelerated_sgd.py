@@ -1,11 +1,11 @@
 r"""Accelerated stochastic approximation (AC-SA, Ghadimi and Lan 2012, 2013), one stage or many, for noisy gradients.
 
-For a convex, L-smooth objective over a convex set, and gradients whose error has mean 0 and mean square V^2. The excess
-of N steps from distance D is at most ``2 Gamma D^2 / (N (N+1)) + (2 N + 1) V^2 / (6 Gamma)``, ``Gamma >= 2 L``; of
-mu-strongly convex objectives, ``Gamma = L``, at most ``2 L D^2 / (N (N+1)) + 8 V^2 / (mu (N+1))``. Short stages and a
-long one: docs, User gradients, after Lemma 3. Many stages, each of which halves the excess: Ghadimi and Lan 2013.
+It minimizes a convex, L-smooth objective over a convex set by gradients whose error has mean 0 and mean square V^2. The
+excess of N steps from distance D is at most ``2 Gamma D^2 / (N (N+1)) + (2 N + 1) V^2 / (6 Gamma)``, ``Gamma >= 2 L``;
+with mu-strong convexity and ``Gamma = L`` at most ``2 L D^2 / (N (N+1)) + 8 V^2 / (mu (N+1))``. Short stages and a long
+stage: docs, User gradients, after Lemma 3. Many stages, each of which halves the excess: Ghadimi and Lan 2013.
 
-All numbers are fixed before the first step: the noise of a step depends on how many there are.
+All numbers are fixed before the first step, since the noise of a step depends on the number of steps.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from dpconvex._types import Floats
 Oracle = Callable[[Floats], Floats | None]
 """Noisy gradient of the whole objective at a point (dim,); None ends the run (a failed test)."""
 Variance = Callable[[int], float]
-"""Mean square error V^2 of a gradient if there are so many of them; infinite where so many are impossible."""
+"""From the number of gradients to the mean square error V^2 of each; infinite if the budget does not allow so many."""
 
 MOST_STEPS = 4096
 
@@ -45,7 +45,7 @@ class Descent:
 
     @property
     def steps(self) -> int:
-        """Gradients in all."""
+        """Total number of gradients."""
         return sum(stage.steps for stage in self.stages)
 
     def minimize(self, start: Floats, oracle: Oracle, project: Callable[[Floats], Floats]) -> tuple[Floats, bool]:
@@ -75,7 +75,7 @@ def single_stage(smoothness: float, convexity: float, distance: float, variance:
 def chained_stages(
     smoothness: float, convexity: float, distance: float, variance: Variance, steps: int, short: int
 ) -> Descent | None:
-    """Plan that many short stages and a long one, mu > 0; None if the long one would not have half of the steps."""
+    """Plan short stages and a long one, for mu > 0; None if the long stage would have less than half of the steps."""
     least = math.ceil(4 * math.sqrt(smoothness / convexity))  # N0
     long = steps - short * least
     if 2 * long < steps:

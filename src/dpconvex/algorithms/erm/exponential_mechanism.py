@@ -6,12 +6,12 @@ Lemma
     The score of a point w of the ball of radius rho around a public c is ``J(c) - J(w)``, J the mean loss plus
     ``l2/2 |.|^2``. The ridge does not depend on data, and each of two replaced records' losses changes by at most
     ``L |w - c|`` between c and w, so a score moves by at most ``2 L |w - c| / n <= 2 L rho / n``. The grid is public
-    and finite, so selecting from it by permute-and-flip is exactly epsilon-DP: no sampler has to converge. Users: the
-    same with n users and their weighted sums of losses (`problems.data.users`), which are L-Lipschitz.
+    and finite, so selecting from it by permute-and-flip is exactly epsilon-DP: no sampler has to converge. For users,
+    n counts users, and their weighted sums of losses (`problems.data.users`) are L-Lipschitz, too.
 Localized
-    Otherwise c = 0, rho = R and `l2` = 0. Localized, c is released first: the minimizer w* of J moves by at most
-    ``2L/(l2 n)``, the solver's point by ``2r`` more (Proposition 2.2 with a sure accuracy); it gets noise z of density
-    ``exp(-(epsilon/2) |z| / that)`` and is projected to the ball of norm M that holds every minimizer.
+    The plain mechanism has c = 0, rho = R and `l2` = 0. The localized one releases c first: the minimizer w* of J moves
+    by at most ``2L/(l2 n)``, the solver's point by at most ``s = 2L/(l2 n) + 2r`` (Proposition 2.2, certified accuracy
+    r); it gets noise z of density ``exp(-(epsilon/2) |z| / s)`` and is projected to a ball that holds all minimizers.
 Assumptions
     Records are clipped into the domain; the loss has a bounded slope and bounded targets; computed scores are within
     the rounding slack of exact ones, which the sensitivity includes; the solver is certified.
@@ -45,28 +45,28 @@ __all__ = ["ExponentialMechanismPlan", "LocalizedMechanismPlan", "plan", "plan_l
 LABEL = "best point of the grid"
 CENTER, CHOICE = "center of the ball", "best point of the grid around it"
 MAX_DIM = 2
-SMOOTH_SLACK, NONSMOOTH_SLACK = 0.01, 0.1  #: Solver radius as a share of half the sensitivity (ours).
-RADII = np.linspace(0.5, 30.0, 60)  #: Radii of the ball tried: the solver's, plus these multiples of the noise's scale.
+SMOOTH_SLACK, NONSMOOTH_SLACK = 0.01, 0.1  #: Solver radius, as a share of half the sensitivity (not the paper's).
+RADII = np.linspace(0.5, 30.0, 60)  #: Tried radii of the ball: solver radius plus these multiples of the noise scale.
 
 
 @dataclass(frozen=True)
 class GridPlan(LinearModelPlan):
-    """What both plans have in common."""
+    """The fields and properties that the plain and the localized plan share."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
     l2: float
-    radius: float  #: Of the ball
-    side: int  #: Grid points along each axis of the cube around the ball, odd; points outside the ball are left out
-    choice: ReportNoisyMax  #: Selects a grid point
-    bound: float  #: On the expected excess: of the mean loss, or of the regularized one where `l2` was given
+    radius: float  #: Radius rho of the ball
+    side: int  #: Odd number of grid points along each axis of the cube around the ball, which cuts the grid
+    choice: ReportNoisyMax  #: Mechanism that selects a grid point
+    bound: float  #: Upper bound of the expected excess of the mean loss, or of the regularized loss if `l2` was given
     constants = "calibrated"
     algorithm: ClassVar[str] = "exponential_mechanism"
     source: ClassVar[str]
 
     @property
     def grid(self) -> Floats:
-        """Moves from the center, shape (N, dim); the zero vector is one of them."""
+        """Displacements of the grid points from the center, shape (N, dim), the zero vector included."""
         return ball_grid(self.problem.dim, self.side, self.radius)
 
     @property
@@ -75,7 +75,7 @@ class GridPlan(LinearModelPlan):
 
     @property
     def expected(self) -> float | None:
-        """Excess on typical data: of a Gibbs law with a quadratic score, of the grid's spacing, of the ridge."""
+        """Expected excess on typical data from the random choice (Gibbs law, quadratic score), spacing and ridge."""
         typical, sensitivity = self.problem.typical, self.choice.sensitivity.value
         if typical is None:
             return None
@@ -85,7 +85,7 @@ class GridPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> Floats:
-        """Spread (dim,) of the Gibbs law at half the largest curvature, at most ``L / R`` (kinks), within the ball."""
+        """Deviation (dim,) of the Gibbs law in the ball, at half the largest curvature, or ``L / R`` with kinks."""
         problem = self.problem
         curvature = min(problem.smoothness, problem.lipschitz / problem.radius) / 2 + self.l2
         sharpness = self.choice.epsilon / (2 * self.choice.sensitivity.value) * curvature
@@ -133,7 +133,7 @@ class LocalizedMechanismPlan(GridPlan):
 
     solver_radius: float  #: Distance to the minimizer that the solver certifies
     center: NormNoiseMechanism  #: Releases the center of the ball, for half the budget; `choice` has the other half
-    solver: Solver  #: Fast solver with the guaranteed one that takes over
+    solver: Solver  #: A fast solver, and the guaranteed solver that takes over if it fails
     noise_name = "localised permute-and-flip"
     source: ClassVar[str] = "localised exponential mechanism over a grid"
     theorem = (  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
@@ -144,7 +144,7 @@ class LocalizedMechanismPlan(GridPlan):
 
     @property
     def reach_of_minimizers(self) -> float:
-        """Norm that no minimizer exceeds, whatever the data are."""
+        """A bound on the norms of minimizers, for all data sets."""
         return self.problem.minimizer_norm(self.l2)
 
     mechanisms = uses({CENTER: "center", CHOICE: "choice"})  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -213,7 +213,7 @@ def ball_grid(dim: int, side: int, radius: float) -> Floats:
 
 def largest_side(problem: LinearModelProblem) -> int:
     """Return the most grid points along an axis that memory and time allow."""
-    records = problem.n * (problem.records_per_user or 1)  # of users: a public guess, only time depends on it
+    records = problem.n * (problem.records_per_user or 1)  # for users a public guess, on which only time depends
     return max(3, int(min(2**14, 2**31 / records) ** (1 / problem.dim)))  # 2^31 losses take some 20 seconds
 
 
@@ -267,14 +267,14 @@ def plan_localized(
 
 
 def _applies(problem: LinearModelProblem, privacy: PrivacyParams) -> bool:
-    """Return whether lemma and arithmetic hold: a target of 1e20 would absorb every other record's loss."""
+    """Return whether lemma and arithmetic hold; in floats, a target of 1e20 would absorb every other record's loss."""
     check_average(problem, privacy)
     bounded = math.isfinite(problem.lipschitz) and math.isfinite(problem.loss.value_at_zero)
     return bounded and problem.loss.n_outputs == 1 and problem.dim <= MAX_DIM
 
 
 def _score_sensitivity(problem: LinearModelProblem, radius: float, size: float) -> float:
-    """Return how far scores in a ball move with one unit, rounded up; `size` bounds all values in computing one."""
+    """Return the sensitivity of scores in a ball, rounded up; `size` bounds all values in computing a score."""
     reach = _rounding.ratio_up(_rounding.product_up(2.0, problem.lipschitz, radius), problem.n)  # 2 L rho / n
     return _rounding.sum_up((reach, 2 * ROUNDING * size))  # the rounding of both data sets
 
@@ -294,7 +294,7 @@ def _accuracy(problem: LinearModelProblem, lam: float) -> tuple[float, float]:
 
 
 class Ball(NamedTuple):
-    """A ball, the side of the grid in it, and what it is chosen for."""
+    """A ball, the side of its grid, and the bound that it minimizes."""
 
     bound: float
     radius: float

@@ -22,23 +22,23 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
 
 CAUTION, OF_NUMBERS, OF_USERS_CLASSES = 1.5, 2.0, 2.0
-"""A plan with delta > 0 comes first if it expects less error than pure ones by that factor; by the second one where
-what columns explain is guessed as of numbers: plans that had come first there lost 1.8 times what was expected
-(`benchmarks/prior.py`). Users' numbers have no factor, and their two classes the third (`benchmarks/user_ranks.py`)."""
+"""A plan with delta > 0 is preferred if its expected error times a factor is less than that of pure plans. The factor
+is CAUTION in general; OF_NUMBERS where a regression's explained variance is a guess, since plans preferred there lost
+1.8 times the expected error (`benchmarks/prior.py`); 1 for users' regressions; OF_USERS_CLASSES for users' two classes
+(`benchmarks/user_ranks.py`)."""
 
 CENTERED = ("objective_perturbation", "noisy_gradient", "sufficient_statistics", "random_projection")
-"""Methods for recentered columns."""
+"""Methods that may run on recentered columns."""
 
 PROJECTED = ("objective_perturbation",)
-"""Methods for projected columns, and for a constant alone.
-
-Gaussian noise in every direction is the same with fewer columns: other methods have no need."""
+"""Methods that may run on projected columns, or on a constant alone. Other methods gain nothing from a projection:
+Gaussian noise in each direction does not shrink with fewer columns."""
 
 GAUSSIAN = ("auto", "gaussian")
 OF_USERS = ("test", "smoothing")
 
 Found = tuple[LinearModelPlan, ...]
-"""Valid plans, the one to run first in front."""
+"""Valid plans; the first one is the one to run."""
 
 
 def _gradient(
@@ -95,7 +95,7 @@ ERM_METHODS = Registry(
     Method("phased_sgd", user_level.plan_phased, ("constants",), GAUSSIAN, AIMS),
     Method("accelerated_user", user_level.plan_accelerated, ("constants", "target", "l2", *OF_USERS), GAUSSIAN, AIMS),
     Method("noisy_gradient", _gradient, ("l2", "noise"), GAUSSIAN),
-    # As short as its noise allows unless it has seen more to learn (docs, Look first, then plan).
+    # It takes few steps, against noise, unless its look shows a strong signal (docs, Look first, then plan).
     Method("informed_gradient", gradient_descent.plan_informed, ("l2",), GAUSSIAN),
     Method("sufficient_statistics", _statistics, ("l2", "constants"), GAUSSIAN),
     Method("random_projection", _projection, ("l2", "noise", "sums"), noises=None),
@@ -109,10 +109,10 @@ ERM_METHODS = Registry(
 @stored
 @dataclass(frozen=True)
 class Methods:
-    """Plans some algorithms for another problem and promise, the one to run first in front."""
+    """A function that plans the named algorithms for any problem and promise; its first plan is the one to run."""
 
     options: Options
-    names: tuple[str, ...]  #: Of the algorithms
+    names: tuple[str, ...]  #: Names of the algorithms to try
 
     def __post_init__(self) -> None:
         if not set(self.names) <= set(ERM_METHODS) or len(set(self.names)) < len(self.names):
@@ -126,12 +126,12 @@ class Methods:
         return found
 
     def check(self, problem: LinearModelProblem, privacy: PrivacyParams) -> None:
-        """Raise as a call would."""
+        """Raise the error that a call would raise."""
         if not _applies(problem, privacy, self.options, self.names):
             self(problem, privacy)
 
 
-@lru_cache(maxsize=256)  # a pure function of frozen values: a fit, its table and its report ask for the same plans
+@lru_cache(maxsize=256)  # a pure function of frozen values: a fit, its table and its report ask for equal plans
 def plans(
     problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str = "auto", options: Options | None = None
 ) -> Found:
@@ -154,13 +154,13 @@ def plans(
 
 
 def check(problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str, options: Options) -> None:
-    """Raise `InvalidParameterError` as `plans` would, at the price of one plan."""
+    """Raise `InvalidParameterError` where `plans` would; in the time of one plan."""
     if not _applies(problem, privacy, options, _names(problem, privacy, algorithm)):
         plans(problem, privacy, algorithm, options)
 
 
 def _names(problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str) -> tuple[str, ...]:
-    """Return the methods to try, or raise `InvalidParameterError` for what none of them takes."""
+    """Return the methods to try, or raise `InvalidParameterError` for facts that no method accepts."""
     names = ERM_METHODS.names(algorithm)
     _validate.real("epsilon", privacy.epsilon, at_least=SMALLEST)
     _validate.real("radius", problem.radius, at_least=SMALLEST, at_most=LARGEST)
@@ -169,25 +169,25 @@ def _names(problem: LinearModelProblem, privacy: PrivacyParams, algorithm: str) 
 
 
 def _applies(problem: LinearModelProblem, privacy: PrivacyParams, options: Options, names: tuple[str, ...]) -> bool:
-    """Return whether there is a plan of some method and noise; the first one is enough to know."""
+    """Return whether some method and noise has a plan; it stops at the first plan found."""
     noises = NOISES[1:] if options.noise == "auto" else (options.noise,)
     facts, tried = (problem, privacy), ((name, replace(options, noise=noise)) for name in names for noise in noises)
     return any(ERM_METHODS.choose((name,), own, facts, _rank, problem.name)[0] for name, own in tried)
 
 
 def expected_of_first(found: Found) -> float:
-    """Sort key of lists of plans, the best one first: what it expects to lose, in the usual loss."""
+    """Return a sort key for lists of plans: the expected error of each list's first plan, in the usual loss."""
     expected = found[0].predicted_error.expected
     return math.inf if expected is None else _rounded(expected)
 
 
 def cautious_of_first(found: Found) -> float:
-    """Return what sorts lists of plans, of a loss and of its surrogates: `cautious` of each list's first plan."""
+    """Return a sort key for lists of plans of a loss and of its surrogates: `cautious` of each list's first plan."""
     return math.inf if found[0].predicted_error.expected is None else _rank(found[0])
 
 
 def cautious(plan: LinearModelPlan) -> float:
-    """Return the expected error, times `CAUTION` where delta is spent, or the bound where nothing is guessed."""
+    """Return the expected error, times its factor (see `CAUTION`) if delta is spent; the bound if none is expected."""
     task, users = plan.problem, plan.problem.grouped
     if task.explained is None:
         factor = OF_USERS_CLASSES if users and task.loss.n_outputs == 1 else CAUTION
@@ -202,7 +202,7 @@ def is_pure(plan: LinearModelPlan) -> bool:
 
 
 def _rounded(error: float) -> float:
-    """Return an error to nine digits: between equal plans the order of noises decides, not how a processor rounds."""
+    """Return an error to nine digits, so that rounding by processors does not decide between equal plans."""
     return float(f"{error:.9g}")
 
 
@@ -212,7 +212,7 @@ def _rank(plan: LinearModelPlan) -> float:
 
 
 def _most_telling(refusals: dict[str, InvalidParameterError]) -> InvalidParameterError:
-    """Return the refusal of the most general algorithm; if it lacks the noise, of one that has it and stands alone."""
+    """Return output perturbation's refusal, the most general; if it is about noise, one that does not suggest it."""
     general = refusals.get("output_perturbation")
     if general is not None and general.name != "noise":
         return general

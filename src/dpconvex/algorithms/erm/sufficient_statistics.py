@@ -11,16 +11,16 @@ Lemma
     users' moments or shares are at least 0 like those of two records. Gaussian noise composes adaptively, mu by the
     root of the sum of squares; all else is post-processing. Proofs: docs, Sufficient statistics.
 Sensitivity
-    As the lemma has it, and the rounding of sums. Features are divided by the units of `gaussian_block_weights`, X is
-    the length of a record in them, and targets by a unit in which their square is at most ``t X^2``, t being
+    The lemma's, plus the rounding of sums. Features are divided by the units of `gaussian_block_weights`, in which X is
+    the largest length of a record, and targets by a unit in which their square is at most ``t X^2``, where t is
     `Tuning.target_share`; ``Z^2 = (1 + t) X^2``.
 Assumptions
     Records are clipped into the domain and targets into their bounds. The number of units, all noise and all numbers of
     steps are functions of public numbers. The level of residuals, the ridge and the steps' preconditioner are functions
-    of what was released.
+    of released values.
 
-`Statistics` reads the data: nothing of it is private. `Curvature` and `cutting_level` see released numbers only: they
-are post-processing.
+`Statistics` reads the data, and its results are not private. `Curvature` and `cutting_level` see released numbers only:
+they are post-processing. A look is a release of residuals' shares by size; residuals are cut at the level it suggests.
 """
 
 import math
@@ -49,31 +49,31 @@ from dpconvex.problems.data.summation import Parts
 from dpconvex.randomness import BitSource
 
 _ENERGIES = np.exp(np.linspace(-9.0, 6.0, 61))
-"""Candidates for the energy of the parameters, in units of what the public radius lets one expect."""
+"""Candidates for the energy (squared length) of the parameters, over the energy expected from the public radius."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Weighted sums over records; `of` makes them. A record's weight is ``1/n``; a user's records share theirs."""
+    """Weighted sums over records, made by `of`. A record has weight ``1/n``; a user's records share ``1/n``."""
 
     problem: LinearModelProblem
     records: RecordSource
-    targets: Floats | None  #: None where they come with the records, as weights always do
-    units: Floats  #: (dim,): features are divided by these, parameters multiplied
+    targets: Floats | None  #: None if the records hold the targets, as they always hold weights
+    units: Floats  #: (dim,), the units by which features are divided, and parameters multiplied
 
     @classmethod
     def of(
         cls, problem: LinearModelProblem, X: Array, y: Array, groups: UserGroups | None, units: Floats
     ) -> "Statistics":
-        """Clip records and targets, and weigh them."""
+        """Return the statistics of clipped and weighted records and targets."""
         (records, targets), weights = problem.clipped(X, y), problem.weights(groups)
         return cls(problem, records if weights is None else records.weighted(weights), targets, units)
 
     def moments(self) -> Floats:
         """Return the mean of ``x x^T``, shape (dim, dim)."""
         size = self.records.domain.linf * math.sqrt(1 / self.problem.n)
-        # Rounding towards 0 keeps each record in the domain; sums are exact: no grid and no error depends on the data.
+        # Rounding towards 0 keeps each record in the domain. Sums are exact: grids and errors do not depend on data.
         found = self.records.total(lambda b: (b.gram(np.sqrt(self._weights(b)), size, np.trunc),))[0]
         return summation.gram(found, size) / np.outer(self.units, self.units)
 
@@ -146,12 +146,12 @@ def unpacked(vector: Floats, dim: int) -> Floats:
 @final
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """Noisy second moments by eigenvalues, raised to 0; steps take the resolution for curvature that noise may hide."""
+    """Eigenvalues of noisy second moments, raised to 0; steps add the resolution, a curvature that noise may hide."""
 
-    values: Floats  #: at least 0
+    values: Floats  #: eigenvalues, at least 0
     basis: Floats  #: eigenvectors in columns
-    deviation: float  #: of an entry of the matrix off the diagonal
-    resolution: float  #: curvature that noise may hide
+    deviation: float  #: noise deviation of an entry off the diagonal
+    resolution: float  #: largest curvature that noise may hide
 
     @classmethod
     def of(cls, matrix: Floats, deviation: float, share: float) -> "Curvature":
@@ -160,12 +160,12 @@ class Curvature:
         return cls(np.maximum(values, 0.0), basis, deviation, share * deviation * np.sqrt(len(values)))
 
     def first_fit(self, products: Floats, deviation: float, expected: float) -> tuple[Floats, float]:
-        """Return the posterior mean of the parameters, a priori normal, and their energy of largest density."""
+        """Return the posterior mean of the parameters, for a normal prior, and the most likely energy."""
         d, a, seen = len(self.values), self.values, self.basis.T @ products
         energies = expected * _ENERGIES
         noise = deviation**2 + self.deviation**2 * energies
         variances = energies[:, None] / d * a**2 + noise[:, None]
-        prior = -0.5 * (np.log(_ENERGIES) / 1.5) ** 2  # 1.5: a priori deviation of the logarithm
+        prior = -0.5 * (np.log(_ENERGIES) / 1.5) ** 2  # 1.5: prior deviation of the logarithm
         evidence = -0.5 * (np.log(variances) + seen**2 / variances).sum(1) + prior
         best = int(np.argmax(evidence))
         return self.basis @ (energies[best] / d * a * seen / variances[best]), float(energies[best])
@@ -175,7 +175,7 @@ class Curvature:
         return self.basis @ (self.basis.T @ gradient / (self.values + self.resolution + ridge))
 
     def settled(self, points: Floats, gradients: Floats, ridge: float) -> Floats:
-        """Return a step from the mean of points and gradients, (rounds, dim): the last half where curvature hides."""
+        """Return a step from the mean of points and gradients (rounds, dim); the last half where curvature hides."""
         late = slice(len(points) // 2, None)
         last, whole = (points[part].mean(0) + self.step(gradients[part].mean(0), ridge) for part in (late, slice(None)))
         known = np.square(self.values / (self.values + self.resolution + ridge))
@@ -183,7 +183,7 @@ class Curvature:
 
 
 def cutting_level(shares: Floats, thresholds: Floats, noise: float, reach: float) -> float:
-    """Return the threshold of least noise and bias together, by noisy shares (k + 1,) between thresholds (k,)."""
+    """Return the threshold with the least sum of noise and bias, by noisy shares (k + 1,) between thresholds (k,)."""
     edges = np.concatenate([[0.0], thresholds, thresholds[-1:]])
     middle = (edges[1:] + edges[:-1]) / 2
     beyond = np.maximum(middle[None, :] - thresholds[:, None], 0.0) @ shares
@@ -201,18 +201,18 @@ MOST_COLUMNS = 2000
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """Numbers of ours, chosen on simulated tables (docs, Sufficient statistics)."""
+    """Constants chosen on simulated tables (docs, Sufficient statistics)."""
 
-    moments_share: float = 0.15  #: part of mu^2
-    residuals_share: float = 0.05  #: part of mu^2 for all looks at residuals; gradients have the rest
-    stages: tuple[tuple[int, float], ...] = ((6, 0.15), (20, 0.85))  #: gradients, and their part of that rest
-    target_share: float = 0.1  #: largest square of a target among the moments, in units of X^2
-    resolution: float = 1.7  #: hidden curvature over sqrt(d) deviations of a moment; 2 is the length of such noise
-    pull: float = 0.3  #: ridge in units of the gradient's noise over the length of the parameters
-    reach: float = 0.05  #: length of the mean of what is cut off, in units of X; 1 if all of it points one way
-    levels: int = 17  #: for residuals, each sqrt(2) times the one before, up to the largest residual
-    expected_level: float = 0.5  #: of residuals, in units of the target bound
-    last_steps: float = 1.5  #: variance of what a stage yields over that of all its gradients together, as measured
+    moments_share: float = 0.15  #: share of mu^2 for the second moments
+    residuals_share: float = 0.05  #: share of mu^2 for all looks at residuals; gradients have the rest
+    stages: tuple[tuple[int, float], ...] = ((6, 0.15), (20, 0.85))  #: by stage: gradients, and share of that rest
+    target_share: float = 0.1  #: largest square of a target among the moments, over X^2
+    resolution: float = 1.7  #: hidden curvature, over sqrt(d) deviations of a moment; the noise's norm is 2 of these
+    pull: float = 0.3  #: ridge, over the length of the gradient's noise divided by the length of the parameters
+    reach: float = 0.05  #: length of the mean of cut-off parts, over X times their mean size; at most 1, if parallel
+    levels: int = 17  #: number of levels for residuals, of ratio sqrt(2), up to the largest residual
+    expected_level: float = 0.5  #: expected level of residuals, over the target bound
+    last_steps: float = 1.5  #: variance of a stage's result over that of the mean of all its gradients, as measured
 
 
 TUNING = Tuning()
@@ -230,12 +230,12 @@ class Stage:
 
     @property
     def residuals_label(self) -> str:
-        """Names the first release."""
+        """The label of the look's release."""
         return f"shares of residuals, stage {self.number}"
 
     @property
     def gradients_label(self) -> str:
-        """Names the other releases."""
+        """The label of the gradients' releases."""
         return f"mean gradient of cut residuals, stage {self.number}"
 
     @property
@@ -258,7 +258,7 @@ class Stage:
 @final
 @dataclass(frozen=True)
 class SufficientStatisticsPlan(LinearModelPlan):
-    """Constants of one run."""
+    """Constants of one run of least squares by sufficient statistics."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
@@ -281,7 +281,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @property
     def units(self) -> Floats:
-        """What features are divided by, shape (dim,)."""
+        """The units by which features are divided, shape (dim,)."""
         return gaussian_block_weights(self.problem.domain)[0]
 
     @property
@@ -291,7 +291,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @property
     def target_unit(self) -> float:
-        """What targets are divided by among the moments."""
+        """The unit by which targets are divided among the moments."""
         return _target_bound(self.problem) / (math.sqrt(TUNING.target_share) * self.record_length)
 
     @property
@@ -311,13 +311,13 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @cached_property
     def thresholds(self) -> Floats:
-        """Levels for residuals, ascending; the last is the largest residual there is."""
+        """Ascending levels for residuals; the last is the largest possible residual."""
         slope = self.problem.loss.slope_bound
         largest = slope if math.isfinite(slope) else 2 * _target_bound(self.problem)
         return largest * 2.0 ** (-np.arange(TUNING.levels)[::-1] / 2)
 
     def with_public(self, moments: Floats) -> Floats:
-        """Return noisy moments, shape (dim, dim), with the square of the constant as it is and the ridge added."""
+        """Return noisy moments, shape (dim, dim), with the exact square of the constant, plus the ridge."""
         known = moments.copy()
         constant = self.problem.domain.intercept
         if constant:
@@ -338,7 +338,7 @@ class SufficientStatisticsPlan(LinearModelPlan):
 
     @cached_property
     def expected(self) -> float:
-        """Excess on typical data: K steps leave about what a ridge of ``s / K`` leaves, and noise."""
+        """Expected excess on typical data: noise, and a bias of K steps about like that of the ridge ``s / K``."""
         typical, last = self.problem.typical, self.stages[-1]
         assert typical is not None  # there is no tilt and no attack here
         level = TUNING.expected_level * _target_bound(self.problem)
@@ -416,7 +416,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0
 
 
 def plan_adaptive_ridge(problem: LinearModelProblem, privacy: PrivacyParams) -> LinearModelPlan:
-    """Return the plan of AdaSSP (Wang 2018), which stands beside the experiments, for such problems and promises."""
+    """Return the plan of AdaSSP (Wang 2018), which is in the package of experiments, for such problems and promises."""
     return of_paper("sufficient_statistics")(problem, privacy)
 
 
@@ -437,7 +437,7 @@ def check_regression(problem: LinearModelProblem, privacy: PrivacyParams) -> Non
 def noisy_mean(
     problem: LinearModelProblem, privacy: PrivacyParams, size: float, lemma: str, mu: float, dim: int
 ) -> GaussianMechanism:
-    """Return the mechanism for a mean over units that moves by ``size / n`` at most, and by rounding."""
+    """Return the mechanism for a mean over units whose sensitivity is ``size / n``, plus rounding."""
     value = size * (1 / problem.n + 2 * ROUNDING) * (1 + 1e-12)
     return GaussianMechanism.of_mu(Sensitivity(value, "l2", lemma, unit=privacy.unit), mu, dim)
 

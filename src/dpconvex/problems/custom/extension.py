@@ -32,7 +32,7 @@ Pairs = Callable[[Array, Floats], tuple[Floats, Floats]]
 """From indices of functions (k,) and a point for each (k, dim) to values (k,) and subgradients (k, dim)."""
 
 BROKEN = "the function broke a claim (finite, convex, no steeper than declared); nothing was released"
-_TOGETHER = 2**21  # floats of the cuts of functions that are treated at a time
+_TOGETHER = 2**21  # most floats of the cuts of all functions that are treated at a time
 
 
 @final
@@ -40,14 +40,14 @@ _TOGETHER = 2**21  # floats of the cuts of functions that are treated at a time
 class Extender:
     """The oracle for convex functions of slope at most `slope` in the ball of `radius`: extensions of slope `level`."""
 
-    level: float  #: C
-    slope: float  #: A
-    radius: float  #: R
-    tolerance: float  #: B, on ``upper - lower``; at least twice `rounding`
+    level: float  #: C, the Lipschitz constant of the extensions
+    slope: float  #: A, the largest slope of the functions in the ball
+    radius: float  #: R, the radius of the ball
+    tolerance: float  #: B, the largest ``upper - lower``; at least twice `rounding`
 
     @property
     def rounding(self) -> float:
-        """Slack for what rounds in a value and in a plane, if values are 0 at 0 and computed to 13 digits of A R."""
+        """Slack for rounding in values and planes, if values are 0 at 0 and computed to 13 digits of A R."""
         return ROUNDING * 4 * (self.slope + self.level) * self.radius
 
     def steps_for(self, dim: int) -> int:
@@ -119,7 +119,7 @@ class Extender:
         return found
 
     def _evaluated(self, f: Pairs, rows: Array, points: Floats) -> tuple[Floats, Floats]:
-        """Return values and subgradients; raise where they refute the claims."""
+        """Return values and subgradients; raise an error if they refute the claims."""
         if len(rows) == 0:
             return np.zeros(0), np.zeros(points.shape)
         values, gradients = f(rows, points)
@@ -139,7 +139,7 @@ class ExtendedRisk(PlanesRisk):
     records: Records
     l2: float
     extender: Extender
-    center: Floats  #: in the ball
+    center: Floats  #: center of the ridge, in the ball
     anchors = 0.0
     level = forwarded("extender", "level")
     dim = forwarded("function", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -147,14 +147,14 @@ class ExtendedRisk(PlanesRisk):
 
     @cached_property
     def rows(self) -> Floats:
-        """The records: a dense copy, for the extension visits some of them again and again."""
+        """A dense copy of the records, since the extension reads some of them repeatedly."""
         rows = self.records.rows(slice(None))
         rows.flags.writeable = False
         return rows
 
     @cached_property
     def _at_zero(self) -> Floats:
-        # Values at 0, a public place, are taken off: what rounds is then limited by the declared slope.
+        # Values at 0, a public point, are subtracted: the declared slope then limits rounding.
         return self._values(np.zeros(self.dim))[0]
 
     def _values(self, w: Floats) -> tuple[Floats, Floats]:
@@ -212,5 +212,5 @@ class ExtendedRisk(PlanesRisk):
 
 
 def own_rounding(extender: Extender, l2: float) -> float:
-    """Slack of the mean and of the ridge, for every member and data set."""
+    """Return the rounding slack of the mean and of the ridge, for every data set."""
     return extender.rounding + 16 * ROUNDING * l2 * extender.radius**2

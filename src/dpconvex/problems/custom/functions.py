@@ -22,15 +22,15 @@ from dpconvex.problems.base import ROUNDING, UP, Aggregation, Bounds, Objective,
 from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import Records
 
-_HUGE = 1e100  # in place of what is not finite
-_BLOCK = 2**20  # floats of the gradients of some records (8 MB)
+_HUGE = 1e100  # replaces values that are not finite
+_BLOCK = 2**20  # number of floats of gradients computed at a time (8 MB)
 
 
 class ConvexFunction(ABC):
     """A function F(w, X), convex in parameters w (dim,), of a data set X (n, n_features), with claimed constants."""
 
-    name: str  #: for plans and certificates
-    #: Where every record is clipped to, without an intercept (add a column of ones if the function wants one).
+    name: str  #: name in plans and certificates
+    #: Domain into which every record is clipped, without an intercept (add a column of ones if the function needs it).
     domain: DataDomain
     dim: int  #: length of w
     #: Largest change of the gradient per unit of w (l2), for all w and every data set; infinite if it jumps.
@@ -44,7 +44,7 @@ class ConvexFunction(ABC):
     def lipschitz(self, radius: float) -> float:
         """Return the largest l2 norm of a (sub)gradient at parameters of norm at most `radius`.
 
-        Of one record's function where the data enter by an average, else of F, for every data set. Rounded up.
+        They are gradients of one record's function if F is an average, otherwise of F, for every data set. Rounded up.
         """
 
     def contrast(self, radius: float) -> float:
@@ -61,7 +61,7 @@ class ConvexFunction(ABC):
 
     @property
     def bounds(self) -> Bounds:
-        """What solvers are chosen by."""
+        """The bounds by which solvers are chosen."""
         return StatedBounds(curvature_bound=self.smoothness)  # the slope is bounded in a ball only
 
     def objective(self, records: Records, l2: float, radius: float) -> Objective:
@@ -71,7 +71,7 @@ class ConvexFunction(ABC):
     def certifiable_radius(self, l2: float, radius: float, max_steps: int) -> float:
         """Return the smallest distance to the minimizer that is certified for every data set.
 
-        Three times the rounding slack of the certificates; not smooth: what `max_steps` subgradient steps reach.
+        It is three times the certificates' rounding slack; for kinks, the distance after `max_steps` subgradient steps.
         """
         L, R, beta = self.lipschitz(radius), radius, self.smoothness
         if math.isfinite(beta):  # accelerated steps look up to 3R far
@@ -80,7 +80,7 @@ class ConvexFunction(ABC):
         return max(drowned, 2 * (L + l2 * R) / (l2 * math.sqrt(max_steps)))
 
     def claims(self, radius: float) -> tuple[str, ...]:
-        """Return what privacy rests on, in words."""
+        """Return, in words, the claims on which privacy rests."""
         average, smooth = self.aggregation == "average", math.isfinite(self.smoothness)
         what = "the loss of every record" if average else "the objective of every data set"
         where = "everywhere, and" if smooth else "and"  # accelerated steps look outside the ball
@@ -192,7 +192,7 @@ class RecordLoss(ConvexFunction):
 
 
 def dense_blocks(records: Records) -> Iterator[tuple[Floats, slice]]:
-    """Yield the records as read-only arrays (m, n_features), and which they are."""
+    """Yield the records as read-only arrays (m, n_features), and the slice of all records that each holds."""
     for block in records.blocks():
         rows = (block.features if block.factor is None else block.dense()).view()
         rows.flags.writeable = False
@@ -200,7 +200,7 @@ def dense_blocks(records: Records) -> Iterator[tuple[Floats, slice]]:
 
 
 def row_blocks(records: Records, width: int = 1) -> Iterator[Floats]:
-    """Yield the same rows, a few at a time where results have `width` columns."""
+    """Yield the rows of `dense_blocks`, fewer at a time if results have many (`width`) columns."""
     most = max(1, _BLOCK // width)
     for rows, _ in dense_blocks(records):
         for first in range(0, len(rows), most):
@@ -208,7 +208,7 @@ def row_blocks(records: Records, width: int = 1) -> Iterator[Floats]:
 
 
 def of_shape(name: str, array: Array, shape: tuple[int, ...]) -> Floats:
-    """Return what a caller's method `name` returned, in float64; raise `InvalidParameterError` for another shape."""
+    """Return the result of a caller's method `name` in float64; raise `InvalidParameterError` for a wrong shape."""
     if np.shape(array) != shape:
         raise InvalidParameterError(f"{name}(...).shape", np.shape(array), f"must be {shape}")
     return np.asarray(array, dtype=np.float64)
@@ -223,7 +223,7 @@ class LocationLoss(RecordLoss):
     goes to 0 the minimizer becomes the geometric median, as it grows the mean.
     """
 
-    domain: DataDomain  #: of the records, which are points
+    domain: DataDomain  #: domain of the records, which are points
     width: float = 1.0  #: positive, in the unit of the records
     name = "smoothed distance"
     dim = forwarded("domain", "n_features")

@@ -26,14 +26,14 @@ class CustomProblem(Problem):
     #: Whether privacy may rest on the function's claims. False: noise covers the whole ball, ``2 R``, and the release
     #: of any function that returns is private.
     trusted: bool = True
-    #: Steps that a subgradient method may take at most; it decides how accurately functions that are not smooth are
-    #: minimized, and so their noise.
+    #: Most steps of a subgradient method; it determines the accuracy for functions that are not smooth, and so their
+    #: noise.
     max_steps: int = 100_000
     local = True  # Lipschitz constants are claimed in the ball only
     name = forwarded("function", "name")  # pyright: ignore[reportIncompatibleMethodOverride]
     aggregation = forwarded("function", "aggregation")  # pyright: ignore[reportIncompatibleMethodOverride]
     dim = forwarded("function", "dim")  # pyright: ignore[reportIncompatibleMethodOverride]
-    domain = forwarded("function", "domain")  #: Where records are clipped to
+    domain = forwarded("function", "domain")  #: Domain into which records are clipped
     bounds = forwarded("function", "bounds")  # pyright: ignore[reportIncompatibleMethodOverride]
     smoothness = forwarded("function", "smoothness")  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -66,7 +66,7 @@ class CustomProblem(Problem):
 
     @property
     def contrast(self) -> float:
-        """Claimed in the ball; at most ``2 L``, which the other claim implies."""
+        """The function's claim for the ball, or ``2 L`` if that is less, by the claim on slopes."""
         return min(self.function.contrast(self.radius), 2 * self.lipschitz)
 
     @property
@@ -89,7 +89,7 @@ class CustomProblem(Problem):
         return self.function.objective(Records.clipped(X, self.function.domain), l2, self.radius)
 
     def declared(self) -> "CustomProblem":
-        """Return the problem of what is declared of the function, without the function: it has the same plans."""
+        """Return the problem with the function's declared constants and without the function; its plans are equal."""
         function, radius = self.function, self.radius
         common = attributes(function, "name", "domain", "dim", "value_at_zero")
         common |= {"radius": radius, "slope": function.lipschitz(radius), "difference": function.contrast(radius)}

@@ -1,9 +1,9 @@
 """The compiled loops of `records`, `users` and `points`, cached on disk; imported when needed, for numba loads slowly.
 
-What is computed for a record is a function of that record alone, and the same on all processors (no fused operations,
-no vector-length dependent order): a product with BLAS would depend, in its last bit, on how many records stand before
-it, and where a loss has a kink a last bit can decide a gradient. A squared distance is a function of its two points
-alone, and no loop over points stops early, so no running time depends on where points lie. Groups of points are held
+Results for a record depend on that record alone, and are equal on all processors (no fused operations, no order that
+depends on vector length): a product with BLAS would depend, in its last bit, on how many records stand before it, and
+at a kink of the loss a last bit can decide a gradient. A squared distance is a function of its two points alone, and
+no loop over points stops early, so running times do not depend on where points lie. Groups of points are held
 transposed, one row a coordinate: then the sums over coordinates of many pairs vectorize.
 """
 
@@ -99,7 +99,7 @@ def add_digits(bits: Array, table: Array) -> None:
 
 @njit(cache=True, nogil=True)
 def add_by_user(rows: Floats, slopes: Floats, starts: Array, first: int, steps: Array, high: Array, low: Array) -> None:
-    """As `add_products` for ``high[user]``, shape (users, k, d); row i has the grouped position first + i."""
+    """Do `add_products` to ``high[user]``, shape (users, k, d); row i has the position first + i in the groups."""
     begin, user = 0, 0
     while begin < len(rows):
         while starts[user + 1] <= first + begin:
@@ -131,7 +131,7 @@ def floats_at(typing_context: Any, address: Any) -> Any:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def center(addresses: Array, intervals: Floats, places: Array, out: Floats, missing: float) -> None:
-    """Clip columns (n,), given by their addresses, into intervals and map them to [-1/2, 1/2]; and what is missing."""
+    """Clip columns (n,), given by their addresses, into intervals and map them to [-1/2, 1/2]; NaN to `missing`."""
     n = len(out)
     for start in range(0, n, TILE):
         for j in range(len(addresses)):
@@ -149,7 +149,7 @@ def center(addresses: Array, intervals: Floats, places: Array, out: Floats, miss
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def parts(X: Floats, columns: Array, lower: float, upper: float, count: int, out: Array) -> None:
-    """Write which of `count` equal cells of a range each number of some columns lies in, (columns, n), or none."""
+    """Write each number's cell of `count` equal cells of a range, for some columns, (columns, n); `count` for NaN."""
     for i in range(len(X)):
         for j in range(len(columns)):
             x = X[i, columns[j]]
@@ -197,7 +197,7 @@ def gather(X: Floats, members: Array, out: Floats) -> None:
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def four_rows(T: Floats, size: int, b: int, start: int, stop: int, out: Floats) -> None:
-    """Squared distances of columns b, ..., b + 3 (the last one repeated beyond `size`) from columns [start, stop)."""
+    """Write squared distances of columns b, ..., b + 3 (the last one repeated beyond `size`) from [start, stop)."""
     out0, out1, out2, out3 = out[0], out[1], out[2], out[3]
     out[:] = 0.0
     b1, b2, b3 = min(b + 1, size - 1), min(b + 2, size - 1), min(b + 3, size - 1)
@@ -218,7 +218,7 @@ def pair_levels(
 ) -> None:
     """Count ordered pairs of different records within groups, by group size ``small + row`` and by the least level.
 
-    That is the least t with distance at most ``r 2^t``, ``r = mantissa 2^exponent``; the last level takes the rest.
+    A pair's level is the least t with distance at most ``r 2^t``, ``r = mantissa 2^exponent``, or the last level.
     """
     top = levels.shape[1] - 1
     T, squares = np.empty((X.shape[1], small + 1)), np.empty((4, WIDTH))
@@ -242,7 +242,7 @@ def pair_levels(
 def near_counts(X: Floats, order: Array, bounds: Array, first: int, step: int, limit: float, out: Floats) -> None:
     """Count for each record ``order[k]`` the members of its group within squared distance `limit`, into ``out[k]``.
 
-    Of the pairs only those are counted whose later member is in a quadruple ``first, first + step, ...``.
+    Only pairs are counted whose later member is in a quadruple ``first, first + step, ...``.
     """
     largest = 0
     for g in range(len(bounds) - 1):

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
-_MOST = 4  # threads: more would wait for memory
-_LEAST_PARTS = 4  # a thread must have at least so many blocks to be worth its start
-_OWN = local()  # of a thread: `busy` where others are at work beside it
+_MOST = 4  # most threads: more would wait for memory
+_LEAST_PARTS = 4  # least number of blocks for which starting a thread pays
+_OWN = local()  # facts of a thread: `busy` is set while other threads work beside it
 
 
 def total(parts: int, work: Callable[[int], Parts]) -> Parts:
-    """Return ``work(0) + ... + work(parts - 1)``, parts that add up exactly: neither threads nor their order matter."""
+    """Return ``work(0) + ... + work(parts - 1)``; since sums are exact, threads and their order do not matter."""
     return reduce(add, _shared(parts, lambda indices: reduce(add, map(work, indices))))
 
 
@@ -40,7 +40,7 @@ def each(parts: int, work: Callable[[int], T]) -> list[T]:
 
 
 def _shared(parts: int, work: Callable[[range], T]) -> list[T]:
-    """Return what `work` makes of each thread's share of some blocks, in order."""
+    """Return the results of `work` on each thread's share of some blocks, in order."""
 
     def quiet(indices: range) -> T:
         with np.errstate(all="ignore"):  # a thread has settings of its own; what floats meet depends on the data
@@ -56,7 +56,7 @@ def _shared(parts: int, work: Callable[[range], T]) -> list[T]:
 
 @contextmanager
 def workers() -> Iterator[tuple[ThreadPoolExecutor, int]]:
-    """Start threads that do not share their work with others, and say how many they are."""
+    """Start threads whose own work is not split over further threads, and yield them with their number."""
     count = threads()
 
     def alone() -> None:
@@ -85,7 +85,7 @@ def _controller() -> ThreadpoolController:
 
 @cache
 def threads() -> int:
-    """Cores that this process may use, fewer where the usual environment variables say so."""
+    """Return the number of cores that this process may use, or fewer if the usual environment variables say so."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     asked = [os.environ.get(name, "") for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")]
     return max(1, min([_MOST, cores, *(int(text) for text in asked if text.isdecimal())]))

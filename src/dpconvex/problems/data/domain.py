@@ -21,7 +21,7 @@ from dpconvex.errors import InvalidDataError, InvalidParameterError
 
 BlockNorm = Literal["l1", "l2", "linf", "simplex"]
 BlockValues = Literal["any", "centered", "binary"]
-_CHUNK = 2**17  # floats that clipping works on at a time: they stay in cache
+_CHUNK = 2**17  # number of floats that clipping works on at a time, so that they stay in cache
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Block:
         One-hot columns of which exactly one is 1 are a simplex block of at least two columns; if all may be 0, an
         ``"l1"`` block of bound 1.
     bound : float
-        The bound, positive, in the unit of the (encoded) features; of a simplex 1.
+        The bound, positive, in the unit of the (encoded) features; 1 for a simplex.
     name : str
-        For reports.
+        Name of the block in reports.
     values : {"any", "centered", "binary"}
-        What plans guess of columns bounded one by one: numbers, those of mean 0, two values at the bounds.
+        Guess that plans make about columns bounded one by one: numbers, numbers of mean 0, two values at the bounds.
     """
 
     size: int
@@ -59,13 +59,13 @@ class Block:
             raise InvalidParameterError("bound", self.bound, "must be 1 for a simplex, of at least two columns")
 
     def describe(self) -> dict[str, Any]:
-        """Return JSON-ready facts; what plans guess only where that is something."""
+        """Return JSON-ready facts; the guess `values` is left out if it is "any"."""
         guess = {} if self.values == "any" else {"values": self.values}
         return {"name": self.name, "size": int(self.size), "norm": self.norm, "bound": float(self.bound), **guess}
 
     @property
     def categorical(self) -> bool:
-        """Whether its columns stand for one value: of a simplex, or at most one of them 1."""
+        """Whether its columns encode one category: they form a simplex, or at most one of them is 1."""
         return self.norm == "simplex" or (self.norm == "l1" and (self.size == 1 or self.bound == 1))
 
     @property
@@ -75,12 +75,12 @@ class Block:
 
     @property
     def l2(self) -> float:
-        """Largest l2 norm of the block over the domain, and of what clipping takes for no longer than its bound."""
+        """Largest l2 norm of the block over the domain, with the excess that rounding may leave after clipping."""
         return self.rounded * (math.sqrt(self.size) if self.norm == "linf" else 1.0)
 
     @property
     def rounded(self) -> float:
-        """The bound, and what rounding may add: to a length of l2, to weights divided by their sum."""
+        """The bound, plus what rounding may add to an l2 length, or to weights divided by their sum."""
         return self.bound * (1 + 1e-15 * (4 + self.size)) if self.norm in ("l2", "simplex") else self.bound
 
     @property
@@ -137,7 +137,7 @@ class DataDomain:
 
     @cached_property
     def n_features(self) -> int:
-        """Columns of the data matrix (the constant feature not counted)."""
+        """Number of columns of the data matrix, without the constant feature."""
         return sum(block.size for block in self.blocks)
 
     @property
@@ -187,7 +187,7 @@ class DataDomain:
         return out
 
     def clip_in_place(self, X: Floats) -> None:
-        """As `clip`, on a writable float64 array; buffers stay near 1 MB."""
+        """Do `clip` on a writable float64 array; buffers stay near 1 MB."""
         step = max(1, _CHUNK // self.n_features)
         for first in range(0, len(X), step):
             chunk = X[first : first + step]
@@ -211,14 +211,14 @@ class DataDomain:
             raise InvalidDataError(f"X has dtype {X.dtype}; a real numeric dtype is needed. Encode text with a Schema")
 
     def holds(self, X: Floats) -> bool:
-        """Say whether rows are seen to be in the domain at one look: only intervals, and vertices of simplices, are."""
+        """Return whether a quick test shows rows to be in the domain; it knows intervals and vertices of simplices."""
         from dpconvex.problems.data import _loops
 
         return self._looks is not None and bool(_loops.inside(X, *self._looks))
 
     @cached_property
     def _looks(self) -> tuple[Floats, Array] | None:
-        """Limits of all columns, and the ends of simplices; None where there are other blocks."""
+        """Limits of all columns and ends of simplices, for `holds`; None if there are other kinds of blocks."""
         if not {block.norm for block in self.blocks if block.size > 1} <= {"linf", "simplex"}:
             return None
         ends = np.cumsum([0, *(block.size for block in self.blocks)])
@@ -240,14 +240,14 @@ class DataDomain:
 
 
 def likely_values(lower: float, upper: float) -> BlockValues:
-    """Guess from a range: symmetric about 0 are those of differences and scores, [0, 1] mostly of yes and no."""
+    """Guess the values in a range: differences or scores if it is symmetric about 0, yes or no if it is [0, 1]."""
     if lower == -upper:
         return "centered"
     return "binary" if (lower, upper) == (0, 1) else "any"
 
 
 def is_centered(domain: DataDomain, block: Block) -> bool:
-    """Return whether noise ignores what is constant over a block: of a simplex, beside a constant feature."""
+    """Return whether noise leaves out vectors constant over the block: it is a simplex beside a constant feature."""
     return block.norm == "simplex" and domain.intercept > 0
 
 
@@ -256,14 +256,14 @@ def center(columns: Sequence[tuple[Array, tuple[float, float], int]], out: Float
     from dpconvex.problems.data import _loops
 
     floats = [np.require(values, np.float64, ["C", "A"]) for values, *_ in columns]  # alive until the loop has ended
-    assert all(values.shape == out.shape[:1] for values in floats)  # it reads memory
+    assert all(values.shape == out.shape[:1] for values in floats)  # the loop reads memory
     addresses = np.array([values.ctypes.data for values in floats], dtype=np.int64)
     intervals = np.array([interval for _, interval, _ in columns], dtype=np.float64).reshape(-1, 2)
     _loops.center(addresses, intervals, np.array([place for *_, place in columns], dtype=np.int64), out, missing)
 
 
 def _to_simplex(rows: Floats) -> None:
-    """Make the last axis of `rows` (finite) points of the simplex, in place, each by itself; vertices keep bits."""
+    """Turn each finite vector along the last axis into a point of the simplex, in place; vertices keep their bits."""
     np.maximum(rows, 0.0, out=rows)
     # Entries that sum to 1 are below 2; a division leaves sums by less than half of what `Block.rounded` allows off 1.
     wrong = np.abs(np.einsum("ijk->ij", np.minimum(rows, 2.0)) - 1) > 0.5e-15 * (4 + rows.shape[-1])
@@ -274,7 +274,7 @@ def _to_simplex(rows: Floats) -> None:
 
 
 def _shorten(rows: Floats, norm: BlockNorm, bound: float) -> None:
-    """Scale the last axis of `rows` (finite) down to length `bound`, in place: each a function of that vector alone."""
+    """Scale each finite vector along the last axis down to length `bound`, in place, as a function of it alone."""
     with np.errstate(over="ignore"):
         length = np.einsum("ijk->ij", np.abs(rows)) if norm == "l1" else np.sqrt(np.einsum("ijk,ijk->ij", rows, rows))
     long = ~(length <= bound) if bound > 1e-100 else np.ones(length.shape, dtype=bool)  # tiny squares vanish
@@ -300,5 +300,5 @@ def shorten(rows: Floats, norm: BlockNorm, bound: float, among: NDArray[np.bool_
 
 
 def shortened_length(bound: float, size: int) -> float:
-    """Length given to a vector of `size` entries that is too long: `bound` less what rounding may add back."""
+    """Return the length to which too long vectors of `size` entries are scaled: `bound` less possible rounding."""
     return bound * (1 - 1e-15 * (4 + size))

@@ -1,7 +1,7 @@
 r"""New coordinates for the parameters of a linear model: ``w = F v``, block by block, with the floats of F public.
 
 A ridge ``l2/2 |v|^2`` on the new coordinates is the quadratic penalty of covariance ``F F^T`` on the old ones: shapes
-that are likely beforehand are cheap. Theorem A, factor form (docs, Additive models, section 1): objective perturbation
+that are likely a priori are cheap. Theorem A, factor form (docs, Additive models, section 1): objective perturbation
 of features ``F^T x`` with the random term ``F^T b`` has the privacy of noise ``b`` in the old coordinates, with
 ``tau = X_2^2 / (n l2)`` and ``X_2 = sup |F^T x|``, for *any* public F whose columns sum to 0 over every centered block.
 Nothing is inverted, so nothing is enclosed: F is what its floats say (`dpconvex._leverage`).
@@ -24,12 +24,12 @@ from dpconvex._types import Floats
 from dpconvex.errors import InvalidParameterError
 from dpconvex.problems.data.domain import Block, DataDomain, is_centered
 
-LARGEST_BLOCK = 512  #: Certificates state the floats of other matrices than contrasts.
+LARGEST_BLOCK = 512  #: Most columns of a block whose matrix is not plain contrasts: certificates state its floats.
 NEGLIGIBLE = 1e-9
-"""Eigenvalues of a kernel below this share of the largest are dropped: no prior variance, no direction."""
+"""Directions in which a kernel has less than this share of its largest eigenvalue are dropped."""
 
 Kernel = Callable[[Block], Floats | None]
-"""From a block of two columns or more to the prior covariance of its values, (d, d), any scale; None: independent."""
+"""From a block of two columns or more to the prior covariance (d, d) of its values, of any scale; None: identity."""
 
 
 @final
@@ -63,7 +63,7 @@ class Factor:
     def of(cls, domain: DataDomain, shares: Sequence[float], kernel: Kernel) -> "Factor":
         """Return the factor in which block j has the largest prior variance ``shares[j]`` of a prediction.
 
-        `kernel` is asked for centered blocks; the others have equal, independent parameters.
+        `kernel` is called for centered blocks; parameters of all other blocks are independent and of equal variance.
         """
         parts: list[Part] = []
         for block, share in zip(domain.all_blocks, shares, strict=True):
@@ -76,19 +76,19 @@ class Factor:
 
     @classmethod
     def contrasts(cls, domain: DataDomain) -> "Factor":
-        """Return the factor of the plain ridge: orthonormal contrasts of centered blocks, all else as it is."""
+        """Return the factor of the plain ridge: orthonormal contrasts in centered blocks, identities in all others."""
         blocks = domain.all_blocks
         parts = (Contrasts(b.size, (b.size - 1) / b.size) if is_centered(domain, b) else 1.0 for b in blocks)
         return cls(domain, tuple(parts))
 
     @cached_property
     def matrix(self) -> Any:
-        """The whole of F, sparse, (domain.dim, rank)."""
+        """The matrix F, sparse, (domain.dim, rank)."""
         return sparse.csr_array(sparse.block_diag(self.matrices, format="csr"))
 
     @cached_property
     def matrices(self) -> tuple[Any, ...]:
-        """The blocks of F, sparse."""
+        """The diagonal blocks of F, sparse."""
         parts = zip(self.domain.all_blocks, self.blocks, strict=True)
         return tuple(
             part * sparse.eye_array(block.size) if isinstance(part, float) else _leverage.grid(part).matrix
@@ -97,7 +97,7 @@ class Factor:
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
-        """New coordinates of each block."""
+        """Number of new coordinates of each block."""
         return tuple(matrix.shape[1] for matrix in self.matrices)
 
     @cached_property
@@ -107,7 +107,7 @@ class Factor:
 
     @property
     def rank(self) -> int:
-        """How many new coordinates there are."""
+        """Number of new coordinates."""
         return self.matrix.shape[1]
 
     @cached_property
@@ -126,7 +126,7 @@ class Factor:
 
     @cached_property
     def summed_rounding(self) -> float:
-        """Bound on what the grid of sums (`summation`) moves ``F^T g`` by, for mean products of at most 1 in g, l2.
+        """Bound in l2 on the rounding of ``F^T g`` by the grid of sums (`summation`), for mean products of at most 1.
 
         Each of the ``dim`` entries of g errs by ``2^-60`` at most.
         """
@@ -134,7 +134,7 @@ class Factor:
 
     @property
     def stated(self) -> list[dict[str, Any]]:
-        """F as certificates have it, block by block."""
+        """The matrix F, block by block, in the form that certificates state."""
         return [_leverage.stated(part) for part in self.blocks]
 
     def deviations(self, deviations: Floats) -> Floats:

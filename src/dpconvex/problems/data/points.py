@@ -21,8 +21,8 @@ from dpconvex.problems.data.domain import DataDomain, shorten
 from dpconvex.problems.data.summation import Parts
 from dpconvex.problems.data.users import UserGroups
 
-_CHUNK = 2**17  # floats worked on at a time: 1 MB
-_PARTS = 16  # into which counting is split for threads
+_CHUNK = 2**17  # number of floats worked on at a time: 1 MB
+_PARTS = 16  # number of parts into which counting is split for threads
 _EXTREME = 1e100
 
 
@@ -37,7 +37,7 @@ class PointDomain:
     [1.0, 2.0, 4.0, 8.0, 16.0]
     """
 
-    dim: int  #: coordinates of a point, at least 1
+    dim: int  #: number of coordinates of a point, at least 1
     #: Largest distance R of a point from the origin, at most 1e100. A crude bound will do: it costs accuracy only
     #: through the logarithm of its ratio to `min_radius`. Subtract a *public* origin from the data if there is one.
     radius_bound: float
@@ -113,8 +113,8 @@ def weighted_mean(X: Floats, weights: Floats) -> Floats:
 def user_points(X: Array, users: Array, domain: PointDomain) -> Floats:
     """Replace the points of each user by their mean, so that one user is one record.
 
-    A user who contributes thousands of points then counts as much as one who contributes a single one; the number of
-    users must be public, who has how many points need not be. `X` is sanitized here; `users` are labels as
+    A user with thousands of points then counts as much as a user with a single point. The number of users must be
+    public; the numbers of their points need not be. `X` is sanitized here; `users` are labels as
     `UserGroups.of` reads them, and the means, one a row, stand in the order of the sorted labels. Wrong shapes or dtype
     raise `InvalidDataError`.
     """
@@ -130,7 +130,7 @@ def user_points(X: Array, users: Array, domain: PointDomain) -> Floats:
 
 
 def _chunks(X: Floats) -> list[Floats]:
-    # Longer rows one by one: NumPy sums a row beyond its buffer differently where it is alone.
+    # Longer rows are summed one by one: NumPy sums rows beyond its buffer differently if there are several.
     step = max(1, _CHUNK // X.shape[1]) if X.shape[1] <= 8192 else 1
     return [X[start : start + step] for start in range(0, len(X), step)]
 
@@ -167,7 +167,7 @@ def group_sizes(n: int, size: int) -> IntArray:
 
 
 def covered_shares(points: Floats, groups: Groups, grid: Floats) -> Floats:
-    """Return for each radius of a grid the sum over records of the share of the others in their group within it.
+    """Return, for each radius of a grid, the sum over records of the share of their group's others within it.
 
     The grid is ``r 2^t`` for t = 0, 1, ..., and groups have at least 2 records each. The sums, shape (T,), ascend; the
     last one is n, whatever the last radius. Replacing one record changes each by at most 2: its own share by at most 1,

@@ -25,25 +25,25 @@ TRANSFORMS: dict[str, tuple[Any, Any, dict[str, float]]] = {
     "sqrt": (np.sqrt, np.square, {"at_least": 0.0}),
     "signed_log": (lambda x: np.sign(x) * np.log1p(np.abs(x)), lambda x: np.sign(x) * np.expm1(np.abs(x)), {}),
 }
-"""Increasing maps by name: the map, its inverse, and what its domain asks of lower bounds."""
+"""Increasing maps by name: the map, its inverse, and the limits that its domain sets to a lower bound."""
 
 LOWEST, HIGHEST = -30, 40
-"""Exponents of the first octave, and of the end cell: smaller sizes count as 0, larger ones as of the end cell."""
-END = HIGHEST - LOWEST + 1  #: Level of the end cells; that of 0 is 0, those of octaves lie between.
+"""Exponents of the smallest octave and of the end cell: smaller sizes count as 0, larger ones fall in the end cell."""
+END = HIGHEST - LOWEST + 1  #: Level of the end cells. The cell around 0 has level 0, octaves have levels between.
 MISSING = 2 * END + 1
 CELLS = MISSING + 1
 EDGE, FAR, NEAR = 0.7, 1.2, 3
-"""Deviations of noise that octaves beyond the fullest must hold, on average, for a range to go on; then `FAR`."""
+"""A range goes on past the fullest octave while octaves hold on average EDGE deviations of noise, FAR after NEAR."""
 RARE, RARER, STANDS = 0.1, 0.25, 3.0
-"""Deviations by which full octaves must be fuller for each octave away from 1, and for each above 1 of a target,
-for one that is too large is a catastrophe; and above which 0, or one of the signs, is there: numbers of 1e9 are rare
-(`benchmarks/private_ranges.py`)."""
-WIDTHS = 1, 2, 4, 8  #: Numbers of octaves in a row that are looked at together (docs, What was tried).
-HEAVY = 4  #: Octaves from the median's to the last, above which a column is put on a logarithmic scale.
-SPIKE = 0.1  #: Share of the records from which on 0 is a kind of its own, and a column on that scale, too.
+"""Deviations of noise by which the fullest octave must be fuller for each octave away from 1 (numbers of 1e9 are rare),
+and for each octave above 1 in a target, whose range must not be far too large; and the deviations that the count of
+0, or of a sign, must exceed to count as present (`benchmarks/private_ranges.py`)."""
+WIDTHS = 1, 2, 4, 8  #: Numbers of neighboring octaves whose counts are added to find the fullest (docs, What was tried)
+HEAVY = 4  #: A column is put on a logarithmic scale if its last octave is more than this many above the median's.
+SPIKE = 0.1  #: A column is put on a logarithmic scale if more than this share of its records is 0.
 SPARE, ZEROS = 3, 17
-"""On that scale: octaves to spare at the ends, and the last exponent of a column in which nothing but 0 stands out."""
-FINE = 4  #: Octaves below the median's at which the logarithmic scale turns linear.
+"""On a logarithmic scale: spare octaves at the ends, and the last exponent of a column where only 0 stands out."""
+FINE = 4  #: The logarithmic scale turns linear this many octaves below the median's.
 
 
 @final
@@ -84,7 +84,7 @@ class NumberRange:
         return self.back(np.linspace(*self.ends, count).tolist())
 
     def back(self, places: Sequence[float]) -> list[float]:
-        """Return numbers of these places after the transform, of which the first and the last are the two ends."""
+        """Return the numbers at these transformed positions, the first and last of which are the range's ends."""
         inverse = TRANSFORMS[self.transform][1]
         return [self.lower, *(float(inverse(place) * self.scale) for place in places[1:-1]), self.upper]
 
@@ -93,7 +93,7 @@ class NumberRange:
         return self.mapped(np.clip(values, self.lower, self.upper))
 
     def encode(self, values: Array, out: Floats | None = None) -> Floats:
-        """Return any numbers (n,) in [-1/2, 1/2], written to `out`; missing ones become 0, infinities an end."""
+        """Return numbers (n,) scaled to [-1/2, 1/2], written to `out`; NaN becomes 0, an infinity the nearer end."""
         found = np.empty(len(values)) if out is None else out
         center([(values if self.transform == "none" else self.transformed(values), self.ends, 0)], found[:, None])
         return found
@@ -110,11 +110,11 @@ def cells(values: Array) -> NDArray[np.int64]:
 
 
 def find(counts: Floats, deviation: float, linear: bool, rare: float = RARE) -> NumberRange:
-    """Return the range that released counts (CELLS,) speak for; finite and of positive length whatever they are.
+    """Return the range that released counts (CELLS,) suggest; finite and of positive length whatever they are.
 
-    From a full octave of sizes on (`_fullest`), either way, to where the sum of what is beyond `EDGE` deviations a cell
-    is largest: single tails drown in noise, sums of them do not. Then the same for each sign within these sizes. Unless
-    `linear`, the scale is logarithmic where 0 stands out or the largest sizes are many times the median one.
+    It starts at the fullest octave of sizes (`_fullest`) and extends either way to where the sum of counts less `EDGE`
+    deviations each is largest: single tails drown in noise, sums do not. Each sign's range is then found in the same
+    way. Unless `linear`, the scale is logarithmic if 0 stands out or the largest sizes are far above the median.
     """
     signs, noise = (counts[END - 1 :: -1], counts[END + 1 : MISSING]), math.sqrt(2) * deviation  # level 1 first
     sizes = signs[0] + signs[1]
@@ -144,8 +144,8 @@ def find(counts: Floats, deviation: float, linear: bool, rare: float = RARE) -> 
 
 
 def _fullest(sizes: Floats, rare: float) -> int:
-    """Return the fullest octave of those in a row, 1, 2, 4 or 8, that stand out most; counts are in deviations."""
-    # One by one, octaves of populations, say, drown in noise: each of twenty holds a twentieth of the records.
+    """Return the fullest octave within the row of 1, 2, 4 or 8 octaves that stands out most; `sizes` in deviations."""
+    # A wide spread drowns if octaves are read one by one: in populations, say, each of twenty has a twentieth.
     exponents = np.arange(LOWEST, HIGHEST + 1)
     penalty, best, mode = np.maximum(rare * exponents, -RARE * exponents), -math.inf, 0
     for width in WIDTHS:
@@ -158,22 +158,22 @@ def _fullest(sizes: Floats, rare: float) -> int:
 
 
 def _reach(counts: Floats, noise: float) -> int:
-    """Return how many of these cells, in order from the fullest, a range takes in."""
+    """Return how many of these cells, given in order from the fullest outwards, a range includes."""
     gains = np.cumsum(counts - np.where(np.arange(len(counts)) < NEAR, EDGE, FAR) * noise)
     return int(np.argmax(gains)) + 1 if gains.size and gains.max() > 0 else 0
 
 
-PARTS = 32  #: Equal cells of a range that was found, beside one for what is missing.
+PARTS = 32  #: Equal cells into which a range is cut; missing numbers have one more cell.
 THIN, FEW, VAGUE = 0.15, 0.001, 0.03
-"""A range on a linear scale ends where cells hold, on average, less than such shares of a deviation and of the records;
-where one deviation is more than such a share of the records, it stays."""
-Step = tuple[float, float]  #: Where the first multiple of a step lies in a range, and how long a step is, in cells
-WHOLE = NumberRange(0.0, 1.0)  #: Of places in a declared range.
-SOUGHT = 5  #: Knots that are found in one (docs, Additive models, section 4).
+"""A range on a linear scale is cut where cells hold, on average, less than THIN deviations plus a share FEW of the
+records; it is not cut if one deviation is more than a share VAGUE of the records."""
+Step = tuple[float, float]  #: Position of the first multiple of a step in a range, and length of a step, both in cells
+WHOLE = NumberRange(0.0, 1.0)  #: The range of places, which are numbers scaled to [0, 1] in their declared range.
+SOUGHT = 5  #: Knots found in a declared range, both ends included (docs, Additive models, section 4).
 
 
 def parts(found: NumberRange, values: Array, count: int = PARTS) -> NDArray[np.int64]:
-    """Return which of so many cells of a range every number lies in, (n,); beyond its ends: the last ones."""
+    """Return each number's cell (n,) among `count` equal cells of a range: end cells beyond it, `count` for NaN."""
     with np.errstate(all="ignore"):
         missing = np.isnan(np.asarray(values, dtype=np.float64))
     cell = np.minimum(np.floor((found.encode(values) + 0.5) * count), count - 1).astype(np.int64)
@@ -181,7 +181,7 @@ def parts(found: NumberRange, values: Array, count: int = PARTS) -> NDArray[np.i
 
 
 def parts_of_columns(found: NumberRange, X: Floats, columns: Sequence[int]) -> Array:
-    """Return the `parts` of a linear range in which the numbers of some columns lie, (columns, n)."""
+    """Return the cells, as `parts` does, of the numbers of some columns in one linear range, (columns, n)."""
     from dpconvex.problems.data import _loops
 
     out = np.empty((len(columns), len(X)), dtype=np.uint8)
@@ -199,9 +199,9 @@ def keep(X: Floats, columns: Sequence[int], within: Sequence[NumberRange]) -> No
 
 
 def crowded(found: NumberRange, counts: Floats, deviation: float, knots: int = 2) -> tuple[int, ...]:
-    """Return edges of cells, of which the last is for what is missing: where the range begins, knots, where it ends."""
-    # Knots have equal shares of what cells hold, half of it taken as even. Logarithmic scales stay whole, and a cell
-    # with over a third of the records, 0 mostly, is a kind of its own there, as in `sought`: both its edges are knots.
+    """Return the cells' edges at which the kept range starts, has knots and ends; the last count is of missing ones."""
+    # Knots cut counts, mixed half and half with an even law, into equal shares. Logarithmic scales stay whole; there a
+    # cell with over a third of the records, mostly that of 0, has knots at both its edges, as in `sought`.
     cells, first, stop = counts[:-1], 0, len(counts) - 1
     if found.transform == "none" and deviation <= VAGUE * counts.sum():
         few = FEW * PARTS / len(cells) * counts.sum()
@@ -221,15 +221,15 @@ def crowded(found: NumberRange, counts: Floats, deviation: float, knots: int = 2
 
 
 def multiples(places: Sequence[float] | Array, step: float) -> Array:
-    """Return for each place, increasing, the first multiple that is not below; for the last, the first one above."""
+    """Return the index of the first multiple of `step` at or above each increasing place; for the last, above it."""
     found = np.ceil(np.divide(places, step) - 1e-9) + 0.0  # no -0
     found[-1] = np.floor(places[-1] / step + 1e-9) + 1
     return found
 
 
-GRID = 128  #: Cells of a range in which bins are found; half as many were worse, twice as many no better.
-DEPTH = 2.0**-20  #: Share of a declared range that its finest cells have, those next to its middle.
-TINY = 2.0**LOWEST  #: Numbers below it are counted as 0, here as in octaves.
+GRID = 128  #: Most cells of a declared range from which bins are built; 64 were worse, 256 no better.
+DEPTH = 2.0**-20  #: Width of the finest cells, next to the number nearest to 0, as a share of the declared range.
+TINY = 2.0**LOWEST  #: Smaller sizes are counted as 0, here as in octaves.
 
 
 def point(width: float) -> float:
@@ -240,8 +240,8 @@ def point(width: float) -> float:
 def grid(within: NumberRange, step: float) -> list[float]:
     """Return the edges of at most `GRID` public cells of a declared range, increasing, from end to end.
 
-    Half of them are even after the transform, half logarithmic in the distance from what is nearest to 0, for skewed
-    columns; both ends and 0 have cells of their own. With a step, each edge lies between two multiples.
+    Half of the edges are even after the transform, half logarithmic in the distance from the number nearest to 0, for
+    skewed columns; both ends and 0 have cells of their own. With a step, each edge lies between two multiples.
     """
     low, high, width = within.lower, within.upper, within.upper - within.lower
     first, stop = multiples((low, high), step) if step else (0.0, math.inf)
@@ -261,12 +261,12 @@ def grid(within: NumberRange, step: float) -> list[float]:
     return [within.lower, *found[(found > low) & (found < high)].tolist(), within.upper]
 
 
-DOUBT = 3.0  #: Deviations of noise by which two halves of cells are drawn to what their number says.
-EVEN = 0.25  #: Part of the shares of cells that bins take as even.
+DOUBT = 3.0  #: Deviations of noise added to two halves of cells, which draws them to shares by their number of cells.
+EVEN = 0.25  #: Weight of equal shares in the mixture with the cells' own shares, by which bins are split.
 
 
 def shares(counts: Floats, deviation: float) -> Floats:
-    """Return shares of cells, positive, of sum 1: halves of halves, each drawn to its number of cells by its noise."""
+    """Return positive shares of cells, of sum 1, halving repeatedly; noisier halves lean to their number of cells."""
     if len(counts) < 2:
         return np.ones(len(counts))
     parts_, doubt = np.array_split(counts, 2), DOUBT * deviation / math.sqrt(len(counts))
@@ -275,7 +275,7 @@ def shares(counts: Floats, deviation: float) -> Floats:
 
 
 def split(counts: Floats, deviation: float, bins: int) -> tuple[int, ...]:
-    """Return edges of cells, increasing, so many bins between them: the fullest bin is halved again and again.
+    """Return increasing edges of `bins` bins of cells: the fullest bin is halved again and again.
 
     A cell that stands out and holds more than one bin's share has a bin of its own.
     """
@@ -291,10 +291,10 @@ def split(counts: Floats, deviation: float, bins: int) -> tuple[int, ...]:
 
 
 def sought(counts: Floats, deviation: float) -> tuple[int, ...]:
-    """Return `SOUGHT` edges of the cells (PARTS + 1,) of a declared range: both ends, and where its numbers are.
+    """Return `SOUGHT` edges of the cells (PARTS + 1,) of a declared range: both ends, and knots where numbers lie.
 
-    A cell with over a third of them is a kind of its own: both its edges. Others: at equal shares of what cells hold
-    that stand out by a deviation; where there is too little of that, in the middle of the widest gaps.
+    A cell with more than a third of all numbers gets both its edges. Other knots cut the counts that exceed one
+    deviation into equal shares; if those give too few knots, the middles of the widest gaps are added.
     """
     held, fullest = np.where(counts[:PARTS] > deviation, counts[:PARTS], 0.0), int(counts[:PARTS].argmax())
     edges = {0, PARTS}
@@ -311,7 +311,7 @@ def sought(counts: Floats, deviation: float) -> tuple[int, ...]:
 
 
 def kept(found: NumberRange, first: float, stop: float, count: int = PARTS) -> NumberRange:
-    """Return the part of a range from one of so many cells to before another."""
+    """Return the part of a range from cell `first` to before cell `stop`, of `count` equal cells."""
     if (first, stop) == (0, count):
         return found
     step = (found.upper - found.lower) / count
@@ -319,9 +319,9 @@ def kept(found: NumberRange, first: float, stop: float, count: int = PARTS) -> N
 
 
 def whole_steps(part: tuple[float, float], step: Step) -> tuple[float, float]:
-    """Return a released part that ends at multiples of a public step, if one is a cell or longer: no number is between.
+    """Return a released part with its ends moved to multiples of a public step, if a step is at least a cell long.
 
-    They are the first and the last in it, or around one that holds less than two: so it is a step wide, or at an end.
+    The new ends are the first and last multiple in the part or, if it holds fewer than two, the multiples around it.
     """
     first, length = step
     if not 1 <= length <= 1e6:  # shorter than a cell, or so long that rounding would hide the part
@@ -333,7 +333,7 @@ def whole_steps(part: tuple[float, float], step: Step) -> tuple[float, float]:
 
 
 def knots(found: NumberRange, cut: Sequence[int], count: int = PARTS) -> list[float]:
-    """Return where these edges of a range's cells, increasing, lie: the first and the last are ends of what is kept."""
+    """Return the numbers at increasing edges of a range's cells; the first and the last are the kept range's ends."""
     within = kept(found, cut[0], cut[-1], count)
     first, last = within.ends
     return within.back([first + (last - first) * ((k - cut[0]) / (cut[-1] - cut[0])) for k in cut])
@@ -357,12 +357,12 @@ def released(found: NumberRange) -> bool:
 
 
 def _upper(level: int) -> float:
-    """Return the largest size of a level."""
+    """Return the largest absolute value in a level (the number of a cell, counted from 0)."""
     return math.ldexp(1.0, level + LOWEST)
 
 
 def _start(first: int, last: int) -> float:
-    """Return where a range of these signed levels begins: an octave nearer to 0 than its first, if that is positive."""
+    """Return the lower end of a range of signed levels; if the first is positive, an octave lower than that level."""
     if first > 1:
         return math.ldexp(1.0, first + LOWEST - 2)
     return 0.0 if first >= 0 and last > 0 else -_upper(-first)

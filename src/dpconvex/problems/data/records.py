@@ -25,9 +25,9 @@ from dpconvex.problems.data import _threads, summation
 from dpconvex.problems.data.domain import DataDomain, shortened_length
 from dpconvex.problems.data.summation import Parts, Rounded
 
-_BLOCK = 2**17  # floats of a row block: two passes over it hit the cache
-_LEAST_ROWS, _LONGEST = 256, 2**22  # of a block that second moments take; floats of the largest block
-_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64
+_BLOCK = 2**17  # floats of a row block: a second pass over it finds it in the cache
+_LEAST_ROWS, _LONGEST = 256, 2**22  # least rows of a block for second moments; most floats of a block
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # constants of the hash splitmix64
 
 
 @final
@@ -37,10 +37,10 @@ class RowBlock:
 
     rows: slice
     features: Floats  #: (m, n_features)
-    factor: Floats | None  #: (m,), what each row of the features is multiplied by; None for 1
-    intercept: float  #: the constant last feature; 0: none
-    extra: Floats | None = None  #: (m,), a further feature between the others and the intercept
-    copies: int = 0  #: columns that hold it
+    factor: Floats | None  #: (m,), the number by which each row of the features is multiplied; None for 1
+    intercept: float  #: value of the constant last feature; 0: there is none
+    extra: Floats | None = None  #: (m,), a further feature between `features` and the intercept
+    copies: int = 0  #: number of columns that hold `extra`
     targets: Array | None = None  #: (m,), inside the loss's targets, where they come with the records
     weights: Array | None = None  #: (m,), where they come with the records
 
@@ -50,7 +50,7 @@ class RowBlock:
         return self.features.shape[1] + self.copies + (self.intercept > 0)
 
     def predict(self, W: Floats) -> Floats:
-        """Return ``X W^T``, (m,) or (m, k), for W (dim,) or (k, dim): of each record and W alone, to the last bit."""
+        """Return ``X W^T``, (m,) or (m, k), for W (dim,) or (k, dim); to the last bit, a row depends on its record."""
         from dpconvex.problems.data import _loops
 
         p = self.features.shape[1]
@@ -88,7 +88,7 @@ class RowBlock:
         return total
 
     def picked(self, stride: int, targets: Array | None = None) -> Array:
-        """Return the places of about every `stride`-th record: a public hash of record and target decides, no place."""
+        """Return positions of about every `stride`-th record, chosen by a public hash of record and target."""
         keys = self.predict(np.random.default_rng(0).standard_normal(self.dim)).view(np.uint64)
         if targets is not None or self.targets is not None:
             labels = np.ascontiguousarray(self.targets_in(targets), dtype=np.float64)
@@ -110,14 +110,14 @@ class RowBlock:
         return out
 
     def targets_in(self, targets: Array | None) -> Array:
-        """Return the block's own targets, (m,), or its part of those of all records (n,)."""
+        """Return the block's own targets (m,), or its part of the targets of all records (n,)."""
         if self.targets is not None:
             return self.targets
         assert targets is not None  # they are here or there
         return targets[self.rows]
 
     def weights_in(self, weights: Array | None) -> Floats:
-        """Return the block's own weights, (m,), or its part of those of all records (n,); 1 without any."""
+        """Return the block's own weights (m,), or its part of the weights of all records (n,); 1 without weights."""
         if self.weights is not None:
             return self.weights
         return np.ones(len(self.features)) if weights is None else weights[self.rows]
@@ -133,7 +133,7 @@ class RowBlock:
         return norms if self.extra is None else norms + self.copies * self.extra**2
 
     def part(self, index: slice | Array) -> RowBlock:
-        """Return some of the records (`rows` stays as it is)."""
+        """Return some of the records; `rows` does not change."""
         columns = {name: getattr(self, name) for name in ("factor", "extra", "targets", "weights")}
         parts = {name: None if column is None else column[index] for name, column in columns.items()}
         return replace(self, features=self.features[index], **parts)
@@ -143,11 +143,11 @@ Subset = tuple["Records", Array, Floats]  #: Some records in memory, their targe
 
 
 class RecordSource(ABC):
-    """Encoded and clipped records of a public number, which can be read again and again, block by block.
+    """Encoded and clipped records, of a public number, which can be read repeatedly, block by block.
 
-    All that solvers of smooth objectives need is `total`. What it sums are parts that add up exactly, so the result is
-    the same whatever the blocks, their order, and whoever computes them; work that is done twice must not be counted
-    twice, and may not draw random bits.
+    Solvers of smooth objectives need `total` alone. It sums parts that add up exactly, so the result does not depend on
+    the blocks, on their order, or on who computes them; work that is done twice must not be counted twice, and must not
+    draw random bits.
     """
 
     domain: DataDomain
@@ -164,21 +164,21 @@ class RecordSource(ABC):
 
     @abstractmethod
     def chosen(self, index: Array, targets: Array | None) -> RecordSource:
-        """Return the records of the given numbers (m,), ascending, m >= 1; targets (n,) come with them from then on."""
+        """Return the records with these ascending indices (m,), m >= 1; they then hold their part of targets (n,)."""
 
     @abstractmethod
     def weighted(self, weights: Floats) -> RecordSource:
-        """Return the same records, with weights (n,) that come with them from then on."""
+        """Return the same records, which then hold these weights (n,)."""
 
     @abstractmethod
     def lifted(self, column: Callable[[Floats], Floats], targets: Array | None, domain: DataDomain) -> RecordSource:
-        """Return the same records with a further feature, a function of targets, without a copy of the others.
+        """Return the records with a further feature, a function of targets; other features are not copied.
 
-        It is the value of every column that `domain` adds after the features; the intercept is that of `domain`.
+        The further feature fills every column that `domain` adds after the features; the intercept is `domain`'s.
         """
 
     def each(self, values: Callable[[RowBlock], Floats]) -> Callable[[RowBlock], Floats]:
-        """Return `values`, (m,) for the m records of a block; computed once where records are in memory."""
+        """Return a function with the results of `values` (m,) for a block; in memory they are computed only once."""
         return values
 
     @final
@@ -223,7 +223,7 @@ class Records(RecordSource):
         return self._blocks[index].ready()
 
     def lifted(self, column: Callable[[Floats], Floats], targets: Array | None, domain: DataDomain) -> Records:
-        assert targets is not None  # they are with the records elsewhere only
+        assert targets is not None  # records in memory do not hold targets
         extra, copies = column(targets), domain.n_features - self.domain.n_features
         blocks = [replace(b, extra=extra[b.rows], copies=copies, intercept=domain.intercept) for b in self._blocks]
         return Records(domain, self.n, blocks)
@@ -241,7 +241,7 @@ class Records(RecordSource):
         return Records(self.domain, len(index), [self._joined(index[rows], rows, targets) for rows in panels])
 
     def _joined(self, index: Array, rows: slice, targets: Array | None) -> RowBlock:
-        """Return the records of the given ascending numbers as one block."""
+        """Return the records with the given ascending indices as one block."""
         size = self._blocks[0].rows.stop
         runs = np.split(index, np.flatnonzero(np.diff(index // size)) + 1)
         parts = [self._blocks[run[0] // size].part(run % size) for run in runs]
@@ -295,9 +295,9 @@ class Records(RecordSource):
         return np.concatenate(parts) if parts else np.empty((0, self.dim))
 
     def take(self, index: Array) -> Floats:
-        """Return the records of the given numbers (m,), in that order, as a new dense array of shape (m, dim).
+        """Return the records with the given indices (m,), in that order, as a new dense array of shape (m, dim).
 
-        The fewer calls for the same total the better.
+        Few calls for many records are faster than many calls.
         """
         out, size = np.empty((len(index), self.dim)), self._blocks[0].rows.stop
         by_block = np.argsort(index, kind="stable")
@@ -352,7 +352,7 @@ def _dense(features: Any) -> Array:
 
 
 def clipped_blocks(X: Any, domain: DataDomain, first: int = 0) -> list[RowBlock]:
-    """Return the rows of X clipped into a domain, as blocks; the first row has the number `first`."""
+    """Return the rows of X clipped into a domain, as blocks; the first row has the index `first`."""
     step, n = _block_rows(domain.n_features), X.shape[0]
 
     def block(index: int) -> RowBlock:
@@ -363,7 +363,7 @@ def clipped_blocks(X: Any, domain: DataDomain, first: int = 0) -> list[RowBlock]
 
 
 def _clipped_block(part: Any, domain: DataDomain) -> RowBlock:
-    if scipy.sparse.issparse(part):  # cells that are not stored are 0, and clipped as such
+    if scipy.sparse.issparse(part):  # cells that are not stored are 0, also for clipping
         block = _clipped_block(part.toarray(), domain)
         return replace(block, features=scipy.sparse.csr_array(block.features))
     rows = slice(0, len(part))

@@ -1,7 +1,7 @@
 r"""Sums over records that do not depend on their order, nor on blocks, threads, files or machines.
 
-Every summand is rounded, by itself, to a public grid; what is left of it, to a finer one. Sums of multiples of a grid
-are exact in float64 while they are short of 2^53 steps, and exact sums may be added in any order: a sum depends only on
+Every summand is rounded, by itself, to a public grid; its remainder to a finer grid. Sums of multiples of a grid
+are exact in float64 below 2^53 steps of the grid, and exact sums may be added in any order: a sum depends only on
 the *set* of records. Errors, and their proofs (docs, Solver certificates, Exact sums), for n <= 2^32 records:
 
 - vectors (`vector_parts`): a mean of products of slopes up to S and records up to L errs by less than ``1e-14 S L``;
@@ -10,7 +10,7 @@ the *set* of records. Errors, and their proofs (docs, Solver certificates, Exact
 - second moments (`gram_parts`): entries are rounded to ``2^-21 T`` by the caller's choice, towards zero (so that a
   record stays in its domain and sensitivities are exact), or to the nearest (a Hessian that serves as a metric).
 
-What a record's summand is, is a function of that record alone: predictions are added up in a fixed order
+A record's summand is a function of that record alone: predictions are added up in a fixed order
 (`_loops.predictions`), without fused operations. One thing remains that may differ between types of processor: the last
 digit of NumPy's ``exp`` and ``log``. Machines of one cluster should be of one type where bits must agree.
 """
@@ -27,21 +27,21 @@ from dpconvex._types import Array, Floats
 Parts = tuple[Any, ...]
 """Partial sums, each an array (or a `Largest`); parts of two groups of records are added entry by entry, exactly."""
 
-MOST_ROWS = 2**14  #: of a block whose vectors are summed at a time
-PANEL_ROWS = 2**11  #: of a panel whose second moments are
+MOST_ROWS = 2**14  #: Most rows of a block whose vectors are summed at a time
+PANEL_ROWS = 2**11  #: Most rows of a panel whose second moments are summed at a time
 _MAGIC = 1.5 * 2.0**52  # adding and subtracting this many steps rounds to whole steps
 _COARSE, _FINE, _FINEST, _ENTRY = 2.0**-12, 2.0**-38, 2.0**-60, 2.0**-21
-_CLASS, _CLASSES = 4, 8  # binary digits of a class of weights, and their number
-_DIGITS = 71  # of a table: 68 of the number, then how many are infinite, minus infinite, no number
+_CLASS, _CLASSES = 4, 8  # binary digits of a class of weights, and the number of classes
+_DIGITS = 71  # entries of a table: 68 digits, then the counts of inf, -inf and NaN
 
 
 def power_above(size: float) -> float:
-    """Return the power of two T with ``size < T <= 2 size``; NaN where there is none, tiny ones lifted."""
+    """Return the power of two T with ``size < T <= 2 size``; NaN if there is none; tiny sizes have a larger T."""
     return math.ldexp(1.0, math.frexp(max(size, 1e-280))[1]) if size < 1e280 else math.nan
 
 
 def steps(size: float) -> tuple[float, float]:
-    """Return what `_loops` adds and subtracts to round to the two grids of summands of at most that size."""
+    """Return the two numbers that `_loops` adds and subtracts to round summands of at most `size` to the two grids."""
     top = power_above(size)
     return _MAGIC * _FINE * top, _MAGIC * _FINEST * top
 
@@ -71,8 +71,8 @@ def vector(parts: Array) -> Floats:
 def by_weight(weights: Floats, largest: float, size: float, sums: Callable[[Any, float], Array]) -> Array:
     """Return the parts (8, 3, ...) of a sum of weighted vectors.
 
-    ``sums(rows, size)`` returns the parts of those of some rows, a mask or a slice, whose products are at most `size`;
-    that of all is given. Weights (m,) are at most `largest`, which is the same in all calls whose parts are added.
+    ``sums(rows, size)`` returns the parts for some rows, a mask or a slice, whose products are at most `size`; `size`
+    bounds those of all rows. Weights (m,) are at most `largest`, which is the same in all calls whose parts are added.
     """
     _, exponents = np.frexp(weights / largest)
     classes = np.clip((1 - exponents) // _CLASS, 0, _CLASSES - 1)
@@ -127,13 +127,13 @@ def exact_sum(values: Floats) -> float:
 @final
 @dataclass(frozen=True)
 class Largest:
-    """A part that does not add up: of two groups of records, the larger value counts."""
+    """A part of which the larger value counts, and not the sum, when two groups of records are joined."""
 
     value: float
 
     @classmethod
     def of(cls, values: Floats) -> "Largest":
-        """Return the largest value; NaN if one is."""
+        """Return the largest value; NaN if a value is NaN."""
         return cls(float(np.max(values, initial=-math.inf)))
 
     def __add__(self, other: "Largest") -> "Largest":

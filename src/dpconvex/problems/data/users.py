@@ -1,13 +1,13 @@
-r"""Whose record it is: records grouped by user in one pass, how much each counts, and the gradients of users.
+r"""Records grouped by user in one pass, the weights of records, and the gradients of users.
 
-A *user* is everything that one label covers. The number of users is public; how many records a user has, and so how
-many records there are, is not. All users count the same, and a user's records share its weight:
+A *user* is everything that one label covers. The number of users is public; the number of a user's records, and so the
+number of all records, is not. All users have equal weight, which a user's records share:
 
     v_z = 1 / m_u        for each of the m_u records z of user u.
 
-They add up to 1, so the user's part of an objective, ``f_u = sum_z v_z loss_z``, is convex and has the Lipschitz
-constant and the curvature bound of one record's loss. A bound on what replacing one record among n does, whose proof
-needs no more than that, holds for replacing one user among n. Every record is used, none is drawn.
+The v_z of a user add up to 1, so its part of an objective, ``f_u = sum_z v_z loss_z``, is convex and has the Lipschitz
+constant and the curvature bound of one record's loss. A bound for replacing one record among n, if its proof needs no
+more than that, holds for replacing one user among n. All records are used; none are sampled.
 
 A user's gradient is computed from its own records alone, down to the last bit: it is a sum over the set of its records
 (`summation`). Records are read in portions that end where a user ends, if the user is not larger than a portion.
@@ -35,14 +35,14 @@ from dpconvex.problems.data.summation import Parts
 Positions = NDArray[np.intp]
 
 _MISSING = ("", "None", "nan", "NaT", "<NA>")
-_PORTION = 2**18  # floats read at a time (2 MB)
+_PORTION = 2**18  # number of floats read at a time (2 MB)
 _SHARE = 32  # portions of scattered records are at least this part of the data, so that few passes are made
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class UserGroups:
-    """Which records belong to which user.
+    """The assignment of records to users.
 
     Examples
     --------
@@ -60,9 +60,9 @@ class UserGroups:
     def of(cls, labels: Array, *, empty: bool = False) -> UserGroups:
         """Group records by their labels; users are in the order of the sorted labels.
 
-        Labels (n_records,) are numbers, texts or dates; objects are told apart by their text. All missing labels are
-        one user: nobody's protection is weaker for it than if they had a label of their own. No record unless `empty`,
-        or labels that are no vector, raise `InvalidDataError` (public facts).
+        Labels (n_records,) are numbers, texts or dates; objects are compared by their text. All missing labels together
+        are one user, whose protection is no weaker than with separate labels. No records unless `empty`, or labels that
+        are not a vector, raise `InvalidDataError` (public facts).
         """
         names = np.asarray(labels)
         if names.ndim != 1:
@@ -71,7 +71,7 @@ class UserGroups:
             if empty:
                 return cls(np.zeros(1, dtype=np.intp))
             raise InvalidDataError("groups holds no records; at least 1 is needed")
-        if names.dtype.kind == "O":  # whatever the cells hold, and however long their texts are, can be compared then
+        if names.dtype.kind == "O":  # then cells of any kind, with texts of any length, can be compared
             codes: dict[str, int] = dict.fromkeys(_MISSING, 0)
             found: Any = np.frompyfunc(lambda cell: codes.setdefault(_text(cell), len(codes)), 1, 1)(names)
             names = found.astype(np.intp)
@@ -98,7 +98,7 @@ class UserGroups:
 
     @property
     def sizes(self) -> Positions:
-        """How many records each user has, (n_users,); private."""
+        """Number of records of each user, (n_users,); private."""
         return np.diff(self.starts)
 
     def spread(self, values: Floats) -> Floats:
@@ -114,12 +114,12 @@ class UserGroups:
 def _text(cell: object) -> str:
     try:
         return str(cell)
-    except Exception:  # any cell is legal: what has no text is missing
+    except Exception:  # any cell is legal: a cell without a text counts as missing
         return ""
 
 
 def record_weights(groups: UserGroups, share: float = 1.0) -> Floats:
-    """Return the weights v of above times `share`, rounded down, (n_records,): those of a user add up to it at most."""
+    """Return the weights ``share / m_u`` of records, rounded down, (n_records,): a user's sum is at most `share`."""
     down = np.nextafter(1 / groups.sizes, 0.0)
     return groups.spread(down if share == 1 else np.nextafter(share * down, 0.0))
 
@@ -127,15 +127,15 @@ def record_weights(groups: UserGroups, share: float = 1.0) -> Floats:
 def exact_weights(groups: UserGroups) -> Floats:
     """Return ``1/m_u`` rounded down to a power of two that n_users alone sets, (n_records,).
 
-    Those of a user add up to at most 1, and sums of them over any records, in any order, are exact in floats. A user's
-    weight is less than 1 by at most its number of records times that power, ``2^-32`` for up to a million users.
+    A user's weights add up to at most 1, and sums of weights over any records, in any order, are exact in floats. A
+    user's sum is less than 1 by at most its number of records times that power, ``2^-32`` for up to a million users.
     """
     unit = 2.0 ** min(32, 52 - groups.n_users.bit_length())
     return groups.spread(np.floor(unit / groups.sizes) / unit)
 
 
 def pick_users(groups: UserGroups, users: Positions) -> tuple[Positions, UserGroups]:
-    """Return the places of some users' records (each user once), user after user, and the users as groups of those."""
+    """Return the positions of some different users' records, user after user, and `UserGroups` of these records."""
     firsts, sizes = groups.starts[:-1][users], groups.sizes[users]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     rows = np.arange(starts[-1]) + np.repeat(firsts - starts[:-1], sizes)
@@ -145,10 +145,10 @@ def pick_users(groups: UserGroups, users: Positions) -> tuple[Positions, UserGro
 def distinct_within(
     records: Floats, targets: Floats, groups: UserGroups, most: int, generator: np.random.Generator
 ) -> tuple[Positions, UserGroups]:
-    """Return the places, ascending, of the records (n, dim) that stay under a cap, and the users as groups of those.
+    """Return the ascending positions of the records (n, dim) kept under a cap, and `UserGroups` of these records.
 
-    A user with more than `most` distinct records, bit by bit and target included, keeps so many of them with all their
-    copies: a uniform subset that coins choose, of a law that depends on that user's own records alone.
+    A user with more than `most` distinct records (compared bit by bit, with targets) keeps `most` of them with all
+    copies: a uniform random subset, whose law depends on that user's own records alone.
     """
     users = groups.spread(np.arange(groups.n_users, dtype=np.float64))
     many = np.flatnonzero(groups.spread(groups.sizes.astype(np.float64)) > most)
@@ -172,8 +172,8 @@ def user_gradients(
 ) -> Floats:
     """Return every user's weighted sum of (sub)gradients, shape (n_users, dim).
 
-    Targets are clipped (`LinearModelLoss.clip_targets`); without `weights`, one a record, it is each user's mean. The
-    parameters `w` are flat, all outputs. Sizes that do not fit raise `InvalidDataError` (public facts).
+    Targets are clipped (`LinearModelLoss.clip_targets`). `weights` has one weight for each record; by default the sum
+    is each user's mean. `w` holds all outputs, flat. Sizes that do not fit raise `InvalidDataError` (public facts).
     """
     reader = _Reader(loss, records, targets, groups, weights, w)
     out = np.empty((groups.n_users, len(w)))
@@ -203,8 +203,8 @@ def clipped_mean(
     No array of the size (n_users, dim) is made. Replacing a user moves the exact mean by at most ``2 clip / n_users``;
     the computed sum rounds by less than `ROUNDING` times `clip` on either data set (`summation`, worst case).
 
-    An infinite `clip` shortens nothing, and takes no `scales`. Without targets, which then come with the records,
-    weights are given. The sum is divided by `n`, by default the number of users.
+    An infinite `clip` shortens nothing, and takes no `scales`. If `targets` is None, the records hold the targets, and
+    weights must be given. The sum is divided by `n`, by default the number of users.
     """
 
     def shortened(G: Floats) -> Floats:
@@ -214,13 +214,13 @@ def clipped_mean(
             shorten(G, "l2", clip)
         return G
 
-    assert scales is None or clip < np.inf  # or sums would have no grid
+    assert scales is None or clip < np.inf  # otherwise sums would have no grid
     size = min(clip, _reach(loss, records, w)) if scales is None else clip
     return mean_of_users(loss, records, targets, groups, weights, w, shortened, size, n)
 
 
 def integer_means(X: Any, values: Callable[[Floats], Array], groups: UserGroups) -> Array:
-    """Return each user's means of integers that `values` makes of rows, (m, k), rounded down; shape (n_users, k)."""
+    """Return each user's means of the integers ``values(rows)`` (m, k), rounded down; shape (n_users, k)."""
     users = groups.spread(np.arange(groups.n_users, dtype=np.float64)).astype(np.intp)
 
     def sums(rows: Any, first: int) -> Array:
@@ -245,12 +245,12 @@ def mean_of_users(
     n: int | None = None,
     own: Floats | None = None,
 ) -> Floats:
-    """Return the mean over users of the vectors (k,) that `change` makes of their gradients, row by row; shape (k,).
+    """Return the mean over users of vectors (k,) that `change` computes from their gradients, row by row; shape (k,).
 
-    `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and these users' `own` numbers (m,),
-    if each has one (n_users,), and returns an array (m, k), whose entries are at most `size`. Nothing else is known of
-    the vectors; sums and targets are as `clipped_mean` has them. Their sum is divided by `n`, by default the number of
-    users.
+    `change` takes gradients (m, dim) of any m >= 0 users, which it may overwrite, and these users' part of the numbers
+    `own` (n_users,), if given. It returns an array (m, k), whose entries must be at most `size` in size. Nothing else
+    is assumed of the vectors. Sums and targets are those of `clipped_mean`. The sum of the vectors is divided by `n`,
+    by default the number of users.
     """
 
     def changed(G: Floats, users: Any) -> Array:
@@ -280,7 +280,7 @@ def _streamed_sum(
     w: Floats,
     changed: Callable[[Floats, Any], Array],
 ) -> Array:
-    """Return the parts of the sum of users' `changed` gradients; users of several portions are finished here."""
+    """Return the parts of the sum of users' `changed` gradients, joining those of users with several portions."""
     codes, sizes = groups.spread(np.arange(groups.n_users, dtype=np.float64)).astype(np.int64), groups.sizes
     domain = records.domain
 
@@ -310,7 +310,7 @@ def _streamed_sum(
 def _reach(loss: LinearModelLoss, records: RecordSource, w: Floats) -> float:
     """Return the largest product of a slope and a feature at parameters w.
 
-    Grids of sums follow from it, not from weights: else one user's number of records would move bits of all others'.
+    Grids of sums follow from it, and not from weights, by which one user's number of records would move all others.
     """
     return loss.slope_within(records.domain.l2 * float(np.linalg.norm(w))) * records.domain.linf
 
@@ -334,7 +334,7 @@ class _Reader:
         self._loss, self._records, self._targets, self._groups = loss, records, targets, groups
         self._weights, self._W = weights, np.ascontiguousarray(w.reshape(loss.n_outputs, records.dim))
         self._portion = max(1, _PORTION // records.dim, 0 if groups.order is None else n // _SHARE)
-        self.size = _reach(loss, records, w)  # of all records' products
+        self.size = _reach(loss, records, w)  # largest of all records' products
         cuts = np.searchsorted(groups.starts, np.arange(self._portion, n, self._portion))
         self._bounds = np.array([0, *np.unique(np.concatenate([cuts, [groups.n_users]]))])
         self.parts = len(self._bounds) - 1
@@ -375,11 +375,11 @@ class _Reader:
         return self._records.take(order[place]), order[place]
 
 
-UNITS = 2**24  #: Parts into which a user's weight is divided among the cells of a column.
+UNITS = 2**24  #: A user's weight in each cell of a column is a multiple of 1 / UNITS.
 
 
 def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:
-    """Return how many records, or users, each cell has, (count,); the cells of a user's records are averaged."""
+    """Return the number of records, or users, in each cell, (count,); the cells of a user's records are averaged."""
     if groups is None:
         return np.bincount(cells, minlength=count).astype(np.float64)
     order = slice(None) if groups.order is None else groups.order
@@ -389,7 +389,7 @@ def histogram(cells: Array, count: int, groups: UserGroups | None) -> Floats:
     sizes = groups.sizes[user]
     units, rest = np.divmod(found * UNITS, sizes)
     left = UNITS - np.bincount(user, units.astype(np.float64), groups.n_users).astype(np.int64)  # exact: below 2^53
-    largest = np.lexsort((cell, -rest, user))  # of each user the largest remainders first, ties by position
+    largest = np.lexsort((cell, -rest, user))  # each user's largest remainders first, ties by position
     starts = np.searchsorted(user, np.arange(groups.n_users))
     units[largest] += np.arange(len(keys)) - starts[user] < left[user]
     totals = np.zeros(count, dtype=np.int64)

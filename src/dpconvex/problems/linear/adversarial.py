@@ -1,11 +1,11 @@
-r"""Training against an adversary who moves the features: closed form, and a smooth problem of the same minimizer.
+r"""Training against an adversary who moves the features: closed form, and a smooth problem with an equal minimizer.
 
 The adversary may add any v with ``|v|_p <= s`` to the features of every record, p = 2 or infinity, never to the
 constant feature. A convex loss of one prediction is largest at an end of the predictions that can be reached,
 
     ``worst(w) = max(loss(z - rho, y), loss(z + rho, y))``,  ``z = <w, x>``,  ``rho = s |w_features|_{p*}``,
 
-with the dual norm: l2 for p = 2, l1 for p = infinity.
+where p* is the dual norm: l2 for p = 2, l1 for p = infinity.
 
 Lift (docs, Adversarial training, Lemma 1; Lowy and Razaviyayn, Section 5.2, has a saddle point in its place): the worst
 case is ``loss(z + c rho, y) + charge rho``, with ``c = -y`` and no charge for losses of the margin. With variables over
@@ -37,7 +37,7 @@ class Attack:
     """All perturbations of a record's features of norm at most `radius`."""
 
     radius: float  #: positive, in the unit of the (encoded, scaled) features; at most 1e100
-    norm: AttackNorm = "l2"  #: in which it is measured
+    norm: AttackNorm = "l2"  #: norm in which perturbations are measured
 
     def __post_init__(self) -> None:
         _validate.real("attack_radius", self.radius, above=0.0, at_most=1e100)
@@ -46,7 +46,7 @@ class Attack:
     def reach(self, domain: DataDomain) -> float:
         """Largest l2 norm of a record of the domain after the attack, the constant included, rounded up.
 
-        It bounds what parameters do to losses, not what records do to the minimizer: that is `Problem.contrast`.
+        It bounds how losses change with parameters; `Problem.contrast` bounds how gradients differ between records.
 
         p = 2: ``|x + v|_2 <= X + s``. p = infinity: ``|x + v|^2 <= |x|^2 + 2 s |x|_1 + d s^2``. Both are attained.
         """
@@ -60,7 +60,7 @@ class Attack:
     def mean_dual_norm(self, domain: DataDomain) -> float:
         """Return a bound on ``E|z|_{p*} / E|z|_2`` over the features' coefficients, z isotropic of length domain.dim.
 
-        1 for p = 2. For p = infinity, ``n_features`` times the mean absolute coordinate of a uniform direction,
+        It is 1 for p = 2. For p = infinity, it is ``n_features`` times a uniform direction's mean absolute coordinate,
         ``Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2))``: about ``sqrt(2 d / pi)``.
         """
         if self.norm == "l2":
@@ -70,7 +70,7 @@ class Attack:
         return domain.n_features * math.exp(log_mean) * (1 + 1e-9)
 
     def check(self, loss: LinearModelLoss, tilt: float) -> None:
-        """Raise `InvalidParameterError` where there is no exact smooth form of the problem."""
+        """Raise `InvalidParameterError` if the problem has no exact smooth form."""
         piecewise = isinstance(loss, PiecewiseLinearLoss)
         if loss.n_outputs > 1:
             reason = "must be 0 for several outputs: the worst perturbation has no closed form there"
@@ -89,10 +89,10 @@ class Attack:
 @final
 @dataclass(frozen=True)
 class Lift:
-    """The equivalent problem over cones (module docstring): what becomes of domain, ridge, records and parameters."""
+    """The equivalent problem over cones (module docstring): its domain, ridge, records and parameters."""
 
     attack: Attack
-    plain: DataDomain  #: of the records before the attack
+    plain: DataDomain  #: domain of the records before the attack
 
     @property
     def cones(self) -> int:
@@ -101,21 +101,21 @@ class Lift:
 
     @cached_property
     def radius(self) -> float:
-        """The attack's, or what cancels the features of every record if that is less: the minimizer is the same.
+        """The attack's radius, or the radius that cancels all features if that is less; minimizers are equal.
 
-        For such an adversary the ridge likes coefficients 0 best, and a stronger one cannot do more to those.
+        At the latter radius the minimizer has coefficients 0, which a stronger adversary cannot affect.
         """
         features = _plain(self.plain)
         return min(self.attack.radius, features.l2 if self.attack.norm == "l2" else features.linf)
 
     @cached_property
     def slope(self) -> float:
-        """The a of ``a |w_g| <= q_g``; not below 1e-8, which would gain nothing."""
+        """The number a of ``a |w_g| <= q_g``, at least 1e-8: smaller values would not help."""
         return max(1e-8, math.sqrt(self.radius * math.sqrt(self.cones) / _plain(self.plain).l2))
 
     @property
     def stretch(self) -> float:
-        """``sqrt(1 + a^2)``: length of the optimal lifted parameters per length of the parameters."""
+        """``sqrt(1 + a^2)``, the length of optimal lifted parameters over the length of the parameters."""
         return math.hypot(1.0, self.slope)
 
     @cached_property
@@ -152,11 +152,11 @@ class Lift:
         return SecondOrderCones(d // k, k, self.slope, free, radius * self.stretch)
 
     def parameters(self, point: Floats) -> Floats:
-        """Return the parameters (dim,) of lifted ones; distances do not grow."""
+        """Return the parameters (dim,) for lifted parameters; distances do not grow."""
         d = self.plain.n_features
         return np.concatenate([point[:d], point[self.domain.n_features :] / self.stretch])
 
 
 def _plain(domain: DataDomain) -> DataDomain:
-    """The domain without the constant feature, which nobody can attack."""
+    """Return the domain without the constant feature, which adversaries cannot move."""
     return DataDomain(domain.blocks)

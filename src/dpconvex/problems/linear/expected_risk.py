@@ -1,10 +1,10 @@
-r"""What a plan may expect of ordinary data, from public facts: the guess that ranks plans. Privacy never rests on it.
+r"""The error that plans expect on ordinary data, from public facts. It ranks plans; privacy never rests on it.
 
-An *expected* error: the excess loss of a quadratic model of the risk at its minimizer, for a data set that the schema
-makes one expect (docs, Expected errors, has the model; Additive models, section 4, that of shapes). The Hessian is
-``kappa (D + m m^T)``: D is diagonal in the directions within each block that sum to 0 and in the numeric columns, and 0
-in the span of the constant and the means of blocks; m is the mean record. Where blocks are centered their means are 0.
-Of shapes: in the directions of a block, ``w = F v``, in which both curvature and ridge are diagonal.
+An *expected* error is the excess loss of a quadratic model of the risk at its minimizer, for a data set typical of the
+schema (docs, Expected errors, has the model; Additive models, section 4, the model of shapes). A *direction* is an
+eigenvector of the Hessian ``kappa (D + m m^T)``: D is diagonal in the directions within each block that sum to 0 and in
+the numeric columns, and 0 in the span of the constant and the means of blocks; m is the mean record, whose part is 0 in
+centered blocks. For shapes, directions are coordinates ``w = F v`` in which curvature and ridge are diagonal.
 """
 
 from __future__ import annotations
@@ -28,56 +28,56 @@ from dpconvex.problems.data.factor import Factor
 Size = TypeVar("Size", float, Floats)
 
 SHARED = -1
-"""In the place of a block: directions of all columns that are bounded one by one, and of the constant."""
+"""Used in place of a block's index, for directions in all columns that are bounded one by one, and in the constant."""
 
 
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """What is guessed of ordinary data; where from: docs, Expected errors, and `benchmarks/prediction.py`."""
+    """Guesses about ordinary data, with their sources in docs, Expected errors, and `benchmarks/prediction.py`."""
 
-    spectrum_quantiles: int = 9  #: how many quantiles of the spectrum stand for one direction
+    spectrum_quantiles: int = 9  #: number of quantiles by which a spectrum of directions is approximated
     rank_power: float = 1.5  #: the moments of a ball's directions fall with this power of their rank
-    numeric_variance: float = 0.2  #: of a numeric column on [-1, 1]
-    #: Of the same: nothing tells the middle of the range from that of the data.
+    numeric_variance: float = 0.2  #: variance of a numeric column on [-1, 1]
+    #: Squared mean of such a column: the middle of the range is not known to be the middle of the data.
     numeric_squared_mean: float = 1 / 9
-    binary_variance: float = 0.64  #: of a column of two values -1 and 1: a fifth of the records have the rarer one
-    ball_squared_length: float = 0.7  #: mean of the squared length of records of a ball of radius 1
-    #: Mean second derivative of a classification loss in units of the one of undecided predictions.
+    binary_variance: float = 0.64  #: variance of a column of values -1 and 1, if a fifth of the records have the rarer
+    ball_squared_length: float = 0.7  #: mean squared length of records in a ball of radius 1
+    #: Mean second derivative of a classification loss, over that at undecided predictions.
     decided_curvature: float = 0.44
-    residual_deviation: float = 0.1  #: deviation of residuals in units of the targets' range
-    residual_in_part: float = 0.13  #: the same of the part of the range that a look keeps, on the learning tables
-    #: Mean squared length of the minimizer over R^2: lengths R/4, R/2 and R are equally likely, and forecasts are
-    #: linear in the square.
+    residual_deviation: float = 0.1  #: deviation of residuals, in units of the targets' range
+    residual_in_part: float = 0.13  #: this deviation if a look keeps a part of the range, in units of the part
+    #: Mean squared length of the minimizer over R^2: lengths R/4, R/2 and R are taken as equally likely, and expected
+    #: errors are linear in the square.
     squared_length: float = 7 / 16
-    #: Variance of the minimizer's predictions of numbers about their mean, in squares of the targets' range. In place
-    #: of what the length says: numbers vary by a tenth of their range, however many columns there are.
+    #: Variance of a regression's best predictions about their mean, in squares of the targets' range. It replaces the
+    #: value by `squared_length`: targets vary by a tenth of their range, however many columns there are.
     explained_variance: float = 0.006
-    #: The same of targets in the part of their range that a look keeps: 2.8 times as much on the learning tables
+    #: This variance if a look keeps a part of the targets' range: 2.8 times as much on the learning tables
     #: (geometric mean, `benchmarks/declared_ranges.py target --law`).
     explained_in_part: float = 0.0165
-    explained_power: float = 0.5  #: squared coefficients of numbers fall with this power of a direction's curvature
-    kink_density: float = 0.2  #: density of margins where a margin loss changes its slope
-    #: Power of a slope cap in the link that makes log-odds of scores: in models, and where plans price a cap.
+    explained_power: float = 0.5  #: a regression's squared coefficients fall with this power of a direction's curvature
+    kink_density: float = 0.2  #: density of margins at the point where a margin loss changes its slope
+    #: Power of a slope cap in the link from scores to log-odds: in fitted models, then where plans price a cap.
     link: float = 0.75
     priced_link: float = 0.5
 
     @property
     def moments(self) -> dict[str, tuple[float, float]]:
-        """Variance and squared mean of columns on [-1, 1], by the `Block.values` that they have."""
+        """Variance and squared mean of columns on [-1, 1], by their kind, `Block.values`."""
         numbers = self.numeric_variance, self.numeric_squared_mean
         binary = self.binary_variance, 1 - self.binary_variance
         return {"any": numbers, "centered": (self.numeric_variance, 0.0), "binary": binary}
 
 
-ORDINARY = Tuning()  # what plans expect of ordinary data
+ORDINARY = Tuning()  # the guesses that plans use
 
 
 def typical_curvature(loss: LinearModelLoss) -> float:
-    """Guess of the loss's mean second derivative in the prediction at a fitted model, per output."""
+    """Return a guess of the mean second derivative of the loss in each output's prediction, at a fitted model."""
     slope = loss.slope_bound
     if loss.task == "classification":
-        rates = loss.rates  # undecided predictions: curvature at these over that at equal ones
+        rates = loss.rates  # `even`: curvature of undecided predictions at these rates, over that at equal rates
         even = 1.0 if rates is None else math.fsum(p * (1 - p) for p in rates) / (1 - 1 / len(rates))
         decided = ORDINARY.decided_curvature * even * loss.usual.curvature_trace / loss.curvature_rank
         if isinstance(loss, SoftmaxLoss) and loss.cap < 1:
@@ -87,13 +87,13 @@ def typical_curvature(loss: LinearModelLoss) -> float:
 
 
 def capped_curvature(loss: LinearModelLoss, deviation: float | None = None) -> float:
-    """Return the same of a cap on residuals: the share of ordinary ones that are below it."""
+    """Return the mean second derivative of a loss with capped residuals: the share of residuals below the cap."""
     residuals = ordinary_residuals(loss, deviation)
     return float(cast(SmoothLoss, loss).hessian_weights(residuals, np.zeros(len(residuals))).mean())
 
 
 def ordinary_residuals(loss: LinearModelLoss, deviation: float | None = None) -> Floats:
-    """Return skewed residuals of mean 0, (2000,); `value_at_zero` of the loss is half the squared target bound."""
+    """Return typical skewed residuals of mean 0, (2000,); `value_at_zero` must be half the squared target bound."""
     spread = (deviation or ORDINARY.residual_deviation) * 2 * math.sqrt(2 * loss.usual.value_at_zero)
     residuals = spread * (-np.log1p(-(np.arange(2000) + 0.5) / 2000) - 1)
     return residuals - residuals.mean()
@@ -102,7 +102,7 @@ def ordinary_residuals(loss: LinearModelLoss, deviation: float | None = None) ->
 def curvature_and_worth(
     loss: LinearModelLoss, residual: float | None = None, capped: bool = True
 ) -> tuple[float, float]:
-    """Return the mean curvature of a loss, of a cap on residuals if one is `capped`, and the usual loss's over it."""
+    """Return the mean curvature of a loss, and the usual loss's curvature over it; residual caps count if `capped`."""
     if loss.task != "regression" or loss.usual == loss or not capped:
         return typical_curvature(loss), 1.0
     kappa = capped_curvature(loss, residual)
@@ -111,16 +111,16 @@ def curvature_and_worth(
 
 @dataclass(frozen=True, eq=False)
 class TypicalData:
-    """Quadratic model of the risk's excess on typical data: g directions in which it curves, m blocks."""
+    """Quadratic model of the risk's excess on typical data, with g groups of like directions, and m blocks."""
 
-    count: Floats  #: how many directions stand behind each entry, all outputs together; fractions occur
-    curvature: Floats  #: second derivative of the risk, positive, (g,)
-    signal: Floats  #: squared coefficient of the minimizer in one such direction, (g,)
-    block: np.ndarray  #: index of the block that the direction belongs to, or `SHARED`, (g,)
+    count: Floats  #: number of directions in each group over all outputs, may be fractional, (g,)
+    curvature: Floats  #: second derivative of the risk in a direction, positive, (g,)
+    signal: Floats  #: squared coefficient of the minimizer in a direction, (g,)
+    block: np.ndarray  #: index of the block that the directions belong to, or `SHARED`, (g,)
     start: np.ndarray  #: first column of each block, (m,)
-    size: np.ndarray  #: columns of each block, (m,)
-    mixing: Floats  #: share of the noise of each block in the direction, (m, g)
-    bias: float  #: excess of a perfect fit of this loss in the usual one (`surrogate_excess`)
+    size: np.ndarray  #: number of columns of each block, (m,)
+    mixing: Floats  #: share that each block's noise has in the noise of a direction, (m, g)
+    bias: float  #: excess usual loss of the exact minimizer of a surrogate (`surrogate_excess`)
     worth: float = field(
         default=1.0, kw_only=True
     )  #: curvature of the usual loss, in which errors count, over that of this one
@@ -135,15 +135,15 @@ class TypicalData:
         explained: float | None = None,
         residual: float | None = None,
     ) -> TypicalData:
-        """Return the guess for the average loss; `radius`: the comparator norm. A factor: in the new coordinates.
+        """Return the guess for the average loss; `radius` is the comparator norm. With a factor, coordinates are new.
 
-        `explained`: the variance of the minimizer's predictions, where it does not follow from the radius; `residual`:
-        the deviation of residuals in units of the targets' range, where it is not the ordinary one.
+        `explained` is the variance of the minimizer's predictions, or None if it follows from the radius; `residual` is
+        the deviation of residuals in units of the targets' range, or None for the ordinary one.
         """
         blocks, outputs = domain.all_blocks, loss.n_outputs
         levels = np.array([block.size for block in blocks])
         size = levels if factor is None else np.array(factor.ranks)
-        # Of a unit of a new coordinate.
+        # Mean square of a record's part per unit of a new coordinate.
         stretch: Floats = np.ones(len(blocks)) if factor is None else factor.mean_squares
         square: Floats = stretch * np.square([float(block.bound) for block in blocks])
         one_hot = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
@@ -155,7 +155,7 @@ class TypicalData:
         variance, squared_mean = np.transpose([ORDINARY.moments[block.values] for block in blocks])
         moment = square * np.where(boxed, variance, of_others)
         needed = np.array([squared_reach(block) for block in blocks])
-        share = ORDINARY.squared_length * radius**2 * needed / needed.sum() / levels / stretch  # of one direction
+        share = ORDINARY.squared_length * radius**2 * needed / needed.sum() / levels / stretch  # signal of a direction
         inside, energy = np.where(fixed, size - 1, size), size * moment
         used = np.flatnonzero(one_hot & (inside > 0))
         quantiles = ORDINARY.spectrum_quantiles
@@ -164,7 +164,7 @@ class TypicalData:
         count, block = np.repeat(inside[used] / quantiles, quantiles), np.repeat(used, quantiles)
         curvature, signal = np.outer(moment[used], spread).ravel(), np.repeat(share[used], quantiles)
         mixing = np.equal.outer(np.arange(len(blocks)), block).astype(np.float64)
-        alike = np.where(boxed, moment, -1.0 - np.arange(len(blocks)))  # each ball is apart
+        alike = np.where(boxed, moment, -1.0 - np.arange(len(blocks)))  # each ball is a group of its own
         for value in np.unique(alike[~one_hot]):
             members = np.flatnonzero((alike == value) & ~one_hot)
             dimension, total = size[members].sum(), energy[members].sum()
@@ -178,7 +178,7 @@ class TypicalData:
         if explained is not None and len(count):
             signal = signal * np.power(curvature, -ORDINARY.explained_power)
             signal = signal * (explained / float(count @ (curvature * signal)))
-        mean = np.where(fixed, square / levels, 0.0)  # of the blocks that sum to the same in all records
+        mean = np.where(fixed, square / levels, 0.0)  # of blocks whose columns have equal sums in all records
         off: Floats = mixing.T @ np.where(boxed, square * squared_mean, 0.0)
         if mean.any():
             constant = float(mean @ (share * size)) / mean.sum()
@@ -203,35 +203,35 @@ class TypicalData:
 
     @property
     def at_zero(self) -> float:
-        """Excess loss of the zero vector; with public rates that of the best constant."""
+        """Excess loss of the zero vector; with public rates, the excess loss of the best constant."""
         return self._excess(self.signal)
 
     def variances(self, deviations: Floats) -> Floats:
-        """Return each direction's variance (g,) of noise of deviations (dim,) or (k, dim), equal in blocks."""
+        """Return the noise variance by direction (g,), given deviations (dim,) or (k, dim) that are equal in blocks."""
         return np.square(deviations.take(self.start, -1)) @ self.mixing
 
     def released_noise(self, deviations: Floats) -> float:
-        """Expected excess from independent noise added to the parameters, deviations of shape (dim,)."""
+        """Return the expected excess from independent noise of `deviations` (dim,) added to the parameters."""
         return self._excess(self.variances(deviations))
 
     def shrinkage(self, l2: Size) -> Size:
-        """Excess of the exact minimizer with ridge weight `l2`, in the usual loss; of each, where it is an array."""
+        """Return the excess usual loss of the exact minimizer with ridge weight `l2`, or for each of many weights."""
         ridge: Any = np.asarray(l2)[..., None]
         return self.bias + self._excess(np.square(ridge / (self.curvature + ridge)) * self.signal)
 
     def gradient_noise(self, l2: Size, deviations: Floats) -> Size:
-        """Expected excess from a random linear term, deviations (dim,), of the ridge objective; (k, dim) for k `l2`."""
+        """Return the expected excess from a random linear term in the ridge objective; (k, dim) for k weights `l2`."""
         ridge: Any = np.asarray(l2)[..., None]
         return self._excess(self.variances(deviations) / np.square(self.curvature + ridge))
 
     def noise_costs(self, l2: float) -> Floats:
-        """Return what a unit of variance of every parameter of a block adds to `gradient_noise`, (m,)."""
+        """Return by how much noise of variance 1 in all parameters of a block raises `gradient_noise`, (m,)."""
         return self.mixing @ (self._weight / np.square(self.curvature + l2)) / 2
 
     def projection_bias(self, blocks: Sequence[int], columns: int) -> float:
-        """Expected excess of the best fit when all columns of `blocks` are projected to `columns` random directions.
+        """Return the expected excess of the best fit after a random projection of `blocks` to `columns` columns.
 
-        These lose, of a direction of curvature h, the share ``k / (h + k)``, ``sum h / (h + k) = columns``.
+        A direction of curvature h loses the share ``k / (h + k)`` of its signal, where ``sum h / (h + k) = columns``.
         """
         among = np.isin(self.block, blocks)
         h, count = self.curvature[among], self.count[among]
@@ -258,9 +258,9 @@ def _with_constant(
 ) -> tuple[Floats, ...]:
     """Return count, curvature, signal and mixing of the directions in which ``D + m m^T`` is diagonal.
 
-    D has the `cells`, whose directions have the square `off` of m each; in the span of the constant it is 0 and m has
-    length^2 `mean`, by block. With `known` rates the constant makes up for the other coefficients: predictions have
-    mean 0, so that it has no signal of its own.
+    `cells` describe D; `off` is the square of m in each of their directions. In the span of the constant, D is 0, and
+    `mean` is the square of m by block. With `known` rates, predictions have mean 0: the constant only makes up for the
+    other coefficients, and has no signal of its own.
     """
     count, curvature, signals, mixing = cells
     moved = off > 0
@@ -281,7 +281,7 @@ def _with_constant(
 
 
 def _power_law(size: int) -> tuple[Floats, Floats]:
-    """Return a few cells of ranks 1 to `size`, even in the logarithm: how many are in each, and their mean moments."""
+    """Return a few cells, even in the logarithm, of ranks 1 to `size`: the number of ranks and mean moment of each."""
     ranks, most = np.arange(1, size + 1), ORDINARY.spectrum_quantiles
     cells = np.minimum(most * np.log(ranks) / math.log(max(size, 2)), most - 1).astype(int)
     count = np.bincount(cells, minlength=1)
@@ -291,15 +291,15 @@ def _power_law(size: int) -> tuple[Floats, Floats]:
 
 
 def is_marked(block: Block) -> bool:
-    """Return whether the block is a number and a mark of missing ones: a column with `indicator`."""
+    """Return whether the block is a numeric column and its mark of missing values: a column with `indicator`."""
     return block.norm == "l1" and block.size == 2 and not block.categorical
 
 
 def squared_reach(block: Block) -> float:
-    """Square of the coefficients' norm that about 2 logits a block need: in the comparator norm, and its share of it.
+    """Return the squared norm of coefficients by which a block gives about 2 logits: its share of the comparator norm.
 
-    One-hot columns of bound 1, a numeric column of half-width 1/2, a mark of missing ones: 4; as the inverse square of
-    the bound otherwise.
+    It is 4 for one-hot columns of bound 1, a numeric column of half-width 1/2, and a mark of missing values; it
+    changes as the inverse square of the bound.
     """
     if block.norm == "linf" or is_marked(block):
         return block.size / block.bound**2
@@ -307,25 +307,25 @@ def squared_reach(block: Block) -> float:
 
 
 def squared_length(block: Block) -> float:
-    """Mean squared length of the block's part of ordinary records."""
+    """Return the mean squared length of the block's part of ordinary records."""
     if block.norm == "linf" or is_marked(block):
         return (1 if is_marked(block) else block.size) * block.bound**2 * math.fsum(ORDINARY.moments[block.values])
     return block.bound**2 * (1.0 if block.categorical else ORDINARY.ball_squared_length)
 
 
 def reach_share(domain: DataDomain, norm: BlockNorm) -> float:
-    """Return the share that the blocks bounded in that norm have in the square of the comparator norm."""
+    """Return the share of the squared comparator norm that is for blocks bounded in `norm`."""
     among = sum(squared_reach(block) for block in domain.blocks if block.norm == norm)
     return among / sum(map(squared_reach, domain.all_blocks))
 
 
 @cache
 def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: float | None = None) -> float:
-    """Return the excess `target` loss of the minimizer of `loss`, which stands in for it; both of one prediction.
+    """Return the excess `target` loss of the minimizer of its surrogate `loss`, as functions of one prediction.
 
-    Classes: logits, or their differences, are normal of deviation 2, labels follow them, only the scale is fitted; of
-    two classes with public rates, which give the logits their mean, a shift too; scores are read through half of the
-    link for the cap. Numbers: residuals are exponential, and only a shift is fitted.
+    Classification: logits, or their differences, are normal with deviation 2, labels follow them, and only the scale is
+    fitted; for two classes with public rates, which fix the logits' mean, a shift as well. Scores become log-odds by
+    the link for the cap to the power `priced_link`. Regression: residuals are exponential, and only a shift is fitted.
     """
     if loss.task != "classification":
         return max(0.0, _shift_excess(loss, target, residual))
@@ -334,12 +334,12 @@ def surrogate_excess(loss: LinearModelLoss, target: LinearModelLoss, residual: f
     return max(0.0, _logit_excess(loss, target))
 
 
-MANY = 64  #: Classes from which on a cap is priced as for so many.
+MANY = 64  #: With more classes, a cap is priced as for this many.
 
 
 @cache
 def _ordinary_logits(classes: int) -> tuple[Floats, Floats]:
-    """Return calibrated logits (m, classes) whose differences have deviation 2, and the weight of each label there."""
+    """Return logits (m, classes) whose differences have deviation 2, and each label's weight: its probability / m."""
     logits = np.random.default_rng(0).normal(0.0, math.sqrt(2.0), (max(32, 8192 // classes), classes))
     return logits, SoftmaxLoss(classes).probabilities(logits) / len(logits)
 
@@ -358,7 +358,7 @@ def _logits_excess(loss: SoftmaxLoss, target: SoftmaxLoss) -> float:
 
 @cache
 def _kept_curvature(loss: SoftmaxLoss) -> float:
-    """Return the share of the curvature's trace that capped slopes keep, at ordinary logits of several classes."""
+    """Return the share of the curvature's trace that a cap on slopes leaves, at ordinary logits of several classes."""
     logits, weights = _ordinary_logits(min(loss.n_classes, MANY))
     p = weights * len(logits)
     square, others = np.square(p).sum(axis=1, keepdims=True), 1 - p

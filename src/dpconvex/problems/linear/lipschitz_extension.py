@@ -29,8 +29,8 @@ from dpconvex.losses.base import quiet
 from dpconvex.problems.base import UP, Objective, inner_product_rounding
 from dpconvex.sets import ConvexSet
 
-_SLOPE_HALVINGS = 100  # slopes may have to be small beside their range
-_VALUE_ROUNDING = 2.0**-50  # of a computed loss, relative
+_SLOPE_HALVINGS = 100  # bisection steps for slopes, which may be tiny compared with their range
+_VALUE_ROUNDING = 2.0**-50  # relative rounding of a computed loss
 
 
 @final
@@ -57,7 +57,7 @@ class Pieces:
         return np.where(z + self.offsets > 0, self.upper, self.lower)
 
     def excess(self, z: Floats, t: Floats) -> Floats:
-        """Return a continuous function that is positive where the slope at z is above `t`, and falls with both."""
+        """Return a continuous function of z and `t`, positive where the slope at z is above `t`, decreasing in both."""
         return z + self.offsets
 
     def constants(self, z: Floats) -> Floats:
@@ -112,12 +112,12 @@ Profiles = Pieces | Curves  #: Functions ``phi_i(<a_i, y>)`` of n records; `slop
 class Extension:
     """Values and planes of the Lipschitz extensions of n functions at one point."""
 
-    lower: Floats  #: (n,): below ``f_C(w)``, and ``f_C(u) >= lower + <slope, u - w>`` for all u in the set
-    upper: Floats  #: (n,): above it
-    slopes: Floats  #: (n, dim), of norm at most C
+    lower: Floats  #: (n,), lower bounds of ``f_C(w)``, with ``f_C(u) >= lower + <slope, u - w>`` for all u in the set
+    upper: Floats  #: (n,), upper bounds of ``f_C(w)``
+    slopes: Floats  #: (n, dim), slopes of norm at most C
 
     def improve(self, rows: NDArray[np.intp], new: Extension) -> None:
-        """Keep the better bounds of some rows, in place."""
+        """Replace the bounds of some rows, in place, where the new bounds are better."""
         higher = new.lower > self.lower[rows]
         self.slopes[rows[higher]], self.lower[rows[higher]] = new.slopes[higher], new.lower[higher]
         self.upper[rows] = np.minimum(self.upper[rows], new.upper)
@@ -131,8 +131,8 @@ class PlanesRisk(Objective):
 
     everywhere = False
     smoothness = math.inf  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    level: float  #: C
-    anchors: Floats | float  #: the constant: the mean of these, (n,)
+    level: float  #: the Lipschitz constant C
+    anchors: Floats | float  #: numbers (n,) whose mean is the subtracted constant
 
     @property
     @abstractmethod
@@ -144,7 +144,7 @@ class PlanesRisk(Objective):
         """Return values and planes of all f_i at `w`."""
 
     def at(self, w: Floats) -> Extension:
-        """Return the extension at `w`, kept for the last points: a value and its slack are needed together."""
+        """Return the extension at `w`, cached for the last points, as a value and its slack are needed together."""
         key = w.tobytes()
         if key not in self._last:
             if len(self._last) > 2:
@@ -199,7 +199,7 @@ def lipschitz_extension(some: Profiles, w: Floats, level: float, domain: ConvexS
 @final
 @dataclass(eq=False)
 class _Root:
-    """Where falling functions of one variable are 0: values at ``low`` are positive, at ``high`` not."""
+    """Brackets of the zeros of decreasing functions: values are positive at ``low``, and not at ``high``."""
 
     low: Floats
     high: Floats
@@ -213,7 +213,7 @@ class _Root:
         return (middle <= self.low) | (middle >= self.high)
 
     def guess(self, step: int) -> Floats:
-        """Return the next points: by the secant, every third time the middle, which halves the interval."""
+        """Return the next points to try: by the secant; in every third step the middle, which halves the interval."""
         middle, width = 0.5 * (self.low + self.high), self.high - self.low
         if step % 3 == 0:
             return middle
@@ -222,7 +222,7 @@ class _Root:
         return np.where((secant > self.low) & (secant < self.high) & np.isfinite(fall), secant, middle)
 
     def narrow(self, x: Floats, value: Floats) -> None:
-        """Take in values; an end that stays twice counts half (Illinois), so that both move."""
+        """Narrow the brackets by values at x; an end that stays twice counts half (Illinois), so that both move."""
         up, again = value > 0, (value > 0) == self.rose
         self.low, self.high = np.where(up, x, self.low), np.where(up, self.high, x)
         self.at_low = np.where(up, value, np.where(again, 0.5, 1.0) * self.at_low)
@@ -235,10 +235,10 @@ class _Root:
 
 
 def bracket_rounding(level: float, steepest: float, value: float, domain: ConvexSet, dim: int) -> float:
-    """Return what rounding adds to the bracket of records of slopes up to `steepest`, of `value` at 0: public.
+    """Return a public bound on what rounding adds to the bracket of records with slopes to `steepest`, `value` at 0.
 
-    Inner products over the set, times how rounding turns its normals; where that is not known a proximal step s leaves
-    ``s C^2/4 + e D/s`` for projections off by e, and the best s of the bisection is within a factor of 2.
+    It covers inner products over the set, and the rounding of normals; if that is not known, a proximal step s leaves
+    ``s C^2/4 + e D/s`` for projections with error e, and the bisection's s is within a factor of 2 of the best.
     """
     R, D, unit = domain.radius, domain.diameter, inner_product_rounding(dim)
     plain = 8 * unit * (steepest + level) * (2 * R + D) + 8 * _VALUE_ROUNDING * value
@@ -263,7 +263,7 @@ class _Proximal:
 
 
 def _bracket(some: Profiles, w: Floats, near: _Proximal, level: float, domain: ConvexSet) -> Extension:
-    """Bounds and planes from any points of the set, slopes and normals (Lemma 6), rounding against ourselves."""
+    """Return bounds and planes from any points of the set, slopes and normals (Lemma 6), rounded conservatively."""
     t, constant, p = near.t, near.constant, near.slopes(some)
     length = np.linalg.norm(p, axis=1)
     share = np.where(length > level, level / np.maximum(length, 1e-300) * (1 - 4e-16), 1.0)[:, None]

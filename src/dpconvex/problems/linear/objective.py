@@ -21,11 +21,11 @@ from dpconvex.problems.data.factor import Factor
 from dpconvex.problems.data.records import Records, RecordSource, RowBlock
 from dpconvex.problems.data.summation import Parts
 
-_HESSIANS = 4096  # of several outputs, worked on at a time
+_HESSIANS = 4096  # number of records whose Hessians of several outputs are computed at a time
 
 
 def clipped_targets(loss: LinearModelLoss, records: RecordSource, targets: Array | None) -> Array | None:
-    """Return targets (n,) in the range that the loss declares; None where they come with the records."""
+    """Return targets (n,) clipped to the range that the loss declares; None if the records hold the targets."""
     if targets is not None and np.shape(targets) != (records.n,):
         raise InvalidDataError(f"targets have shape {np.shape(targets)}; the records need ({records.n},)")
     return None if targets is None else loss.clip_targets(np.asarray(targets))
@@ -45,14 +45,14 @@ class LinearModelObjective(Objective):
 
     loss: LinearModelLoss
     records: RecordSource
-    #: (n,), moved into the loss's declared targets, whatever they hold; None where they come with the records.
+    #: (n,), clipped into the loss's declared range, whatever they hold; None if the records hold the targets.
     targets: Array | None
     l2: float  #: ridge weight, at least 0: the strong convexity constant
     linear: Floats | None = None  #: (dim,): coefficients of a linear term (objective perturbation)
     #: New coordinates: `w` is then (n_outputs, factor.rank), and the model is ``F w``.
     factor: Factor | None = field(default=None, kw_only=True)
     bounds = forwarded("loss")  # pyright: ignore[reportIncompatibleMethodOverride]
-    mass: ClassVar[float] = 1.0  #: What weights add up to at most
+    mass: ClassVar[float] = 1.0  #: Largest possible sum of the weights
 
     def __post_init__(self) -> None:
         _validate.real("l2", self.l2, at_least=0.0)
@@ -70,7 +70,7 @@ class LinearModelObjective(Objective):
 
     @property
     def _columns(self) -> int:
-        """Parameters of one output."""
+        """Number of parameters of one output."""
         return self.records.dim if self.factor is None else self.factor.rank
 
     @property
@@ -80,13 +80,13 @@ class LinearModelObjective(Objective):
 
     @property
     def table(self) -> Records:
-        """The records, for methods that need single ones: plans run those on matrices alone (`Solver.only_sums`)."""
+        """The records, for solvers that need single records; these run in memory only (`Solver.only_sums`)."""
         assert isinstance(self.records, Records)
         return self.records
 
     @property
     def labels(self) -> Array:
-        """The targets, for such methods."""
+        """The targets, for solvers that need single records."""
         assert self.targets is not None
         return self.targets
 
@@ -97,7 +97,7 @@ class LinearModelObjective(Objective):
 
     @property
     def minimizer_norm(self) -> float:
-        """``(L + |linear|) / l2``: where the gradient can vanish."""
+        """Bound on the minimizer's norm: beyond ``(L + |linear|) / l2`` the gradient cannot vanish."""
         return (self.lipschitz + self.linear_norm) / self.l2
 
     def lipschitz_within(self, radius: float) -> float:
@@ -169,11 +169,11 @@ class LinearModelObjective(Objective):
         return replace(self, records=records, targets=targets)
 
     def gradient_rounding(self, w: Floats) -> float:
-        # The sum of n terms no longer than the slope allows, and what the error of a prediction moves one of them by.
+        # The rounding of a sum of n terms of bounded length, and the change of a term by the error of its prediction.
         norm = float(np.linalg.norm(w))
         slope = self._slope_at(norm) * self._length
         growth = self.l2 if math.isinf(self.loss.curvature_bound) else self.smoothness
-        # Weights exp(tilt loss): an error of the loss, at most ROUNDING times its size, times the tilt.
+        # In weights exp(tilt loss), a loss's error of at most ROUNDING times its size counts times the tilt.
         tilting = 2 * self.tilt * slope * (self.loss.value_at_zero + slope * norm) if self.tilt else 0.0
         moved = inner_product_rounding(self.records.dim + (self._columns if self.factor else 0)) * growth * norm
         grid = 0.0 if self.factor is None else self.factor.summed_rounding * self.records.domain.linf
@@ -187,7 +187,7 @@ class LinearModelObjective(Objective):
         return ROUNDING * (abs(value) + largest + (slope + 2 * self.linear_norm + self.l2 * norm) * norm)
 
     def _slope_at(self, norm: float) -> float:
-        """Largest |slope| of the loss at predictions of parameters of that norm."""
+        """Return the largest |slope| of the loss at predictions of parameters of this norm."""
         return self.loss.slope_within(self._length * norm)
 
     def _curvature(self, z: Floats, y: Floats) -> Floats:
@@ -201,7 +201,7 @@ class LinearModelObjective(Objective):
         return out
 
     def _slope(self, w: Floats, weights: Weights) -> Floats:
-        """Gradient of the data part, shape (dim,)."""
+        """Return the gradient of the data part, shape (dim,)."""
         W, size = self._matrix(w), self._size(w, weights.largest)
 
         def work(block: RowBlock) -> Parts:
@@ -211,16 +211,16 @@ class LinearModelObjective(Objective):
         return self._pull_back(weights.vector(self.records.total(work)[0]).ravel() / weights.total)
 
     def _size(self, w: Floats, largest: float) -> float:
-        """Largest product of a record's weight, slope and feature at `w`."""
+        """Return a bound on the product of a record's weight, slope and feature at `w`."""
         return self._slope_at(float(np.linalg.norm(w))) * self.records.domain.linf * largest
 
     def _most_curvature(self, w: Floats, largest: float) -> float:
-        """Largest entry of what `_curvature` returns, times a weight."""
+        """Return a bound on the entries of `_curvature`, times a weight."""
         slope = self._slope_at(float(np.linalg.norm(w))) if self.tilt else 0.0
         return (self.loss.curvature_bound + self.tilt * slope * slope) * largest
 
     def _matrix(self, w: Floats) -> Floats:
-        """`w` as the operand of `Records.predict`: (d,) for one output, else (k, d)."""
+        """Return `w` as the operand of `Records.predict`: (d,) for one output, otherwise (k, d)."""
         W = w if self.loss.n_outputs == 1 else w.reshape(self.loss.n_outputs, -1)
         return W if self.factor is None else self.factor.parameters(W)
 
@@ -231,7 +231,7 @@ class LinearModelObjective(Objective):
         return self.factor.gradient(gradient.reshape(self.loss.n_outputs, -1)).ravel()
 
     def _pull_back_twice(self, hessian: Floats) -> Floats:
-        """As `_pull_back` for a Hessian in the model, (k d, k d)."""
+        """Return the Hessian in `w` of a function whose Hessian in the model, (k d, k d), is given."""
         if self.factor is None:
             return hessian
         k, d = self.loss.n_outputs, self.records.dim
@@ -249,11 +249,11 @@ class LinearModelObjective(Objective):
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """How much each record counts: not at all where `of` is None, which stands for 1."""
+    """The weights of records; where `of` is None, every weight is 1."""
 
-    of: Callable[[RowBlock, Floats, Array], Floats] | None  #: (m,), of a block, its predictions, its targets
+    of: Callable[[RowBlock, Floats, Array], Floats] | None  #: weights (m,) from a block, its predictions and targets
     largest: float
-    total: float  #: their sum
+    total: float  #: sum of the weights, or a declared number that stands for it
 
     def times(self, block: RowBlock, z: Floats, y: Array, values: Floats) -> Floats:
         """Return `values` (m, ...) of a block's records, each times the record's weight."""
@@ -271,7 +271,7 @@ class Weights:
 
 
 def _weighted_gram(block: RowBlock, weights: Floats, most: float, linf: float) -> Array:
-    """Parts of the sum of weights (m,) or (m, k, k), at most `most`, Kronecker x x^T, features at most `linf`."""
+    """Return the parts of the sum of weights Kronecker x x^T; weights (m,) or (m, k, k) to `most`, features `linf`."""
     if weights.ndim == 1:
         return block.gram(np.sqrt(weights), math.sqrt(most) * linf, np.rint)
     k, d = weights.shape[1], block.dim
@@ -292,10 +292,10 @@ def _weighted_gram(block: RowBlock, weights: Floats, most: float, linf: float) -
 class RegularizedRisk(LinearModelObjective):
     r"""``J(w) = sum_i v_i loss(W x_i, y_i) + l2/2 |w|^2 + <linear, w>``, the mean loss unless weights are given."""
 
-    #: (n,): at least 0, of sum at most 1; None: ``1/n`` each. So every bound of an average of losses holds.
+    #: (n,), at least 0, of sum at most 1; None: ``1/n`` each. So every bound for an average of losses holds.
     weights: Floats | None = None
-    heaviest: float | None = None  #: the largest weight, where weights come with the records
-    #: Number of units, and the one that sums are divided by in its place; None: they are the same. Private.
+    heaviest: float | None = None  #: the largest weight, if the records hold the weights
+    #: The true number of units (private), and the number by which sums are divided; None: the two are equal.
     counted: tuple[int, float] | None = None
 
     def __post_init__(self) -> None:
@@ -309,11 +309,11 @@ class RegularizedRisk(LinearModelObjective):
 
     @property
     def weighted(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._given or self.counted is not None  # or not 1/n each
+        return self._given or self.counted is not None  # weights are given, or differ from 1/n
 
     @property
     def _given(self) -> bool:
-        """Whether weights are given, here or with the records."""
+        """Whether weights are given, here or in the records."""
         return self.weights is not None or self.heaviest is not None
 
     def value(self, w: Floats) -> float:
@@ -364,7 +364,7 @@ class TiltedRisk(LinearModelObjective):
 
     As the tilt goes to 0 this becomes the average, as it grows the largest loss. Gradient ``sum_i v_i grad loss_i``
     with ``v = softmax(tilt losses)``, Hessian ``sum_i v_i hess loss_i + tilt Cov_v(grad loss_i)``. The ridge stands
-    outside the logarithm; inside, it would change nothing.
+    outside the logarithm; the objective would be equal with the ridge inside.
 
     The loss must have bounded targets. At a new point the data are read twice more: for the largest loss, taken out of
     the exponentials, and for their sum. ``log1p`` of a mean of ``expm1`` is accurate at small tilts.

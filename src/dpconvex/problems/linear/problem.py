@@ -1,4 +1,4 @@
-"""The public statement of a linear-model problem: loss, domain, size and the coefficients one wants to compete with."""
+"""The public statement of a linear-model problem: loss, domain, size and the norm of the comparator."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from dpconvex.problems.linear.objective import NO_TILT, LinearModelObjective, Re
 from dpconvex.problems.linear.shapes import ExpectedShapes
 from dpconvex.sets import ConvexSet
 
-MOST_COEFFICIENTS = 2**27  # of a model; a few vectors of so many take gigabytes
+MOST_COEFFICIENTS = 2**27  # most coefficients of a model: a few vectors of this length take gigabytes
 
 
 @dataclass(frozen=True)
 class LinearModelProblem(Problem):
     """Average or tilted loss of a linear model over `n` records of a domain. Holds no data.
 
-    Under attack the objective that solvers see is a lifted one: same minimizer, other variables (`parameters`
-    translates), minimized over `constraint` (docs, Adversarial training).
+    Under attack, solvers see a lifted objective: it has an equal minimizer in other variables, which `parameters`
+    translates, and is minimized over `constraint` (docs, Adversarial training).
     """
 
     loss: LinearModelLoss  #: convex loss of the predictions, with its proven constants
-    domain: DataDomain  #: where every record is clipped to, the constant feature included
+    domain: DataDomain  #: domain into which every record is clipped, with the constant feature
     n: int  #: number of records, or of users; public under replace-one neighbors
     #: l2 norm R of the comparator: regularization is chosen so that the model competes with every parameter vector up
     #: to this norm. It never affects privacy.
@@ -49,22 +49,22 @@ class LinearModelProblem(Problem):
     #: over all perturbations of its features of norm at most this; the constant feature is never perturbed. For losses
     #: of one margin and for the absolute and pinball losses (with a tilt: smooth losses of one margin).
     attack_radius: float = 0.0
-    attack_norm: AttackNorm = "l2"  #: in which perturbations are measured
-    #: None: `n` counts records. A number: `n` counts users, whose losses are the means of their records', and the
-    #: objective is the mean over users. The number is what a typical user is known or guessed to have, public: plans
-    #: may assume it, one-pass methods draw at most so many records of a user; no privacy rests on it. No tilt, attack.
+    attack_norm: AttackNorm = "l2"  #: norm in which perturbations are measured
+    #: None: `n` counts records. A number: `n` counts users, whose losses are means over their records, and the
+    #: objective is the mean over users. The number is a public guess of a typical user's number of records: plans may
+    #: assume it, and one-pass methods draw at most that many of a user; privacy does not rest on it. No tilt, attack.
     records_per_user: int | None = None
-    #: None: the ridge is on the parameters themselves. Else they are ``F v``, block by block, with the ridge on v
+    #: None: the ridge is on the parameters themselves. Otherwise they are ``F v``, block by block, with the ridge on v
     #: (docs, Additive models, section 1), and `dim` counts v; `radius` stays that of the parameters. For averages.
     factor: Factor | None = None
-    #: What plans expect of the blocks in place of `TypicalData`; needs a factor.
+    #: The prior of the blocks' shapes, which replaces `TypicalData` in plans; needs a factor.
     shapes: ExpectedShapes | None = None
-    #: What plans expect predictions of numbers to vary, a variance; None: as `radius` has it, in proportion to columns.
+    #: Variance of predictions that plans expect in regressions; None: it follows from `radius` and grows with columns.
     explained: float | None = None
-    #: What plans expect residuals of numbers to deviate, in units of targets' range; None: the ordinary share.
+    #: Deviation of residuals that plans expect in regressions, over the targets' range; None: the ordinary share.
     residual: float | None = None
-    #: Whether `n` is a public guess of a number that is private: losses are added up, however many they are, and the
-    #: sum is divided by `n`. So one unit adds as much to the objective as in a mean over `n`. For averages.
+    #: Whether the number of units is private and `n` a public guess of it: the sum of all losses is divided by `n`. So
+    #: one unit adds as much to the objective as in a mean over `n`. For averages.
     private_n: bool = False
     name = forwarded("loss", "name")  # pyright: ignore[reportIncompatibleMethodOverride]
     value_at_zero = forwarded("loss", "value_at_zero")  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -113,9 +113,9 @@ class LinearModelProblem(Problem):
         return self.loss.n_outputs * (self.domain.dim if self.factor is None else self.factor.rank)
 
     def clipped(self, X: Array | EncodedRows, y: Array | EncodedRows) -> tuple[RecordSource, Array | None]:
-        """Return records in the domain and targets in the loss's range; None where they come with the records.
+        """Return records in the domain and targets in the loss's range, or None if the records hold the targets.
 
-        X and y are arrays, or the same source of encoded rows.
+        X and y are arrays, or one source of encoded rows, given twice.
         """
         if isinstance(X, EncodedRows):
             return streamed(X, self.domain, self.loss.clip_targets), None
@@ -132,19 +132,19 @@ class LinearModelProblem(Problem):
     ) -> LinearModelObjective:
         """Return the objective on records of the domain, without an attack.
 
-        `groups` says whose record it is, if and only if `n` counts users; `linear` (dim,) is a linear term.
+        `groups` assigns records to users, if and only if `n` counts users; `linear` (dim,) is a linear term.
         """
         if self.tilt:
             return TiltedRisk(self.loss, records, targets, l2, linear, tilt=self.tilt)
         weights, heaviest = self.weights(groups), None
-        if weights is not None and targets is None:  # both come with the records
+        if weights is not None and targets is None:  # the records hold both
             records, weights, heaviest = records.weighted(weights), None, float(weights.max())
         counted = (records.n if groups is None else groups.n_users, self.n) if self.private_n else None
         given = (self.loss, records, targets, l2, linear, weights, heaviest, counted)
         return RegularizedRisk(*given, factor=self.factor)
 
     def weights(self, groups: UserGroups | None) -> Floats | None:
-        """Return the records' weights (n_records,), a user's of sum at most ``1/n``; None for ``1/n`` each."""
+        """Return the records' weights (n_records,), with sum at most ``1/n`` for each user; None for ``1/n`` each."""
         if (groups is not None) != self.grouped:
             raise InvalidDataError("groups must be given where, and only where, the problem has records_per_user")
         if groups is None:
@@ -159,7 +159,7 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def lift(self) -> Lift | None:
-        """How the problem under attack becomes an ordinary one over cones; None without an adversary."""
+        """The map from the problem under attack to an ordinary problem over cones; None without an adversary."""
         return None if self.attack is None else Lift(self.attack, self.domain)
 
     @cached_property
@@ -195,7 +195,7 @@ class LinearModelProblem(Problem):
 
     @cached_property
     def ridge_radius(self) -> float:
-        """The comparator norm in the ridge's coordinates: of models whose blocks share its square as they need it."""
+        """The comparator norm in the ridge's coordinates, if blocks share its square by `squared_reach`."""
         if self.factor is None:
             return self.radius
         needed = np.array([squared_reach(block) for block in self.domain.all_blocks])
@@ -234,7 +234,7 @@ class LinearModelProblem(Problem):
 
     @property
     def kink(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What centered noise adds by bending the dual norm: ``A s E|z|_{p*} / E|z|``; 0 without an attack."""
+        """Excess from centered noise by the kinks of the dual norm: ``A s E|z|_{p*} / E|z|``; 0 without an attack."""
         if self.attack is None or math.isinf(self.loss.curvature_bound):
             return 0.0
         return self.loss.slope_bound * self.attack.radius * self.attack.mean_dual_norm(self.domain)
@@ -275,7 +275,7 @@ class LinearModelProblem(Problem):
         return top - max(0.0, float(values.min()) * (1 - _rounding.SLACK)) * (1 - 1e-15)
 
     def tau(self, l2: float) -> float:
-        """``X_2^2 / (n l2)``, rounded up: how far one record can bend the regularized objective."""
+        """Return ``X_2^2 / (n l2)``, rounded up: the curvature that one record can add, relative to the ridge."""
         return _rounding.ratio_up(self._square_length, self.n * l2 * (1 - 1e-15))
 
     @cached_property
@@ -307,12 +307,12 @@ class LinearModelProblem(Problem):
 
     @property
     def differing(self) -> int:
-        """Of how many units, of those by which neighbors differ, a sum tells: one is added, or two are exchanged."""
+        """Number of units by which the sums of two neighbors differ: 1 if a unit is added, 2 if one is exchanged."""
         return 1 if self.private_n else 2
 
     @property
     def most_times(self) -> float:
-        """How many times as many units as `n` sums may be over: beyond it they are cut, and no solver need certify."""
+        """Most units in a sum, over `n`: with more, sums are cut, and solvers need not certify."""
         return MOST_TIMES if self.private_n else 1.0
 
     def describe(self) -> dict[str, Any]:
@@ -335,7 +335,7 @@ class LinearModelProblem(Problem):
 
 
 def default_radius(domain: DataDomain, n_outputs: int = 1) -> float:
-    """Comparator norm for features scaled as a schema scales them: about 2 logits a block.
+    """Return the comparator norm for features scaled like a schema's: each block may give about 2 logits.
 
     Ours (docs, Objective perturbation, section 5): ``2 sqrt(m)`` for m blocks of unit size, else by `squared_reach`.
     """
@@ -343,5 +343,5 @@ def default_radius(domain: DataDomain, n_outputs: int = 1) -> float:
     if n_outputs == 1:
         return norm
     # k outputs share one model's logits: two outputs +w/2 and -w/2 have norm ||w|| / sqrt(2). The expected gain, in
-    # proportion to the square, is the same share of log k for all k.
+    # proportion to the square, is an equal share of log k for all k.
     return norm * math.sqrt(n_outputs * math.log2(n_outputs)) / 2

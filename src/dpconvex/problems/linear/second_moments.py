@@ -1,7 +1,7 @@
-"""Which entries of a weighted second moment of records are released, and their sums.
+"""The choice of the entries of a weighted second moment of records that are released, and their sums.
 
-Half of what a replaced record or user moves a block of entries by is proved in the docs, Intervals, Lemmas 2 and 3;
-`dpconvex.algorithms.curvature`, which releases them, states it.
+The docs, Intervals, Lemmas 2 and 3, prove half of the most that a replaced record or user moves a block of entries;
+`dpconvex.algorithms.curvature`, which releases the entries, states the sensitivity.
 """
 
 import math
@@ -19,23 +19,23 @@ from dpconvex.problems.data.domain import DataDomain
 from dpconvex.problems.data.records import RowBlock
 from dpconvex.problems.linear.shapes import ExpectedShapes, Knots
 
-UP = 1 + 1e-12  #: For the rounding of what one record adds.
-MEAN = 1 / 3  #: To plan for of a numeric column, in units of its bound.
-DEVIATION = 1 / 6  #: What other columns leave of it to plan for; larger ones leave collinear columns unresolved.
+UP = 1 + 1e-12  #: Factor that covers the rounding of one record's contribution.
+MEAN = 1 / 3  #: Mean of a numeric column that plans assume, over its bound.
+DEVIATION = 1 / 6  #: Deviation given other columns that plans assume; if larger, collinear columns stay unresolved.
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which entries of the curvature of columns, categories and a constant (last) are released, D of them."""
+    """The D released entries of the curvature matrix of columns, categories and a constant (last)."""
 
     widths: Floats  #: (d,): largest magnitude of each column
     categories: Mapping[str, list[int]]  #: Columns of each category
-    blocks: tuple[tuple[float, int], ...]  #: Half of what a replaced record moves one by, for c = 1, and its size
-    lengths: tuple[float, ...]  #: The same half in l2
-    places: Array  #: (2, D): which products of columns are summed; beyond them stands what `extended` adds
-    patterns: Floats  #: (D, d, d): what each entry fills in the curvature matrix
-    planned: Floats  #: (d, d): second moments to plan for: independent columns, levels equally frequent
+    blocks: tuple[tuple[float, int], ...]  #: Half of each block's sensitivity to a replaced record, c = 1; its size
+    lengths: tuple[float, ...]  #: Half of each block's sensitivity in l2
+    places: Array  #: (2, D): the two columns of each summed product; higher indices are columns added by `extended`
+    patterns: Floats  #: (D, d, d): the part of the curvature matrix that each entry fills
+    planned: Floats  #: (d, d): second moments that plans assume: independent columns, levels equally frequent
 
     def extended(self, block: RowBlock) -> Floats:
         """Return the records (m, d + categories): after the constant ``sqrt(1 - |p|^2)`` of each category."""
@@ -49,10 +49,10 @@ class Layout:
 
 @lru_cache(maxsize=64)
 def layout_of(domain: DataDomain, shapes: ExpectedShapes | None = None, users: bool = False) -> Layout:
-    """Return what is released for a domain with a constant whose blocks are numbers and simplices.
+    """Return the layout for a domain with a constant whose blocks are numbers and simplices.
 
-    `shapes` says which simplices are those of a number's knots. `users`: for second moments of vectors of which blocks
-    are bounded in l1, those of users: of every pair of columns.
+    `shapes` says which simplices are a number's knots. `users`: for second moments of users' vectors, whose blocks are
+    bounded in l1 only, every pair of columns is released.
     """
     d, s0, parts, widths = domain.dim, domain.intercept, list[list[int]](), list[float]()
     starts = np.cumsum([0, *(block.size for block in domain.blocks)]).tolist()
@@ -65,7 +65,7 @@ def layout_of(domain: DataDomain, shapes: ExpectedShapes | None = None, users: b
         categories |= {block.name: columns} if block.norm == "simplex" else {}
     for a, b in combinations_with_replacement(parts, 2):
         if a is b and len(a) > 1 and not users:
-            place = [*categories.values()].index(a)  # the first one says how often the constant stands
+            place = [*categories.values()].index(a)  # the first category tells the second moment of the constant
             knots = vertices.get(a[0])
             own = _hats(domain, a, knots) if isinstance(knots, Knots) else _levels(domain, a, d + place)
             own[2][:, -1, -1] *= place == 0
@@ -113,10 +113,10 @@ def _levels(domain: DataDomain, k: list[int], own: int) -> tuple[float, Array, F
 
 
 def moments(layout: Layout, block: RowBlock, weights: Floats, most: float, share: Floats | float = 1.0) -> Array:
-    """Return the parts of the second moments of `extended` records times weights (m,) in [0, most], exact sums.
+    """Return the parts of the second moments of `extended` records times weights (m,) in [0, most]; sums are exact.
 
-    `share` (m,) is a record's part of its user. What a record adds depends on it and on these two alone: entries are
-    rounded towards zero, one by one.
+    `share` (m,) is a record's part of its user. A record's contribution depends on the record, its weight and its share
+    alone: entries are rounded towards zero, one by one.
     """
     size, step = largest(layout, most), summation.PANEL_ROWS
     roots, total = np.sqrt(np.clip(np.nan_to_num(weights), 0.0, most) * share), np.zeros(())

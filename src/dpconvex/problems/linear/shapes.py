@@ -1,6 +1,6 @@
-"""What a plan may expect of shapes: of numbers, levels and pairs, from public facts. Privacy never rests on it.
+"""Priors of shapes (functions of a number, a category or a pair), from public facts. Privacy never rests on them.
 
-Vertices are what certificates hold: kernels, moments and signals follow from them (docs, Additive models, section 4).
+Certificates state vertices (knots or levels); all else follows (docs, Additive models, section 4). Places: see `Knots`.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from dpconvex.problems.linear.expected_risk import (
     typical_curvature,
 )
 
-LEAST = 1e-9  # curvature of a direction without expected records, relative to the largest of its block
-MOST, CUBES = 2048, 4e10  # Vertices of a block; the sum of their cubes is about what a plan costs
+LEAST = 1e-9  # curvature of a direction without expected records, over the largest curvature of its block
+MOST, CUBES = 2048, 4e10  # most vertices of a block; most sum of cubed sizes, which measures the time of a plan
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What plans expect of shapes, in squared logits (`benchmarks/additive_guess.py`; docs, Additive models)."""
+    """Prior variances of shapes, in squared logits (`benchmarks/additive_guess.py`; docs, Additive models)."""
 
-    line: float = 8.0  #: of a straight line at the ends of a range
-    motion: float = 0.56  #: of a Brownian motion over a whole range
-    level: float = 0.25  #: of one level of a category
-    pair: float = 0.05  #: of one vertex of a pair
+    line: float = 8.0  #: variance of a straight line at the ends of a range
+    motion: float = 0.56  #: variance of a Brownian motion over a whole range
+    level: float = 0.25  #: variance of the value of one level of a category
+    pair: float = 0.05  #: variance of the value at one vertex of a pair
     missing: float = 0.05  #: share of records whose cell is missing
-    spread: float = 0.4  #: how much of the supposed variety real columns have
-    #: how much of all this targets that are numbers have, whose range is a logit or so; more where a look keeps a part
+    spread: float = 0.4  #: share of the assumed variety of values that real columns have
+    #: factor of these variances in regressions, where a range is about one logit; larger if a look keeps a part of it
     numbers: float = 1 / 16
 
 
@@ -52,12 +52,12 @@ GUESS = Guess()
 
 
 class Prior(NamedTuple):
-    """What is expected of one block; matrices (size, size)."""
+    """The prior of one block; matrices have shape (size, size)."""
 
-    kernel: Floats | None  #: Prior covariance of the values, of any scale; None: independent
+    kernel: Floats | None  #: Prior covariance of the values, of any scale; None: independent values
     mass: Floats  #: Expected second moments of the weights; rows sum to the expected weights
     signal: Floats  #: Expected covariance of the values
-    misfit: float = 0.0  #: Mean square of what the shape does between its vertices
+    misfit: float = 0.0  #: Mean square of the shape's deviation from its interpolant between vertices
 
 
 @final
@@ -110,12 +110,12 @@ class Knots:
         )
 
     def monotone(self, values: Floats, increasing: bool, curvature: Floats) -> tuple[Floats, float]:
-        """Return the nearest values (size,), of sum 0, that rise or fall from place to place, and the mean they lose.
+        """Return the nearest monotone values (size,), of sum 0, and the expected value by which their mean is lower.
 
-        Nearest where the objective has that curvature (size, size) in the values; means are those of expected numbers.
+        "Nearest" is in the norm of the objective's `curvature` (size, size); the mean is over expected numbers.
         """
         m, mean = len(self.places), self.prior.mass.sum(1)
-        steps = np.eye(self.size)[:, 1:]  # from each place to the next; then the value of missing cells
+        steps = np.eye(self.size)[:, 1:]  # steps from each place to the next; then the value of missing cells
         steps[:m] = np.tri(m, self.size, -1)[:, :-1] * (1 if increasing else -1)
         least = np.where(np.arange(1, self.size) < m, 0.0, -np.inf)
         h, along = eigh(curvature)
@@ -183,7 +183,7 @@ def _centered(kernel: Floats) -> Floats:
 @final
 @dataclass(frozen=True)
 class ExpectedShapes:
-    """What is expected of each block of a domain, the constant feature included; all follows from the vertices."""
+    """The priors of all blocks of a domain, with the constant feature; all of them follow from the vertices."""
 
     vertices: tuple[Knots | Levels | Pair, ...]
     intercept: float = 0.0  #: The constant feature, 0 for none
@@ -222,15 +222,15 @@ class ExpectedShapes:
 
     @property
     def misfit(self) -> float:
-        """Mean square of what shapes do between their knots, squared logits."""
+        """Mean square of the shapes' deviations from their interpolants between knots, squared logits."""
         return sum(each.prior.misfit for each in self.vertices)
 
     def typical(
         self, loss: LinearModelLoss, factor: Factor, unit: float, residual: float | None = None
     ) -> TypicalShapes:
-        """Return the quadratic model of the risk; `unit` is the square of what stands for a logit.
+        """Return the quadratic model of the risk; `unit` is the square of the prediction that counts as a logit.
 
-        `residual`: what residuals deviate in the part of the targets' range that a look keeps; None where none is kept.
+        `residual` is the deviation of residuals in the part of the targets' range that a look keeps; None without one.
         """
         (kappa, worth), contrasts = curvature_and_worth(loss, residual), max(1, loss.n_outputs - 1)
         count = ORDINARY.spectrum_quantiles
@@ -249,7 +249,7 @@ class ExpectedShapes:
             signal.append(np.einsum("ij,jk,ik->i", back, values, back))
             mixing.append(np.square(along))
             lengths.append(np.square(root @ along))
-        if loss.rates is not None:  # parameters 0 predict the mean then
+        if loss.rates is not None:  # then parameters 0 predict the mean
             signal[-1] = np.zeros_like(signal[-1])
         units = np.repeat([learned] * len(self.vertices) + [unit] * bool(self.intercept), factor.ranks)
         h, which = np.concatenate(curvature), np.repeat(np.arange(len(curvature)), factor.ranks)
@@ -271,9 +271,9 @@ class ExpectedShapes:
 @final
 @dataclass(frozen=True, eq=False)
 class TypicalShapes(TypicalData):
-    """Quadratic model whose directions mix the coordinates of a block, (r, r); each comes once for every quantile."""
+    """Quadratic model whose directions mix the coordinates of a block, (r, r), with one copy for each quantile."""
 
-    mixing: Any  #: Sparse, for blocks may be many
+    mixing: Any  #: Sparse, since there may be many blocks
     lengths: Any  #: Squares of the directions' values at the vertices, sparse, (dim, r)
 
     def variances(self, deviations: Floats) -> Floats:
@@ -287,7 +287,7 @@ class TypicalShapes(TypicalData):
         return np.bincount(self.block, each) / mean / 2
 
     def value_deviations(self, l2: float, deviations: Floats, output: float) -> Floats:
-        """Return the deviation of each value (dim,) from a linear term of those (r,) and output noise of deviation."""
+        """Return the deviation of each value (dim,), for a linear term of deviations (r,) and output noise."""
         found = self.variances(deviations).reshape(ORDINARY.spectrum_quantiles, -1)
         h = self.curvature.reshape(found.shape)
         mean = (found / np.square(h + l2)).mean(0) + output**2

@@ -1,4 +1,4 @@
-r"""Averages of losses that are made Lipschitz, and a ridge around any center: what heavy-tailed methods minimize."""
+r"""Objectives of heavy-tailed methods: an average of losses that are made Lipschitz, and a ridge around a center."""
 
 import math
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from dpconvex.sets import ConvexSet
 @final
 @dataclass(frozen=True)
 class Truncation:
-    """How the losses of a linear model are made convex and Lipschitz without a bound on the data. Public."""
+    """Public constants by which losses of a linear model become convex and Lipschitz without a bound on the data."""
 
     level: float  #: largest gradient norm C of one record
     #: Parameters of interest have at most this norm (l2); the loss is continued along its tangents beyond.
     radius: float
-    #: Of piecewise linear losses: parameter of the Moreau envelope in w; losses fall by at most ``smoothing C^2/2``.
+    #: For piecewise linear losses: parameter of the Moreau envelope in w; losses fall by at most ``smoothing C^2/2``.
     smoothing: float
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ class TruncatedRisk(CenteredRisk):
         return self._truncated(self.records, self.targets)
 
     def of(self, block: RowBlock) -> tuple[TruncatedLosses, slice]:
-        """Return losses, and which of them are those of a block."""
+        """Return the losses, and the slice of them that belongs to a block."""
         if self.targets is not None:
             return self.losses, block.rows
         return self._truncated(block, block.targets), slice(None)
@@ -160,7 +160,7 @@ class TruncatedRisk(CenteredRisk):
         return self.mean_slope(w) + self.l2 * (w - self._center)
 
     def mean_slope(self, w: Floats) -> Floats:
-        """Return the mean of the clipped gradients, the ridge left out: of norm at most C, shape (dim,)."""
+        """Return the mean of the clipped gradients, without the ridge, of norm at most C, shape (dim,)."""
 
         def work(block: RowBlock) -> Parts:
             losses, rows = self.of(block)
@@ -218,10 +218,10 @@ def check_loss(loss: LinearModelLoss) -> None:
 @final
 @dataclass(frozen=True)
 class RecordCap:
-    """Which records are replaced by the zero function, each by itself: those steeper or higher than this. Public."""
+    """Public limits: a record whose loss is steeper or higher is replaced by the zero function, by itself alone."""
 
-    steepest: float  #: of ``|a| max |phi'|`` over the ball around 0 that holds the set
-    highest: float = math.inf  #: of the loss at 0; kinks beyond the ball are moved to its end, which shifts values only
+    steepest: float  #: limit of ``|a| max |phi'|`` over the ball around 0 that holds the set
+    highest: float = math.inf  #: limit of the loss at 0; kinks beyond the ball move to its end, which shifts values
 
 
 def profiles(
@@ -245,7 +245,7 @@ def profiles(
 def extension_rounding(
     loss: LinearModelLoss, level: float, l2: float, cap: RecordCap, domain: ConvexSet, dim: int
 ) -> float:
-    """Return what rounding adds to the gap of any risk of extensions, for all records under the cap: public."""
+    """Return a public bound on what rounding adds to the gap of a risk of extensions, for all records under the cap."""
     R = domain.radius
     highest = 0.0 if isinstance(loss, PiecewiseLinearLoss) else min(cap.highest, loss.value_at_zero)
     bracket = extension.bracket_rounding(level, cap.steepest, highest, domain, dim)
@@ -257,9 +257,9 @@ def extension_rounding(
 class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
     r"""``J(w) = mean_i f_{C,i}(w) + l2/2 |w - center|^2`` over a compact set, evaluated to a stated accuracy.
 
-    Its computed values are less by the lower bounds at the center, so that large losses do not round, and off by at
-    most `oracle_error`. So every certificate for objectives holds for it. Defined on the set `domain` only, which holds
-    the constraint and the center; `level` is the C. Records beyond `cap` count as the zero function.
+    Computed values leave out the mean lower bound at the center, so that large losses do not round, and have errors of
+    at most `oracle_error`. So every certificate for objectives holds. The risk is defined on the set `domain` only,
+    which holds the constraint and the center; `level` is C. Records beyond `cap` count as the zero function.
     """
 
     loss: LinearModelLoss
@@ -270,7 +270,7 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
     domain: ConvexSet
     tolerance: float
     center: Floats | None = None
-    cap: RecordCap | None = None  #: None: what the loss and the features' domain admit
+    cap: RecordCap | None = None  #: Limits of records; None: the largest that loss and domain of features allow
 
     def __post_init__(self) -> None:
         _validate.positive(self, "level", "tolerance")
@@ -304,7 +304,7 @@ class ExtensionRisk(CenteredRisk, extension.PlanesRisk):
 
     @cached_property
     def anchors(self) -> Floats:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Lower bounds at the center, (n,): computed values are less by their mean."""
+        """Lower bounds at the center, (n,), whose mean is subtracted from computed values."""
         return self.extension(self._center).lower
 
     def extension(self, w: Floats) -> extension.Extension:

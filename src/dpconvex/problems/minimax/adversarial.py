@@ -22,13 +22,13 @@ from dpconvex.problems.data.domain import Block
 from dpconvex.problems.data.records import Records
 from dpconvex.sets import L2Ball
 
-_INNER = 200  # accelerated steps of the attack where no saddle solver is at work: reports and searches only
+_INNER = 200  # accelerated steps to find attacks outside of the saddle solver: for reports and searches only
 
 
 @final
 @dataclass(frozen=True)
 class SaddleBounds(StatedBounds):
-    """Marks an objective for the saddle solver; others must not certify it."""
+    """Bounds that mark an objective for the saddle solver; no other solver may certify it."""
 
 
 class SaddleLoss(ConvexFunction):
@@ -40,7 +40,7 @@ class SaddleLoss(ConvexFunction):
     parameter_smoothness: float
     attack_smoothness: float
     cross_smoothness: float
-    #: Strong concavity of h in v; 0 if there is none. Positive: the attacks depend smoothly on w.
+    #: Strong concavity of h in v; 0 if there is none. If it is positive, worst attacks depend smoothly on w.
     attack_concavity: float = 0.0
     aggregation: ClassVar[Aggregation] = "average"
     bounds: ClassVar[SaddleBounds] = SaddleBounds()  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -64,7 +64,7 @@ class SaddleLoss(ConvexFunction):
     @final
     @property
     def smoothness(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of G: ``beta_w + beta_wv^2 / concavity`` (Danskin), infinite without strong concavity."""
+        """Smoothness of G: ``beta_w + beta_wv^2 / concavity`` (Danskin), infinite without strong concavity."""
         if self.attack_concavity == 0:
             return math.inf
         return (self.parameter_smoothness + self.cross_smoothness**2 / self.attack_concavity) * UP
@@ -115,7 +115,7 @@ class SaddleLoss(ConvexFunction):
 @final
 @dataclass(frozen=True, eq=False)
 class SaddleObjective(CustomObjective):
-    """``J(w) = G(w) + l2/2 |w|^2`` over a ball. Values are of nearly the worst attacks, so no certificate uses them."""
+    """``J(w) = G(w) + l2/2 |w|^2`` over a ball. Values use nearly the worst attacks, so certificates ignore them."""
 
     function: SaddleLoss
     smoothness = math.inf  # the worst attack may jump  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
@@ -136,7 +136,7 @@ class SaddleObjective(CustomObjective):
         return np.sum(np.ascontiguousarray(gradients.T), axis=1)
 
     def payoff_gradients(self, w: Floats, v: Floats) -> tuple[Floats, Floats]:
-        """Return the gradient in w of the mean payoff with the ridge (dim,), and each record's in v (n, k); finite."""
+        """Return finite gradients: in w of the mean payoff with the ridge (dim,), and in v of each record (n, k)."""
         slope, attacks = self.l2 * w, np.empty_like(v)
         for rows, part in dense_blocks(self.records):
             slope = slope + self.slopes(w, v[part], rows) / self.records.n
@@ -178,15 +178,15 @@ class SaddleObjective(CustomObjective):
 @final
 @dataclass(frozen=True)
 class SaddleConstants:
-    """Constants of the regularized saddle that is solved (proofs: docs, Saddle problems)."""
+    """Constants of the regularized saddle problem that the solver solves (proofs: docs, Saddle problems)."""
 
     sigma: float  #: weight of a ridge on the attacks: sigma s^2 / 4, s the longest attack, is half the wanted gap
-    concavity: float  #: the payoff's and the ridge's
+    concavity: float  #: strong concavity of the payoff plus the ridge
     condition: float  #: Lipschitz constant of the saddle operator in l2 |w|^2 + concavity mean |v_i|^2; monotonicity 1
 
 
 def saddle_constants(loss: SaddleLoss, l2: float, accuracy: float) -> SaddleConstants:
-    """Return the constants for that ridge and that wanted distance to the minimizer."""
+    """Return the constants for the ridge `l2` and a distance of `accuracy` to the minimizer."""
     sigma = l2 * (accuracy / loss.attack.l2) ** 2
     concavity = sigma + loss.attack_concavity
     diagonal = max(loss.parameter_smoothness / l2 + 1, (loss.attack_smoothness + sigma) / concavity)

@@ -1,4 +1,4 @@
-r"""Convex-concave problems over two simplices: what a record contributes, and by how much it can move a gradient.
+r"""Convex-concave problems over two simplices: records' gradients, and the most that a record can move their mean.
 
 ``min over x, max over y of (1/n) sum_i f(x, y; z_i)``, x a probability vector of length dx, y one of length dy. With
 ``dy = 1`` it is plain stochastic convex optimization over one simplex. Polytopes with few vertices are simplices in
@@ -23,9 +23,9 @@ from dpconvex._types import Array, Floats, attributes, finite, forwarded
 from dpconvex.errors import InvalidDataError, InvalidParameterError
 from dpconvex.problems.data.sources.rows import EncodedRows
 
-Pair = tuple[Floats, Floats]  # of x and of y
-_CHUNK = 2**20  # floats of records worked on at a time (8 MB)
-_MOST_ROWS = 4096  # records summed at a time at most; the sums of these parts are added up pairwise
+Pair = tuple[Floats, Floats]  # an array for x, and an array for y
+_CHUNK = 2**20  # number of floats of records worked on at a time (8 MB)
+_MOST_ROWS = 4096  # most records summed at a time; the sums of these parts are added up pairwise
 
 
 @final
@@ -62,7 +62,7 @@ class SimplexPoint:
         return out
 
     def combine(self, M: Array) -> Floats:
-        """Return the weighted sum of columns of `M` (..., dim), reading only those that matter."""
+        """Return the weighted sum of columns of `M` (..., dim), reading only columns of positive weight."""
         return (M if len(self.indices) == self.dim else M[..., self.indices]) @ self.weights
 
     def plus_vertex(self, index: int, share: float) -> "SimplexPoint":
@@ -75,7 +75,7 @@ class SimplexPoint:
 class SimplexSaddle(ABC):
     """One convex-concave problem over two simplices, for a public number of records."""
 
-    name: ClassVar[str]  #: in plans and certificates
+    name: ClassVar[str]  #: name of the problem in plans and certificates
     #: n, dx, dy: records; vertices of the two simplices. With ``dy = 1`` there is no maximization.
     n: int
     dx: int
@@ -96,7 +96,7 @@ class SimplexSaddle(ABC):
     @property
     @abstractmethod
     def spread(self) -> tuple[float, float]:
-        """For x and y, most that ``max_j D_j - min_j D_j`` can be, D the difference of two records' gradients.
+        """For x and y, the largest ``max_j D_j - min_j D_j``, where D is the difference of two records' gradients.
 
         At any point. If coordinate j of every record's gradient lies in an interval of length R (which may depend on
         j), it is at most 2 R. Privacy-critical. 0 where the gradient depends on no record.
@@ -117,7 +117,7 @@ class SimplexSaddle(ABC):
 
     @property
     def trivial_gap(self) -> float:
-        """What no pair's duality gap, or with ``dy = 1`` its excess, exceeds: the range of values, or of gradients."""
+        """Bound on every pair's duality gap (with ``dy = 1`` its excess), from the range of values or of gradients."""
         low, high = self.value_range
         return min(high - low, 2 * sum(self.lipschitz))
 
@@ -134,7 +134,7 @@ class SimplexSaddle(ABC):
         """Return the values of some records, each clipped to `value_range`."""
 
     def record_size(self, records: Any) -> int:
-        """Floats that one record takes while it is worked on."""
+        """Number of floats that one record takes while it is worked on."""
         return self.dx + self.dy
 
     def count(self, records: Any) -> int:
@@ -179,7 +179,7 @@ class SimplexSaddle(ABC):
             return (np.zeros(self.dx), np.zeros(self.dy)) if sums is None else self._finished(sums)
 
     def _sums(self, records: Any, rows: slice, x: SimplexPoint, y: SimplexPoint) -> Pair | None:
-        """Return what `_gradients` says of all `rows` that there are; None of none."""
+        """Return the sum of `_gradients` over the `rows` that exist; None if there are none."""
         return _added_pairwise(self._gradients(records, part, x, y) for part in self._parts(records, rows))
 
     def of_portion(self, X: Array, y: Array) -> Any:
@@ -187,7 +187,7 @@ class SimplexSaddle(ABC):
         raise NotImplementedError(f"{self.name}: records are not read portion by portion")
 
     def _finished(self, sums: Pair) -> Pair:
-        """Return the gradients of which `_gradients`, added up, are the parts; by default they are themselves."""
+        """Return the gradients from the sums of the parts that `_gradients` returns; by default the sums themselves."""
         return sums
 
     @final
@@ -207,7 +207,7 @@ class SimplexSaddle(ABC):
 
 
 def _added_pairwise(terms: Iterable[Pair]) -> Pair | None:
-    """Add as a balanced tree would, so that m terms meet about log2(m) roundings; holds that many. None of none."""
+    """Add terms like a balanced tree: m terms meet about log2(m) roundings, in memory for as many. None if m = 0."""
     waiting: list[Pair] = []
     for count, term in enumerate(terms, start=1):
         waiting.append(term)
@@ -221,7 +221,7 @@ def _added_pairwise(terms: Iterable[Pair]) -> Pair | None:
 
 
 def _left(name: str) -> Any:
-    """Return the property of a section that is the whole's pair; of one player, that player's."""
+    """Return a section's property: the whole problem's pair, or for one player that player's entry."""
 
     def pair(section: "SaddleSection") -> tuple[float, float]:
         both = getattr(section.whole, name)
@@ -245,7 +245,7 @@ class SaddleSection(SimplexSaddle):
     name: ClassVar[str] = "section of a saddle problem"
     sum_rounding = forwarded(  # pyright: ignore[reportIncompatibleMethodOverride]
         "whole", "sum_rounding"
-    )  # records are fewer, and gradients are computed as the whole computes them
+    )  # a section has fewer records, but computes gradients like the whole problem
     spread, lipschitz, drift = map(_left, ("spread", "lipschitz", "drift"))  # pyright: ignore[reportIncompatibleMethodOverride]
     second_smoothness = forwarded("whole", "second_smoothness")
     bilinear = forwarded("whole", "bilinear")
@@ -287,7 +287,7 @@ class SaddleSection(SimplexSaddle):
         self.whole.check(records)
 
     def _there(self, rows: slice, x: SimplexPoint, y: SimplexPoint) -> tuple[slice, SimplexPoint, SimplexPoint]:
-        """Which rows and which points of the whole problem these are."""
+        """Return the corresponding rows and points of the whole problem."""
         shifted = slice(rows.start + self.start, rows.stop + self.start)
         if self.fixed is None:
             return shifted, x, y

@@ -3,8 +3,8 @@
 The payoff matrix of a game is a mean over records. Duality gaps are for simulations, public data and held-out data
 whose owners agreed: the gap on private records is *not* private.
 
-A function of single records gives gradients row by row, so that they can be clipped row by row. Batch means could not:
-clipping a mean leaves a sensitivity of the clip level itself, not of the level over the batch size.
+Functions must return gradients row by row, so that they can be clipped row by row. Batch means would not do: a clipped
+mean has the sensitivity of the clip level itself, not of the level over the batch size.
 """
 
 import math
@@ -64,12 +64,12 @@ class _Game(SimplexSaddle):
 @final
 @dataclass(frozen=True)
 class MatrixGame(_Game):
-    """Each record is a payoff matrix, dense or sparse: what the row player x loses.
+    """Each record is a payoff matrix, dense or sparse: the losses of the row player x.
 
     Records: an array (n, dx, dy), or a SciPy CSR array or matrix (n, dx * dy) of flattened matrices.
     """
 
-    bound: float = 1.0  #: of the entries of every payoff matrix, positive: entries are clamped to it
+    bound: float = 1.0  #: positive bound of the entries of every payoff matrix, to which entries are clamped
     name: ClassVar[str] = "matrix game"
 
     def record_size(self, records: Any) -> int:
@@ -116,15 +116,15 @@ class RankOneGame(_Game):
 @final
 @dataclass(frozen=True)
 class PlayLog(_Game):
-    """Each record is one observed play: row, column and what the row player lost there; other entries are 0.
+    """Each record is one observed play: row, column and the row player's loss; all other entries are 0.
 
-    The mean payoff matrix is the true one times the chance of each play, so with plays drawn uniformly it is the game
-    divided by ``dx dy``. One play moves two coordinates of a gradient only: half the spread of a full matrix.
+    The mean payoff matrix is the true one times the probability of each play, so with uniform plays it is the game
+    divided by ``dx dy``. One play moves only two coordinates of a gradient: half the spread of a full matrix.
 
     Records: an array (n, 3) of row, column, payoff. Rows and columns outside the game count as the first one.
     """
 
-    bound: float = 1.0  #: of the payoff, to which it is clamped
+    bound: float = 1.0  #: positive bound of the payoff, to which payoffs are clamped
     name: ClassVar[str] = "play log"
 
     @property
@@ -198,7 +198,7 @@ def _extreme(
 ) -> tuple[float, float]:
     """Enclose the maximum over y (block 1) or the minimum over x (block 0), as (least, largest)."""
     sign, everything = (1.0, slice(0, problem.n)) if block else (-1.0, slice(0, problem.n))
-    inner, outer = -np.inf, np.inf  # of the maximum of sign * F
+    inner, outer = -np.inf, np.inf  # bounds of the maximum of sign * F
     for k in range(steps):
         value = sign * problem.value_sum(records, everything, x, y) / problem.n
         gradient = sign * problem.gradient_sums(records, everything, x, y)[block] / problem.n
@@ -258,7 +258,7 @@ class PolytopeSaddle(SimplexSaddle):
     l1_smoothness: float = math.inf
     l2_smoothness: float = math.inf
     is_bilinear: bool = False  #: whether f is linear in u for fixed v and in v for fixed u
-    title: str = "polytope saddle problem"  #: for plans and certificates
+    title: str = "polytope saddle problem"  #: name in plans and certificates
     name: ClassVar[str] = "polytope saddle problem"
     smoothness = forwarded("l1_smoothness")
     second_smoothness = forwarded("l2_smoothness")
@@ -296,7 +296,7 @@ class PolytopeSaddle(SimplexSaddle):
         return self.bounds[0], self.bounds[1] if self.dy > 1 else 0.0
 
     def declared(self) -> "PolytopeSaddle":
-        """Return the problem without its functions and with as many vertices: plans read no more of it."""
+        """Return the problem with equal sizes, but without functions and vertices, which plans do not read."""
         V, W = (np.zeros((1, each.shape[1])) for each in (self.V, self.W))
         return replace(self, gradients=no_function, values=no_function, V=V, W=W)
 

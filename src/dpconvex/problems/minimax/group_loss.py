@@ -33,8 +33,8 @@ class WorstGroupLoss(base.SimplexSaddle):
     matrix. Features are clamped to `feature_bound`, targets by the loss; a group outside ``0..dy-1`` counts as 0.
 
     Constants: predictions are within ``P = R feature_bound``. With A the largest slope there, one record's lifted
-    gradient is within ``P A c_max``, its loss within ``[0, loss_bound] c_max``. Slopes and losses are clipped to what
-    these say.
+    gradient is within ``P A c_max``, its loss within ``[0, loss_bound] c_max``. Slopes and losses are clipped to these
+    bounds.
     """
 
     #: With one output and finite values, e.g. ``LogisticLoss()`` or ``SquaredLoss(b, prediction_bound=P)``.
@@ -42,9 +42,9 @@ class WorstGroupLoss(base.SimplexSaddle):
     #: n, n_features: records and columns; one more column of constants with `intercept`.
     n: int
     n_features: int
-    radius: float  #: R, of the l1 ball, the intercept's weight included
+    radius: float  #: radius R of the l1 ball, which includes the intercept's weight
     feature_bound: float = 1.0  #: largest magnitude of a feature, from public knowledge
-    factors: tuple[float, ...] = (1.0,)  #: ``c_g``, one a group, positive, public
+    factors: tuple[float, ...] = (1.0,)  #: positive, public factors ``c_g``, one for each group
     intercept: bool = False  #: whether a last feature, constantly `feature_bound`, is added
     #: Largest third derivative of the loss in the prediction: 0 for squared, ``1/(6 sqrt(3))`` for logistic loss. It
     #: only serves the choice of constants; infinite if unknown.
@@ -72,7 +72,7 @@ class WorstGroupLoss(base.SimplexSaddle):
 
     @property
     def dx(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Vertices ``2 p`` of the ball."""
+        """Number ``2 p`` of vertices of the ball."""
         return 2 * self.dim
 
     @property
@@ -85,7 +85,7 @@ class WorstGroupLoss(base.SimplexSaddle):
 
     @cached_property
     def _corners(self) -> tuple[Floats, Floats]:
-        """Extreme predictions with extreme targets, where slopes and losses are largest (both are convex there)."""
+        """Extreme predictions with extreme targets, at which slopes and losses are largest."""
         targets = np.unique(self.loss.clip_targets(np.array([-1e300, 0.0, 1e300])))
         return np.repeat([-self.reach, self.reach], len(targets)), np.tile(targets, 2)
 
@@ -108,7 +108,7 @@ class WorstGroupLoss(base.SimplexSaddle):
 
     @cached_property
     def _mean_factor(self) -> float:
-        """Most that a factor times its group's share is: 1 if factors are one over the shares, ``c_max`` at most."""
+        """Largest factor times its group's share: 1 if factors are inverse shares, ``c_max`` at most."""
         return min(self._largest, max(1.0, 1 / sum(1 / factor for factor in self.factors)))
 
     @property

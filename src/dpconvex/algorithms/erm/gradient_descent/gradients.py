@@ -1,4 +1,4 @@
-"""Mean gradients of the units of a batch or a sample, each unit's cut to the planned length. Nothing is private."""
+"""Mean gradients over the units (records or users) of a batch or sample, each cut to a length. Nothing is private."""
 
 import math
 from collections.abc import Callable
@@ -28,9 +28,9 @@ SampledGradient = Callable[[Floats, Sample], Floats]
 class Clipping:
     """How the gradient of one unit is measured and cut."""
 
-    problem: LinearModelProblem  #: Of an average loss
+    problem: LinearModelProblem  #: Its loss is an average over units
     level: float  #: Length C to which a unit's gradient is cut
-    #: D of one output (dim,): gradients are divided by it before they are cut; None: they are not.
+    #: D of one output (dim,), by which gradients are divided before they are cut; None: they are not divided.
     deviations: Floats | None
 
     @property
@@ -59,7 +59,7 @@ class Clipping:
 def mean_gradients(
     clipping: Clipping, batches: int, X: Array, y: Array, groups: UserGroups | None, source: BitSource
 ) -> list[Gradient]:
-    """Return every batch's mean clipped gradient: records at equal distances, users by coins of `source`."""
+    """Return each batch's mean clipped gradient; batch j has every `batches`-th record from j on, or random users."""
     if groups is None:
         parts = [slice(j, None, batches) for j in range(batches)] if batches > 1 else []
         return [_of_records(clipping, X[rows], y[rows]) for rows in parts] or [_of_records(clipping, X, y)]
@@ -126,7 +126,7 @@ def _of_records(clipping: Clipping, X: Array, y: Array) -> Gradient:
 def _of_users(clipping: Clipping, X: Array, y: Array, groups: UserGroups) -> Gradient:
     problem, weights = clipping.problem, record_weights(groups)
     if not clipping.cuts:
-        own = replace(problem, n=groups.n_users)  # those of a batch are fewer
+        own = replace(problem, n=groups.n_users)  # a batch has fewer users than the problem
         return own.on(*own.clipped(X, y), 0.0, groups).gradient
     records, targets = problem.clipped(X, y)
     n, facts = problem.n if problem.private_n else None, (problem.loss, records, targets, groups, weights)
@@ -138,9 +138,9 @@ def _of_users(clipping: Clipping, X: Array, y: Array, groups: UserGroups) -> Gra
 
 
 def within_reach(total: Floats, level: float) -> Floats:
-    """Return a sum over units, divided by a declared number, cut to `MOST_TIMES` levels: its roundings are public then.
+    """Return a sum over units, over their declared number, cut to `MOST_TIMES` levels: its roundings are then bounded.
 
-    Cutting brings no two sums farther apart, and does nothing unless there are so many times the declared units.
+    Cutting brings no two sums farther apart; it matters only with over `MOST_TIMES` times the declared number of units.
     """
     cut = np.nan_to_num(total, nan=0.0)[None]
     shorten(cut, "l2", MOST_TIMES * level)
@@ -158,7 +158,7 @@ def clipped_sum(
     """Return the sum over records of gradients, each scaled down to `clip` in the norm of `lengths`, (dim,)."""
     outputs, domain = problem.loss.n_outputs, problem.domain
     W = w if outputs == 1 else w.reshape(outputs, records.dim)
-    # Where gradients are divided by something, lengths are not those of the features.
+    # Where gradients are divided by D, `lengths` are not the lengths of the features.
     largest = problem.loss.slope_within(domain.l2 * float(np.linalg.norm(w))) * domain.linf
 
     def work(block: RowBlock) -> Parts:

@@ -1,4 +1,4 @@
-r"""Noisy gradient descent on users that looks first and plans the rest of the run from what it saw.
+r"""Noisy gradient descent for users that first releases a few statistics (a look), and plans the rest of the run by it.
 
 Guarantee
     (epsilon, delta)-DP, neighbors replace one user with all records, or add or remove one.
@@ -13,7 +13,7 @@ Lemma
     that the steps took, over its level and cut to [-1, 1]: ``2/n``; (6) by how much the slope of the constant, as if
     all labels were positive, differs where what is kept of v ends from that at w_0, over its level and cut to [-1, 1]:
     ``2/n``. g_u is the user's mean gradient in the coefficients of moved columns and of a smaller constant, r_u a
-    function of the user's features, of their number and of (0). Theorem: how columns are moved, D, the start w_0, C_0,
+    function of the user's features, of their number and of (0). Theorem: the moves of columns, D, the start w_0, C_0,
     C, T, step size, averages, v, its level, what is kept of it and by how much the constant is moved may be any
     functions of earlier releases, for a vector is cut whatever it is, and what follows release 6 is post-processing.
     For every output of those, release i is dominated by the Gaussian pair of a constant mu_i, the T gradients together
@@ -73,35 +73,35 @@ LABELS, LENGTHS = "share of positive labels", "shares of users by length of thei
 GRADIENT, STEPS = "mean gradient at the start, over its level", "mean gradients of all steps, over their level"
 CENTERS_LEMMA = "a mean over n users of points of [-1, 1]^p changes by at most 2 sqrt(p)/n, plus rounding"
 WIDTHS_LEMMA = "a mean over n users of points of [0, 1]^p changes by at most sqrt(p)/n, plus rounding"
-UNITS = 2.0**31  #: Multiples of whose inverse are summed.
+UNITS = 2.0**31  #: Users' numbers are rounded to multiples of 1 / UNITS before they are summed.
 LABELS_LEMMA = "a mean over n users of numbers in [0, 1] changes by at most 1/n when one is replaced, plus rounding"
 LENGTHS_LEMMA = "one user leaves a bin and one enters another: sqrt(2)/n in the l2 norm, plus rounding"
 SLOPE = "slope at the end of the way, over its level"
 CONSTANT = "change of the constant's slope, labels left out, over its level"
-VECTOR = 2.0, 1.0  #: How far a sum of vectors of length at most 1 is moved by a user who is replaced, and by one more.
+VECTOR = 2.0, 1.0  #: Most that one replaced user, or one added user, moves a sum of vectors of length at most 1.
 VECTORS_LEMMA = "a mean over n users of vectors of length at most 1 changes by at most 2/n, plus rounding"
 
 
 @final
 @dataclass(frozen=True)
 class InformedPlan(algorithms.LinearModelPlan):
-    """A look at the data and the budget of a descent; `released` stands in results, and `ahead` follows from it."""
+    """The mechanisms of a look and the budget of a descent; results hold `released`, and `ahead` follows from it."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
-    centers: GaussianMechanism | None  #: None: there are no numeric columns, or too little would be seen of them
-    widths: GaussianMechanism | None
+    centers: GaussianMechanism | None  #: None: there are no numeric columns, or noise would drown their widths
+    widths: GaussianMechanism | None  #: None where `centers` is None
     labels: GaussianMechanism | None  #: None: there is no constant, or the shares of classes are public
     lengths: GaussianMechanism
     gradient: GaussianMechanism
-    budget: GaussianBudget  #: Of the steps
+    budget: GaussianBudget  #: The noise of all steps together
     slope: GaussianMechanism
-    constant: GaussianMechanism | None  #: None as `labels` are
+    constant: GaussianMechanism | None  #: None where `labels` is None
     look: Look
-    ahead: Course  #: What the run does; before the look, what is expected of typical data
-    #: What the look released and the course was planned from: centers and widths of columns, share of labels, shares by
-    #: length, squares by block; and, once the steps are taken, slopes along the way and how it bends, in their level,
-    #: then how the slope of the constant changed, over the largest one, the ridge's slope included
+    ahead: Course  #: The course of the run; before the look, the one that is best for typical data
+    #: The released values that fix the course: centers and widths of columns, share of labels, shares of users by
+    #: length, squares by block; then, after the steps, both slopes along the way and its bend, over the level of
+    #: slopes, and the change of the constant's slope, over the largest slope, the ridge's part included
     released: tuple[Any, ...] = ()
     l2: float = 0.0
     neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
@@ -140,24 +140,24 @@ class InformedPlan(algorithms.LinearModelPlan):
 
     @cached_property
     def steps(self) -> typical_steps.Steps:
-        """The steps, longer by what cutting takes from typical gradients."""
+        """The steps, lengthened to make up for the part of typical gradients that cutting removes."""
         planned = self.ahead.choice.steps
         return replace(planned, size=planned.size / kept(self.ahead.level))
 
     @cached_property
     def spread(self) -> Floats:
-        """Deviation of the noise in one gradient, (dim,), if it is cut as typical ones are."""
+        """Deviation (dim,) of the noise in one gradient, over the share of typical gradients that cutting leaves."""
         sigma = self.budget.each(self.ahead.choice.steps.count).sigma
         return sigma * self.clip / kept(self.ahead.level) * self.look.scales
 
     @property
     def share_of_way(self) -> float:
-        """How much of the way that the steps took is kept: all of it, as long as slopes are not released."""
+        """Share of the way that is kept, from its start; 1 until slopes are released."""
         way = self.released[-1] if self.released else ()
         return self.look.share_of_way(*way[:3], deviation=self.slope.sigma) if way else 1.0
 
     def constant_moved(self, noise: float = 0.0) -> float:
-        """Return by how much the constant is moved, with so many deviations of noise more in its slope."""
+        """Return by how much the constant is moved, if its slope had `noise` more deviations of noise."""
         if self.constant is None:
             return 0.0
         *_, slope = self.released[-1] if self.released and len(self.released[-1]) > 3 else (0.0,)
@@ -173,7 +173,7 @@ class InformedPlan(algorithms.LinearModelPlan):
         source += "curvature, clipping bias left out"
         bound = min(bound, 2 * problem.lipschitz * problem.radius)
         sigma = 0.0 if self.constant is None else TUNING.change * self.constant.sigma
-        left = self.look.constant_left(sigma) if sigma else 0.0  # what is not known of labels, and of the run's drift
+        left = self.look.constant_left(sigma) if sigma else 0.0  # from unknown labels and drift of the run
         expected, caution = self.ahead.choice.expected + left, TUNING.caution / math.sqrt(problem.records_per_user or 1)
         return algorithms.PredictedError(bound, trivial, source, proved=False, expected=expected, caution=caution)
 
@@ -185,7 +185,7 @@ class InformedPlan(algorithms.LinearModelPlan):
         return np.minimum(walked, self.problem.radius)
 
     def resumed(self, *course: Any) -> InformedPlan:
-        """Return the plan that goes on from centers and widths, a share, shares by length, squares, slopes and bend."""
+        """Return the plan after these releases: centers, widths, share, shares by length, squares, slopes and bend."""
         center, width, share, shares, squares, way = course
         count = 0 if self.centers is None else len(self.look.columns)
         look = self._narrowed(center, width) if len(center) == len(width) == count else self.look
@@ -233,7 +233,7 @@ class InformedPlan(algorithms.LinearModelPlan):
         begin, share = np.zeros(problem.dim), 0.5 if problem.loss.told is None else problem.loss.told[1]
         least = seen._least_lengths(X, groups)
         if self.labels is not None:  # line 1: where to start
-            middle = 0.5 * problem.private_n  # of shares, around which a user more moves their sum by half as much
+            middle = 0.5 * problem.private_n  # one more user moves a sum of shares about it by half as much
             mean_share = mean(begin, lambda G: self._shares(G) - middle, 1.0)
             share = middle + float(self.labels.release(mean_share, LABELS, source, ledger)[0])
         begin[-1] = look.start(share)[0]
@@ -266,7 +266,7 @@ class InformedPlan(algorithms.LinearModelPlan):
         point = look.moved_back(ball.project(w + plan.share_of_way * way))
         if self.constant is not None:  # line 6: how the constant's slope has changed there, all labels positive
             most, (_, records, targets, *_) = TUNING.change * problem.loss.slope_bound, facts
-            if targets is None:  # they come with the records
+            if targets is None:  # then the record source holds the targets
                 records, _ = problem.clipped(*mapped(X, y, same, np.ones_like))
             positive = None if targets is None else np.ones_like(targets)
             over = np.append(np.zeros(problem.dim - 1), 1 / (most * look.problem.domain.intercept))
@@ -281,12 +281,12 @@ class InformedPlan(algorithms.LinearModelPlan):
         return plan.finish(point, source)
 
     def _mean(self, mean: Any, w: Floats, change: Callable[..., Floats], size: float, *own: Floats) -> Floats:
-        """Return the sum of what `change` makes of users' gradients at w, of length at most 1, over n."""
+        """Return the sum over users of `change` of their gradients at w, each of length at most 1, divided by n."""
         total = mean(w, change, size, self.problem.n, *own)
         return within_reach(total, 1.0) if self.problem.private_n else total
 
     def _columns(self, X: Any, groups: UserGroups, source: BitSource, ledger: Ledger) -> tuple[Any, Any]:
-        """Release where the numeric columns lie, in half ranges: centers, and mean distances from what they tell."""
+        """Release the centers of the numeric columns, and users' mean distances from them, both in half ranges."""
         if self.centers is None or self.widths is None:
             return (), ()
         places, halves = (np.array(list(each)) for each in (self.look.columns, self.look.columns.values()))
@@ -306,15 +306,15 @@ class InformedPlan(algorithms.LinearModelPlan):
         return tuple(center.tolist()), tuple(width.tolist())
 
     def _shares(self, G: Floats) -> Floats:
-        """Return users' shares of positive labels, (m, 1): slopes at prediction 0 have two values."""
+        """Return users' shares of positive labels, (m, 1), from their mean slopes at prediction 0."""
         positive, negative = self.problem.loss.derivative(np.zeros(2), np.array([1.0, -1.0]))
         found = (G[:, -1:] / self.problem.domain.intercept - negative) / (positive - negative)
         return np.clip(np.nan_to_num(found, nan=0.0), 0.0, 1.0)
 
     def _least_lengths(self, X: Any, groups: UserGroups) -> Floats:
-        """Return r_u, what each user's gradient counts as at least, (n_users,): about what one label is worth to it.
+        """Return r_u (n_users,), the least length by which a user's gradient counts: about the effect of one label.
 
-        It does not depend on labels: else users of the rarer class, whose gradients are longer, would count less.
+        It does not depend on labels: otherwise users of the rarer class, whose gradients are longer, would count less.
         """
         look, domain, constants = self.look, self.problem.domain, self.problem.dim - self.problem.domain.n_features
         most = 4 * look.longest / self.problem.loss.slope_bound  # records outside of narrowed columns may be longer
@@ -328,33 +328,33 @@ class InformedPlan(algorithms.LinearModelPlan):
         return TUNING.label * self.problem.loss.slope_bound * most * np.sqrt(mean) / groups.sizes**TUNING.label_power
 
     def _bins(self, G: Floats, least: Floats) -> Floats:
-        """Return the bins of users' lengths as unit vectors, (m, bins)."""
+        """Return the bins of the users' gradient lengths as unit vectors, (m, bins)."""
         lengths = np.linalg.norm(_finite(self.look.moved(G) / self.look.scales), axis=1)
         lengths = np.maximum(lengths, least)
         return np.eye(TUNING.bins)[np.searchsorted(self.look.edges, lengths)]
 
     def _slope(self, G: Floats, over: Floats, less: float = 0.0) -> Floats:
-        """Return the slopes of users' losses along a vector, less a number, cut to 1, (m, 1)."""
+        """Return the slopes of users' losses along `over`, minus `less`, clipped to [-1, 1], (m, 1)."""
         slopes = (_finite(self.look.moved(G)) * over).sum(1) - less
         return np.clip(np.nan_to_num(slopes, nan=0.0), -1.0, 1.0)[:, None]
 
     def _cut(self, G: Floats, least: Floats, level: float) -> Floats:
-        """Return users' gradients over D and over `level`, or what they count as at least, cut to 1, (m, dim)."""
+        """Return users' gradients over D and over the larger of `level` and `least`, cut to length 1, (m, dim)."""
         scaled = _finite(self.look.moved(G) / self.look.scales / np.maximum(level, least)[:, None])
         shorten(scaled, "l2", 1.0)
         return scaled
 
 
 def _finite(rows: Floats) -> Floats:
-    """Return the rows, 0 in the place of those that are not finite: none is in practice, as slopes are bounded."""
+    """Return the rows, with 0 for rows that are not finite; in practice all are finite, as slopes are bounded."""
     return np.where(np.isfinite(rows).all(1, keepdims=True), rows, 0.0)
 
 
 @algorithms.recorded("informed_gradient")
 def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: float = 0.0) -> InformedPlan:
-    """Return the plan that looks first: for users, delta > 0, smooth losses of two classes and their averages.
+    """Return the plan that looks first; it needs users, delta > 0, and an average of smooth losses of two classes.
 
-    With a ridge of weight `l2` the excess is that of the loss with it. A look costs `TUNING.shares` of the budget.
+    With a ridge of weight `l2`, the excess is that of the loss with the ridge. A look costs `TUNING.shares` of mu^2.
     """
     if privacy.unit != Unit.USER:
         raise InvalidParameterError("unit", str(privacy.unit), "must be 'user' for a look", "Use 'noisy_gradient'")
@@ -369,7 +369,7 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
         raise InvalidParameterError("loss", loss.name, "must have whole slopes for a look", "Use 'noisy_gradient'")
     if problem.factor is not None:
         raise InvalidParameterError("factor", "given", "must be None for a look", "Use 'objective_perturbation'")
-    if isinstance(loss, WeightedLoss):  # what labels and slopes are read as is for records of weight 1
+    if isinstance(loss, WeightedLoss):  # labels are read off slopes, which needs records of weight 1
         raise InvalidParameterError("loss", loss.name, "must have records of equal weight", "Use 'noisy_gradient'")
     mu = largest_mu(privacy.epsilon, privacy.delta) * (1 - 1e-12)  # accountants round up
     constant = problem.domain.intercept > 0 and loss.rates is None
@@ -402,7 +402,7 @@ def plan_informed(problem: LinearModelProblem, privacy: PrivacyParams, *, l2: fl
 def _mechanism(
     task: LinearModelProblem, moved: tuple[float, float], norm: str, lemma: str, mu: float, dim: int
 ) -> GaussianMechanism:
-    """Return the noise of a mean over users: how far one moves the sum if it is replaced, or if it is added."""
+    """Return the mechanism for a mean over users; `moved`: how far a replaced, or an added, user moves the sum."""
     relation, most = Neighboring.REPLACE_ONE, moved[0]
     if task.private_n:
         relation, most = Neighboring.ADD_OR_REMOVE_ONE, moved[1]

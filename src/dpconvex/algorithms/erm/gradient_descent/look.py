@@ -1,10 +1,10 @@
-r"""From a first look at users' gradients to the rest of the run: arithmetic on public facts and released values alone.
+r"""What a look at users' gradients says about the rest of a run: arithmetic on public facts and released values alone.
 
-The look released noisy centers and widths of numeric columns, a noisy share of positive labels, noisy shares of users
-by the length of their gradients, and a noisy mean gradient, of which only each block's squared length counts, and its
-slope along the way that the steps took; slopes at the end, along the way and of the constant, are released last (docs,
-Look first, then plan). All grids are public and closed, so no release, however extreme, leads to constants that a run
-cannot use.
+A look is the first releases of a run: noisy centers and widths of numeric columns, a noisy share of positive labels,
+noisy shares of users by the length of their gradients, and a noisy mean gradient, used by its blocks' squared lengths
+and its slope along the way. The way is the vector from the first to the last point of the steps; slopes at its end,
+along it and of the constant, are released last. The course is what the run does after the look (docs, Look first, then
+plan). All grids are public and bounded, so every release, however extreme, leads to constants that a run can use.
 """
 
 from __future__ import annotations
@@ -29,61 +29,61 @@ from dpconvex.problems.linear.expected_risk import ORDINARY, SHARED, squared_rea
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """Numbers of ours, chosen on the five tables of `benchmarks/user_tables.py` (docs): guesses for any other."""
+    """Constants chosen on the five tables of `benchmarks/user_tables.py` (docs); for others they are guesses."""
 
-    shares: tuple[float, float, float] = (0.05, 0.03, 0.12)  #: of mu^2: labels, lengths, gradient
-    column_share: tuple[float, float] = (0.03, 0.06)  #: of mu^2, for centers of columns and again for widths: limits
-    columns_need: float = 4.0  #: over n mu: the share within them
-    slope_share: float = 0.05  #: of mu^2: the slope at the end of the way
-    constant_share: float = 0.02  #: of mu^2: the change of the constant's slope
-    change: float = 0.3  #: level of that change, over the largest slope: predictions seldom move further
-    drift: float = 0.2  #: by how much, and how surely, a run ends closer to the more frequent class, by 1 - 2 shares
-    few: float = 3.0  #: records a user, beyond which less drift is expected
-    loud: float = 0.25  #: deviation of a released width from which on columns are not looked at, in half ranges
-    center_variance: float = 0.15  #: of a column's center around the middle of its range, in squared half ranges
-    usual_width: float = 0.45  #: of a column: mean distance from its center, in half ranges
-    narrowest: float = 0.03  #: width that is tried, in the same unit
-    #: By which it is compared, over the root of records a user: runs see how alike these are, forecasts do not.
+    shares: tuple[float, float, float] = (0.05, 0.03, 0.12)  #: shares of mu^2 for labels, lengths and gradient
+    column_share: tuple[float, float] = (0.03, 0.06)  #: limits of the share of mu^2 for centers, and again for widths
+    columns_need: float = 4.0  #: within these limits the share is this number over n mu
+    slope_share: float = 0.05  #: share of mu^2 for the slope at the end of the way
+    constant_share: float = 0.02  #: share of mu^2 for the change of the constant's slope
+    change: float = 0.3  #: cut-off of that change, over the largest slope: predictions seldom move further
+    drift: float = 0.2  #: mean and deviation of a run's drift to the more frequent class, over 1 - 2 shares
+    few: float = 3.0  #: records of a user beyond which less drift is expected
+    loud: float = 0.25  #: columns are not looked at if a width would deviate by this much or more, in half ranges
+    center_variance: float = 0.15  #: prior variance of a column's center about mid-range, in squared half ranges
+    usual_width: float = 0.45  #: expected width of a column: mean distance from its center, in half ranges
+    narrowest: float = 0.03  #: smallest width that is tried, in half ranges
+    #: Plans are ranked by expected error times this, over the root of records a user: only a look sees how alike.
     caution: float = 0.75
-    heavier: float = 1.25  #: root mean square of distances over their mean
-    prior_variance: float = 1 / 16  #: of the share of positive labels, around 1/2
-    least_share: float = 0.03  #: of either class that a start may assume
-    first_edge: float = 0.02  #: of the lengths' bins, in units of the longest gradient
-    last_edge: float = 0.64
-    bins: int = 12
-    longest: float = 0.6  #: typical gradient that is tried, in the same unit
-    lengths: int = 40  #: how many are tried
-    spread: float = 0.6  #: log-deviation of users' lengths
-    miscount: float = 0.03  #: how far a share may be off that law
+    heavier: float = 1.25  #: root mean square of the distances from a column's center, over their mean
+    prior_variance: float = 1 / 16  #: prior variance of the share of positive labels, around 1/2
+    least_share: float = 0.03  #: smallest share of either class that a start may assume
+    first_edge: float = 0.02  #: first edge of the lengths' bins, in units of the longest gradient
+    last_edge: float = 0.64  #: last edge of these bins
+    bins: int = 12  #: number of these bins
+    longest: float = 0.6  #: largest typical length of gradients that is tried, in units of the longest gradient
+    lengths: int = 40  #: number of typical lengths, or of widths, that are tried
+    spread: float = 0.6  #: deviation of the logarithms of users' lengths, modeled as normal
+    miscount: float = 0.03  #: deviation of a bin's share from that model
     alike: float = 0.15  #: part of a record's squared gradient that a user's mean keeps, however many records
-    usual: float = 0.5  #: what is expected of a record's gradient, in units of a typical record's length
-    prior_spread: float = 0.7  #: log-deviation of a typical length around what is expected
-    constant: float = 0.5  #: size of the constant in a run, in units of the problem's: it takes part of every level
-    label: float = 0.7  #: what a gradient counts as at least, in units of a record's longest, for users of one record
-    label_power: float = 1.5  #: of a user's number of records: their power divides it
-    cut: float = 0.7  #: level of the look's gradient in typical lengths
-    #: Levels of the run in typical lengths, and what cutting costs as a share of what a constant loses.
+    usual: float = 0.5  #: expected length of a record's gradient, in units of a typical record's length
+    prior_spread: float = 0.7  #: prior deviation of the logarithm of a typical length, and of a width
+    constant: float = 0.5  #: size of the constant in a run, over the problem's: it takes part of every level
+    label: float = 0.7  #: least length by which a gradient counts, over a record's longest, for users of one record
+    label_power: float = 1.5  #: for users of m records, the least length is divided by this power of m
+    cut: float = 0.7  #: length to which the look's gradient is cut, in typical lengths
+    #: Levels of the run in typical lengths, each with the excess by cutting, as a share of a constant's excess.
     levels: tuple[tuple[float, float], ...] = ((0.7, 0.002), (1.0, 0.001), (1.4, 0.0004), (2.0, 0.0001), (3.0, 0.0))
     signals: tuple[float, ...] = (1, 0.6, 0.35, 0.2, 0.1, 0.06, 0.035, 0.02, 0.01, 0.005, 0.002)
-    risked: float = 0.005  #: what noise may cost where nothing is seen, for two classes
-    seen: tuple[float, float, int] = (1e-3, 30.0, 45)  #: grid of signals that may be seen
-    usual_signal: float = 0.35  #: around which it is expected, with a log-deviation of log `prior_ratio`
+    risked: float = 0.005  #: excess that noise may cost even if the look shows no signal, for two classes
+    seen: tuple[float, float, int] = (1e-3, 30.0, 45)  #: ends and size of the grid of signals that a look may show
+    usual_signal: float = 0.35  #: prior median of the signal, whose logarithm has deviation log `prior_ratio`
     prior_ratio: float = 5.0
-    slope_cut: float = 0.5  #: level of slopes along the way, in typical gradients times its length
-    ways: tuple[float, int] = (3.0, 301)  #: grid of ways, from 0 on, in units of the one that was taken
-    usual_way: float = 0.7  #: what is expected, with a log-deviation of `way_spread`
-    least_way: float = 0.05  #: added before logarithms are taken: the start is as good a guess as a twentieth
+    slope_cut: float = 0.5  #: level of slopes along the way, in typical gradients times the way's length
+    ways: tuple[float, int] = (3.0, 301)  #: end and size of the grid, from 0 on, of shares of the way to keep
+    usual_way: float = 0.7  #: prior median of that share, whose logarithm has deviation `way_spread`
+    least_way: float = 0.05  #: added before logarithms are taken, so that 0 is about as likely as 0.05
     way_spread: float = 0.5
-    bend_spread: float = 3.0  #: deviation of how the loss bends along the way, in units of the modelled bend
-    least_bend: float = 0.05  #: in the same unit
+    bend_spread: float = 3.0  #: prior deviation of the loss's second derivative along the way, over the modeled one
+    least_bend: float = 0.05  #: least second derivative along the way, over the modeled one
 
 
 TUNING = Tuning()
-FARTHEST = 1e6  #: What is released is read up to this size, so that squares and their sums are floats.
+FARTHEST = 1e6  #: Released values are clipped to this size, so that their squares and sums stay finite.
 
 
 def kept(level: float) -> float:
-    """Return what cutting to `level` typical lengths leaves of a gradient: ``E min(1, k exp(-Z/2))``, Z normal."""
+    """Return the mean share of a gradient left after a cut to k = `level`: ``E min(1, k exp(-Z/2))``, Z normal."""
     cut = 2 * math.log(level)
     return float(ndtr(cut) + level * math.exp(1 / 8) * ndtr(-cut - 0.5))
 
@@ -94,13 +94,13 @@ KEPT = kept(TUNING.cut)
 @final
 @dataclass(frozen=True)
 class Course:
-    """What a run does after the look: public once the look is released."""
+    """The constants of a run after its look; they are public once the look is released."""
 
-    length: float  #: Typical gradient over the longest, h
+    length: float  #: Typical length h of a user's gradient, over the longest possible length
     start: float  #: Coefficient of the constant at the start
-    signal: float  #: Squared coefficients in units of typical ones
-    level: float  #: Clipping level in typical gradients, k
-    choice: Choice  #: Steps before the correction for cutting
+    signal: float  #: The minimizer's squared coefficients, over the typical ones
+    level: float  #: Clipping level k, over the typical length of a gradient
+    choice: Choice  #: The steps, before they are lengthened to make up for cutting
 
 
 @final
@@ -109,15 +109,15 @@ class Look:
     """The public facts that a look is planned from and read with."""
 
     problem: LinearModelProblem
-    mu: float  #: Of the steps
+    mu: float  #: Budget of all steps together
     l2: float
-    deviations: tuple[float, float, float]  #: Of the noise in labels, lengths and gradient (in its level)
-    column_deviations: tuple[float, float] = (0.0, 0.0)  #: Of the noise in centers and widths of columns
-    center: tuple[float, ...] = ()  #: Of all numeric columns, as `columns` has them, once released
+    deviations: tuple[float, float, float]  #: Noise deviations of labels, lengths, and gradient (over its level)
+    column_deviations: tuple[float, float] = (0.0, 0.0)  #: Noise deviations of the columns' centers and widths
+    center: tuple[float, ...] = ()  #: Released centers of the numeric columns, in the order of `columns`; () before
 
     @cached_property
     def columns(self) -> dict[int, float]:
-        """Positions of the numeric columns and their half ranges: those of two values tell nothing."""
+        """Half range by position of the numeric columns; binary ones are left out, as a look tells nothing of them."""
         found, place = {}, 0
         for block in self.problem.domain.blocks:
             if block.norm == "linf" and block.values != "binary":
@@ -126,14 +126,14 @@ class Look:
         return found
 
     def centers(self, noisy: Floats) -> Floats:
-        """Return what noisy centers tell, in half ranges, in [-1, 1]."""
+        """Return the posterior means of centers, in half ranges, clipped to [-1, 1]."""
         trust = TUNING.center_variance / (TUNING.center_variance + self.column_deviations[0] ** 2)
         return np.clip(noisy * trust, -1.0, 1.0)
 
     def narrowed(self, noisy_center: Floats, noisy_width: Floats) -> Look:
-        """Return the look at moved and narrower columns, from noisy centers and mean distances in half ranges.
+        """Return the look for moved and narrower columns, from noisy centers and mean distances in half ranges.
 
-        Records are not clipped into them: they are what typical data are made of, and gradients are cut anyway.
+        Records are not clipped into the narrower columns: these only describe typical data, and gradients are cut.
         """
         tried = np.geomspace(TUNING.narrowest, 1.0, TUNING.lengths)
         off = np.square((np.clip(noisy_width, -FARTHEST, FARTHEST)[:, None] - tried) / self.column_deviations[1])
@@ -153,11 +153,11 @@ class Look:
 
     @property
     def unit(self) -> float:
-        """The constant that runs have over that of records."""
+        """The constant feature's size in a run, over its size in records."""
         return TUNING.constant if self.problem.domain.intercept else 1.0
 
     def moved(self, gradients: Floats) -> Floats:
-        """Return gradients (m, dim) in the coefficients of moved columns and of the smaller constant."""
+        """Return gradients (m, dim) with respect to coefficients of the moved columns and the smaller constant."""
         out = gradients.copy()
         out[:, -1] *= self.unit
         if self.center:
@@ -166,51 +166,51 @@ class Look:
         return out
 
     def moved_parts(self, point: Floats) -> Floats:
-        """Return what each moved column takes from the constant's coefficient."""
+        """Return what moving back each column subtracts from the constant's coefficient."""
         if not self.center:
             return np.zeros(0)
         return point[list(self.columns)] * np.array(self.center) / self.problem.domain.intercept
 
     def moved_back(self, point: Floats) -> Floats:
-        """Return coefficients (dim,) of columns and constant as they were; `moved` is the transpose of this map."""
+        """Return coefficients (dim,) for the original columns and constant; `moved` is the transpose of this map."""
         return np.append(point[:-1], (point[-1] - self.moved_parts(point).sum()) * self.unit)
 
     @cached_property
     def scales(self) -> Floats:
-        """D (dim,): gradients are divided by it."""
+        """D (dim,), by which gradients are divided before they are measured and cut."""
         return gaussian_block_weights(self.problem.domain)[0]
 
     @cached_property
     def longest(self) -> float:
-        """Longest gradient of a record over D."""
+        """Largest length that a record's gradient, divided by D, can have."""
         return typical_steps.slope_unit(self.problem.loss) * gaussian_block_weights(self.problem.domain)[1]
 
     @cached_property
     def edges(self) -> Floats:
-        """Ends of the bins of lengths but the first and the last, (bins - 1,)."""
+        """Inner edges of the bins of lengths, (bins - 1,)."""
         return self.longest * np.geomspace(TUNING.first_edge, TUNING.last_edge, TUNING.bins - 1)
 
     @cached_property
     def usual_length(self) -> float:
-        """What a typical gradient is expected to be, in units of the longest."""
+        """Expected length of a typical gradient, in units of the longest."""
         alone = 1 / (self.problem.records_per_user or 1)
         typical = typical_steps.typical_length(self.problem.domain, 1 / self.scales**2)
         usual = TUNING.usual * math.sqrt(TUNING.alike + (1 - TUNING.alike) * alone)
         return typical * max(usual, TUNING.label * alone**TUNING.label_power)
 
     def unread(self) -> Course:
-        """Return the course for typical data, which is what one expects before the look."""
+        """Return the course for typical data, which is expected before the look."""
         return self._course(self.usual_length, 0.0, 1.0)
 
     def start(self, share: float) -> tuple[float, float]:
-        """Return the constant's first coefficient, and the share's deviation that is left, from its noisy value."""
+        """Return the constant's first coefficient, and the posterior deviation of the share, given its noisy value."""
         if not self.problem.domain.intercept:
             return 0.0, 0.0
         p, unknown = self._share(share)
         return self._constant(p) * self.unit / self.problem.domain.intercept, unknown
 
     def _constant(self, share: float) -> float:
-        """Return the constant prediction that fits a share of positive labels best."""
+        """Return the best constant prediction for a share of positive labels."""
         loss, targets = self.problem.loss, np.array([1.0, -1.0])
 
         def slope(z: float) -> float:
@@ -220,7 +220,7 @@ class Look:
         return float(z)
 
     def _share(self, noisy: float) -> tuple[float, float]:
-        """Return the share of positive labels, and its deviation that is left, from its noisy value."""
+        """Return the posterior mean and deviation of the share of positive labels, from its noisy value."""
         trust = TUNING.prior_variance / (TUNING.prior_variance + self.deviations[0] ** 2)
         p = float(np.clip(0.5 + (noisy - 0.5) * trust, TUNING.least_share, 1 - TUNING.least_share))
         return p, self.deviations[0] * math.sqrt(trust)
@@ -228,8 +228,8 @@ class Look:
     def constant_moved(self, share: float, slope: float, deviation: float) -> float:
         """Return by how much to move predictions at the end, from the noisy share of labels and the constant's slope.
 
-        A run drifts to where the more frequent class, whose gradients are shorter, is predicted too often, less so
-        where users have both. The slope, over the largest one, is that since the start, where the share says it is 0.
+        A run drifts to predicting the more frequent class too often, as its gradients are shorter; it drifts less if
+        users have both classes. `slope` is the change since the start, where the share says it is 0, over the largest.
         """
         p, unknown = self._share(float(np.clip(share, -FARTHEST, FARTHEST)))
         usual, spread = self._drift(1 - 2 * p, unknown)
@@ -239,19 +239,19 @@ class Look:
         return self._constant(p) - self._constant(float(np.clip(p + off, least, 1 - least)))
 
     def constant_left(self, deviation: float) -> float:
-        """Return the excess to expect of a constant that is moved so: what is left unknown of the mean prediction."""
+        """Return the excess expected after the constant has moved, from what stays unknown of the mean prediction."""
         loss, (_, unknown) = self.problem.loss, self._share(0.5)
         _, spread = self._drift(2 * math.sqrt(TUNING.prior_variance), unknown)
         variance = 1 / (spread**-2 + 1 / (deviation**2 + unknown**2))
         return variance * loss.slope_bound**2 / (2 * typical_curvature(loss))
 
     def _drift(self, uneven: float, unknown: float) -> tuple[float, float]:
-        """Return by how much a run drifts to the more frequent class, and how surely; `uneven`: 1 - 2 shares."""
+        """Return the mean and deviation of a run's drift to the more frequent class; `uneven` is 1 - 2 shares."""
         alone = min(1.0, TUNING.few / (self.problem.records_per_user or 1)) ** 0.5
         return -TUNING.drift * alone * uneven, TUNING.drift * alone**0.5 * math.hypot(uneven, 2 * unknown)
 
     def typical_length(self, shares: Floats) -> float:
-        """Return the typical length h, on its grid's range, from noisy shares of users by bin."""
+        """Return the posterior typical length h, within its grid, from noisy shares of users by bin."""
         tried = np.geomspace(TUNING.first_edge, TUNING.longest, TUNING.lengths)
         below = ndtr(np.log(self.edges / self.longest / tried[:, None]) / TUNING.spread)
         expected = np.diff(np.pad(below, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1))))
@@ -260,9 +260,9 @@ class Look:
         return _log_mean(tried, -(off + prior) / 2)
 
     def planned(self, share: float, shares: Floats, squares: Floats) -> Course:
-        """Return the course for what was released; `squares` are those of each block's part of the mean gradient.
+        """Return the course for the released values; `squares` are `block_squares` of the released mean gradient.
 
-        That is the gradient cut to `TUNING.cut` typical lengths, as `block_squares` measures it.
+        In that mean, gradients are cut to `TUNING.cut` typical lengths.
         """
         share, shares = float(np.clip(share, -FARTHEST, FARTHEST)), np.clip(shares, -FARTHEST, FARTHEST)
         squares = np.clip(squares, 0.0, FARTHEST**2)
@@ -275,7 +275,7 @@ class Look:
         return TUNING.slope_cut * course.length * self.longest * max(1e-300, float(np.linalg.norm(way * self.scales)))
 
     def bend(self, way: Floats) -> float:
-        """Return how much the slope of typical data changes along a way."""
+        """Return by how much the loss's slope along a way (dim,) changes from its start to its end, on typical data."""
         typical, blocks = self.problem.typical, self.problem.domain.all_blocks
         assert typical is not None
         parts = np.split(np.square(way), np.cumsum([block.size for block in blocks])[:-1])
@@ -283,16 +283,16 @@ class Look:
         return float(weights @ typical.curvature / weights.sum(1) @ [part.sum() for part in parts])
 
     def share_of_way(self, start: float, end: float, bend: float, deviation: float) -> float:
-        """Return how much of its way a run keeps, from 0 to the end of its grid, by the noisy slopes at the ends.
+        """Return the share of its way that a run keeps, from 0 to the grid's end, by noisy slopes at the way's ends.
 
-        In units of the level of slopes; that at the start has the noise of the look's gradient, that at the end one of
-        `deviation`. Along the way the loss is a parabola: posterior means of its slope and its bend tell its minimum.
+        Slopes and `bend` are over the level of slopes; `start` has the noise of the look's gradient, `end` noise of
+        `deviation`. The loss is taken as a parabola along the way; the share is the posterior mean of its minimum.
         """
         start, end = np.clip((start, end), -FARTHEST, FARTHEST)
         usual = float(np.clip(bend, 1 / FARTHEST, FARTHEST))
         shares, spread = np.linspace(0.0, *TUNING.ways), TUNING.bend_spread * usual
         noise = TUNING.cut / KEPT / TUNING.slope_cut * self.deviations[2]
-        # Given the share, slopes are multiples of the bend, which is normal a priori and so afterwards.
+        # Given the share, slopes are multiples of the bend, whose prior and therefore posterior law is normal.
         sure = spread**-2 + np.square(shares / noise) + np.square((1 - shares) / deviation)
         sums = usual / spread**2 - shares * start / noise**2 + (1 - shares) * end / deviation**2
         prior = np.square(np.log((shares + TUNING.least_way) / TUNING.usual_way) / TUNING.way_spread)
@@ -301,14 +301,14 @@ class Look:
         return float(np.average(shares, weights=weights))
 
     def block_squares(self, gradient: Floats) -> Floats:
-        """Return the squared length of each block's part, one-hot parts less their mean."""
+        """Return the squared length of each block's part of a gradient; one-hot parts are taken less their mean."""
         blocks = self.problem.domain.blocks
         parts = np.split(np.clip(gradient, -FARTHEST, FARTHEST), np.cumsum([block.size for block in blocks]))
         moved = (part - part.mean() if block.categorical else part for block, part in zip(blocks, parts, strict=False))
         return np.array([np.square(part).sum() for part in moved])
 
     def _seen(self, length: float, unknown: float, squares: Floats) -> float:
-        """Return the signal that the gradient shows, the usual one if it tells nothing."""
+        """Return the posterior signal, given the gradient's block squares; without information, the usual signal."""
         blocks, typical = self.problem.domain.blocks, self.problem.typical
         assert typical is not None
         tried = np.geomspace(*TUNING.seen)
@@ -320,7 +320,7 @@ class Look:
             free = block.size - 1 if block.categorical else block.size
             if not own.any() or free == 0:
                 continue
-            # Directions count as the block does in them: the constant's, where the start is right, hardly at all.
+            # Directions count by the block's part in them; so the constant's, which the start has fitted, hardly count.
             mean = np.average(energy[own], weights=(typical.count * typical.mixing[place])[own])
             D = float(self.scales[typical.start[place]])
             noise = (D * scale * self.deviations[2]) ** 2 + (unknown * block.l2) ** 2 / block.size
@@ -349,12 +349,12 @@ class Look:
 
 
 def with_smaller_constant(problem: LinearModelProblem) -> LinearModelProblem:
-    """Return the problem with a constant of `TUNING.constant` times its size: it starts where it should be."""
+    """Return the problem with the constant feature scaled by `TUNING.constant`; runs start at the best constant."""
     return _in_other_units(problem, replace(problem.domain, intercept=TUNING.constant * problem.domain.intercept))
 
 
 def _in_other_units(problem: LinearModelProblem, domain: DataDomain) -> LinearModelProblem:
-    """Return the problem on such a domain, with a radius of as many logits."""
+    """Return the problem on another domain, with the radius scaled so that it allows logits of the same size."""
     needed, is_now = (sum(map(squared_reach, each.all_blocks)) for each in (problem.domain, domain))
     return replace(problem, domain=domain, radius=problem.radius * math.sqrt(is_now / needed))
 

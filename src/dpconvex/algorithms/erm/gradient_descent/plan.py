@@ -4,8 +4,8 @@ Guarantee
     (epsilon, delta)-DP, neighbors replace one record, or one user with all records (the unit of the promise), or add or
     remove one.
 Lemma
-    The mean over K units of vectors of length at most C moves by at most ``2C/K`` in l2 when one unit is replaced, at
-    every point, whatever the point depends on. A unit is in one batch, which is read ``steps / batches`` times;
+    A mean over K units of vectors of length at most C moves by at most ``2C/K`` in l2 when one unit is replaced, at
+    every point, whatever the point depends on. A unit is in one batch, which is read in ``steps / batches`` steps;
     Gaussian noise composes adaptively (mu by the root of the sum of squares), batches are disjoint, steps and averages
     are post-processing. The sensitivity is ``2C/K``, K the least number of units in a batch, plus the rounding of sums.
 Samples (rate q < 1)
@@ -48,9 +48,9 @@ from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 
 LABEL = "mean clipped gradient"
-TAIL = 0.5  #: Share of the iterates, from the last backwards, that are averaged.
-DRIFT = 0.15  #: Deviation of accelerated steps' last point, in units of ``sigma T^1.5 / Gamma``, without curvature.
-FAR = 30.0  #: Radius of the ball for typical steps, in units of the comparator's norm: it only keeps numbers finite.
+TAIL = 0.5  #: Share of the iterates that plain steps average: the last half.
+DRIFT = 0.15  #: Deviation of the last point of accelerated steps without curvature, over ``sigma T^1.5 / Gamma``.
+FAR = 30.0  #: Radius of the ball for typical steps, over the comparator's norm: it only keeps numbers finite.
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class NoisyGradientPlan(LinearModelPlan):
     steps: int  #: T, a multiple of `batches`
     step_size: float  #: eta of plain steps
     gamma: float | None  #: Gamma of accelerated steps; None: plain steps
-    #: Noise of one gradient. Its sensitivity is to a replaced unit; with samples, to a record's taking part.
+    #: Noise of one gradient. Its sensitivity is that to a replaced unit or, with samples, to a unit's taking part.
     mechanism: GaussianMechanism
-    bound: float  #: Expected excess mean loss
-    trivial: float  #: What the zero vector loses at most
-    rests_on: str  #: What the bound is proved for
+    bound: float  #: Upper bound of the expected excess mean loss
+    trivial: float  #: Most excess mean loss of the zero vector
+    rests_on: str  #: The assumptions under which the bound is proved, or that it is an estimate
     l2: float = 0.0  #: Ridge weight; its gradient needs no noise
-    typical: Steps | None = None  #: Steps with momentum; None: those whose bound is proved
-    #: D of one output (dim,): gradients are divided by it before they are cut; None: they are not.
+    typical: Steps | None = None  #: Steps with momentum, chosen for typical data; None: steps with a proved bound
+    #: D of one output (dim,), by which gradients are divided before they are cut; None: they are not divided.
     deviations: Floats | None = None
-    expected: float | None = None  #: Excess on typical data
-    rate: float = 1.0  #: Probability with which a unit takes part in a step; 1: all units, or those of the batch
+    expected: float | None = None  #: Expected excess mean loss on typical data
+    rate: float = 1.0  #: Probability with which a unit takes part in a step; 1: every unit of the batch does
     neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     noise_name = "gaussian"
     constants = "calibrated"
@@ -82,7 +82,7 @@ class NoisyGradientPlan(LinearModelPlan):
 
     @property
     def ball(self) -> L2Ball:
-        """Where all parameters lie."""
+        """The ball onto which parameters are projected after every step."""
         return L2Ball(self.problem.radius * (1.0 if self.typical is None else FAR))
 
     @cached_property
@@ -98,7 +98,7 @@ class NoisyGradientPlan(LinearModelPlan):
 
     @property
     def sampled(self) -> SampledGaussian | None:
-        """All steps on samples; None without."""
+        """The mechanism of all steps on samples; None where steps read whole batches."""
         return SampledGaussian(self.mechanism, self.rate, self.steps) if self.rate < 1 else None
 
     @property
@@ -107,7 +107,7 @@ class NoisyGradientPlan(LinearModelPlan):
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """All gradients, batch by batch; those of samples in one entry."""
+        """The releases of all gradients: one entry for each batch, or one for all samples."""
         if self.sampled is not None:
             return (self.sampled.planned(LABEL),)
         times = self.steps // self.batches
@@ -120,7 +120,7 @@ class NoisyGradientPlan(LinearModelPlan):
 
     @property
     def blocks(self) -> tuple[str | None, ...]:
-        """Names of the disjoint batches; None for all units."""
+        """Names of the disjoint batches; a single None if there is one batch."""
         return (None,) if self.batches == 1 else tuple(f"batch {j + 1}" for j in range(self.batches))
 
     @property
@@ -144,7 +144,7 @@ class NoisyGradientPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> Floats:
-        """Spread (dim,) of the released point, if nothing pulled back."""
+        """Deviation (dim,) of the released point from noise alone, as if the loss had no curvature."""
         if self.typical is not None:
             walked = math.sqrt(float(self.typical.response(np.zeros(1))[1][0])) * self.mechanism.sigma
             return np.minimum(walked * self.clipping.scales, self.problem.radius)
@@ -184,7 +184,7 @@ class NoisyGradientPlan(LinearModelPlan):
         return self.finish(total / averaged, source)
 
     def _on_batch(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> Gradient:
-        """Return noisy mean gradients, of all units or of each batch in its turn."""
+        """Return the function that releases a noisy mean gradient, of the batches in turn."""
         ledger = Ledger(self.privacy, self.releases)
         gradients = mean_gradients(self.clipping, self.batches, X, y, groups, source)
         turn = iter(range(self.steps))
@@ -196,7 +196,7 @@ class NoisyGradientPlan(LinearModelPlan):
         return released
 
     def _on_sample(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> Gradient:
-        """Return noisy gradients of a fresh secret sample of units each."""
+        """Return the function that releases a noisy gradient of a fresh, secret sample of units at each call."""
         assert self.sampled is not None
         session = self.sampled.start(self.problem.n, LABEL, source, Ledger(self.privacy, self.releases))
         gradient = sampled_gradient(self.clipping, self.rate, X, y, groups)

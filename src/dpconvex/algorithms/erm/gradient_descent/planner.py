@@ -1,4 +1,4 @@
-"""From public facts to a plan of noisy gradient descent. What the constants promise stands in the plan's module."""
+"""Choice of the constants of noisy gradient descent, from public facts. The module `plan` proves what they promise."""
 
 import math
 from dataclasses import dataclass, replace
@@ -26,18 +26,18 @@ ADDED_LEMMA = (
 )
 LEMMA = "a mean of K vectors of length at most C changes by at most 2C/K when one is replaced, plus rounding"
 SAMPLED_LEMMA = "a record in the sample adds a vector of length at most C/(q n), any other adds none; rounding"
-MOST_GIVEN = 10_000  #: Steps that a caller may ask for where momentum is chosen for them: their weights are tabulated.
+MOST_GIVEN = 10_000  #: Most steps that a caller may ask for if the plan chooses momentum: it tabulates their weights.
 MOST_BATCHES = 1024
 
 
 @final
 @dataclass(frozen=True)
 class BoundTuning:
-    """How bounds choose constants."""
+    """Constants for plans that are chosen by their proved bound."""
 
-    # Passes over the data that a plan chooses by itself.
+    # Most passes over the data that a plan chooses by itself.
     most_passes: int = 256
-    # Fewer steps are taken where the bound grows by no more than this factor.
+    # The plan takes the fewest steps whose bound is at most this factor above the least bound.
     tolerated_bound: float = 1.05
 
 
@@ -58,18 +58,18 @@ def plan(
     l2: float = 0.0,
     rate: float | None = None,
 ) -> NoisyGradientPlan:
-    """Return the plan that does best on typical data, or by its bound.
+    """Return the plan with the least expected error on typical data, or with the least proved bound.
 
-    Delta must be positive. `clip` is the level C, from public knowledge: gradients are then measured in the l2 norm; by
-    default the level that typical data ask for, or where bounds decide the Lipschitz constant. With several `batches`,
-    each step reads one of so many disjoint ones. `steps` is T, at least 2 and a multiple of `batches`; by default as
-    few as suffice, at most 256 passes. `step_size` is the eta of plain steps, by default what minimizes the bound.
+    Delta must be positive. `clip` is the level C, from public knowledge, in the l2 norm; by default it is the best
+    level for typical data, or the Lipschitz constant where the bound decides. With several `batches`, each step reads
+    one of `batches` disjoint parts of the data. `steps` is T, at least 2 and a multiple of `batches`; by default as few
+    as suffice, at most 256 passes. `step_size` is the eta of plain steps; by default it minimizes the bound.
 
-    The bound decides if `proved`, for several batches, plain steps and a given step size. Steps are then `accelerated`
-    if the loss is smooth and no step size is given. With a ridge of weight `l2` the excess is that of the regularized
-    loss. `rate` is the probability with which a unit takes part in a step (Poisson sampling); by default of 1 and some
-    small ones the one that does best on typical data, in the time that 1 may take; 1 for users, who take part with all
-    their records, and where the bound decides.
+    The bound decides if `proved` is true, with several batches, with plain steps and with a given step size. Steps are
+    then `accelerated` if the loss is smooth and no step size is given. With a ridge of weight `l2`, the excess is
+    measured in the regularized loss. `rate` is the probability with which a unit takes part in a step (Poisson
+    sampling). By default it is the best of 1 and a few smaller rates on typical data, within the time that rate 1 may
+    take; it is 1 for users, who take part with all their records, and where the bound decides.
     """
     check_average(problem, privacy, NoisyGradientPlan.neighbors)
     if privacy.pure:
@@ -102,7 +102,7 @@ def plan(
     if rate is not None and rate != 1:
         remedy = "Use rate=1, or leave batches, steps' sizes and bounds alone"
         raise InvalidParameterError("rate", rate, "must be 1 for batches and for proved or plain steps", remedy)
-    first = 1 if batches == 1 else 0  # the first point is 0, whatever the data are
+    first = 1 if batches == 1 else 0  # one pass would be one step, and the first point is 0 for all data
     passes = [batches * 2**k for k in range(first, TUNING_BY_BOUND.most_passes.bit_length())]
     found = [setting.tuned(T, clip, step_size) for T in ([steps] if steps else passes)]
     enough = TUNING_BY_BOUND.tolerated_bound * min(option.bound for option in found)
@@ -124,7 +124,7 @@ class _Option:
 
 @dataclass(frozen=True)
 class _Setting:
-    """Public facts that bounds are made of."""
+    """The public facts that constants and bounds are computed from."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
@@ -134,7 +134,7 @@ class _Setting:
 
     @cached_property
     def mu(self) -> float:
-        """The whole budget of a unit."""
+        """The whole privacy budget, as the mean difference of a Gaussian pair (mu of Gaussian DP)."""
         return largest_mu(self.privacy.epsilon, self.privacy.delta)
 
     @property
@@ -145,14 +145,14 @@ class _Setting:
         return self.mu / math.sqrt(steps // self.batches) * (1 - 1e-12)  # accountants round up
 
     def planned(self, *, bound: float, **constants: Any) -> NoisyGradientPlan:
-        """Return the plan of these constants; no fit loses more than ``2 L R``."""
+        """Return the plan with these constants; its bound is cut to ``2 L R``, which no fit exceeds."""
         L, R = self.problem.lipschitz, self.problem.radius
         bound, trivial = min(bound, 2 * L * R), min(self.problem.trivial, L * R)
         facts: dict[str, Any] = {"problem": self.problem, "privacy": self.privacy, "batches": self.batches}
         return NoisyGradientPlan(**facts, l2=self.l2, bound=bound, trivial=trivial, **constants)
 
     def mechanism(self, clip: float, steps: int, rate: float = 1.0) -> GaussianMechanism:
-        """Return the noise of one gradient, of all units or of a sample."""
+        """Return the Gaussian mechanism of one gradient, over all units of a batch or over a sample."""
         problem = self.problem
         if rate == 1:
             value = problem.differing * clip / self.least_batch + 2 * ROUNDING * problem.most_times * clip
@@ -165,20 +165,20 @@ class _Setting:
         return GaussianMechanism.of_mu(sensitivity, mu, self.problem.dim)
 
     def typical(self, clip: float | None, steps: int | None, rates: tuple[float, ...]) -> NoisyGradientPlan:
-        """Return the plan that does best on typical data."""
+        """Return the plan with the least expected error on typical data."""
         problem, deviations = self.problem, None
         scales, longest, levels = np.ones(problem.domain.dim), clip or 0.0, ((1.0, 0.0),)
         if clip is None:
             deviations, length = gaussian_block_weights(problem.domain)
             scales, longest = deviations, typical_steps.slope_unit(problem.loss) * length
             levels = typical_steps.typical_levels(problem, 1 / deviations**2)
-            shorter = math.sqrt(problem.records_per_user or 1)  # gradients of users are means over so many records
+            shorter = math.sqrt(problem.records_per_user or 1)  # a user's gradient is a mean over all its records
             levels = tuple((level / shorter, cost) for level, cost in levels)
         noise = problem.differing * longest / (problem.n * self.mu) * scales
         chosen = typical_steps.choose(problem, noise, mu=self.mu, levels=levels, steps=steps, l2=self.l2, rates=rates)
         level, T, rate = longest * chosen.level, chosen.steps.count, chosen.rate
         mechanism = self.mechanism(level, T, rate)
-        # Noise, and for samples the variance of a mean of vectors of length at most C.
+        # The noise's variance and, for samples, the variance of a mean of vectors of length at most C.
         variance = float(np.sum(np.square(mechanism.sigma * scales))) * problem.loss.n_outputs
         variance += (1 / rate - 1) / problem.n * (level * float(scales.max())) ** 2
         return self.planned(
@@ -196,7 +196,7 @@ class _Setting:
         )
 
     def tuned(self, steps: int, clip: float | None, step_size: float | None) -> _Option:
-        """Return the option with the step size that the bound asks for, unless it is given."""
+        """Return the constants for T steps, with the given step size or the one that minimizes the bound."""
         L = self.problem.lipschitz
         clip = L if clip is None else min(clip, L)
         found = self._excess(clip, steps, step_size)
@@ -207,7 +207,7 @@ class _Setting:
         return replace(found, bound=found.bound + bias, rests_on="with the largest bias that clipping can have")
 
     def _excess(self, clip: float, steps: int, step_size: float | None) -> _Option:
-        """Return constants, and the bound without the bias of clipping."""
+        """Return the constants and their bound, which leaves out the bias of clipping."""
         problem = self.problem
         L, R = min(clip, problem.lipschitz) + self.l2 * problem.radius, problem.radius
         sigma = problem.differing * clip / (self.least_batch * self.mu_of_step(steps))

@@ -1,4 +1,4 @@
-r"""Steps with constant momentum, and the constants that do best on typical data. Pure arithmetic on public facts.
+r"""Steps with constant momentum, and the choice of their constants for typical data. Arithmetic on public facts alone.
 
 From 0, ``v <- m v - eta (g(w + m v) + noise)``, ``w <- w + v`` (Nesterov's momentum, m constant); the mean of the last
 points, or the last one, is released. Along a direction of curvature c an error of 1 in a gradient moves the point j
@@ -24,32 +24,32 @@ _PRODUCTS = np.geomspace(1e-9, 2.0, 300)  #: Values of ``x = eta c`` in the tabl
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """What the choice tries and what it trusts, as measured on simulated tables and Adult (docs)."""
+    """Values that the choice tries, and constants it relies on, measured on simulated tables and Adult (docs)."""
 
     momenta: tuple[float, ...] = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
-    # In units of one over the largest curvature. Up to 2: curvatures of at most half the largest are stable, and beyond
+    # Step sizes times the largest curvature. Up to 2: curvatures of at most half the largest are stable, and beyond
     # that the length of clipped gradients limits how far a run can swing.
     step_sizes: tuple[float, ...] = tuple(2.0**-k for k in range(-1, 11))
-    # Shares of the points, from the last backwards, in the mean; 0: the last point alone.
+    # Shares of the last points that are averaged; 0: the last point alone is released.
     averaged_shares: tuple[float, ...] = (0.0, 0.5)
-    # Fewer steps are taken where the expected excess grows by no more than this factor.
+    # The cheapest steps are taken whose expected excess is at most this factor above the least.
     tolerated_excess: float = 1.02
-    # How much more signal than typical data have the choice counts on: strong signals lose more by short runs.
+    # The choice assumes this many times the signal of typical data: strong signals lose more by short runs.
     signal_factor: float = 2.0
-    # Clipping levels in units of `slope_unit` times a typical record's length, and the excess that clipping costs.
+    # Pairs: a clipping level over `slope_unit` times a typical record's length, and the excess that clipping costs.
     clipping_levels: tuple[tuple[float, float], ...] = ((0.5, 0.02), (0.7, 0.004), (1.0, 0.0007), (1.5, 0.0))
-    # The same for smooth losses of residuals, which are short once a model fits.
+    # Such pairs for smooth losses of residuals, which are short once a model fits.
     residual_levels: tuple[tuple[float, float], ...] = ((0.2, 0.003), (0.35, 0.0006), (0.5, 0.0))
     most_steps: int = 256
-    # Entries of the data that all passes together may read, and passes that are always allowed.
+    # Most entries of the data that all passes together may read, and a number of passes that is always allowed.
     most_entries_read: float = 1e10
     least_passes: int = 32
     sampling_rates: tuple[float, ...] = (0.3, 0.1, 0.03, 0.01)
     most_sampled_steps: int = 2048
-    # Samples are taken where their expected excess is smaller by this factor.
+    # Steps read samples if their expected excess is below this share of the least excess on all records.
     sampling_gain: float = 0.9
-    # Times over that to read an entry in order (about 1 ns): to gather and clip an entry of a sampled record, to pick a
-    # record, to draw one coordinate's exact noise, and of a step on no data at all.
+    # Times in units of reading an entry in order (about 1 ns): to gather and clip an entry of a sampled record, to pick
+    # a record, to draw one coordinate's exact noise, and to take a step on no data at all.
     gathering_time: float = 4.0
     picking_time: float = 100.0
     noise_time: float = 13_000.0
@@ -62,7 +62,7 @@ TUNING = Tuning()
 @final
 @dataclass(frozen=True)
 class Steps:
-    """Constants of a run."""
+    """Constants of one run of steps with momentum."""
 
     count: int  #: T, at least 1
     size: float  #: eta
@@ -70,7 +70,7 @@ class Steps:
     averaged: int  #: How many of the last points are averaged, at least 1
 
     def minimize(self, start: Floats, noisy: Callable[[Floats], Floats], project: Callable[[Floats], Floats]) -> Floats:
-        """Return the mean of the last points (dim,), each projected, from noisy gradients."""
+        """Return the mean (dim,) of the last projected points, given a function that returns noisy gradients."""
         w, velocity, total = start, np.zeros_like(start), np.zeros_like(start)
         for t in range(self.count):
             velocity = self.momentum * velocity - self.size * noisy(w + self.momentum * velocity)
@@ -80,7 +80,7 @@ class Steps:
         return total / self.averaged
 
     def response(self, curvature: Floats) -> tuple[Floats, Floats]:
-        """Return the missed share of the minimizer and the variance for gradient noise of variance 1, shapes (g,)."""
+        """Return, by curvature (g,), the missed share of the minimizer, and the variance from unit gradient noise."""
         with np.errstate(all="ignore"):
             sums = _sums(self.size * curvature, np.array([self.momentum]), self.count)[:, 0]
             missed, noise = _tail(sums, self.size * curvature, self.count, self.averaged)
@@ -101,7 +101,7 @@ def _sums(products: Floats, momenta: Floats, count: int) -> Floats:
 
 
 def _tail(sums: Floats, products: Floats, count: int, averaged: int) -> tuple[Floats, Floats]:
-    """Return the missed share and the noise over eta^2 of the mean of the last points."""
+    """Return, for the mean of the last points, the missed share of the minimizer and the variance over eta^2."""
     age = np.arange(1, count + 1)
     weight = (sums[age] - sums[np.maximum(age - averaged, 0)]) / averaged
     missed = 1 + products * sums[count - averaged + 1 : count + 1].mean(0)
@@ -114,7 +114,7 @@ def _averaged(count: int) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _table(counts: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Return missed shares and noise over eta^2 by number of steps, last point or mean, momentum and x."""
+    """Return missed shares and variances over eta^2, both (counts, averaged shares, momenta, values of x)."""
     with np.errstate(all="ignore"):
         sums = _sums(_PRODUCTS, np.array(TUNING.momenta), max(counts))
         both = np.array([[_tail(sums, _PRODUCTS, T, averaged) for averaged in _averaged(T)] for T in counts])
@@ -124,11 +124,11 @@ def _table(counts: tuple[int, ...]) -> tuple[Floats, Floats]:
 def _effects(
     problem: LinearModelProblem, noise: Floats, counts: tuple[int, ...], l2: float, signal: float
 ) -> tuple[Floats, Floats, Floats, float]:
-    """Return the excess, (counts, tails, momenta, rates), of what is missed, of noise, of samples; and that of 0."""
+    """Return excess losses (counts, tails, momenta, step sizes) by bias, noise and sampling; and that of zero."""
     typical = problem.typical
     assert typical is not None  # there is no tilt and no attack here
     curvature = typical.curvature + l2
-    kept = np.square(typical.curvature / curvature)  # of the minimizer's square, with the ridge
+    kept = np.square(typical.curvature / curvature)  # the ridge leaves this share of the minimizer's square
     weight = typical.worth * typical.count * curvature / 2
     bias = signal * weight * typical.signal * kept
     sizes = np.array(TUNING.step_sizes) / (unit_curvature(problem) + l2)
@@ -144,7 +144,7 @@ def _effects(
 
 
 def dearer(mu: float, steps: int, rate: float) -> float:
-    """Return how much larger the noise variance of sampled steps is, by that of one step's losses: close to exact."""
+    """Return a close estimate of the noise variance of steps at a sampling rate, over that of steps on all units."""
     if rate == 1:
         return 1.0
     share = mu**2 / (4 * rate**2 * steps)
@@ -152,7 +152,7 @@ def dearer(mu: float, steps: int, rate: float) -> float:
 
 
 def residual_square(problem: LinearModelProblem) -> float:
-    """Return a typical squared slope over the typical curvature: 1 for classes, as for a likelihood that fits."""
+    """Return a typical squared slope over the typical curvature; for classes 1, as for the right log-likelihood."""
     loss = problem.loss
     if loss.task == "classification":
         return 1.0
@@ -161,7 +161,7 @@ def residual_square(problem: LinearModelProblem) -> float:
 
 
 def unit_curvature(problem: LinearModelProblem) -> float:
-    """Return the risk's largest curvature; for losses with kinks a typical density of them in place of a bound."""
+    """Return the risk's largest curvature; for losses with kinks, estimated from a typical density of kinks."""
     if math.isfinite(problem.smoothness):
         return problem.smoothness
     return typical_curvature(problem.loss) / ORDINARY.decided_curvature * problem.domain.l2**2
@@ -176,17 +176,17 @@ def quadratic_bound(steps: Steps, problem: LinearModelProblem, variance: float, 
 
 
 def typical_levels(problem: LinearModelProblem, weights: Floats) -> tuple[tuple[float, float], ...]:
-    """Return clipping levels in units of the longest gradient, and their costs; `weights` as in `typical_length`."""
+    """Return clipping levels over the longest gradient's length, and their costs; `weights` as in `typical_length`."""
     loss, typical = problem.loss, typical_length(problem.domain, weights)
-    unit = min(1.0, loss.value_at_zero / math.log(2))  # measured for two classes
+    unit = min(1.0, loss.value_at_zero / math.log(2))  # costs were measured for two classes, where zero loses log 2
     levels = TUNING.residual_levels if _has_residuals(loss) else TUNING.clipping_levels
-    levels = levels if loss.usual == loss else levels[-2:]  # short slopes already stand in for short levels
+    levels = levels if loss.usual == loss else levels[-2:]  # a capped loss has short gradients: no low level is needed
     found = [(min(1.0, level * typical), cost * unit if level * typical < 1 else 0.0) for level, cost in levels]
     return tuple(dict(found).items())
 
 
 def typical_length(domain: DataDomain, weights: Floats) -> float:
-    """Return a typical record's length over the largest; `weights` (dim,), equal in a block, count squares."""
+    """Return a typical record's length over the largest length; squares are weighed by `weights` (dim,)."""
     blocks = domain.all_blocks
     size = np.array([block.size for block in blocks])
     square = np.array([block.l2**2 for block in blocks]) * weights[np.cumsum(size) - size]
@@ -195,7 +195,7 @@ def typical_length(domain: DataDomain, weights: Floats) -> float:
 
 
 def slope_unit(loss: LinearModelLoss) -> float:
-    """Return the largest slope, for losses of residuals with a range the one at twice the largest residual of 0."""
+    """Return the largest slope; for losses of bounded residuals, the slope at twice zero's largest residual."""
     return min(loss.slope_bound, _steepest(loss)) if _has_residuals(loss) else loss.slope_bound
 
 
@@ -204,13 +204,13 @@ def _steepest(loss: LinearModelLoss) -> float:
 
 
 def _has_residuals(loss: LinearModelLoss) -> bool:
-    """Whether slopes shrink with residuals, of a known range, over that whole range."""
+    """Whether targets have a known range, over all of which slopes shrink with residuals."""
     known = math.isfinite(loss.value_at_zero) and math.isfinite(loss.curvature_bound)
     return loss.task == "regression" and known and _steepest(loss) <= loss.slope_bound * (1 + 1e-9)
 
 
 def step_work(problem: LinearModelProblem, rate: float) -> float:
-    """Return what one step costs, in entries of the data read in order, for a rate in (0, 1]."""
+    """Return the time of one step at a rate in (0, 1], in units of the time to read one entry of the data in order."""
     outputs, dim = problem.loss.n_outputs, problem.domain.dim
     entries = dim * (1 + outputs / 8)
     of_record = entries if rate == 1 else rate * (TUNING.gathering_time * entries + TUNING.picking_time)
@@ -218,7 +218,7 @@ def step_work(problem: LinearModelProblem, rate: float) -> float:
 
 
 def _counts(problem: LinearModelProblem, rate: float) -> tuple[int, ...]:
-    """Return numbers of steps; on samples as many as take no longer than the most on all records."""
+    """Return the numbers of steps to try; on samples they take no longer than the most steps on all records."""
     read = problem.n * problem.domain.dim * (1 + problem.loss.n_outputs / 8)
     most = min(TUNING.most_steps, max(TUNING.least_passes, TUNING.most_entries_read / read))
     if rate < 1:
@@ -230,13 +230,13 @@ def _counts(problem: LinearModelProblem, rate: float) -> tuple[int, ...]:
 @final
 @dataclass(frozen=True)
 class Choice:
-    """Steps, level (in slope bounds times the largest record), expected loss on typical data, chance to join a step."""
+    """The chosen steps and clipping level, and the errors expected of them on typical data."""
 
     steps: Steps
-    level: float
-    expected: float
-    rate: float
-    noise: float  #: What noise is expected to cost, part of `expected`
+    level: float  #: Clipping level, over the largest slope times the largest record's length
+    expected: float  #: Expected excess loss on typical data
+    rate: float  #: Probability with which a unit takes part in a step
+    noise: float  #: The part of `expected` that comes from noise
 
 
 def choose(
@@ -251,11 +251,11 @@ def choose(
     signal: float = 1.0,
     bold: float = TUNING.signal_factor,
 ) -> Choice:
-    """Return what does best on typical data; samples only where they gain enough.
+    """Return the constants with the least expected excess on typical data; samples only if they gain enough.
 
-    `noise` (dim,) are deviations of one gradient of all records with the whole budget `mu` and level 1. `levels` are a
-    level and its cost for who learns all; `steps` is T, if given; `rates` are chances to join a step (1: all do). Data
-    have `signal` times the squared coefficients of typical ones, and the choice counts on `bold` times as much.
+    `noise` (dim,) are the deviations of one gradient over all records at level 1 that spends all of `mu`. `levels` are
+    pairs of a level and the excess that clipping costs a full fit. `steps` is T, or None. `rates` are probabilities to
+    take part in a step. Squared coefficients are `signal` times the typical ones; the choice assumes `bold` times it.
     """
     counts = {rate: (steps,) if steps else _counts(problem, rate) for rate in rates}
     effects = _effects(problem, noise, max(counts.values(), key=len), l2, signal)
@@ -283,11 +283,11 @@ def _options(
     rate: float,
     signal: float,
 ) -> Iterator[tuple[float, Choice]]:
-    """Yield the best constants for each level and number of steps, and their score."""
+    """Yield the score, and the best constants, for each level and number of steps."""
     typical, largest = problem.typical, unit_curvature(problem) + l2
     assert typical is not None
     biases, noises, drawn = (effect[: len(counts)] for effect in effects[:3])
-    shares = [count * dearer(mu, count, rate) for count in counts]  # the budget is shared
+    shares = [count * dearer(mu, count, rate) for count in counts]  # steps share the budget
     with np.errstate(all="ignore"):
         noises = noises * np.array(shares)[:, None, None, None]
         drawn = drawn * (1 / rate - 1) if rate < 1 else np.zeros_like(drawn)

@@ -1,4 +1,4 @@
-r"""Objective perturbation with approximate minima, for linear models: constants and listing.
+r"""Objective perturbation with approximate minima, for linear models: the plan's constants and its run.
 
 Guarantee
     Epsilon-DP (norm-exponential ``b``) or (epsilon, delta)-DP (Gaussian ``b``) for neighbors that replace one record,
@@ -7,17 +7,17 @@ Lemma
     Theorems 1 to 4 and formulas (1.1) to (5.2) of the docs, "Objective perturbation", which prove them. Gradients of
     two records differ by at most ``2 A X_K`` in the noise's norm; the determinant of the change of variables costs
     ``r log(1 + t tau / r)``, ``tau = X_2^2 / (n l2)``, nothing for losses whose curvature vanishes as the slope
-    saturates, and for the logistic loss what (1.4) and (3.4) say. The solver's point is within ``gamma / l2`` of the
-    exact minimizer for every data set and every ``b``; output noise of sensitivity ``2 gamma / l2`` hides which.
+    saturates, and for the logistic loss as in (1.4) and (3.4). The solver's point is within ``gamma / l2`` of the exact
+    minimizer for every data set and every ``b``; output noise of sensitivity ``2 gamma / l2`` hides the difference.
 Users
-    A user's gradient is within ``A X_K`` and the trace of its Hessian within that of one record, but its rank is not 1:
-    ``dim`` takes the place of r (docs, Methods of records). Gaussian ``b`` is Theorem U4: gradients of a user with m
-    distinct records lie in a simplex of m + 1 vertices that no minimizer moves; a union over pairs of them is paid.
-    That m is `most_rows`, which the run enforces (line 1); it is never `records_per_user`, a guess.
+    A user's gradient is within ``A X_K`` and the trace of its Hessian within a record's, but its rank is not 1: ``dim``
+    takes the place of r (docs, Methods of records). Gaussian ``b`` is Theorem U4: gradients of a user with m distinct
+    records lie in a simplex of m + 1 vertices that no minimizer moves; the plan pays for a union over pairs of these.
+    Here m is `most_rows`, which the run enforces (line 1); it is never `records_per_user`, a guess.
 Added or removed units
-    Their number is private: ``n`` is declared, and the objective has the sum of losses over it. Gradients differ by
-    that of one unit, ``A X_K``; what curvature then costs stands with `AddedObjectivePerturbation`. Solvers certify for
-    up to 1000 times as many units (`MOST_TIMES`); beyond, a run may stop with nothing released, which tells so much.
+    The number of units is private: ``n`` is declared, and the objective is the sum of losses over ``n``. Gradients
+    differ by one unit's, ``A X_K``; `AddedObjectivePerturbation` states the cost of curvature. Solvers certify for up
+    to 1000 times as many units (`MOST_TIMES`); with more, a run may stop and release nothing, which reveals just that.
 Assumptions
     Records are clipped into the domain; the intercept is a constant feature inside the bounds and is regularized;
     `l2`, the norm, `gamma` and the comparator norm come from public facts.
@@ -45,7 +45,7 @@ from dpconvex.randomness import BitSource
 from dpconvex.solvers import Solver
 
 MINIMIZER, MASK = "minimizer of the perturbed objective", "solver inaccuracy"
-"""What is released, in ledgers and certificates."""
+"""Labels of the releases, in ledgers and certificates."""
 CAPPED = Assumption(
     "no user has more than most_rows distinct records, features and target together",
     "of whoever has more, so many stay, drawn by coins, after records are clipped and before weights are made",
@@ -55,13 +55,13 @@ MANY = Assumption(
     "not enforced: with more the solver may fail to certify its tolerance, and that nothing is released then tells so",
 )
 LONGEST = 30
-"""A linear term is at most so many root mean squares long: for a longer one, of probability below 1e-17, runs stop."""
+"""Largest length of the linear term, in root mean squares. Runs stop at a longer term, of probability below 1e-17."""
 
 
 @final
 @dataclass(frozen=True)
 class SeparateOutput:
-    """Pure noise, charged on its own (Theorem 3: ``epsilon = epsilon_obj + epsilon_out``)."""
+    """Output noise that is epsilon-DP by itself (Theorem 3: ``epsilon = epsilon_obj + epsilon_out``)."""
 
     mechanism: NormNoiseMechanism  #: In the l2 norm, of sensitivity ``2 gamma / l2``
 
@@ -72,7 +72,7 @@ class SeparateOutput:
 
     @property
     def mechanisms(self) -> Mapping[str, Planned]:
-        """What is released beside the minimizer."""
+        """The mechanism that is charged beside the minimizer's own."""
         return {MASK: self.mechanism}
 
     def simulate(self, dim: int, size: int, generator: np.random.Generator) -> Floats:
@@ -90,7 +90,7 @@ class JointGaussianOutput:
     """Gaussian noise priced inside the minimizer's own event (formula 3.3)."""
 
     noise: GaussianObjectiveNoise  #: Its event holds ``rho``, twice the solver radius over this deviation
-    deviation: float  #: Of every coordinate
+    deviation: float  #: Standard deviation of every coordinate
     mechanisms: ClassVar[Mapping[str, Planned]] = {}
 
     def simulate(self, dim: int, size: int, generator: np.random.Generator) -> Floats:
@@ -109,16 +109,16 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     problem: LinearModelProblem
     privacy: PrivacyParams
     l2: float
-    noise_name: str  #: Kind of noise, as asked for or chosen
-    noise: ObjectiveNoise  #: Law of the linear term, with its event
-    copies: int  #: Independent copies of the linear term, one an output; 1 where one law covers all outputs
-    deviations: Floats  #: (dim,): standard deviations of the linear term
+    noise_name: str  #: Kind of noise
+    noise: ObjectiveNoise  #: Law of the linear term, with its privacy event
+    copies: int  #: Independent copies of the linear term, one for each output; 1 where one law covers all outputs
+    deviations: Floats  #: Standard deviations of the linear term, (dim,)
     #: Noise that hides how far the solver stopped from the exact minimizer; its sensitivity is twice that distance.
     output: SeparateOutput | JointGaussianOutput
     gradient_tolerance: float  #: Gradient norm that the solver certifies
-    bound: float  #: On the expected excess mean loss
-    solver: Solver  #: Fast solver with the guaranteed one that takes over
-    most_rows: int | None = None  #: Gaussian noise for users: distinct records of a user that are kept
+    bound: float  #: Upper bound of the expected excess mean loss
+    solver: Solver  #: A fast solver, and the guaranteed solver that takes over if it fails
+    most_rows: int | None = None  #: Most distinct records of a user that are kept; for Gaussian noise for users
     neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     constants: str = "calibrated"  #: ``"calibrated"``; this family has one constant set
     algorithm: ClassVar[str] = "objective_perturbation"
@@ -135,7 +135,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     @cached_property
     def expected(self) -> float:
-        """Excess on typical data: what the ridge shrinks, and the noise of ``b`` and of the output."""
+        """Expected excess on typical data, from the ridge's shrinkage, the noise ``b`` and the output noise."""
         typical = self.problem.typical
         assert typical is not None  # there is no tilt and no attack here
         noise = typical.gradient_noise(self.l2, self.deviations / self.problem.n)
@@ -143,7 +143,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     @property
     def output_excess(self) -> float:
-        """Part of the output noise in the expected error."""
+        """The part of the expected error that comes from the output noise."""
         assert self.problem.typical is not None
         return self.problem.typical.released_noise(np.full(self.problem.dim, self.output.deviation))
 
@@ -174,14 +174,14 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> Floats:
-        """Guess the noise of ``b`` through a curvature that public facts suggest. Only for pictures."""
-        # Columns count as independent, numeric ones as uniform, levels as equally frequent; half the largest curvature.
-        # Means of blocks and the constant are collinear but for the ridge: their small system is solved exactly.
+        """A guess of the released parameters' deviations, from the curvature of typical data. Only for pictures."""
+        # It takes columns as independent, numeric ones as uniform, levels as equally frequent, and half the largest
+        # curvature. Without the ridge, block means and the constant are collinear: their system is solved exactly.
         factor = self.problem.factor
-        assert factor is not None  # the planner sees to it
+        assert factor is not None  # the planner sets it
         blocks, n = self.problem.domain.all_blocks, self.problem.n
         curvature = self.problem.loss.curvature_bound / 2
-        # Second moments of a column: that of the bound over the levels of a block, a third for uniform columns.
+        # Second moment of a column: the squared bound over the number of levels, and a third of that if it is uniform.
         size = np.array(factor.ranks)
         square = factor.mean_squares * np.array([block.bound**2 for block in blocks])
         categorical = np.array([block.categorical for block in blocks])  # the constant too: a block of one level
@@ -215,13 +215,13 @@ class ObjectivePerturbationPlan(LinearModelPlan):
         return reach_quantile(moved)
 
     def _model(self, v: Floats) -> Floats:
-        """Return the parameters of the model (size, outputs * domain.dim) for rows of new coordinates."""
+        """Return the model's parameters (size, outputs * domain.dim) for rows of the factor's coordinates."""
         factor, k = self.problem.factor, self.problem.loss.n_outputs
         return v if factor is None else factor.parameters(v.reshape(len(v) * k, -1)).reshape(len(v), -1)
 
     @property
     def _lengths(self) -> Floats | float:
-        """How far a unit step of the new coordinates moves each parameter of the model."""
+        """Most that a step of length 1 in the factor's coordinates moves each parameter of the model."""
         factor = self.problem.factor
         return 1.0 if factor is None else np.tile(factor.deviations(np.ones(factor.rank)), self.problem.loss.n_outputs)
 
@@ -233,7 +233,7 @@ class ObjectivePerturbationPlan(LinearModelPlan):
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
         records, targets = problem.clipped(X, y)  # line 1: records of the public domain
-        if self.most_rows is not None:  # Theorem U4: at most so many vertices, before weights are made
+        if self.most_rows is not None:  # Theorem U4: at most `most_rows` records of a user, before weights are made
             assert isinstance(records, Records)
             assert targets is not None
             assert groups is not None
@@ -248,10 +248,10 @@ class ObjectivePerturbationPlan(LinearModelPlan):
 
 
 def gradient_tolerance(problem: LinearModelProblem, l2: float, energy: float, output_energy: float) -> float:
-    """Return the gradient norm to certify: formula (2.3), or the smallest that rounding allows if larger.
+    """Return the gradient norm to certify: formula (2.3), or the smallest that rounding allows if that is larger.
 
-    So every data set and every ``b`` of at most `LONGEST` root mean squares is served. `energy` is ``E||b||_2^2``,
-    `output_energy` that of the output noise per unit of squared solver radius.
+    So the solver succeeds for every data set and every ``b`` of at most `LONGEST` root mean squares. `energy` is
+    ``E||b||_2^2``; `output_energy` is that of the output noise, over the squared solver radius.
     """
     root = math.sqrt(energy)
     wanted = 0.1 * l2 * root / (problem.n * (problem.smoothness + l2) * math.sqrt(output_energy))  # (2.3)

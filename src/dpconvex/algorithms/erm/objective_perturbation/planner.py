@@ -1,9 +1,9 @@
-"""From public facts to plans of objective perturbation, one for every noise law that is asked for.
+"""Plans of objective perturbation from public facts, one plan for each requested noise law.
 
 Theorem and formula numbers are those of the docs, Objective perturbation.
 
-Notation: ``tau = X_2^2/(n l2)``; ``epsilon_1`` the part of the budget that the noise ``b`` may spend; ``E`` the noise
-energy ``E||b||_2^2``; R the comparator norm. The excess mean loss is at most ``l2 R^2/2 + E/(2 n^2 l2)`` (5.1).
+Notation: ``tau = X_2^2/(n l2)``; ``epsilon_1`` is the part of the budget that the noise ``b`` spends; ``E`` is its
+energy ``E||b||_2^2``; R is the comparator norm. The excess mean loss is at most ``l2 R^2/2 + E/(2 n^2 l2)`` (5.1).
 """
 
 import math
@@ -31,17 +31,17 @@ from dpconvex.problems import DataDomain, Factor, LinearModelProblem
 from dpconvex.solvers import default_solver
 
 Costs = tuple[float, ...] | None
-"""What a unit of a block's noise energy costs, relative to the others'; None: all the same."""
+"""Relative cost in expected error of one unit of noise energy, for each block; None: all costs are equal."""
 NORMS: dict[str, Callable[[DataDomain, Costs], geometry.NoiseNorm]] = {
     "grouped": geometry.GroupedNorm.for_domain,
     "weighted_l1": geometry.GroupedNorm.weighted_l1,
     "l1": lambda domain, costs: geometry.GroupedNorm.l1(domain),
     "block_max": lambda domain, costs: geometry.GroupedNorm.block_max(domain),
 }
-"""Norms of one output's noise, by name; ``"l2"`` is the norm of all outputs together."""
+"""Norms of one output's noise, by name. The noise ``"l2"`` is not here: its norm is that of all outputs together."""
 GAUSSIANS = ("gaussian", "weighted_gaussian")
 OUTPUT_SHARES, HARMLESS = (0.01, 0.03, 0.1, 0.3), 0.01
-"""Shares of a pure budget for the output noise, tried in turn until that noise is so small a share of the error."""
+"""Shares of a pure budget for the output noise, tried in turn until it causes at most a share HARMLESS of the error."""
 
 
 @recorded("objective_perturbation")
@@ -51,9 +51,9 @@ def plan(
 ) -> tuple[ObjectivePerturbationPlan, ...]:  # fmt: skip
     """Return the valid plans, one for each kind of noise; the loss must be smooth with a bounded slope.
 
-    `l2` is by default that of the smallest expected error, from public facts. `noise` is ``"auto"``
-    (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``. `most_rows` caps what
-    Gaussian noise for users keeps of a user's distinct records; None: there is no such noise for users.
+    By default `l2` is the ridge weight of the smallest expected error, from public facts. `noise` is ``"auto"``
+    (all that apply), a name in `NORMS`, ``"l2"``, ``"gaussian"`` or ``"weighted_gaussian"``. `most_rows` is the most
+    distinct records of a user that are kept for Gaussian noise; None: users get no Gaussian noise.
     """
     check_average(problem, privacy, ObjectivePerturbationPlan.neighbors)
     options = ("auto", *NORMS, "l2", *GAUSSIANS)
@@ -63,7 +63,7 @@ def plan(
         remedy = "Use algorithm='output_perturbation'"
         raise InvalidParameterError("loss", problem.loss.name, "must be smooth with a bounded slope", remedy)
     check_noise(problem, privacy, noise, most_rows)
-    if problem.factor is None or problem.factor.domain != problem.domain:  # or those of another plan's problem
+    if problem.factor is None or problem.factor.domain != problem.domain:  # the factor may be another problem's
         problem = replace(problem, factor=coordinates(problem.domain, plain=l2 is not None))
     kinds = [kind for kind in options[1:] if noise in ("auto", kind)]
     plans = [_pure(problem, privacy, kind, l2) for kind in kinds if kind not in GAUSSIANS]
@@ -76,7 +76,7 @@ def plan(
 
 
 def check_noise(problem: LinearModelProblem, privacy: PrivacyParams, noise: str, most_rows: int | None = None) -> None:
-    """Raise `InvalidParameterError` where Gaussian noise is asked for and not proved, or a cap fits no users."""
+    """Raise `InvalidParameterError` if the requested Gaussian noise has no proof, or a cap on rows is for records."""
     if most_rows is not None:
         _validate.integer("most_rows", most_rows, at_least=1)
         if not problem.grouped:
@@ -94,7 +94,7 @@ def check_noise(problem: LinearModelProblem, privacy: PrivacyParams, noise: str,
 def _pure(
     problem: LinearModelProblem, privacy: PrivacyParams, kind: str, l2: float | None
 ) -> ObjectivePerturbationPlan | None:
-    """Return the best split of a pure budget, by the expected error; None where curvature uses up all of it."""
+    """Return the plan with the best split of a pure budget by expected error; None if curvature uses up the budget."""
     assert problem.factor is not None
     pulls = problem.differing
     if kind == "l2":
@@ -120,13 +120,13 @@ def _pure(
 
 
 SHARES = (1.0, 1.0, 1.0)
-"""Largest prior variance of a prediction's part, relative to the others': of a category with three levels or more, of a
-number or a category with two, and of the constant. Compared with others by `benchmarks/shares.py`."""
+"""Relative prior variances of the parts of a prediction: of a category with three levels or more, of a number or a
+category with two, and of the constant. `benchmarks/shares.py` compares these with other values."""
 
 
 @lru_cache(maxsize=64)
 def coordinates(domain: DataDomain, plain: bool) -> Factor:
-    """Return contrasts, in blocks of comparable prior variance; `plain`: for a ridge weight with its usual meaning."""
+    """Return contrasts, scaled to comparable prior variances of blocks; `plain`: unscaled, as a given ridge means."""
     if plain:
         return Factor.contrasts(domain)
     category, number, constant = SHARES
@@ -142,7 +142,7 @@ def _norm(kind: str, domain: DataDomain, costs: Costs) -> geometry.NoiseNorm:
 
 
 def noise_costs(problem: LinearModelProblem, privacy: PrivacyParams) -> Costs:
-    """Return about what a unit of a block's noise energy costs: it ranks noise."""
+    """Return approximate `Costs` of noise by block; they choose among noise laws."""
     factor, typical = problem.factor, problem.typical
     if typical is None or factor is None:
         return None
@@ -156,7 +156,7 @@ def _pure_split(
     norm: geometry.NoiseLaw, copies: int, sensitivity: Sensitivity, l2: float | None,
 ) -> ObjectivePerturbationPlan | None:  # fmt: skip
     """Return the plan of Theorem 3, pure: ``epsilon = epsilon_obj + epsilon_out``."""
-    d, frobenius = problem.dim, norm.name == "l2" and norm.dim == problem.dim  # of all outputs together
+    d, frobenius = problem.dim, norm.name == "l2" and norm.dim == problem.dim  # one norm of all outputs together
     epsilon_out = _rounding.product_down(output_share, privacy.epsilon)
     budget = _rounding.difference_down(privacy.epsilon, epsilon_out)
     unit_deviations = np.sqrt(np.tile(norm.coordinate_variances, copies))
@@ -185,9 +185,9 @@ def gaussian(
     problem: LinearModelProblem, privacy: PrivacyParams, kind: str, l2: float | None, share: float = 0.0,
     curvature: Callable[[float], GaussianMechanism] | None = None, rows: int | None = None,
 ) -> ObjectivePerturbationPlan | None:  # fmt: skip
-    """Return the plan of Theorem 4 with (3.3): noises in one event, a third of a `share` of the square as (3.4t).
+    """Return the plan of Theorem 4 with (3.3): one event covers both noises and, with a `share`, a curvature (3.4t).
 
-    For users of at most so many distinct `rows` it is Theorem U4's.
+    For users with at most `rows` distinct records each, it is the plan of Theorem U4.
     """
     loss, copies, epsilon, delta = problem.loss, problem.loss.n_outputs, privacy.epsilon, privacy.delta
     if copies > 1 and (loss.curvature_law != CurvatureLaw.SOFTMAX or rows is not None):
@@ -199,7 +199,7 @@ def gaussian(
         costs = noise_costs(problem, privacy)
         base, length = geometry.gaussian_block_weights(problem.domain, costs, modulo_constants=True)
     deviations = np.sqrt(problem.factor.matrix.power(2).T @ np.square(base))
-    slope = loss.slope_bound_l1 / 2 if copies > 1 else loss.slope_bound  # softmax lengths are in its vertices
+    slope = loss.slope_bound_l1 / 2 if copies > 1 else loss.slope_bound  # A of softmax slopes A (p - e_y)
     gradient_bound = _rounding.product_up(slope, length)
     if l2 is None:
         tiled = np.tile(deviations, copies)
@@ -207,7 +207,7 @@ def gaussian(
     else:
         lam, tau, rule = l2, problem.tau(l2), rules.gaussian_rule(loss, users)
         if share and loss.curvature_law == CurvatureLaw.LOGISTIC:
-            rule = "logistic", loss.slope_bound  # without a cap the same as (1.2) at its own tangent, less elsewhere
+            rule = "logistic", loss.slope_bound  # without a cap, (1.2) at its own tangent, and less elsewhere
         if max(rules.curvature_charge(loss, tau, users)) >= 0.999 * epsilon:  # curvature alone uses the budget up
             return None
         exact = rules.calibrate_gaussian(gradient_bound, 0.0, tau, *rule, epsilon, delta, share, users)
@@ -230,7 +230,7 @@ def _built(
     problem: LinearModelProblem, privacy: PrivacyParams, l2: float, gamma: float,
     energy: float, output: SeparateOutput | JointGaussianOutput, given: bool, **law: Any,
 ) -> ObjectivePerturbationPlan:  # fmt: skip
-    """Return the plan; its bound is (5.1) plus ``beta/2 E||z||^2``, a `given` ridge being part of the target."""
+    """Return the plan; its bound is (5.1) plus ``beta/2 E||z||^2``, less the ridge's part if the ridge was `given`."""
     shrinkage = 0.0 if given else l2 * problem.ridge_radius**2 / 2
     hidden = (problem.smoothness + l2) / 2 * (problem.dim * output.deviation**2)
     solver = default_solver(problem.loss, dim=problem.dim)

@@ -1,4 +1,4 @@
-"""Regularization of objective perturbation: what curvature leaves of a budget, and the ridge of the least error.
+"""Regularization of objective perturbation: the budget that curvature leaves to noise, and the ridge of least error.
 
 Rules and formulas are those of the docs, Objective perturbation (1.2) to (1.4) and (3.1) to (3.4). Privacy rests on
 `pure_share` and `calibrate_gaussian` alone, which price with directed rounding; the rest is search in plain floats.
@@ -24,21 +24,21 @@ from dpconvex.problems import LinearModelProblem
 
 MARGIN = 1 + 1e-9  #: Regularization is put this far above a floor, so that rounding cannot fall below it.
 OUTPUT_RATIO = 0.05
-"""Of Gaussian noise: rho in units of ``A X_2 / sigma``. The output noise then takes an eighth of a percent of sigma."""
-POINTS = 40  #: Regularizations of the grid on which the best one is looked for.
-SLOPES = np.linspace(0.0, 1.0, 129)  #: Shares of the largest slope at which estimates look for the costliest.
-TANGENTS = tuple(k / 50 for k in range(50, 0, -1))  #: Tried where a curvature is released, too; 1 is formula (3.4).
-LARGEST = 20.0  #: An epsilon from which on `tau` may not grow further: what it gains is below what doubles resolve.
+"""For Gaussian noise: rho over ``A X_2 / sigma``. The output noise then raises sigma by an eighth of a percent."""
+POINTS = 40  #: Number of ridge weights on the grid that is searched for the best.
+SLOPES = np.linspace(0.0, 1.0, 129)  #: Slopes, over the largest slope, at which estimates look for the highest cost.
+TANGENTS = tuple(k / 50 for k in range(50, 0, -1))  #: Tangents tried if a curvature is released; 1 is formula (3.4).
+LARGEST = 20.0  #: `tau` does not grow with epsilon beyond this epsilon: doubles could not resolve the gain.
 
 
 Users = tuple[int, int] | None
-"""Most distinct records of a user and number of all parameters, as Theorem U4 needs them; None: units are records."""
+"""Most distinct records of a user and number of all parameters, for Theorem U4; None: units are records."""
 
 
 class NoiseShare(NamedTuple):
-    """How a pure budget is spent at a given `tau`: what the noise may spend, and the event that certifies it.
+    """The epsilon that noise may spend of a pure budget at a given `tau`, and the parameters of the event.
 
-    `epsilon` is rounded down; 0 or less: infeasible. All else is the event's.
+    `epsilon` is rounded down; 0 or less means that no noise suffices. All other fields are the event's.
     """
 
     epsilon: float
@@ -53,9 +53,9 @@ def pure_share(
 ) -> NoiseShare:
     """Return the largest noise share within a pure `budget`, the epsilon of the exact minimizer; `tau` is rounded up.
 
-    `frobenius` says whether the noise is in the l2 norm of the flat parameters, for which more losses have free
-    curvature; `rank` is that of a unit's Hessian, where units are users (None: that of a record); `pulls` is 1 where
-    one unit is added or removed.
+    `frobenius` says whether the noise is in the l2 norm of the flat parameters, for which curvature is free with more
+    losses; `rank` is the rank of a unit's Hessian (None: a record's); `pulls` is 2 if a unit is replaced, 1 if one is
+    added or removed.
     """
     q = loss.frobenius_self_concordance if frobenius else loss.self_concordance
     if q is not None and pulls * q * tau * MARGIN**0.5 <= budget:  # Theorem 2: curvature costs nothing
@@ -69,17 +69,17 @@ def pure_share(
 
 
 class SlopePrice(NamedTuple):
-    """What curvature costs by the slope: the event's `rule`, `curvature` and `bend`, and a function that says it."""
+    """A cost of curvature that depends on the slope, with `rule`, `curvature` and `bend` as events have them."""
 
     rule: str
     curvature: float
     bend: float
-    epsilon: Callable[..., Fraction]
-    bends: Floats  #: Curvature at `SLOPES`, in units of `bend`
+    epsilon: Callable[..., Fraction]  #: The total epsilon for given noise, `tau`, `curvature`, rank and `pulls`
+    bends: Floats  #: Curvature at `SLOPES`, over `bend`
 
 
 def slope_price(loss: LinearModelLoss) -> SlopePrice | None:
-    """Return it for the logistic law (Theorem 2a), and for one output whose curvature vanishes (2c); else None."""
+    """Return the price for the logistic law (Theorem 2a), or for one output with vanishing curvature (2c); or None."""
     q, trace = loss.self_concordance, loss.curvature_trace
     if loss.curvature_law == CurvatureLaw.LOGISTIC and (q is None or loss.slope_bound == 1):
         slopes = loss.slope_bound * SLOPES
@@ -91,12 +91,12 @@ def slope_price(loss: LinearModelLoss) -> SlopePrice | None:
 
 
 def _priced_share(price: SlopePrice, tau: float, budget: float, rank: int, pulls: int) -> float:
-    """Return the largest noise share where curvature is priced by the slope."""
+    """Return the largest epsilon that noise may spend where the cost of curvature depends on the slope."""
     scaled, last = _rounding.product_up(tau, price.bend), float(price.bends[-1])
 
     def fits(epsilon: float) -> bool:
-        # Also for the three floats below: the scale is rounded, and prices in floats rise to within rounding only.
-        # It depends on the rank's part of the noise as a float, of which there are more than of the noise.
+        # Test the three next smaller floats, too: the scale is rounded, and prices increase only up to rounding.
+        # The price depends on epsilon / rank as a float, and there are more such floats than values of epsilon.
         tried = [_rounding.float_up(Fraction(epsilon) / rank)]
         for _ in range(3):
             tried.append(math.nextafter(tried[-1], 0.0))
@@ -104,7 +104,7 @@ def _priced_share(price: SlopePrice, tau: float, budget: float, rank: int, pulls
         return all(price.epsilon(x, scaled, price.curvature, rank, pulls) <= Fraction(budget) for x in spent)
 
     high = _rounding.difference_down(budget, determinant_cost(last, rank, tau) if last > 0 else 0.0)
-    if high <= 0 or fits(high):  # where the sum of noise and curvature is largest at the cap
+    if high <= 0 or fits(high):  # it fits if noise and curvature cost most at the largest slope
         return high
     high = min(high, _estimated_share(price, tau, budget, rank, pulls))
     low = high * (1 - 1e-3)  # the grid's error is of second order
@@ -119,21 +119,21 @@ def _priced_share(price: SlopePrice, tau: float, budget: float, rank: int, pulls
 
 
 def _estimated_share(price: SlopePrice, tau: float, budget: float, rank: int, pulls: int) -> float:
-    """Return `_priced_share` in plain floats, a little above it: the least of what the slopes of a grid leave."""
+    """Return an estimate, a little above `_priced_share`, in plain floats: the least share over a grid of slopes."""
     left = budget - rank * np.log1p(tau * price.bend / rank * price.bends)
     own = SLOPES if pulls == 1 else 0.5 + SLOPES / 2
-    return float(np.min(left[1:] / own[1:]))  # at slope 0 no less is left
+    return float(np.min(left[1:] / own[1:]))  # slope 0 does not leave less
 
 
 def user_rank(problem: LinearModelProblem) -> int | None:
-    """Return the rank of a user's Hessian, who may have any number of records; None where units are records."""
+    """Return a bound on the rank of a user's Hessian for any number of records; None where units are records."""
     return problem.dim if problem.grouped else None
 
 
 def expected_error(
     problem: LinearModelProblem, deviations: Floats, output: Callable[[Any], Any]
 ) -> Callable[[Any, Any], Any]:
-    """Return the expected error by `l2` and noise ``b``; `deviations` of ``b`` in its unit."""
+    """Return the expected error as a function of `l2` and a scale of ``b``, whose `deviations` are those at scale 1."""
     n, typical, length = problem.n, problem.typical, float(np.linalg.norm(deviations))
     certifiable = np.frompyfunc(problem.certifiable_radius, 2, 1)
     assert typical is not None  # there is no tilt and no attack here
@@ -156,7 +156,7 @@ def pure_regularization(
     rank, pulls, price = user_rank(problem) or loss.curvature_rank, problem.differing, slope_price(loss)
 
     def noise(l2: float) -> float:
-        tau = unit_tau / l2  # what `pure_share` leaves, in plain floats
+        tau = unit_tau / l2  # this is `pure_share` in plain floats
         if q is not None and pulls * q * tau <= budget:
             left = budget
         elif price is not None:
@@ -176,13 +176,13 @@ def gaussian_regularization(
     problem: LinearModelProblem, gradient_bound: float,
     deviations: Floats, epsilon: float, delta: float, users: Users = None,
 ) -> tuple[float, GaussianObjectivePerturbation]:  # fmt: skip
-    """Return the regularization, and the event of the smallest Gaussian ``b`` that it allows, with ``rho = 0``."""
+    """Return the ridge of least expected error, and its event of the smallest Gaussian ``b``, with ``rho = 0``."""
     unit_tau, (rule, curvature) = problem.tau(1.0), gaussian_rule(problem.loss, users)
     price = rule, curvature, epsilon, delta, 0.0, users
     error = expected_error(problem, deviations, lambda noise: 2 * noise / (OUTPUT_RATIO * gradient_bound))
 
     def sigma(l2: float) -> float:
-        # Infinite where curvature takes too much, else the leading term: about inverse to what curvature leaves.
+        # Infinite if curvature takes too much; otherwise the leading term, inverse to the budget that curvature leaves.
         charge = curvature_charge(problem.loss, unit_tau / l2, users)
         return math.inf if max(charge) > epsilon / 2 else flat / (1 - charge[0] / epsilon)
 
@@ -201,27 +201,27 @@ def smallest_l2(problem: LinearModelProblem, epsilon: float, trace: float | None
 
 
 def charged_trace(loss: LinearModelLoss, rule: str, curvature: float) -> float:
-    """Return the trace that a Gaussian event charges: of several classes that without a cap."""
+    """Return the Hessian trace that a Gaussian event charges; for several classes, that of the loss without a cap."""
     return 1 - 1 / curvature if rule == "softmax" else loss.curvature_trace
 
 
 def gaussian_rule(loss: LinearModelLoss, users: Users = None) -> tuple[str, float]:
-    """Return which of (3.1), (3.2), (3.4) or, for several outputs, the softmax formula applies, and its curvature.
+    """Return the rule, (3.1), (3.2), (3.4) or, for several outputs, the softmax formula, and its curvature.
 
-    For users, whose form of Theorem U4 stands in the event: a capped logistic loss pays for its trace there.
+    For users the event has the form of Theorem U4, in which a capped logistic loss pays for its trace.
     """
     if loss.n_outputs > 1:
         return "softmax", float(loss.n_outputs)
     side = "one_sided" if loss.sides == 1 else "two_sided"
     if loss.curvature_law == CurvatureLaw.LOGISTIC and users is None and loss.slope_bound < 1:
-        return "logistic", loss.slope_bound  # of a cap that saturates, too: there less is paid than with (3.2)
+        return "logistic", loss.slope_bound  # also for a cap that saturates, where (3.2) would cost more
     if loss.self_concordance is not None:
         return f"{side}_sc", loss.self_concordance
     return side, loss.curvature_bound
 
 
 def curvature_charge(loss: LinearModelLoss, tau: float, users: Users = None) -> tuple[float, float]:
-    """Return what curvature takes of a Gaussian budget at the steepest slope and at slope 0, with a line between."""
+    """Return the epsilon that curvature takes of a Gaussian budget at the steepest slope, and at slope 0."""
     rule, curvature = gaussian_rule(loss, users)
     if rule == "logistic":
         return logistic_line(curvature, tau)
@@ -236,9 +236,9 @@ def calibrate_gaussian(
     gradient_bound: float, rho: float, tau: float, rule: str, curvature: float,
     epsilon: float, delta: float, share: float = 0.0, users: Users = None,
 ) -> GaussianObjectivePerturbation:  # fmt: skip
-    """Return the event of the smallest sigma whose profile, evaluated there, is at most `delta` at `epsilon`.
+    """Return the event of the smallest sigma whose privacy profile at `epsilon` is at most `delta`.
 
-    With a `share` of the squared shift for a curvature, the tangent is the one of the smallest delta near that sigma.
+    With a `share` of the squared shift for a curvature, its tangent has the smallest delta near that sigma.
     """
 
     def event(sigma: float, tangent: float = 1.0) -> GaussianObjectivePerturbation:
@@ -251,7 +251,7 @@ def calibrate_gaussian(
         return events.CurvedObjectivePerturbation(*given, mu, tangent)
 
     best = event(smallest(lambda sigma: event(sigma).delta(epsilon) <= delta, gradient_bound / epsilon))
-    for _ in range(2 if share and rule in events.TANGENT_RULES else 0):  # tangents are bounds: less noise is all
+    for _ in range(2 if share and rule in events.TANGENT_RULES else 0):  # any tangent is valid: the best has less noise
         t = min(TANGENTS, key=lambda tangent: event(best.sigma, tangent).delta(epsilon))
         best = event(smallest(lambda sigma, t=t: event(sigma, t).delta(epsilon) <= delta, best.sigma), t)
     return best
@@ -260,7 +260,7 @@ def calibrate_gaussian(
 def least_error(
     error: Callable[[Any, Any], Any], noise: Callable[[float], float], low: float, high: float, *others: float
 ) -> float:
-    """Return the ridge of the least `error` in [low, high], by a grid and a bounded search, or one of `others`."""
+    """Return the ridge of the least `error`, from a grid and bounded search in [low, high], and from `others`."""
 
     def cost(l2: float) -> float:
         size = noise(l2)

@@ -7,7 +7,7 @@ Lemma
     exact minimizers differ by at most ``2L/(l2 n)`` in l2 (Proposition 2.2), and the solver's point, within ``r`` of
     the exact minimizer *for every data set*, by at most ``2L/(l2 n) + 2r``. Tilted losses: ``1/n`` becomes the largest
     weight of one record, ``C/(C + n - 1)``; objectives that are no average: 1. Points of a ball of radius R are at most
-    2R apart (`schedules`). Users: the same with n users and f a user's weighted sum of losses
+    2R apart (`schedules`). For users, n counts users and f is a user's weighted sum of losses
     (`problems.data.users`), which is convex and L-Lipschitz; the proofs use no more.
 Noise
     Density proportional to ``exp(-epsilon ||z||_2 / sensitivity)`` or Gaussian.
@@ -15,8 +15,8 @@ Assumptions
     ``L`` is the loss's slope bound times the largest feature norm of the domain; every record is clipped into the
     domain. ``r`` and ``l2`` come from public facts.
 Deviations
-    ``constants="paper"``: repaired forms only (errata P1, P2, U1). The released vector is not projected, but where the
-    constants hold in a ball only (tilted problems, `Problem.local`): those are solved there.
+    ``constants="paper"``: repaired forms only (errata P1, P2, U1). The released vector is projected only where the
+    constants hold in a ball alone (tilted problems, `Problem.local`), in which such problems are solved.
 """
 
 import math
@@ -111,10 +111,10 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
     noise_name: str  #: "l2" or "gaussian"
     mechanism: NormNoiseMechanism | GaussianMechanism  #: The calibrated noise
     deviation: float  #: Standard deviation of the noise in every coordinate
-    solver: Solver  #: Fast solver with the guaranteed one that takes over
+    solver: Solver  #: A fast solver, and the guaranteed solver that takes over if it fails
     constants: str  #: "calibrated" or "paper"
-    target: str = "empirical"  #: "empirical" or "population" excess is bounded
-    printed: float | None = None  #: The paper's bound for such problems
+    target: str = "empirical"  #: "empirical" or "population": the excess that is bounded
+    printed: float | None = None  #: The bound that the paper prints for such problems
     asked: str = "auto"  #: The solver that the caller asked for
     algorithm: ClassVar[str] = "output_perturbation"
     l2 = forwarded("schedule", "l2")
@@ -128,7 +128,7 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
 
     @cached_property
     def expected(self) -> float | None:
-        """Excess of a linear model on typical data; None for other problems, tilts, attacks and population risk."""
+        """Expected excess of a linear model on typical data; None for other problems, tilts, attacks, population."""
         typical = self.problem.typical
         if typical is None or self.target != "empirical":
             return None
@@ -140,20 +140,20 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
 
     @property
     def constraint(self) -> ConvexSet:
-        """Where the minimizer is sought: the ball where it might lie outside, else everything; cones under attack."""
+        """The set over which solvers minimize: all points, a ball if minimizers might leave it, cones under attack."""
         return _constraint(self.problem, self.schedule)
 
     @property
     def ball(self) -> ConvexSet:
-        """Where the solver's point is projected to before the noise: the ball that holds the minimizer, or all.
+        """The set onto which the solver's point is projected before noise: the ball that holds the minimizer, or all.
 
-        A projection is non-expansive and leaves the minimizer where it is, so the point stays within the solver radius.
+        The projection is non-expansive and does not move the minimizer, so the point stays within the solver radius.
         """
         return WholeSpace() if math.isinf(self.schedule.ball) else L2Ball(self.schedule.ball)
 
     @property
     def output_set(self) -> ConvexSet:
-        """Where the noisy point is projected to: the ball, where the bound needs that; free, as post-processing is."""
+        """The set onto which the noisy point is projected (post-processing): the ball if the bound needs it, or all."""
         return self.ball if self.schedule.projected else WholeSpace()
 
     mechanisms = algorithms.uses({LABEL: "mechanism"})  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -183,9 +183,9 @@ class OutputPerturbationPlan(algorithms.ConvexPlan[P]):
         return self.schedule.needs_accuracy and self.output_set == WholeSpace()
 
     def noise_reach(self) -> Floats | None:
-        """Quantiles of the noise, plus the solver's radius; not known where the solver need not come near.
+        """Quantiles of the noise, plus the solver radius; None where privacy does not need the solver's accuracy.
 
-        Projecting the sum to the ball can turn a coordinate by the noise's whole length, which then takes its place.
+        A projection of the sum can move a coordinate by the noise's length, which then replaces the coordinate's noise.
         """
         if not self.schedule.needs_accuracy:
             return None
@@ -274,7 +274,7 @@ def _one(
 
 
 def _solver(name: str, problem: Problem, constraint: ConvexSet) -> Solver:
-    """Return the usual solver, or the one of that name with the usual one's last resort behind it."""
+    """Return the usual solver, or the named solver, followed by the usual solver's guaranteed last resort."""
     tilted = problem.aggregation == "tilted"
     usual = default_solver(problem.bounds, constraint, problem.dim, tilted=tilted)
     if name == "auto":
@@ -296,7 +296,7 @@ def _constraint(problem: Problem, schedule: schedules.Schedule) -> ConvexSet:
 def _noise(
     reach: float, lemma: str, problem: Problem, privacy: PrivacyParams, kind: str, constants: str
 ) -> tuple[NormNoiseMechanism | GaussianMechanism, float]:
-    """Return the mechanism for a minimizer that moves by at most `reach`, and its deviation a coordinate."""
+    """Return the mechanism for a minimizer that moves by at most `reach`, and its deviation in each coordinate."""
     sensitivity = Sensitivity(reach, "l2", algorithms.in_units(lemma, privacy), unit=privacy.unit)
     if kind == "l2":
         pure = NormNoiseMechanism(L2Norm(problem.dim), sensitivity, privacy.epsilon)

@@ -29,8 +29,8 @@ from dpconvex.mechanisms.gaussian import zwb_constant
 from dpconvex.problems.base import Problem
 
 SMOOTH_SLACK, NONSMOOTH_SLACK = 0.01, 0.1
-"""Solver radius as a share eta of half the sensitivity; the noise grows by the factor 1 + eta (ours)."""
-DIAMETER_SLACK = 1e-3  #: Solver radius as a share of the ball where noise covers the whole ball (ours).
+"""Solver radius, as a share eta of half the sensitivity; noise grows by the factor 1 + eta (not the paper's values)."""
+DIAMETER_SLACK = 1e-3  #: Solver radius, as a share of the ball's, if noise covers the whole ball (not the paper's).
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class Schedule:
     """Regularization, sensitivity of the exact minimizer, solver radius and bound."""
 
     l2: float  #: Regularization of the objective that is minimized
-    sensitivity: float  #: Of the exact minimizer, in l2; infinite where no class bound is used
-    solver_radius: float  #: Distance to it that the solver certifies
-    bound: float  #: On the expected excess of the objective (its mean over the distribution for a population target)
-    source: str  #: The statement
-    ball: float = math.inf  #: Norm that the solver's point never exceeds, by a constraint; infinite: no constraint
-    #: Whether the bound is for the release projected to that ball, outside of which the constants may fail
+    sensitivity: float  #: Sensitivity of the exact minimizer, in l2; infinite where no class bound is used
+    solver_radius: float  #: Distance to the exact minimizer that the solver certifies
+    bound: float  #: Bound on the objective's expected excess (that of its population mean for a population target)
+    source: str  #: The statement that proves the bound
+    ball: float = math.inf  #: Radius of the ball to which solvers are constrained; infinite: no constraint
+    #: Whether the bound is for the release projected to this ball, outside of which the constants may fail
     projected: bool = False
 
     @property
     def reach(self) -> float:
-        """How far the solver's point moves between neighbors: ``min(sensitivity + 2r, 2 ball)``, rounded up."""
+        """Sensitivity of the solver's point: ``min(sensitivity + 2r, 2 ball)``, rounded up."""
         return within_ball(self.sensitivity, self.solver_radius, self.ball)
 
     @property
@@ -58,7 +58,7 @@ class Schedule:
 
 
 def minimizer_sensitivity(problem: Problem, l2: float, radius: float) -> float:
-    """Return how far exact minimizers of norm at most `radius` (not used for averages) move, rounded up."""
+    """Return the sensitivity of exact minimizers of norm at most `radius` (not used for averages), rounded up."""
     return problem.contrast / l2 * largest_weight(problem, radius) * (1 + 1e-14)
 
 
@@ -71,7 +71,7 @@ def largest_weight(problem: Problem, radius: float) -> float:
 
 
 def calibrated(problem: Problem, l2: float | None, e1: float, e2: float, target: str = "empirical") -> Schedule:
-    """Return the sharp schedule (ours): data-dependent part only in the sensitivity, exact noise moments (docs).
+    """Return the sharp schedule, not the paper's: sensitivity of the data-dependent part, exact noise moments (docs).
 
     Without `l2`, it minimizes the smaller bound, Lipschitz (class G) or smooth (J); with it (F, H) the bound is for the
     regularized objective. A population target adds the stability term ``L reach`` (Lemmas 4.1, 4.2, repaired).
@@ -134,7 +134,7 @@ def _diameter(problem: Problem, l2: float | None, e1: float, target: str) -> Sch
 
 _Noise = tuple[float, float]  #: ``E||z||`` and ``E||z||^2``.
 _Bound = Callable[[Problem, float, bool, float, _Noise, float], float]
-"""On the excess of ``w_T + z``, by problem, ridge (part of the target?), r, noise, ball."""
+"""A bound on the excess of ``w_T + z``, given problem, ridge, whether the target has the ridge, r, noise, ball."""
 
 
 def _lipschitz_bound(problem: Problem, lam: float, regularized: bool, r: float, noise: _Noise, ball: float) -> float:
@@ -149,7 +149,7 @@ def _smooth_bound(problem: Problem, lam: float, regularized: bool, r: float, noi
     beta, kink = problem.curvature, problem.kink
     gap = (beta + lam) / 2 * r**2 + math.pi * kink * r
     if problem.local or ball < problem.minimizer_norm(lam):
-        gap += (problem.lipschitz + lam * ball) * r  # the constraint may be active, and the gradient there not 0
+        gap += (problem.lipschitz + lam * ball) * r  # if the constraint is active, the gradient may not be 0
     if regularized:
         return kink * noise[0] + (beta + lam) / 2 * noise[1] + gap
     return lam * problem.radius**2 / 2 + kink * noise[0] + beta / 2 * noise[1] + gap
@@ -168,7 +168,7 @@ def _slack(problem: Problem) -> float:
 
 
 def _least(function: Callable[[float], float], start: float) -> float:
-    """Return the minimizer over twelve decades around `start`, to four digits, of a function with few local minima."""
+    """Return a function's minimizer over twelve decades around `start`, to four digits, if it has few local minima."""
     low, high = start * 1e-6, start * 1e6
     if not 0 < low < high < math.inf:
         raise FloatingPointError("a public constant is beyond floats")
@@ -181,7 +181,7 @@ def _least(function: Callable[[float], float], start: float) -> float:
 
 
 def _ball(problem: Problem, lam: float, regularized: bool) -> float:
-    """Return the radius of the ball to which the minimization is confined: none for an average of known losses."""
+    """Return the radius of the ball to which the minimization is confined: infinite for an average of known losses."""
     if problem.local:
         return problem.radius
     if problem.aggregation == "average":
@@ -206,7 +206,7 @@ def privacy_ratio(d: int, epsilon: float, delta: float) -> float:
 def printed_bound(
     problem: Problem, l2: float | None, epsilon: float, delta: float, target: str = "empirical"
 ) -> float | None:
-    """Return the excess risk that the paper claims for its own constants, misprints included; None: not claimed.
+    """Return the excess risk that the paper claims for its own constants, with misprints; None: it claims nothing.
 
     Strongly convex (`l2` given): Theorems 3.1, 3.2, 5.1, 5.2, Corollaries 4.1, 4.2; otherwise Theorems 3.4, 3.5,
     Corollaries 4.3, 4.4. Some are not proved, or false (errata U1, U4, U7, U8, U9): no plan relies on them. All ask for

@@ -14,7 +14,7 @@ from dpconvex.problems import LinearModelProblem
 from dpconvex.randomness import BitSource
 
 Planner = Callable[[LinearModelProblem, PrivacyParams], tuple[LinearModelPlan, ...]]
-"""Plans of the ordinary methods for a problem and a promise, the one to run first in front."""
+"""A function that plans ordinary methods for a problem and a promise; the first plan it returns is the one to run."""
 
 
 class TwoStagePlan(LinearModelPlan):
@@ -25,7 +25,7 @@ class TwoStagePlan(LinearModelPlan):
 
     then: LinearModelPlan
     mechanisms: ClassVar[Mapping[str, Planned]] = {}
-    presumed: ClassVar[tuple[str, ...]] = ()  #: Beside what `then` assumes: what, and why it holds
+    presumed: ClassVar[tuple[str, ...]] = ()  #: One assumption more than `then` has: its statement, and why it holds
 
     constants = forwarded("then", "constants")
     noise_name = forwarded("then", "noise_name")
@@ -54,14 +54,14 @@ class TwoStagePlan(LinearModelPlan):
         return self.after(cast(LinearModelPlan, self.then.resumed(*course)))
 
     def after(self, then: LinearModelPlan) -> Self:
-        """Return this plan with what `then` became in a run."""
+        """Return this plan with the given `then`, for example as it is after a run."""
         return continued(self, then=then)
 
     def restored(self, result: PrivateResult, point: Floats, source: BitSource) -> PrivateResult:
-        """Return the result of a run of `then` as that of this plan; `point` holds its parameters in this problem."""
+        """Return this plan's result, given the result of `then` and its parameters `point`, in this plan's problem."""
         return self.after(cast(LinearModelPlan, result.plan)).finish(point, source, result.status)
 
     def at(self, privacy: PrivacyParams) -> LinearModelPlan:
-        """Return the plan of another promise, which has seen no more of the data than this one."""
+        """Return the same recipe's plan for another promise; it depends on no data beyond what this plan depends on."""
         made = cast(Recipe, self.recipe)
         return PLANNERS[made.name](**{**made.inputs, "privacy": privacy})[0]

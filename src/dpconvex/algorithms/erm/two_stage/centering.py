@@ -16,7 +16,7 @@ Users
     Each mean and share is rounded down to a multiple of 2^-31 or 2^-24 before they are added: sums stay exact. The map
     of records takes a user's records one by one, so neighbors become neighbors, or equal, in the method's domain.
 Sensitivity
-    Of each release its own, above and in the method's plan.
+    Each release has its own, stated above and in the method's plan.
 Assumptions
     Those of the method. That the columns are concentrated is for accuracy: privacy holds whatever they are.
 """
@@ -47,30 +47,30 @@ from dpconvex.randomness import BitSource
 CENTER, LENGTH = "center of the numeric columns", "length of the recentered columns"
 CENTER_LEMMA = "the mean of n vectors of a cube changes by at most 2/n of its half-width when one is replaced"
 LENGTH_LEMMA = "a count, or a sum of users' shares, changes by at most 1 when one record, or user, is replaced"
-UNITS = 2.0**31  #: Multiples of whose inverse are summed.
-PARTS = 2**24  #: Of a unit, in which a user's records within a distance are counted.
+UNITS = 2.0**31  #: Column values, over their half-widths, are rounded to multiples of 1 / UNITS before they are summed.
+PARTS = 2**24  #: A user's share of records within a distance is counted in multiples of 1 / PARTS.
 
 
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """Numbers of ours (docs, Recentering numeric columns)."""
+    """Constants that this module chooses (docs, Recentering numeric columns)."""
 
-    center_share: float = 0.1  #: of epsilon
-    length_shares: tuple[float, float] = (0.02, 0.2)  #: of epsilon: the least and the most
-    miscount: float = 200.0  #: the length's epsilon times n, at least: lengths a tenth of n off then weigh e^-10
-    rank: float = 0.9  #: share of the records that should not be shortened
-    long: float = 1.2  #: length of typical records at that rank, in root mean squares
-    worth: float = 0.8  #: largest length, as a share of that of the ranges, for which columns are moved
-    lengths: int = 48  #: distances in the public list, from the largest possible downwards
-    ratio: float = 2 ** (1 / 6)  #: of successive distances
-    few: int = 6  #: so many columns are bounded one by one: a ball would shorten a tenth of the records
-    margin: float = 1.1  #: For users it is taken where it expects a tenth less: forecasts tie, and it may lose.
+    center_share: float = 0.1  #: The center's share of epsilon.
+    length_shares: tuple[float, float] = (0.02, 0.2)  #: Least and largest share of epsilon that the length takes.
+    miscount: float = 200.0  #: Least epsilon of the length, times n: a length a tenth of n off then has odds of e^-10.
+    rank: float = 0.9  #: Share of the records that the length should leave unshortened.
+    long: float = 1.2  #: Distance of typical records at rank `rank` from their mean, in root mean square distances.
+    worth: float = 0.8  #: Columns are moved if the length is at most this share of the half-diagonal of the ranges.
+    lengths: int = 48  #: Number of distances in the public list, from the largest possible downwards.
+    ratio: float = 2 ** (1 / 6)  #: Ratio of successive distances in the public list.
+    few: int = 6  #: Up to this many moved columns are bounded one by one: a ball would shorten a tenth of the records.
+    margin: float = 1.1  #: For users, recentering must expect an error smaller by this factor: it may lose ties.
     adapts: float = 6 / 7
-    """Expected error before a run over that at the expected length, where all columns are numeric.
+    """Expected error before a run, over the error at the expected length, where all columns are numeric.
 
-    Columns half or twice as wide as typical ones leave moved records as they are, but ranges then need half or twice
-    the noise for the same predictions. Errors go about like 1/epsilon: the mean of 1/2, 1 and 2 is 7/6.
+    The length adapts to the data: if columns are half or twice as wide as typical ones, moved records need the usual
+    noise, but declared ranges half or twice of it. Errors go like 1/epsilon: the mean of 1/2, 1 and 2 is 7/6.
     """
 
 
@@ -82,8 +82,8 @@ TUNING = Tuning()
 class CenteredPlan(TwoStagePlan):
     """A center and a length from the data, then a method on the moved columns: one promise for all.
 
-    Before a run `then` is planned for the `length` that one may expect, and there is no `center`; in a result both are
-    released. `moved` says whether the method works on moved columns at all.
+    Before a run, `then` is planned for the expected `length`, and `center` is None; in a result both are released
+    values. `moved` says whether the method works on moved columns at all.
     """
 
     problem: LinearModelProblem
@@ -108,7 +108,7 @@ class CenteredPlan(TwoStagePlan):
 
     @cached_property
     def numeric(self) -> NDArray[np.int64]:
-        """Positions of the numeric columns: those bounded one by one."""
+        """Positions of the numeric columns, which are the columns bounded one by one."""
         return self.problem.domain.columns_in("linf")
 
     @cached_property
@@ -124,13 +124,13 @@ class CenteredPlan(TwoStagePlan):
 
     @cached_property
     def lengths(self) -> Floats:
-        """The public list of distances, falling; the first one no record can exceed, wherever the center is."""
+        """The public list of distances, decreasing; no record exceeds the first, wherever the center is."""
         farthest = 2 * float(np.linalg.norm(self.half_widths)) * (1 + 1e-12)
         return farthest * TUNING.ratio ** -np.arange(TUNING.lengths, dtype=np.float64)
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:
-        """The method's, for the length of `then`: before a run an estimate, since no length is sure."""
+        """The predicted error of `then`, planned for `length`; an estimate, since no length is sure before a run."""
         given = self.then.predicted_error
         gain = 1.0
         if self.center is None and not self.problem.grouped:  # users have methods that see lengths themselves
@@ -147,7 +147,7 @@ class CenteredPlan(TwoStagePlan):
         return () if self.center is None else (self.center, self.length, *self.then.course)
 
     def resumed(self, *course: Any) -> CenteredPlan:
-        """Return the plan for a released center and length, if they can be released, and for what came since."""
+        """Return the plan after this center and length, which must be possible outcomes, and later releases."""
         center, length, *later = course
         inside = len(center) == len(self.numeric) and bool((np.abs(center) <= self.half_widths).all())
         if not inside or length not in self.lengths:
@@ -178,7 +178,7 @@ class CenteredPlan(TwoStagePlan):
         return {**self.then.problem.describe(), **self.then.describe(), "recentered": recentered}
 
     def informed(self, center: Floats, length: float) -> CenteredPlan:
-        """Return the plan for a released center (p,) and length; columns stay if it is not clearly shorter."""
+        """Return the plan for a released center (p,) and length; columns stay unless the length is clearly shorter."""
         moved = length <= TUNING.worth * float(np.linalg.norm(self.half_widths))
         problem = centered(self.problem, length) if moved else self.problem
         then = self.planner(problem, self.then.privacy)[0]
@@ -211,14 +211,14 @@ class CenteredPlan(TwoStagePlan):
         return moved
 
     def _within(self, moved: Floats, groups: UserGroups | None) -> Array:
-        """Return how many records, or the sum of what shares of users', are within each of the lengths, in `PARTS`."""
+        """Return `PARTS` times how many records, or the sum of users' shares of records, lie within each length."""
         distances = np.linalg.norm(moved[:, : len(self.numeric)], axis=1)
         if groups is None:
             return PARTS * np.searchsorted(np.sort(distances), self.lengths, side="right")
         return np.array([total((distances <= length) * PARTS, groups) for length in self.lengths])
 
     def _moved_back(self, point: Floats, center: Floats) -> Floats:
-        """Return the method's flat parameters as those of the columns as they were; `center` has shape (p,)."""
+        """Return the method's flat parameters in terms of the original columns; `center` has shape (p,)."""
         if not self.moved:
             return point
         outer, inner = self.problem.domain, self.then.problem.domain
@@ -230,7 +230,7 @@ class CenteredPlan(TwoStagePlan):
 
 
 def total(values: Array, groups: UserGroups | None) -> int:
-    """Return the exact sum of integers (n_records,), or over users of their means, each rounded down to an integer."""
+    """Return the exact sum of integers (n_records,), or of users' mean integers, each mean rounded down."""
     if groups is None:
         return int(values.sum())
     order = slice(None) if groups.order is None else groups.order
@@ -239,7 +239,7 @@ def total(values: Array, groups: UserGroups | None) -> int:
 
 @algorithms.recorded("recentering")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[CenteredPlan, ...]:
-    """Return the plan, or nothing without numeric columns, without a constant, and for too few records."""
+    """Return the plan; an empty tuple if numeric columns or a constant feature are missing, or records are too few."""
     algorithms.check_relation(privacy, users=True)
     algorithms.require_average(problem)
     widths = numeric_half_widths(problem.domain)
@@ -259,13 +259,13 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
     length = min(math.hypot(typical_length(problem.domain), TUNING.long * noise * width), width)
     then = planner(centered(problem, length), rest)[0]
     found = CenteredPlan(problem, privacy, first, second, then, planner, length)
-    refuse = getattr(planner, "check", planner)  # at the price of one plan, where the planner can say so
-    refuse(centered(problem, float(found.lengths[-1])), privacy)  # here, from public facts, what would be refused later
+    refuse = getattr(planner, "check", planner)  # a planner may have a cheaper check than making a plan
+    refuse(centered(problem, float(found.lengths[-1])), privacy)  # refuses now, from public facts, and not after noise
     return (found,)
 
 
 def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
-    """Return the problem over moved records: numeric columns of that length first; radius and constant follow."""
+    """Return the problem over moved records, whose numeric columns come first and have at most this length."""
     domain = problem.domain
     widths = numeric_half_widths(domain)
     p = len(widths)
@@ -275,13 +275,13 @@ def centered(problem: LinearModelProblem, length: float) -> LinearModelProblem:
     share = reach_share(domain, "linf")
     stretch = typical_length(domain) / length
     needed = sum(map(squared_reach, domain.all_blocks))
-    longer = 4 * (constant**-2 - domain.intercept**-2) / needed  # what a shorter constant needs
+    longer = 4 * (constant**-2 - domain.intercept**-2) / needed  # a shorter constant needs a larger coefficient
     radius = problem.radius * math.sqrt(1 - share + share * stretch**2 + longer)
     return replace(problem, domain=DataDomain((numeric, *others), constant), radius=radius)
 
 
 def typical_length(domain: DataDomain) -> float:
-    """Return the length of nine in ten typical records about their mean: two values at the ends stay far from it."""
+    """Return the distance from the mean that nine in ten typical records have at most; binary columns add most."""
     numeric = (block for block in domain.blocks if block.norm == "linf")
     squares = (block.size * block.bound**2 * ORDINARY.moments[block.values][0] for block in numeric)
     return TUNING.long * math.sqrt(math.fsum(squares))

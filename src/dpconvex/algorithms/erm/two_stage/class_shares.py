@@ -1,16 +1,16 @@
-"""The best constant of several classes, off a noisy histogram of them.
+"""The best constant prediction for several classes, computed from a noisy histogram of the classes.
 
 Listing
-    1. Count the records, or users, of each class, with noise. 2. Return the constant that is best for the shares that
-    were released: each count, not below 0, and a little more, over their sum.
+    1. Count the records, or users, of each class, with noise. 2. Raise negative counts to 0, add `a` (below) to each
+    count, divide by the sum, and return the constant that is best for these shares of the classes.
 Guarantee
     Pure epsilon, for neighbors that replace one record, or one user.
 Lemma
     Lemma F (docs, Private ranges): a record has exactly one class, and the classes of a user's records are averaged to
     a point of the simplex. Features have no part in it, and step 2 is post-processing.
 Why not objective perturbation
-    It allows for gradients that differ by twice the steepest slope, and pays for curvature. Gradients of one constant
-    differ by no more than two classes do, and their curvature is the same for all records: noise is half as large.
+    Its sensitivity allows for gradients that differ by twice the steepest slope, and it pays for curvature. Gradients
+    at one constant differ only by the classes, and all records have one curvature: noise is half as large.
 Accuracy
     With deviation s of a count, ``a = DOUBT max(s, 1)`` added and k classes, a constant loses at most
     ``k (s + s^2 / a + a) / n`` more than the best one, in expectation (docs, Which algorithm, Shares of classes).
@@ -39,9 +39,9 @@ WHOLE = Assumption(
     "a record has one class, whatever it is; those of a user are averaged to multiples of 2^-24 that add up to 1",
 )
 DOUBT = 0.5
-"""Deviations of noise added to every count: of least mean loss where shares are drawn evenly, for two to nine classes
-and noise of 1 to 10 % of the records (`benchmarks/constant.py --doubt`)."""
-DRAWS, NUMBERS = (16, 256), 2**16  #: Least and most simulated releases for the error to expect; numbers in them.
+"""Each count is raised by this many deviations of its noise: the value of least mean loss for evenly drawn shares, two
+to nine classes, and noise of 1 to 10 % of the records (`benchmarks/constant.py --doubt`)."""
+DRAWS, NUMBERS = (16, 256), 2**16  #: Limits of the number of simulated releases; noisy counts simulated in all.
 
 
 @final
@@ -49,7 +49,7 @@ DRAWS, NUMBERS = (16, 256), 2**16  #: Least and most simulated releases for the 
 class ClassSharesPlan(algorithms.LinearModelPlan):
     """A noisy histogram, and the constant that follows from it."""
 
-    problem: LinearModelProblem  #: Of the constant feature alone
+    problem: LinearModelProblem  #: The problem whose only feature is the constant
     privacy: PrivacyParams
     histogram: JointHistogram
     l2: float = 0.0
@@ -63,7 +63,7 @@ class ClassSharesPlan(algorithms.LinearModelPlan):
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:
-        """The bound from above; expected: the mean over simulated noise, and shares that are drawn evenly."""
+        """The bound of the module docstring; `expected` is a mean over simulated noise and evenly drawn shares."""
         off, added, k, n = self._deviation, self._added, self.histogram.dim, self.problem.n
         bound, expected = k * (off + off**2 / added + added) / n, float(self._simulated[0].mean())
         trivial, source = self.problem.trivial, "noise of the classes' shares"
@@ -75,7 +75,7 @@ class ClassSharesPlan(algorithms.LinearModelPlan):
 
     @cached_property
     def _simulated(self) -> tuple[Floats, Floats]:
-        """Return excess losses (draws,), and how far parameters move (draws, outputs), by public noise and shares."""
+        """Excess losses (draws,) and moves of the parameters (draws, outputs), for simulated noise and class shares."""
         generator, loss = np.random.default_rng(0), self.problem.loss
         size = int(np.clip(NUMBERS // self.histogram.dim, *DRAWS))
         noise = self.histogram.simulate(size, generator)
@@ -95,7 +95,7 @@ class ClassSharesPlan(algorithms.LinearModelPlan):
         return self.finish(loss.best_constant(self._shares(noisy)) / self._feature, source)
 
     def _shares(self, noisy: Floats) -> Floats:
-        """Return the shares (..., classes) that released counts speak for: all positive."""
+        """Return the classes' shares (..., classes), all positive, estimated from released counts."""
         counts = np.maximum(noisy, 0.0) + self._added
         return counts / counts.sum(-1, keepdims=True)
 
@@ -109,11 +109,11 @@ class ClassSharesPlan(algorithms.LinearModelPlan):
 
     @property
     def _feature(self) -> float:
-        """The constant feature of every record."""
+        """The value of the constant feature, equal in all records."""
         return self.problem.domain.blocks[0].bound
 
 
 def plan(problem: LinearModelProblem, privacy: PrivacyParams) -> ClassSharesPlan:
-    """Return the plan for a problem of the constant feature alone, whose loss has `classes`."""
+    """Return the plan for a problem whose only feature is the constant and whose loss has `classes`."""
     cells = (len(problem.loss.classes),)
     return ClassSharesPlan(problem, privacy, JointHistogram(cells, privacy.epsilon, privacy.unit))

@@ -1,13 +1,13 @@
-"""A constant answer: a method on the constant feature alone, where columns would cost more than they tell.
+"""A constant prediction: a method on the constant feature alone, where columns would add more noise than information.
 
 Guarantee
-    That of the method, for neighbors that replace one record, or one user.
+    The method's guarantee, for neighbors that replace one record, or one user.
 Lemma
     Every record's features are replaced by one public number, whatever they are: a map of single records. So neighbors
-    become neighbors in the domain of that one column (which differ by the target at most), and the method protects
-    them; of users, whose records they are stays as it is. Coefficients of columns are 0, a public number.
+    become neighbors in the domain of that one column (they differ in the target at most), and the method protects them;
+    each record still belongs to its user. Coefficients of the dropped columns are 0, a public number.
 Sensitivity
-    The method's, for records of the length of the constant.
+    The method's sensitivity, for records that hold the constant feature alone.
 Assumptions
     Those of the method.
 """
@@ -33,14 +33,14 @@ from dpconvex.problems.linear.expected_risk import squared_reach, typical_curvat
 from dpconvex.randomness import BitSource
 
 REMAINS = {"explained": 0.6, "regression": 0.3, "classification": CLEARLY, "users": 0.25, "more classes": 0.3}
-"""What the best constant is taken to lose, as a share of what zero parameters are expected to lose, by task; where
-plans know what columns of a regression explain, of that; of two classes with users, and of more than two.
+"""Assumed loss of the best constant, as a share of the loss expected of zero parameters, by task. "explained" is for
+regressions where the plan knows what the columns explain, as a share of that; "users" is for two classes with users.
 
-Of numbers: chosen on tables that learn (`benchmarks/constant_share.py`). Of two classes the share is less on all those
-tables, but scores of a noisy model still rank, and equal ones do not: a constant is for plans that are hopeless.
-There are far fewer users than records, and fits that are much worse than a constant: there it is the share of least
-loss (`benchmarks/user_constant.py`). Of more classes fits from noise name the right one less often than a constant does
-(`benchmarks/many_classes.py`)."""
+For regressions chosen on learning tables (`benchmarks/constant_share.py`). For two classes the true share is smaller on
+all these tables, but a noisy model's scores still rank records, and a constant's do not: a constant is only for
+hopeless plans. Users are far fewer than records, and fits are often much worse than a constant: the share is that of
+least loss (`benchmarks/user_constant.py`). With more classes, fits that are mostly noise name the right class less
+often than a constant does (`benchmarks/many_classes.py`)."""
 
 
 @final
@@ -57,9 +57,9 @@ class ConstantPlan(TwoStagePlan):
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:
-        """The method's, and what a constant loses to the columns: at most what zero loses; expected: a share of it."""
+        """The method's error plus the constant's loss: bounded by the loss of zero, expected as a share of it."""
         given, trivial = self.then.predicted_error, self.problem.trivial
-        typical = replace(self.problem, loss=self.problem.loss.usual).typical  # a cap tells no less of columns
+        typical = replace(self.problem, loss=self.problem.loss.usual).typical  # columns explain as much without a cap
         known = math.isfinite(trivial)
         expected = None
         if given.expected is not None and typical is not None:
@@ -93,14 +93,14 @@ class ConstantPlan(TwoStagePlan):
         return self.restored(result, self._placed(result.point), source)
 
     def _placed(self, intercepts: Floats) -> Floats:
-        """Return flat parameters (outputs * dim,): 0 for all columns."""
+        """Return flat parameters (outputs * dim,) with the given intercepts and coefficients 0."""
         out = np.zeros((self.problem.loss.n_outputs, self.problem.domain.dim))
         out[:, -1] = intercepts
         return out.ravel()
 
 
 def constants(X: Array, value: float) -> Floats:
-    """Return as many records (n, 1) of that one number."""
+    """Return n records of one feature, (n, 1), all of which equal `value`."""
     return np.full((X.shape[0], 1), value)
 
 
@@ -123,7 +123,7 @@ def plan(
 
 
 def alone(problem: LinearModelProblem) -> LinearModelProblem:
-    """Return the problem over records of the constant feature, with its share of the square of the radius."""
+    """Return the problem over the constant feature alone, whose squared radius is that feature's share of the whole."""
     blocks = problem.domain.all_blocks
     own = Block(1, "l1", problem.domain.intercept, "constant")
     share = squared_reach(own) / sum(map(squared_reach, blocks))

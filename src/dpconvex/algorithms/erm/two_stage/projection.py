@@ -1,14 +1,14 @@
 r"""A random projection of the columns in a ball first, then objective perturbation on fewer columns.
 
 Guarantee
-    That of the method on the projected records, for neighbors that replace one record.
+    The guarantee of the method on the projected records, for neighbors that replace one record.
 Lemma
     The projection P is drawn without looking at the data, from a stream that is independent of the noise, and moves
     each record by itself. So neighbors stay neighbors; given P the method protects them; and P together with what the
-    method releases is as private as the release. The parameters in the columns as they were, ``P^T v``, are a function
+    method releases is as private as the release. The parameters of the original columns, ``P^T v``, are a function
     of both (docs, Random projection; Kasiviswanathan and Jin 2016).
 Sensitivity
-    The method's. A projected record is shortened to the length of the ball it was in.
+    The method's. A projected record is shortened to the radius of the ball that bounds the original records.
 Assumptions
     Those of the method. That predictions survive a projection is for accuracy: privacy holds for any P.
 """
@@ -32,14 +32,14 @@ from dpconvex.problems.data.sources.rows import mapped
 from dpconvex.problems.linear.expected_risk import reach_share
 from dpconvex.randomness import BitSource
 
-FEWEST = 4  #: Columns that are left, at least.
-CHUNK = 4_000_000  #: Entries that are clipped and projected at a time.
+FEWEST = 4  #: Least number of columns after a projection.
+CHUNK = 4_000_000  #: Most entries of the data that are clipped and projected at a time; it bounds memory.
 
 
 @final
 @dataclass(frozen=True)
 class ProjectedPlan(TwoStagePlan):
-    """A method, `then`, on records whose columns in l2 blocks are projected to so many `columns`."""
+    """A method, `then`, on records whose columns in l2 blocks are projected to `columns` columns."""
 
     problem: LinearModelProblem
     privacy: PrivacyParams
@@ -60,7 +60,7 @@ class ProjectedPlan(TwoStagePlan):
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:
-        """The method's bound, which is for projected records only; expected: with what the projection loses."""
+        """The method's bound, for projected records only; `expected` adds the loss from the projection."""
         given, typical = self.then.predicted_error, self.problem.typical
         if given.expected is None or typical is None:
             return replace(given, proved=False)
@@ -75,7 +75,7 @@ class ProjectedPlan(TwoStagePlan):
 
     @property
     def coefficient_deviation(self) -> Floats | None:
-        """The mean over projections for projected columns, what `then` says for the others."""
+        """For projected columns a root mean square over projections, for other columns the deviation by `then`."""
         found = self.then.coefficient_deviation
         if found is None:
             return None
@@ -90,11 +90,11 @@ class ProjectedPlan(TwoStagePlan):
         P = projection(len(self.wide), self.columns, source)  # line 1: independent of data and noise
         result = self.then.run(*mapped(X, y, partial(self._projected, P=P)), source)  # line 2; it clips again
         weights = result.point.reshape(self.problem.loss.n_outputs, -1)
-        point = self._placed(weights, weights[:, : self.columns] @ P)  # line 3: back to the columns as they were
+        point = self._placed(weights, weights[:, : self.columns] @ P)  # line 3: back to the original columns
         return self.restored(result, point, source)
 
     def _placed(self, inner: Floats, wide: Floats) -> Floats:
-        """Return flat parameters (outputs * dim,): `wide` for projected columns, those of the method for the others."""
+        """Return flat parameters (outputs * dim,): `wide` for projected columns, from `inner` for all other columns."""
         out = np.empty((len(inner), self.problem.domain.dim))
         out[:, self.wide] = wide
         out[:, self.others] = inner[:, self.columns : self.columns + len(self.others)]
@@ -127,7 +127,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
         then = planner(projected(problem, columns), privacy)[0]
         found = ProjectedPlan(problem, privacy, then, columns)
         if best is not None and found.predicted_error.rank > best.predicted_error.rank:
-            break  # fewer still lose more
+            break  # even fewer columns would lose more
         best = found
     if best is None:
         what = f"must have at least {2 * FEWEST} columns that are bounded together in l2"
@@ -137,7 +137,7 @@ def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) 
 
 
 def projected(problem: LinearModelProblem, columns: int) -> LinearModelProblem:
-    """Return the problem over projected records; their square share of the radius is in proportion to `columns`."""
+    """Return the problem over projected records; their part of the squared radius shrinks in proportion to columns."""
     domain = problem.domain
     wide = [block for block in domain.blocks if block.norm == "l2"]
     p = sum(block.size for block in wide)

@@ -1,27 +1,27 @@
-r"""Ranges from the data: a private histogram of octaves of the columns that have none declared, then any method.
+r"""Private ranges: a run finds ranges, or parts of declared ranges, by noisy counts, then fits with any method.
 
-Knots of additive models inside declared ranges, too, off the second histogram: such columns need no first one. And
-looks at declared ranges, of the target and of columns, of each of which a part is kept.
+An octave, a cell of the first histogram, holds the numbers of one sign between two powers of two. A range is cut into
+32 equal cells; a part is a row of these, and a look chooses privately which part to keep. Outer ranges are read off
+octaves. Places are values scaled to [0, 1]; additive models get knots there. Units are the protected records or users.
 
 Guarantee
-    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one record, or one user; looks also for neighbors that
-    add or remove one. Runs on the same data whose epsilons add up (basic adaptive composition); delta is the method's.
+    Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one unit; looks also for neighbors that add or remove
+    one. All releases read the same data; their epsilons add up (basic adaptive composition). Delta is the method's.
 Lemma
     Ranges: every double lies in exactly one of 144 public cells, so the histograms of all columns without a range are
-    one release of `JointHistogram`, that of the target another, for a part of the same epsilon (Lemma F, twice).
-    Crowds: given the ranges read off them, or declared, every number lies in one of 32 public cells, or is missing:
-    Lemma F again; or, where no knots are looked for, a look at each of these ranges. Looks: a part of whole cells of a
-    range scores the number of records in it, plus a public number: permute-and-flip (Lemma T). Moving its ends to
-    multiples of a public step is post-processing. Method: for each *fixed* outcome, the map from a record's cells,
-    target and weight to the method's is public and takes one record; so neighbors become neighbors (or equal) in a
-    domain that does not depend on the outcome. (Docs, Private ranges, with proofs.)
+    one release of `JointHistogram`, the target's is another, and they share the epsilon of octaves (Lemma F, twice).
+    Crowds: in a range that is released or declared, every number lies in one of 32 public cells, or is missing:
+    Lemma F again; or, where no knots are looked for, a look at each released range. Looks: each part of a range scores
+    the units in it plus a public number, and permute-and-flip picks one (Lemma T). Moving a part's ends to multiples of
+    a public step is post-processing. Method: for each *fixed* outcome, a public map takes a record to one record of the
+    method; so neighbors become neighbors (or equal) in a domain free of the outcome. (Docs, Private ranges: proofs.)
 Users
-    A user's cells are averaged to multiples of 2^-24 that add up to exactly 1 in each column: a point of the simplex
-    again, and n, the number of users, is the sum of every column. Sums are exact below 2^29 users.
+    A user's cells are averaged to multiples of 2^-24 that add up to 1 in each column: a point of the simplex, so every
+    column sums to n, the number of users. Sums are exact below 2^29 users.
 Sensitivity
-    Of each release its own, above and in the method's plan; 1 of every score of a part, of records and of users, 1/2
-    where one is added: all scores grow, by 1 at most, so they move by 1/2 about a common change, which moves no choice.
-    Public numbers in scores are multiples of 2^-10, and cells hold at most 2^23 units, so that sums are exact.
+    Lemmas F and T and the method's plan state it. A part's score moves by at most 1 if a unit is replaced. If one is
+    added, all scores grow by 0 to 1: by at most 1/2 about a common change, which moves no choice. Public numbers in
+    scores are multiples of 2^-10, and cells count at most 2^23 units, so sums are exact.
 Assumptions
     Those of the method, which is planned before the run: nothing is refused after a release.
 """
@@ -57,14 +57,14 @@ RANGES = "histogram of octaves of the columns without declared ranges"
 TARGET = "histogram of octaves of the target"
 CROWDS = "histogram of 32 cells of each range found"
 SHARES = (0.04, 0.2), (0.04, 0.04)
-"""Of epsilon, for the octaves and for the cells of all columns together: the least and the most."""
-NOISY = 0.02  #: Standard deviation of an octave's count, as a share of the records, above which more is spent.
-ALONE = 0.04, 0.5  #: The same, and the most of octaves, for a target alone (`benchmarks/lost_ranges.py --alone`).
+"""Least and largest share of epsilon that a histogram takes, for all columns: of octaves, then of 32 cells."""
+NOISY = 0.02  #: Octaves take more than the least share if a count would deviate by more than this share of the units.
+ALONE = 0.04, 0.5  #: `NOISY`, and octaves' largest share, for a target alone (`benchmarks/lost_ranges.py --alone`).
 TARGET_PART = 1 / 3
-"""Of what octaves take, for the target's, where those of columns are looked for, too: a column in a range that is far
-too wide tells nothing, a target in one is predicted anywhere (`benchmarks/lost_ranges.py --parts`)."""
-NARROW = 4  #: A target's range is cut off the second histogram only where no more than one in so many parts is left.
-LOST = 0.16, 500.0  #: Of `lost`: shares of `octaves_off`, units times epsilon (`benchmarks/lost_ranges.py`).
+"""The target's share of the epsilon for octaves, where columns have octaves, too. A column in a far too wide range is
+useless, but a target in one gives predictions that may be anywhere (`benchmarks/lost_ranges.py --parts`)."""
+NARROW = 4  #: The second histogram narrows a target's range only if that leaves at most 1/NARROW of its width.
+LOST = 0.16, 500.0  #: Ranges are `lost` above this `octaves_off`, or below this n epsilon (`benchmarks/lost_ranges.py`)
 CLOSER = "part of each range found, of 32 cells"
 LOOK = "part of the target's declared range, of 32 cells"
 LOOKS = "parts of the columns' declared ranges, of 32 cells each"
@@ -72,59 +72,60 @@ LEMMA = "a replaced record, or user, moves the count of every part by at most 1 
 ADDED_LEMMA = "one record, or user, more raises the counts of all parts by 0 to 1: they move by at most 1/2 about a "
 ADDED_LEMMA += "common change, which moves no choice (docs, Private ranges, Lemma T, added units)"
 LOOKED, LOOK_SHARES, NEEDED, HALVED = 300.0, (0.03, 0.1), 500.0, 2.0
-"""Epsilon of a look times the units, and its least and largest share, from so many units times epsilon on; scales of
-noise that half the width is worth, in units (`benchmarks/declared_ranges.py`, on the learning tables)."""
+"""A look at a target takes epsilon LOOKED/n, within these shares of epsilon, if n epsilon is at least NEEDED. Halving
+the width scores as many units as HALVED scales of the noise (`benchmarks/declared_ranges.py`, learning tables)."""
 LOOKED_FEW, FEW_SHARES, LEAST, LEAST_ALONE = 50.0, (0.1, 0.5), 150.0, 60.0
-"""The same at the target for fewer: from which on a look gains, and before a constant (`benchmarks/few_records.py`)."""
+"""LOOKED and its shares below NEEDED; least n epsilon for a look, or before a constant (`benchmarks/few_records.py`)"""
 LOOKED_EACH, EACH_SHARES, HALVED_EACH = 100.0, (0.02, 0.1), 2.0
-"""The same for each column, from `LEAST` each on, and of all together (`benchmarks/few_columns.py`)."""
-SCALED = NumberRange(-0.5, 0.5)  #: A declared range, as targets are scaled to it.
-FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: First cells of all its parts, and those after the last ones
-STEPS = 2.0**10  #: Parts of 1 in which public scores are stated
-FULL = 2.0**23  #: Units that a cell holds at most in scores, so that these are exact however many there are.
+"""Looks at columns: epsilon times n for each column, limits of the share of epsilon that all looks take together, and
+`HALVED`; they are taken if n epsilon is at least `LEAST` times the columns (`benchmarks/few_columns.py`)."""
+SCALED = NumberRange(-0.5, 0.5)  #: Declared ranges are scaled to this one before a target's numbers are counted.
+FIRST, STOP = np.triu_indices(ranges.PARTS + 1, 1)  #: Each part's first cell, and the cell after its last
+STEPS = 2.0**10  #: The public numbers in scores are multiples of 1 / STEPS.
+FULL = 2.0**23  #: Scores count at most this many units of a cell, so that sums are exact for any number of units.
 
 Cells = Callable[[Array], NDArray[np.int64]]
-Cut = tuple[tuple[float, float], ...]  #: Parts of ranges: of each the first of 32 cells, and the one after the last
+Cut = tuple[tuple[float, float], ...]  #: A part of each range: its first cell (of 32), and the cell after its last
 Place = Callable[[Floats, tuple[NumberRange, ...], tuple[tuple[float, ...], ...], Cut], Floats]
 
 
 @final
 @dataclass(frozen=True)
 class RangedPlan(TwoStagePlan):
-    """Ranges of some columns, which a run is given as they are, from the data, then a method: one promise for both."""
+    """A plan that first finds ranges, knots or parts privately, then runs a method: one promise covers both."""
 
     privacy: PrivacyParams  #: The promise for everything
-    first: JointHistogram | None  #: None where all ranges are declared, and only knots are looked for
-    of_target: JointHistogram | None  #: The target's octaves, beside those of columns; None: they are in `first`
-    second: JointHistogram | None  #: None where nothing but a look is taken
+    first: JointHistogram | None  #: Counts octaves; None where all ranges are declared
+    of_target: JointHistogram | None  #: Counts the target's octaves if columns have octaves, too; else None
+    second: JointHistogram | None  #: Counts 32 cells of each found range and of each `placed` column; None: not needed
     then: LinearModelPlan
-    columns: tuple[int, ...]  #: Positions among the features
-    linear: tuple[int, ...]  #: Those of them that stay on a linear scale
-    target: bool  #: Whether the target's range is looked for, too
-    knots: int = 2  #: Of each of these columns; 2: only its ends
-    outer: tuple[NumberRange, ...] = ()  #: Released first
-    edges: tuple[tuple[int, ...], ...] = ()  #: Of the cells of these ranges: what is kept, and knots between
-    placed: tuple[int, ...] = ()  #: Columns in declared ranges, given as places in [0, 1]; knots of theirs are found
-    look: ReportNoisyMax | None = None  #: At the declared range of the target
-    target_cells: tuple[float, ...] = ()  #: Of the part of it that is kept: the first, and the one after the last
-    looks: ReportNoisyMax | None = None  #: At each of the columns
-    looked: tuple[int, ...] = ()  #: of these positions, which a run is given in their declared ranges, missing as NaN
-    cells: Cut = ()  #: Of the parts of these that are kept
-    steps: tuple[ranges.Step, ...] = ()  #: Of these columns, and of the target last; (): none has any
-    closer: ReportNoisyMax | None = None  #: At each range that is found, in the place of `second`
+    columns: tuple[int, ...]  #: Positions of the features whose range is found; a run is given their raw numbers
+    linear: tuple[int, ...]  #: The members of `columns` that stay on a linear scale
+    target: bool  #: Whether the target's range is found, too
+    knots: int = 2  #: Knots found for each of `columns`, both ends of its range included; 2: the ends alone
+    outer: tuple[NumberRange, ...] = ()  #: Released ranges read off octaves: of `columns`, then of the target
+    edges: tuple[tuple[int, ...], ...] = ()  #: For each outer range, then for `placed`: the ends kept, knots between
+    placed: tuple[int, ...] = ()  #: Positions of columns given as places in their declared range; their knots are found
+    look: ReportNoisyMax | None = None  #: Chooses the part of the target's declared range to keep
+    target_cells: tuple[float, ...] = ()  #: Released part of the target's range, like an entry of `Cut`
+    looks: ReportNoisyMax | None = None  #: Chooses the part to keep of the declared range of each `looked` column
+    looked: tuple[int, ...] = ()  #: Positions of columns given scaled from their declared range, missing numbers as NaN
+    cells: Cut = ()  #: The released part of each `looked` column's range
+    steps: tuple[ranges.Step, ...] = ()  #: Steps of the `looked` columns, then of the target; (): none declares a step
+    closer: ReportNoisyMax | None = None  #: Chooses the part of each outer range to keep; then there is no `second`
     neighbors = tuple(Neighboring)  # pyright: ignore[reportAssignmentType]
     place: Place | None = field(default=None, compare=False, repr=False)
-    """Public map of single records, given ranges and knots, to the method's features; None: numbers are scaled."""
+    """Public map of each record, given ranges and knots, to the method's features; None: numbers are only scaled."""
 
     @property
     def found(self) -> tuple[NumberRange, ...]:
-        """The ranges that were found and released, of the columns, then of the target; empty before a run."""
+        """The ranges that were released, for `columns`, then for the target; empty before a run."""
         own = self.edges[: len(self.outer)]  # then come those of places
         return tuple(ranges.kept(one, cut[0], cut[-1]) for one, cut in zip(self.outer, own, strict=True))
 
     @property
     def found_knots(self) -> tuple[tuple[float, ...], ...]:
-        """The knots that were found, of each range, ends included, then of places; empty before a run."""
+        """The released knots of each found range, ends included, then of each `placed` column; empty before a run."""
         inside = (*self.outer, *(ranges.WHOLE,) * len(self.placed)) if self.edges else ()
         return tuple(tuple(ranges.knots(one, cut)) for one, cut in zip(inside, self.edges, strict=True))
 
@@ -139,7 +140,7 @@ class RangedPlan(TwoStagePlan):
 
     @property
     def predicted_error(self) -> PredictedError:
-        """The method's: of the best model on the ranges that are found."""
+        """The method's predicted error, relative to the best model on the ranges that are found."""
         given = self.then.predicted_error
         return replace(given, source=f"{given.source}; on the ranges found", proved=False)
 
@@ -159,7 +160,7 @@ class RangedPlan(TwoStagePlan):
         return (*found, *self.then.course) if self.edges or self.target_cells or self.cells else ()
 
     def resumed(self, *course: Any) -> RangedPlan:
-        """Return the plan for released ranges, if they can be released, and for what came since."""
+        """Return the plan in which these ranges, which must be possible outcomes, and later values are released."""
         fields, edges, *later = course
         target, *later = later if self.look else ((), *later)
         cells, *later = later if self.looks else ((), *later)
@@ -213,16 +214,16 @@ class RangedPlan(TwoStagePlan):
 
     @property
     def _open(self) -> int:
-        """How many ranges are looked for."""
+        """Number of ranges to find."""
         return len(self.columns) + self.target
 
     @property
     def _inside(self) -> NumberRange:
-        """The range in which a run is given columns that are looked at."""
+        """The range into which the `looked` columns are scaled before a run."""
         return SCALED if self.place is None else ranges.WHOLE
 
     def through(self, place: Place | None) -> RangedPlan:
-        """Return this plan, to run with such a map of records."""
+        """Return this plan with `place` as its map of records."""
         return continued(self, place=place)
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
@@ -246,15 +247,15 @@ class RangedPlan(TwoStagePlan):
             rare = [ranges.RARE] * len(self.columns) + [ranges.RARER] * self.target
             outer = tuple(map(ranges.find, noisy, off, linear, rare))
         if self.second is not None or self.closer is not None:
-            edges = self._edges(X, y, groups, outer, source, ledger)  # line 2: given them
+            edges = self._edges(X, y, groups, outer, source, ledger)  # line 2: given the outer ranges
         plan = continued(self, outer=outer, edges=edges, target_cells=target, cells=cells)
         part = plan._kept if target else same
         inside = mapped(X, y, plan._placed, plan.found[-1].encode if self.target else part)  # line 3: record by record
         result = plan.then.run(*inside, source, groups)  # line 4: the method, which clips again
-        return plan.through(None).restored(result, result.point, source)  # whose map has done its work
+        return plan.through(None).restored(result, result.point, source)  # the map is not needed any more
 
     def _edges(self, X: Any, y: Any, groups: UserGroups | None, outer: Any, source: BitSource, ledger: Ledger) -> Any:
-        """Return the edges of what is kept of the ranges released, and knots between, then those of places."""
+        """Return the cells at the kept ends and knots of each outer range, then of each `placed` column."""
         within, whole = (*outer, *[ranges.WHOLE] * len(self.placed)), (0, ranges.PARTS)
         places: tuple[tuple[int, ...], ...] = ()
         crowds = self._counts(X, y, groups, [partial(ranges.parts, one) for one in within], ranges.PARTS + 1)
@@ -267,24 +268,24 @@ class RangedPlan(TwoStagePlan):
             off, knots = self.second.deviations, [self.knots] * len(self.columns) + [2] * self.target
             edges = tuple(ranges.crowded(*each) for each in zip(outer, noisy, off, knots, strict=False))
             places = tuple(map(ranges.sought, noisy[self._open :], off[self._open :]))
-        if self.target and edges[-1][1] - edges[-1][0] > ranges.PARTS / NARROW:  # tails of a target tell
+        if self.target and edges[-1][1] - edges[-1][0] > ranges.PARTS / NARROW:  # a target's tails matter
             edges = (*edges[:-1], whole)
         return *edges, *places
 
     def _weighed(self, y: Floats) -> tuple[Floats, Any]:
-        """Return targets, and the weights that came with them; None where there are none."""
+        """Return targets, and the records' weights, or None where records have no weights."""
         loss = self.problem.loss
         return loss.unpacked(loss.clip_targets(y)) if isinstance(loss, WeightedLoss) else (y, None)
 
     def _kept(self, y: Floats) -> Floats:
-        """Return targets, with their weights if they have some, in the part of the range that was released."""
+        """Return targets scaled within the released part of their range, packed with weights if there are some."""
         (targets, weights), loss = self._weighed(y), self.problem.loss
         first, stop = self.target_cells
         inside = ranges.kept(SCALED, first, stop).encode(targets)
         return loss.packed(inside, weights) if isinstance(loss, WeightedLoss) else inside
 
     def _octaves(self, counts: Floats, source: BitSource, ledger: Ledger) -> tuple[Floats, Floats]:
-        """Return noisy octaves of the columns, all at once, then of the target, and the deviations of their noise."""
+        """Return noisy counts of octaves, one row a range, the target's last, and the deviation of each row's noise."""
         assert self.first is not None
         last = len(counts) - ranges.CELLS * (self.of_target is not None)
         noisy, off = self.first.release(counts[:last], RANGES, source, ledger), self.first.deviations
@@ -294,7 +295,7 @@ class RangedPlan(TwoStagePlan):
         return noisy.reshape(-1, ranges.CELLS), off
 
     def _counts(self, X: Any, y: Any, groups: UserGroups | None, cells: Sequence[Cells], count: int) -> Floats:
-        """Return the histograms of the columns, of the target, and of places if there are cells for them, in turn."""
+        """Return joined histograms of `columns`, of the target and, if `cells` has entries for them, of `placed`."""
 
         def places(X: Any, y: Any) -> Array:
             raw = [X[:, k] for k in self.columns] + [y] * self.target + [X[:, k] for k in self.placed]
@@ -303,7 +304,7 @@ class RangedPlan(TwoStagePlan):
         return counted(X, y, groups, places, count)
 
     def _placed(self, X: Floats) -> Floats:
-        """Return the method's features of records, now that ranges are released."""
+        """Return the method's features for raw records, by the released ranges."""
         if self.place is not None:
             return self.place(X, self.found, self.found_knots, self.cells)
         if not self.columns and not self.looked:
@@ -316,20 +317,20 @@ class RangedPlan(TwoStagePlan):
 
 
 def _chosen(look: ReportNoisyMax, counts: Floats, halved: float, label: str, source: BitSource, ledger: Ledger) -> Cut:
-    """Return the released part of each range, one after the other, whose cells were counted."""
+    """Release one part of each range whose cells `counts` holds, range after range, and return the parts."""
     rows = counts.reshape(-1, ranges.PARTS + 1)
     chosen = [look.release(scored(each, halved * look.scale), label, source, ledger) for each in rows]  # Lemma T
     return tuple((int(FIRST[k]), int(STOP[k])) for k in chosen)
 
 
 def scored(counts: Floats, halved: float) -> Floats:
-    """Return what each part of a range scores: the units in it, and `halved` for half the width, which is public."""
+    """Return the score of each part of a range: the units in it, plus the public `halved` for each halving of width."""
     below = np.append(0.0, np.cumsum(np.minimum(counts[: ranges.PARTS], FULL)))
     return below[STOP] - below[FIRST] + np.floor(STEPS * halved * np.log2(ranges.PARTS / (STOP - FIRST))) / STEPS
 
 
 def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Array], count: int) -> Floats:
-    """Return the histograms of some columns, one after the other; `places` gives the records' cells (columns, n)."""
+    """Return joined histograms of some columns; `places` gives the cell of each record in each, (columns, n)."""
 
     def histograms(found: Array) -> Floats:
         return np.concatenate([histogram(each, count, groups) for each in found])
@@ -341,24 +342,24 @@ def counted(X: Any, y: Any, groups: UserGroups | None, places: Callable[..., Arr
 
 
 def remaining(epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False, knots: int = 2) -> float:
-    """Return what ranges of so many columns of n units, knots of so many `placed`, and a target's leave of epsilon."""
+    """Return the epsilon left after finding ranges of `columns` and the target, and knots of `placed` columns."""
     shares = _shares(epsilon, n, columns, placed, target, knots) if columns or placed or target else [0.0]
     return _rounding.difference_down(epsilon, _rounding.sum_up(shares))
 
 
 def weighing(n: int, privacy: PrivacyParams) -> int:
-    """Return the n of `look_cost`: twice the declared one where units are added, which takes half the noise."""
+    """Return the n of `look_cost`: the declared n, or twice that if units may be added, since noise is then half."""
     return n if privacy.neighboring.fixes_size else 2 * n
 
 
 def look_cost(epsilon: float, n: int, alone: bool = False) -> float:
-    """Return what a look at n units takes of epsilon; 0 where none is expected to gain. `alone`: before a constant."""
+    """Return the epsilon of a look at a target of n units, 0 where it would not pay; `alone`: a constant follows."""
     looked, shares = (LOOKED_FEW, FEW_SHARES) if n * epsilon < NEEDED else (LOOKED, LOOK_SHARES)
     return _cost(epsilon, n, looked, shares, LEAST_ALONE if alone else LEAST)
 
 
 def looks_cost(epsilon: float, n: int, columns: int) -> float:
-    """Return what looks at so many columns of n units take of epsilon; 0 where none are expected to gain."""
+    """Return the epsilon of the looks at all of these columns, of n units; 0 where looks would not pay."""
     return _cost(epsilon, n, LOOKED_EACH * columns, EACH_SHARES, LEAST * columns) if columns else 0.0
 
 
@@ -368,12 +369,12 @@ def _cost(epsilon: float, n: int, looked: float, shares: tuple[float, float], ne
 
 
 def _closer(epsilon: float, n: int, columns: int, placed: int, target: bool, knots: int) -> float:
-    """Return what looks at all ranges that are found take of epsilon; 0 where a histogram has their cells instead."""
+    """Return the epsilon of looks at all outer ranges; 0 where a histogram counts their cells instead."""
     return 0.0 if placed or knots > 2 else looks_cost(epsilon, n, columns + target)
 
 
 def _shares(epsilon: float, n: int, columns: int, placed: int = 0, target: bool = False, knots: int = 2) -> list[float]:
-    """Return the epsilons of octaves, if any range is looked for, and of cells; of `remaining`'s facts."""
+    """Return the epsilons of octaves, if a range is to be found, and of cells, from the arguments of `remaining`."""
     noisy, largest = ALONE if target and not columns and not placed else (NOISY, SHARES[0][1])
     needed = math.sqrt(8) * (columns + target) / (noisy * n * epsilon)  # cells deviate by sqrt(8) columns/epsilon
     limits = (SHARES[0][0], largest), SHARES[1]
@@ -382,17 +383,17 @@ def _shares(epsilon: float, n: int, columns: int, placed: int = 0, target: bool 
 
 
 def octaves_off(epsilon: float, n: int, columns: int) -> float:
-    """Return the deviation of an octave's count, as a share of the n units, if all columns get equal parts."""
+    """Return the noise deviation of an octave's count, as a share of n, if all columns have equal parts of epsilon."""
     return math.sqrt(8) * columns / (n * _shares(epsilon, n, columns)[0])
 
 
 def lost(epsilon: float, n: int, columns: int) -> bool:
-    """Return whether so many columns, the target among them, are too many for their ranges to be told from noise."""
+    """Return whether the ranges of these columns, the target among them, would be lost in noise (see `LOST`)."""
     return columns > 1 and (octaves_off(epsilon, n, columns) > LOST[0] or n * epsilon < LOST[1])
 
 
 def worth_knots(epsilon: float, n: int, placed: int) -> bool:
-    """Return whether cells of so many columns would be counted to within `NOISY` of the n units."""
+    """Return whether the cells of `placed` columns would be counted with a deviation of at most `NOISY` n units."""
     return math.sqrt(8) * placed <= NOISY * n * SHARES[1][0] * epsilon
 
 
@@ -409,14 +410,13 @@ def plan(
     looked: tuple[int, ...] = (),
     steps: tuple[ranges.Step, ...] = (),
 ) -> RangedPlan:
-    """Return the plan that finds the ranges of some columns for a planned method; `then` keeps its own promise.
+    """Return the plan that finds ranges for a planned method; `then` keeps its own promise.
 
-    Columns are those that a run is given; of `placed` ones knots are found, inside their declared ranges. In the
-    method's problem, the target has width 1 if its range is looked for. Looks at the `looked` columns' declared ranges
-    take their cost (`looks_cost`), all that is left of epsilon without a look at the target's; that takes the rest.
-    `steps` are those of the looked columns, and of the target last.
+    Arguments are fields of `RangedPlan`, but `look` says whether to look at the target's range. In the problem of
+    `then`, the target has width 1 if its range is found. Of the epsilon that `then` and histograms leave, looks at
+    columns take `looks_cost`, or all of it if there is no look at the target, which takes the rest.
     """
-    hidden = not (columns or placed or target)  # whether Lemma T alone is used, which holds for units that are added
+    hidden = not (columns or placed or target)  # then only Lemma T is used, which also holds for added units
     known = RangedPlan.neighbors if hidden else TwoStagePlan.neighbors
     check_relation(privacy, users=True, neighbors=known, added_users=True)
     count, every = len(columns) + target, (*columns, *placed, *looked)

@@ -1,4 +1,4 @@
-r"""How many records a typical user has, from the data: a private histogram of users, then any method for users.
+r"""A typical user's number of records, found by a private histogram of users, and then any method for users.
 
 Guarantee
     Epsilon-DP or (epsilon, delta)-DP for neighbors that replace one user, whatever it has: two runs on the same data,
@@ -8,13 +8,13 @@ Lemma
     the numbers of users in them are a release of `JointHistogram` with one column (Lemma F). The cell that holds
     the median of the released counts is one of 12 numbers, for each of which the method is planned from public facts.
 Sensitivity
-    Of the histogram 2 in the quotient norm: a replaced user leaves one cell and enters another; the sum, the number of
-    users, is public. Of the method its own: no proof rests on `records_per_user`, which may be any released number.
+    The histogram has 2 in the quotient norm: a replaced user leaves one cell and enters another; the sum, the number
+    of users, is public. The method has its own: no proof rests on `records_per_user`, which may be any released number.
 Assumptions
     Those of the method. Every number of the list has a plan: nothing is refused after the release.
 Mistake
-    The median or the mean of the numbers of records themselves, the largest one, or how many records there are, is not
-    covered by any noise: any user can have any number. Only the histogram leaves the data.
+    Median, mean or maximum of the users' numbers of records, or the total, must not be used: any user can have any
+    number, so no noise covers these. Only the noisy histogram leaves the data.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from dpconvex.randomness import BitSource
 
 SIZES = "histogram of users by their numbers of records"
 TYPICAL = tuple(math.isqrt(2**k * (2 ** (k + 1) - 1)) for k in range(12))
-"""What a user of each cell is taken to have: the geometric mean of its ends."""
-GUESS = 2  #: The cell that is expected before the release: 4 to 7 records.
-SHARES = 0.01, 0.03  #: Of epsilon: the least and the most.
-NOISY = 0.02  #: Standard deviation of a sum of half the cells, as a share of the users, above which more is spent.
-DOUBTED = 0.3  #: The same, for which the released counts and the expected ones weigh the same.
+"""Number of records assumed for the users of each cell: the geometric mean of the cell's ends."""
+GUESS = 2  #: Index of the cell that is expected before the release: 4 to 7 records.
+SHARES = 0.01, 0.03  #: Least and largest share of epsilon that the histogram takes.
+NOISY = 0.02  #: More than the least is spent if a sum of half the cells deviates by more than this share of the users.
+DOUBTED = 0.3  #: Deviation of that sum, as a share of the users, at which released and expected counts weigh equally.
 
 
 @final
 @dataclass(frozen=True)
 class TypicalUserPlan(TwoStagePlan):
-    """A typical number of records of a user from the data, then a method planned for it: one promise for both."""
+    """A plan that finds a typical user's number of records, then runs a method planned for it: one promise for both."""
 
     privacy: PrivacyParams
     first: JointHistogram
-    then: algorithms.LinearModelPlan  #: Before a run: for the number that is expected
+    then: algorithms.LinearModelPlan  #: The method; before a run it is planned for the expected number of records
     planner: Planner
-    typical: int | None = None  #: Released; None before a run
+    typical: int | None = None  #: The released typical number of records; None before a run
     adaptive: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleMethodOverride]
     problem = forwarded("then", "problem")
     predicted_error = forwarded("then", "predicted_error")  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -66,7 +66,7 @@ class TypicalUserPlan(TwoStagePlan):
         return () if self.typical is None else (self.typical, *self.then.course)
 
     def resumed(self, *course: Any) -> TypicalUserPlan:
-        """Return the plan for a released number, if it can be released, and for what came since."""
+        """Return the plan after the release of this number, which must be a possible outcome, and later releases."""
         typical, *later = course
         if typical not in TYPICAL:
             raise InvalidParameterError("records_per_user", typical, f"must be one of {TYPICAL}")
@@ -91,9 +91,9 @@ class TypicalUserPlan(TwoStagePlan):
         return algorithms.continued(self, then=then, typical=typical)
 
     def read_off(self, noisy: Floats) -> int:
-        """Return the typical number for released counts (12,), which noise may have made anything.
+        """Return the typical number for released counts (12,), which may be any numbers because of noise.
 
-        Counts that noise drowns are no better than a guess: their sums are mixed with expected ones.
+        Cumulative counts are averaged with expected ones, which weigh more the larger the noise is.
         """
         n, cells = self.problem.n, len(TYPICAL) - 1
         doubt = (float(self.first.deviations[0]) * math.sqrt(cells + 1) / (2 * DOUBTED * n)) ** 2
@@ -114,7 +114,7 @@ class TypicalUserPlan(TwoStagePlan):
 
 @algorithms.recorded("typical_user")
 def plan(problem: LinearModelProblem, privacy: PrivacyParams, planner: Planner) -> tuple[TypicalUserPlan, ...]:
-    """Return the plan; refuse, from public facts, what would be refused for any number that may be released."""
+    """Return the plan; refuse, from public facts, if the planner refuses for any number that may be released."""
     algorithms.check_relation(privacy, users=True)
     if privacy.unit != Unit.USER or not problem.grouped:
         raise InvalidParameterError("records_per_user", "private", "is for users", "Protect users, or leave it out")

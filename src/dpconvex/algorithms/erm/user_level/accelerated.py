@@ -7,14 +7,14 @@ Lemma
     kappa times a public radius for a good pair (`guards`; docs, User-level privacy). Convexity, the Lipschitz constant,
     the size of users and their being alike serve accuracy only.
 Composition
-    T steps on the same users compose as the guard says; phases, and batches in turn, read disjoint users (parallel
-    composition). Points between the steps are post-processing, whatever first-order method makes them.
+    T steps on the same users compose by the guard's rule; phases, and batches in turn, read disjoint users (parallel
+    composition). Points between the steps are post-processing, whatever first-order method computes them.
 Assumptions
     Slots are a uniform permutation of the users, by coins apart from data and noise. All constants are public.
 Deviations (errata of the paper in brackets)
     Threshold noise once a phase (E3), deterministic weights (E4), subsets without replacement (E5), tests amplified
     together with their release, or not at all (E6), K at most n_i (E8), the last point instead of 0 on failure (E16),
-    projections (E17), AC-SA in full (E18). A user counts the same whatever the number of records.
+    projections (E17), AC-SA in full (E18). All users have equal weight, whatever their numbers of records.
 """
 
 import math
@@ -39,22 +39,22 @@ from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 
 TESTS = ("auto", "tested", "threshold", "clipped")
-COHORT = (500, 8000)  #: Users that are compared with one another: least and most of them where no number is given.
-SPREAD = 2.5  #: Default distance of two users' mean gradients, in units of ``L/sqrt(m)``.
-OUTLIERS = 0.05  #: Default share of users that may lie further away.
+COHORT = (500, 8000)  #: Limits of the default size of a cohort, the users whose gradients are compared pairwise.
+SPREAD = 2.5  #: Default for the largest usual distance of two users' mean gradients, in units of ``L/sqrt(m)``.
+OUTLIERS = 0.05  #: Default share of users that may lie further away than that.
 
 
 @final
 @dataclass(frozen=True)
 class AcceleratedPlan(LinearModelPlan):
-    """Constants of one run."""
+    """Constants of one run of the accelerated method."""
 
-    problem: LinearModelProblem  #: Over `n` users
-    privacy: PrivacyParams  #: The promise, with the unit user
-    phases: tuple[schedules.Phase, ...]  #: In the order in which they run
-    smoothing: Smoothing  #: What losses with kinks are replaced by
-    bound: float  #: On the expected excess
-    target: str = "empirical"  #: or "population": where the excess is measured
+    problem: LinearModelProblem  #: The problem, whose `n` counts users
+    privacy: PrivacyParams  #: The promise, for users
+    phases: tuple[schedules.Phase, ...]  #: The phases in the order in which they run
+    smoothing: Smoothing  #: The smooth stand-in of a loss with kinks
+    bound: float  #: Upper bound of the expected excess
+    target: str = "empirical"  #: "empirical" or "population": the risk whose excess is bounded
     l2: float = 0.0  #: Ridge weight
     constants: str = "calibrated"
     noise_name: str = "gaussian"
@@ -67,7 +67,7 @@ class AcceleratedPlan(LinearModelPlan):
 
     @property
     def ball(self) -> L2Ball:
-        """Where all parameters lie."""
+        """The ball onto which parameters are projected."""
         return L2Ball(self.problem.radius)
 
     @property
@@ -88,7 +88,7 @@ class AcceleratedPlan(LinearModelPlan):
         )
 
     def block(self, phase: int, batch: int) -> str | None:
-        """Name of the users that only this batch reads; None where there is but one batch of all users."""
+        """Return the name of the users that only this batch reads; None if one batch holds all users."""
         alone = len(self.phases) == 1 and self.phases[0].batching.batches == 1
         return None if alone else f"users of phase {phase + 1}, batch {batch + 1}"
 
@@ -99,7 +99,7 @@ class AcceleratedPlan(LinearModelPlan):
 
     @property
     def coefficient_deviation(self) -> Floats:
-        """Rough: the noise of the last phase, as far as strong convexity damps it."""
+        """A rough guess, from the noise of the last phase and the strong convexity that damps it."""
         last = self.phases[-1]
         walked = last.guard.deviation * last.descent.steps**1.5 / last.descent.stages[-1].gamma
         return np.full(self.problem.dim, min(walked, self.problem.radius))
@@ -112,7 +112,7 @@ class AcceleratedPlan(LinearModelPlan):
 
     @property
     def planned_gradients(self) -> int:
-        """Gradients of single records, if every user has as many as the problem says."""
+        """Number of record gradients that a run evaluates if users have `records_per_user` records each."""
         per_user = self.problem.records_per_user or 1
         return sum(phase.descent.steps * phase.batching.read * per_user for phase in self.phases)
 
@@ -120,7 +120,7 @@ class AcceleratedPlan(LinearModelPlan):
         return source.exact  # all noise is discrete Gaussian or Laplace
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> PrivateResult:
-        """Solve ever more regularized problems on disjoint users from noisy means of their gradients."""
+        """Solve problems of growing regularization on disjoint users, by noisy means of the users' gradients."""
         assert groups is not None  # `run` checked; tells the type checker
         ledger, coins = Ledger(self.privacy, self.releases), source.generator()
         gradients = UserGradients(self.problem, self.smoothing, X, y, groups, coins)
@@ -152,10 +152,10 @@ def plan_accelerated(
     sample: int | None = None, cohort: int | None = None, localized: bool | None = None,
     spread: float = SPREAD, outliers: float = OUTLIERS, smoothing: str = "auto", l2: float = 0.0,
 ) -> AcceleratedPlan:  # fmt: skip
-    """Return the plan of the least predicted error, for users and a positive delta.
+    """Return the plan of the least predicted error; it needs users and a positive delta.
 
-    `problem.records_per_user` says how many records a user is assumed to have, for accuracy. With a ridge weight `l2`
-    the excess is that of the regularized loss.
+    `problem.records_per_user`, the assumed number of records of a user, only affects accuracy. With a ridge weight
+    `l2`, the excess is that of the regularized loss.
 
     Parameters
     ----------
@@ -166,19 +166,19 @@ def plan_accelerated(
     test : {"auto", "tested", "threshold", "clipped"}
         How means are guarded (`guards`); ``auto``: tested or clipped, whichever has less noise.
     batches
-        Disjoint batches of a phase's users, in turn.
+        Number of disjoint batches of a phase's users, which steps read in turn.
     sample
-        Draw so many users afresh at each step; accuracy gains nothing, time does.
+        Number of users drawn afresh at each step; it saves time and does not improve accuracy.
     cohort
-        Users that are compared with one another; by default as many as time allows, between 500 and 8000.
+        Number of users that are compared pairwise; by default as many as time allows, between 500 and 8000.
     localized
-        For the population: the paper's phases on disjoint users, or one phase with all; None: the lesser bound.
+        For the population: the paper's phases on disjoint users, or one phase with all; None: the smaller bound.
     spread
-        Distance of two users' mean gradients, in units of ``L/sqrt(records_per_user)``, that is not surprising.
+        Largest usual distance of two users' mean gradients, in units of ``L/sqrt(records_per_user)``.
     outliers
-        Share of users that may lie further away, in [0, 1/2).
+        Share of users that may lie further away than `spread`, in [0, 1/2).
     smoothing : {"auto", "none", "envelope", "randomized"}
-        For losses with kinks.
+        The stand-in for a loss with kinks.
     """
     _check(problem, privacy)
     _validate.choice("target", target, ("empirical", "population"))
@@ -224,11 +224,11 @@ def _guards(
     dim: int, privacy: PrivacyParams, test: str, batches: int, sample: int | None,
     cohort: int | None, radius: float, clip: float, outliers: float,
 ) -> schedules.GuardPlanner:  # fmt: skip
-    """Return the planner of batching and guard for a phase of so many users and steps."""
+    """Return the function that plans batching and guard from a phase's numbers of users and steps."""
 
     def parts(count: int, steps: int) -> int:
-        """Number of cohorts."""
-        least, most = COHORT  # within them steps times users times size times dimension are at most 2e12
+        """Return the number of cohorts."""
+        least, most = COHORT  # within these limits, steps times users times size times dimension are at most 2e12
         size = cohort or min(most, max(least, int(2e12 / (steps * count * dim))))
         return max(1, count // size if cohort else -(-count // size))
 

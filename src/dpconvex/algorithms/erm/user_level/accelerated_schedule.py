@@ -1,4 +1,4 @@
-r"""Phases of the accelerated method, and the bounds that choose them. All of it is utility, and public.
+r"""Phases of the accelerated method, and the bounds that choose them. All are public; privacy does not rest on them.
 
 Phase i minimizes, over the ball of radius R and from ``x_{i-1}``, the mean of n_i fresh users' mean losses plus
 ``l2/2 |x|^2 + lambda_i/2 |x - x_{i-1}|^2``; its excess at the end is at most ``g_i`` (`accelerated_sgd`), with noise of
@@ -23,28 +23,28 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.problems import LinearModelProblem
 
 LENGTHS = tuple(sorted({round(2 ** (k / 2)) for k in range(2, 25)}))
-"""Numbers of steps that are considered, 2 to 4096."""
-SAMPLED_LENGTHS = (8, 16, 32, 64, 128, 256)  #: The same where planning one of them takes long.
+"""Numbers of steps that the search tries, 2 to 4096."""
+SAMPLED_LENGTHS = (8, 16, 32, 64, 128, 256)  #: Numbers of steps to try with samples, each of which takes long to plan.
 
 
 @final
 @dataclass(frozen=True)
 class Batching:
-    """Which users a phase reads at each step."""
+    """The choice of the users that a phase reads at each step."""
 
-    first: int  #: the phase's users stand in consecutive slots from this one
+    first: int  #: first slot of the phase, whose users are in consecutive slots of a random order
     users: int
-    batches: int  #: disjoint ones, in turn
-    sample: int | None = None  #: size of a fresh random subset
+    batches: int  #: number of disjoint batches, which are read in turn
+    sample: int | None = None  #: size of a fresh random subset at each step; None: whole batches
 
     @property
     def read(self) -> int:
-        """Users that a step reads, at least."""
+        """Least number of users that a step reads."""
         return self.sample or self.users // self.batches
 
     @property
     def partial(self) -> bool:
-        """Whether a step sees less than all users of the phase."""
+        """Whether a step reads fewer than all users of the phase."""
         return self.read < self.users
 
 
@@ -56,7 +56,7 @@ class Phase:
     batching: Batching
     l2: float  #: lambda_i
     descent: Descent
-    guard: Guard  #: for one batch's share of the steps
+    guard: Guard  #: the noisy means of one batch's share of the steps
 
     def describe(self) -> dict[str, Any]:
         """JSON-ready constants."""
@@ -69,20 +69,20 @@ class Phase:
 
 Draft = tuple[int, int, float, Descent]  #: A phase without its guard: first slot, users, lambda_i, steps.
 GuardPlanner = Callable[[int, int], tuple[Batching, Guard] | InvalidParameterError]
-"""Batching and guard for so many users and steps, or why that is impossible."""
+"""From numbers of users and steps to a batching and a guard, or to the error that says why there are none."""
 
 
 @final
 @dataclass(frozen=True)
 class Facts:
-    """Public numbers that the bounds are made of."""
+    """The public numbers that the bounds are computed from."""
 
     problem: LinearModelProblem  #: of users, with R and L
-    smoothness: float  #: beta, of the stand-in for losses with kinks
+    smoothness: float  #: beta of the loss, or of its smooth stand-in
     l2: float
-    excess: float  #: what smoothing adds
-    guard: GuardPlanner  #: cached by the caller
-    lengths: tuple[int, ...] = LENGTHS  #: numbers of steps that are considered
+    excess: float  #: what smoothing adds to the excess loss
+    guard: GuardPlanner  #: a planner of guards, which the caller caches
+    lengths: tuple[int, ...] = LENGTHS  #: numbers of steps to try
 
     @property
     def m(self) -> int:
@@ -102,7 +102,7 @@ class Facts:
         return self.problem.dim * guard.deviation**2 + guard.scatter + sampling
 
     def descent(self, users: int, l2: float, distance: float) -> Descent:
-        """Plan the steps of a phase with that many users and that weight, from so far away."""
+        """Return the steps of a phase with regularization `l2`, from a start within `distance` of the minimizer."""
         convexity = l2 + self.l2
         smooth, slope = self.smoothness + convexity, self.problem.lipschitz + self.l2 * self.problem.radius
         gap = min(slope * distance, slope**2 / (2 * convexity) if convexity else math.inf) * (1 + 1e-9)
@@ -117,11 +117,11 @@ class Facts:
         return Phase(replace(batching, first=first), l2, descent, guard)
 
 
-Schedule = tuple[tuple[Phase, ...], float]  #: Phases and their bound.
+Schedule = tuple[tuple[Phase, ...], float]  #: Phases, and the bound of their excess.
 
 
 def empirical(facts: Facts) -> Schedule:
-    """Plan one phase with all users, for the excess on the data."""
+    """Return one phase with all users, with the best bound of the excess on the data."""
     n = facts.problem.n
     descent = facts.descent(n, 0.0, facts.problem.radius)
     bound = descent.excess + facts.excess
@@ -137,7 +137,7 @@ def require_steps(bound: float) -> None:
 
 
 def population(facts: Facts, localized: bool | None) -> Schedule:
-    """Plan for the population: one phase, or several on disjoint users, with l2 in restarts; None: the lesser bound."""
+    """Plan for the population: one phase, or `localized` phases, with restarts if l2 > 0; None: the smaller bound."""
     found = [] if localized else [uniform(facts)]
     if localized or (localized is None and facts.problem.loss.n_outputs > 1):
         found += [_restarted(facts, count) for count in ((1, 2, 3) if facts.l2 else (1,))]
@@ -160,10 +160,10 @@ def uniform(facts: Facts) -> tuple[float, list[Draft]]:
 
 
 def _restarted(facts: Facts, restarts: int) -> tuple[float, list[Draft]]:
-    """Return phases on so many blocks of users, each from within what the one before leaves."""
+    """Return phases on `restarts` blocks of users; each starts within the distance that the block before leaves."""
     drafts: list[Draft] = []
     n, radius, first, bound = facts.problem.n, facts.problem.radius, 0, math.inf
-    sizes = [n * 2**k // (2**restarts - 1) for k in range(restarts - 1)]  # they double; the last has the rest
+    sizes = [n * 2**k // (2**restarts - 1) for k in range(restarts - 1)]  # sizes double; the last has the rest
     for block in (*sizes, n - sum(sizes)):
         bound, part = _localized(facts, first, block, radius)
         drafts += part
@@ -173,7 +173,7 @@ def _restarted(facts: Facts, restarts: int) -> tuple[float, list[Draft]]:
 
 
 def halves(first: int, n: int, phases: int) -> list[tuple[int, int]]:
-    """Return first slot and size of phases that take half of what is left, the last all of it."""
+    """Return first slot and size of each phase: half of the users that are left, the last phase all of them."""
     out, left = [], n
     for i in range(phases):
         size = left if i == phases - 1 else left // 2
@@ -183,7 +183,7 @@ def halves(first: int, n: int, phases: int) -> list[tuple[int, int]]:
 
 
 def _localized(facts: Facts, first: int, n: int, radius: float) -> tuple[float, list[Draft]]:
-    """Return the best phases on one block of users, from within `radius` of the minimizer."""
+    """Return the best phases on one block of users, for a start within `radius` of the minimizer."""
     L, R, best, least = facts.problem.lipschitz, facts.problem.radius, [], math.inf
     exponents = (1.0, 2.0, 3.0)  # p of lambda_i = lambda 2^(p (i-1))
 

@@ -1,6 +1,6 @@
-r"""How the results of the parts of a phase become one released point: three ways, each (epsilon, delta)-DP.
+r"""Aggregation of the results of a phase's parts to one released point, in three (epsilon, delta)-DP ways.
 
-All take displacements from a point that is already released, one a part; one user moves one of them.
+Each takes one displacement a part, from a point that is already released; one user moves one displacement.
 
 `Guarded`: a mean that is released only if most displacements are within a public radius of one another, which may be
 wrong: then the test fails. `Plain` ("sample and aggregate"): all are cut to a public length c: their mean moves by at
@@ -8,9 +8,9 @@ most ``2 c / C``. `Searched`: above-threshold finds the first radius of a public
 the weighted mean; if none passes, the plain one (docs, User-level privacy, Private radius).
 
 Users' mean gradients (`UserGradients`) are vectors whose mean a step releases; losses with kinks have smooth stand-ins.
-`Randomized` is the paper's (Section 4, E12), by one draw a record, fresh at every step: one draw a user would keep a
-user's mean gradient from concentrating, one a step would leave an error that no mean reduces. `Envelope` has the same
-error with a curvature smaller by ``2 sqrt(d)`` (docs, User gradients, Losses with kinks). Neither matters to privacy.
+`Randomized` is the paper's (Section 4, E12), with a fresh draw for each record and step: with one draw for each user,
+users' mean gradients would not concentrate; one for each step would leave an error that no mean reduces. `Envelope` has
+equal error and a curvature smaller by ``2 sqrt(d)`` (docs, User gradients, Losses with kinks). Privacy needs neither.
 """
 
 import math
@@ -46,13 +46,13 @@ SEARCHED_LEMMA = (
 class Aggregate(ABC):
     """Public constants of one release."""
 
-    presumes_radius: ClassVar[bool] = False  #: Whether it fails unless displacements are that close to one another
-    noise: Any  #: what releases the mean
+    presumes_radius: ClassVar[bool] = False  #: Whether it fails unless displacements are within a given radius
+    noise: Any  #: the mechanism that releases the mean
 
     @property
     @abstractmethod
     def deviation(self) -> float:
-        """Standard deviation of each coordinate of the noise; where a radius is selected, at the largest one."""
+        """Standard deviation of the noise in each coordinate; if a radius is selected, for the largest radius."""
 
     def releases(self, label: str, block: str) -> tuple[Release, ...]:
         """Return everything that `release` may record."""
@@ -96,11 +96,11 @@ class Guarded(Aggregate):
 @final
 @dataclass(frozen=True)
 class Plain(Aggregate):
-    """A mean of C vectors cut to a public length c: the points themselves, or their displacements from the start."""
+    """Release a mean of C vectors, points or their displacements from the start, each cut to a public length c."""
 
     count: int  #: C
     clip: float  #: c
-    about_origin: bool  #: whether the points themselves are cut
+    about_origin: bool  #: whether points are cut, instead of displacements
     noise: GaussianMechanism  #: in units of the mean's sensitivity
 
     @property
@@ -136,18 +136,18 @@ class Searched(Aggregate):
     low: int  #: A
     high: int  #: B
     kappa: float  #: sensitivity of the weighted mean in units of the radius
-    test: AboveThreshold  #: on the h-indices
-    misled: float  #: delta_t
+    test: AboveThreshold  #: the test of the h-indices
+    misled: float  #: delta_t, the probability of a radius that passes wrongly
     noise: GaussianMechanism  #: in units of the mean's sensitivity
 
     @property
     def deviation(self) -> float:
-        """At the last radius of the grid, or of the plain mean if that is less."""
+        """Deviation at the last radius of the grid, or of the plain mean if that is smaller."""
         return min(self.length(self.grid[-1]), plain_length(self.count, self.clip)) * self.noise.sigma
 
     @cached_property
     def allowance(self) -> FailureAllowance:
-        """Pays for radii that pass although they should not."""
+        """The part of delta that pays for radii that pass wrongly."""
         lemma = "threshold's and queries' noise exceed the margin (union bound over the grid)"
         return FailureAllowance(self.misled, lemma, self.noise.sensitivity.unit)
 
@@ -205,7 +205,7 @@ def searched(
     count: int, dim: int, epsilon: float, delta: float, grid: tuple[float, ...], clip: float,
     *, failure: float = 1e-3, unit: Unit = Unit.USER,
 ) -> Searched | None:  # fmt: skip
-    """Return the private-radius release of the least noise; `failure`: a good radius passed over. None: too few."""
+    """Return the release of least noise, or None with too few parts; `failure`: probability to miss a good radius."""
     misled, best, least = delta / 10, None, math.inf
     for share in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8):
         pure = share * epsilon
@@ -235,7 +235,7 @@ SMOOTHINGS = ("auto", "none", "envelope", "randomized")
 @final
 @dataclass(frozen=True)
 class ShiftedLoss:
-    """A loss at predictions that are moved by a record's own shift; the shift is the second column of the targets."""
+    """A loss of predictions plus a shift of each record, which is the second column of the targets."""
 
     loss: LinearModelLoss
     n_outputs: ClassVar[int] = 1
@@ -245,15 +245,15 @@ class ShiftedLoss:
         return self.loss.derivative(z + y[:, 1], y[:, 0])
 
     def slope_within(self, reach: float) -> float:
-        """Return a bound on the slope: shifts know no bound, so it is that of all predictions."""
+        """Return a bound of the slope over all predictions, since shifts are unbounded."""
         return self.loss.slope_bound
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How a loss is made smooth; this one leaves it as it is."""
+    """A way to make a loss smooth; this base class leaves the loss unchanged."""
 
-    size: float = 0.0  #: The parameter, for the certificate
+    size: float = 0.0  #: The parameter that certificates state
     name: ClassVar[str] = "none"
 
     def smoothness(self, problem: LinearModelProblem) -> float:
@@ -267,7 +267,7 @@ class Smoothing:
     def at_step(
         self, loss: LinearModelLoss, targets: Floats, norms: Floats, dim: int, coins: np.random.Generator
     ) -> tuple[LinearModelLoss | ShiftedLoss, Floats]:
-        """Return loss and targets (n,) of one step, for records of lengths `norms` (n,); coins apart from noise."""
+        """Return loss and targets (n,) of one step, for records of lengths `norms` (n,); coins are not the noise's."""
         return loss, targets
 
 
@@ -294,7 +294,7 @@ class Envelope(Smoothing):
 @final
 @dataclass(frozen=True)
 class Randomized(Smoothing):
-    """Average over a ball of radius `size` around the parameters, by one draw a record and step."""
+    """Average of the loss over a ball of radius `size` around the parameters, by one draw for each record and step."""
 
     name: ClassVar[str] = "randomized"
 
@@ -313,7 +313,7 @@ class Randomized(Smoothing):
 
 
 def smoothings(problem: LinearModelProblem, kind: str, error: float) -> Smoothing:
-    """Return the smoothing of a kind whose excess is `error`; ``auto``: none for smooth losses, else the envelope."""
+    """Return the smoothing of a kind whose excess is `error`; ``auto``: none for smooth losses, or the envelope."""
     _validate.choice("smoothing", kind, SMOOTHINGS)
     smooth = math.isfinite(problem.smoothness)
     kind = ("none" if smooth else "envelope") if kind == "auto" else kind
@@ -333,7 +333,7 @@ def smoothings(problem: LinearModelProblem, kind: str, error: float) -> Smoothin
 @final
 @dataclass(frozen=True, eq=False)
 class UserGradients:
-    """Mean gradients of users; the coins are apart from all noise."""
+    """Mean gradients of users; coins that order users are not those of the noise."""
 
     problem: LinearModelProblem
     smoothing: Smoothing
@@ -343,14 +343,14 @@ class UserGradients:
     coins: np.random.Generator
 
     def batches(self, batching: Batching, slots: Positions) -> list[Vectors]:
-        """Return the vectors of every batch of a phase whose users are `slots`, in a random order."""
+        """Return one function for each batch of the users `slots`; it gives users' mean gradients in a random order."""
         size = batching.sample
         if size is not None:  # without replacement (erratum E5)
             return [lambda w: self._of(self.coins.choice(slots, size, replace=False))(w)]
         return [self._of(slots[j :: batching.batches]) for j in range(batching.batches)]
 
     def _of(self, users: Positions) -> Vectors:
-        """Return the vectors of these users, in no order that a mean may rest on."""
+        """Return the function that gives the mean gradients of these users, in an unspecified order."""
         everybody = len(users) == self.groups.n_users
         rows, groups = (slice(None), self.groups) if everybody else pick_users(self.groups, users)
         loss = self.problem.loss

@@ -1,4 +1,4 @@
-r"""Private means of user gradients, step after step on the same users: four ways to pay for a fixed number of them.
+r"""Private means of user gradients at a fixed number of steps on the same users: four mechanisms (guards).
 
 `TestedSteps` (Theorem B-5)
     Every step tests and releases with Gaussian noise: `GuardedGaussianNoise`, composed.
@@ -40,7 +40,7 @@ from dpconvex.randomness import BitSource
 
 Mean = Callable[[Floats], Floats | None]  #: Noisy mean of vectors (count, dim); None: the test failed.
 MEAN, TESTS, WRONG = "mean user gradient", "tests of all steps", "tests that pass wrongly"
-"""Labels of what is released."""
+"""Labels of the releases."""
 FALSE_ALARM = 1e-3  #: Probability that any test fails although all users are alike; privacy does not depend on it.
 
 
@@ -48,12 +48,12 @@ FALSE_ALARM = 1e-3  #: Probability that any test fails although all users are al
 class Guard(ABC):
     """Public constants of a fixed number of noisy means on the same units."""
 
-    count: int  #: Vectors in each mean
-    steps: int  #: Means that are paid for
-    radius: float  #: Distance within which vectors count as close; infinite: nothing is tested
-    clip: float  #: Largest length of a vector
+    count: int  #: Number of vectors in each mean
+    steps: int  #: Number of means that the budget covers
+    radius: float  #: Distance within which vectors count as close; infinite: no test
+    clip: float  #: Length to which vectors are cut
     name: ClassVar[str]
-    #: Mean square of what users who are left out although all are alike make a mean differ by
+    #: Mean squared change of a mean by users who are left out although all users are alike
     scatter: ClassVar[float] = 0.0
 
     @property
@@ -67,7 +67,7 @@ class Guard(ABC):
 
     @abstractmethod
     def releases(self, block: str | None) -> tuple[Release, ...]:
-        """Return what is entered in the ledger."""
+        """Return the releases that are entered in the ledger."""
 
     @abstractmethod
     def start(self, source: BitSource, ledger: Ledger, block: str | None) -> Mean:
@@ -76,7 +76,7 @@ class Guard(ABC):
 
 @dataclass(frozen=True)
 class TestedSteps(Guard):
-    """A robust mean at every step, of all vectors or of cohorts, each with an entry of its own."""
+    """A robust mean at every step, of all vectors or of cohorts, each with a ledger entry of its own."""
 
     mean: mechanisms.GuardedMean
     name: ClassVar[str] = "tested"
@@ -103,7 +103,7 @@ class TestedSteps(Guard):
 @final
 @dataclass(frozen=True)
 class SampledGuard(TestedSteps):
-    """A robust mean of a fresh secret subset at every step, one entry for all; the caller draws the subset."""
+    """A robust mean of a fresh secret subset at every step, one ledger entry for all; the caller draws the subsets."""
 
     event: SampledSteps
     name: ClassVar[str] = "sampled"
@@ -117,7 +117,7 @@ class SampledGuard(TestedSteps):
         uses = iter(range(self.steps))
 
         def mean(points: Floats) -> Floats | None:
-            next(uses)  # no step beyond those that were paid for
+            next(uses)  # no step beyond those that the budget covers
             return self.mean.draw(points, self.radius, self.clip, source)
 
         return mean
@@ -127,12 +127,12 @@ class SampledGuard(TestedSteps):
 class ClippedSteps(Guard):
     """The plain mean of vectors cut to their largest length, with Gaussian noise."""
 
-    noise: mechanisms.GaussianMechanism  #: of one mean
+    noise: mechanisms.GaussianMechanism  #: the noise of one mean
     name: ClassVar[str] = "clipped"
     deviation = forwarded("noise", "sigma")  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def cut(self, points: Floats) -> Floats:
-        """Return the vectors (count, dim), none longer than the largest length."""
+        """Return the vectors (count, dim), each cut to length `clip`."""
         return clip_points(points, PointDomain(self.noise.dim, self.clip, self.clip / 2))
 
     def releases(self, block: str | None) -> tuple[Release, ...]:
@@ -147,9 +147,9 @@ class ClippedSteps(Guard):
 class ThresholdGuard(ClippedSteps):
     """AboveThreshold across the steps, Gaussian noise for the means."""
 
-    test: mechanisms.AboveThreshold  #: on minus the smallest excess of an h-index
+    test: mechanisms.AboveThreshold  #: the test of minus the smallest excess of an h-index
     cohorts: mechanisms.Cohorts
-    allowance: mechanisms.FailureAllowance  #: for a bad step that passes
+    allowance: mechanisms.FailureAllowance  #: the part of delta for a bad step that passes
     name: ClassVar[str] = "threshold"
 
     def describe(self) -> Mapping[str, Any]:
@@ -160,7 +160,7 @@ class ThresholdGuard(ClippedSteps):
 
     def start(self, source: BitSource, ledger: Ledger, block: str | None) -> Mean:
         ledger.record(self.allowance.planned(WRONG, block))
-        session = self.test.start(TESTS, source, ledger, block)  # one for all steps (erratum E3)
+        session = self.test.start(TESTS, source, ledger, block)  # one threshold for all steps (erratum E3)
 
         def mean(points: Floats) -> Floats | None:
             excesses, means = self.cohorts.examine(self.cut(points), self.radius, source)
@@ -196,7 +196,7 @@ def sampled(
     population: int, count: int, cohorts: int, dim: int, privacy: PrivacyParams,
     steps: int, radius: float, clip: float, outliers: float,
 ) -> Guard:  # fmt: skip
-    """Plan `SampledGuard`, the dearest step that fits; half of delta pays for tests that pass wrongly."""
+    """Plan `SampledGuard` with the least noise that the budget allows; half of delta is for tests that pass wrongly."""
     if privacy.delta < 1e-11:
         what = "must be at least 1e-11 for sampled steps"
         raise InvalidParameterError("delta", privacy.delta, what, "Use all users in every step")
@@ -234,13 +234,13 @@ def threshold(
     def option(part: float) -> ThresholdGuard | None:
         pure = part * privacy.epsilon
         scales = mechanisms.AboveThreshold(score, pure, 0.0)
-        # A hundredth of a thousandth more than the tails need: the samplers are discrete, on a grid finer than that.
+        # The margin exceeds the tails by 1e-5: the samplers are discrete, on a grid finer than that.
         margin = _tails(scales, steps, wrong) * (1 + 1e-5)
         passing = math.floor(size * (1 - share) - margin - _tails(scales, steps, FALSE_ALARM))  # s0
         if best_ramp(size, passing) is None:
             return None
         found = mechanisms.Cohorts(count, cohorts, mechanisms.cohort_ramps(count, cohorts, passing))
-        # Rounding of distances and of the mean, as `GuardedMean.unit_length` has it.
+        # The rounding of distances and of the mean is that of `GuardedMean.unit_length`.
         length = (found.reach * radius * (1 + 2 * (dim + 8) * 2.0**-52) + 2.0**-49 * clip) * (1 + 1e-12)
         mu = largest_mu(privacy.epsilon - pure, privacy.delta - wrong) / math.sqrt(steps) * (1 - 1e-9)
         test = mechanisms.AboveThreshold(score, pure * (1 - 1e-12), -margin)
@@ -260,5 +260,5 @@ def _too_few(count: int, cohorts: int, privacy: PrivacyParams) -> InvalidParamet
 
 
 def _tails(test: mechanisms.AboveThreshold, steps: int, probability: float) -> float:
-    """Margin that the noises of the threshold and of any of the queries exceed together with that probability."""
+    """Return the margin that threshold noise plus any query's noise exceeds with the given probability."""
     return test.threshold_scale * math.log(1 / probability) + test.query_scale * math.log(steps / probability)

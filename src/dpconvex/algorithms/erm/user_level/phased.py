@@ -9,11 +9,11 @@ Lemma
     composition over phases. Averaging over the coins keeps the guarantee (joint convexity), and as they are uniform,
     it does not matter where a replaced user stands among the others.
 Sensitivity
-    Of a mean of C points, one of which moves: of length 2 c / C, or kappa times a radius after a noisy test
-    (`mechanisms.robust_mean`). In l2; the number of users is public, the number of records of a user is not.
+    A mean of C points, one of which moves, changes in l2 by at most 2 c / C, or by kappa times a radius after a noisy
+    test (`mechanisms.robust_mean`). The number of users is public, the number of records of a user is not.
 Failure
-    The test is part of the release. A run whose test fails stops and returns what it released last (erratum E16), at
-    first the origin, with a status. Privacy does not rest on L, on smoothness or on how records are distributed.
+    The test is part of the release. A run whose test fails stops and returns the point that it released last (erratum
+    E16), or the origin, with a status. Privacy does not rest on L, on smoothness or on the law of records.
 Deviations
     Calibrated: h-index test, deterministic weights, exact accounting; sample-and-aggregate where its noise is smaller;
     C, step sizes and number of phases minimize the bound. Radius 0 does not fail: `radius="private"` searches it.
@@ -39,8 +39,8 @@ from dpconvex.randomness import BitSource
 from dpconvex.sets import L2Ball
 from dpconvex.solvers import _components as components
 
-_PORTION = 2**19  # floats read at a time (4 MB), at least,
-_SHARE = 32  # or this part of the data
+_PORTION = 2**19  # least number of floats read at a time (4 MB)
+_SHARE = 32  # a portion is at least this part of the data, so that few passes are made
 _OWN_GROUP = "a group's result depends on its own users, released values and coins of its own"
 RADII = ("practical", "provable", "private")
 AGGREGATES = ("auto", "robust", "plain")
@@ -49,11 +49,11 @@ AGGREGATES = ("auto", "robust", "plain")
 @final
 @dataclass(frozen=True, eq=False)
 class PhasedPlan(algorithms.LinearModelPlan):
-    """Constants of one run."""
+    """Constants of one run of phased SGD."""
 
     problem: LinearModelProblem  #: What is minimized, over the ball of its radius; n counts users
     privacy: PrivacyParams  #: The promise, for users
-    schedule: Schedule  #: Phases and bound
+    schedule: Schedule  #: The phases and their bound
     constants: str = "calibrated"
     noise_name: str = "gaussian"
     l2: float = 0.0
@@ -63,7 +63,7 @@ class PhasedPlan(algorithms.LinearModelPlan):
         Assumption(_OWN_GROUP, "records are read, drawn and walked over group by group"),
         Assumption("records of one person have one label", "declared: two labels are two users"),
     )
-    phases = forwarded("schedule", "phases")  #: In the order in which they run
+    phases = forwarded("schedule", "phases")  #: The phases in the order in which they run
 
     @property
     def predicted_error(self) -> algorithms.PredictedError:
@@ -72,7 +72,7 @@ class PhasedPlan(algorithms.LinearModelPlan):
 
     @property
     def gradient_evaluations(self) -> int:
-        """Most gradients of single records that a run evaluates: at most one a record, up to the cap of each user."""
+        """Most record gradients that a run evaluates: one for each record, up to each user's cap."""
         return sum(phase.parts * phase.steps for phase in self.phases)
 
     @property
@@ -104,7 +104,7 @@ class PhasedPlan(algorithms.LinearModelPlan):
         return source.exact  # all noise is discrete Gaussian or Laplace
 
     def _run(self, X: Array, y: Array, groups: UserGroups | None, source: BitSource) -> algorithms.PrivateResult:
-        """Walk over parts of the users from the last released point, and release the mean of where they end."""
+        """In each phase, run SGD over each part of users from the last released point, and release the mean result."""
         assert groups is not None  # `run` checked; tells the type checker
         ledger, problem = Ledger(self.privacy, self.releases), self.problem
         records, targets = Records.clipped(X, problem.domain), problem.loss.clip_targets(y)
@@ -124,14 +124,14 @@ class PhasedPlan(algorithms.LinearModelPlan):
 
 
 def _names(phase: int) -> tuple[str, str]:
-    """Return the label of a phase's release, and which users it reads."""
+    """Return the label of a phase's release, and the name of the users that it reads."""
     return f"mean iterate of phase {phase}", f"users of phase {phase}"
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """One pass of projected SGD over each part's records, at most `cap` a user: one user moves one result."""
+    """One pass of projected SGD over each part's records, at most `cap` of each user: one user moves one result."""
 
     loss: LinearModelLoss
     records: Records
@@ -160,7 +160,7 @@ class Pooled:
     def _walk(
         self, pieces: list[tuple[int, Positions]], start: Floats, step: float, moved: Floats, total: Floats
     ) -> None:
-        """Walk on, over a piece of the records of each of some parts: they are read together, which is faster."""
+        """Continue the SGD of some parts over a piece of each part's records; reading all pieces at once is faster."""
         from dpconvex.solvers import _loops
 
         if not pieces:
@@ -205,12 +205,12 @@ def plan_phased(
     constants : {"calibrated", "paper"}
         ``"paper"``: printed constants, for more than 100000 users, whose noise exceeds the diameter at every size.
     radius : {"practical", "provable", "private"} or float
-        How close the parts' results should be, in units of ``eta L sqrt(T)``: 2.5, what is proven (about 18), found
-        privately, or a number. Privacy does not depend on it (calibrated constants only).
+        The radius within which the parts' results should lie, in units of ``eta L sqrt(T)``: 2.5, the proven one (about
+        18), one found privately, or a number. Privacy does not depend on it (calibrated constants only).
     aggregate : {"auto", "robust", "plain"}
-        Test and robust mean, sample and aggregate, or in each phase whichever has less noise.
+        Test and robust mean, sample and aggregate, or in each phase the one with less noise.
     groups, phases
-        Fix C or the number of phases.
+        The number C of parts, and the number of phases; by default those of the smallest bound.
     """
     algorithms.check_relation(privacy, users=True)
     algorithms.check_unit(problem, privacy)

@@ -1,4 +1,4 @@
-r"""Sizes, step sizes and releases of phased one-pass SGD: those that minimize its bound.
+r"""Choice of the sizes, step sizes and releases of phased one-pass SGD that minimize its bound.
 
 Bound
     Theorem 5 of the docs (User-level privacy), on the expected excess *population* risk over the ball of radius R, for
@@ -21,7 +21,7 @@ from dpconvex.mechanisms.robust_mean import budget, robust_mean_of
 from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import LinearModelProblem
 
-TEST_FAILURE = 1e-5  #: Probability beta with which a test fails although points are close, and with which they are not.
+TEST_FAILURE = 1e-5  #: Probability beta that a test fails although points are close; also that points are not close.
 PRACTICAL_SPREAD = 2.5  #: Default radius in units of ``eta L sqrt(T)``.
 
 
@@ -29,17 +29,17 @@ PRACTICAL_SPREAD = 2.5  #: Default radius in units of ``eta L sqrt(T)``.
 class Phase:
     """One phase: C parts of N users each, who walk at most T steps."""
 
-    first: int  #: number of its first user, in the random order of users
-    parts: int  #: C
-    users: int  #: N
-    steps: int  #: T
-    step_size: float  #: eta
+    first: int  #: index of the phase's first user in the random order of users
+    parts: int  #: number C of parts
+    users: int  #: number N of users in a part
+    steps: int  #: most steps T in a part
+    step_size: float  #: step size eta
     aggregate: Aggregate
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """All phases, a bound on the expected excess population risk, its source, whether the last is projected."""
+    """All phases, a bound of the expected excess population risk, its source, and whether the result is projected."""
 
     phases: tuple[Phase, ...]
     bound: float
@@ -49,11 +49,11 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the search works with."""
+    """The public facts and options that the search works with."""
 
     problem: LinearModelProblem  #: of n users with M records each; with L, beta and R
     privacy: PrivacyParams
-    constant: float | None  #: radius in units of eta L sqrt(T); None: what is proven
+    constant: float | None  #: radius in units of eta L sqrt(T); None: the proven radius
     searching: bool  #: whether the radius is found privately
     kind: str = "auto"  #: which releases may be used: "auto", "robust" or "plain"
 
@@ -66,7 +66,7 @@ class Facts:
 
     @property
     def records(self) -> int:
-        """M."""
+        """The number M of a user's records."""
         return self.problem.records_per_user or 1
 
     def spread(self, parts: int) -> float:
@@ -83,7 +83,7 @@ def proven_spread(level: float) -> float:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Everything but the step size and the releases."""
+    """The constants of all phases but the step size and the releases."""
 
     parts: int
     sizes: tuple[int, ...]
@@ -91,14 +91,14 @@ class _Shape:
 
 
 def phase_sizes(n: int, phases: int) -> tuple[int, ...]:
-    """``n/2, n/4, ...``, rounded down; the last takes the rest (erratum E20)."""
+    """Return the users of each phase: ``n/2, n/4, ...``, rounded down; the last has the rest (erratum E20)."""
     halves = [n >> i for i in range(1, phases)]
     return (*halves, n - sum(halves))
 
 
 def calibrated(facts: Facts, groups: int | None = None, phases: int | None = None) -> Schedule:
     """Return the schedule of least bound for these numbers of groups (C) and phases; raise for too few users."""
-    kinds = ("auto", "plain") if facts.kind == "auto" else (facts.kind,)  # a test also costs what its failure loses
+    kinds = ("auto", "plain") if facts.kind == "auto" else (facts.kind,)  # plain alone may be better: tests may fail
     found = [_best_shape(replace(facts, kind=kind), groups, phases) for kind in kinds]
     _, shape, step, kind = min(found, key=lambda choice: choice[0])
     if shape is None:
@@ -108,7 +108,7 @@ def calibrated(facts: Facts, groups: int | None = None, phases: int | None = Non
 
 
 def _best_shape(facts: Facts, groups: int | None, phases: int | None) -> tuple[float, _Shape | None, float, str]:
-    """Return the least bound with its shape and first step size."""
+    """Return the least bound, its shape, its first step size, and the kind of releases."""
     problem, best, chosen, step = facts.problem, math.inf, None, 0.0
     first = 2.0 ** (-np.arange(-4, 33) / 2)  # step sizes, in units of R / (L sqrt(T))
     counts = range(1, 7) if phases is None else [phases]
@@ -140,13 +140,13 @@ def _bounds(facts: Facts, shape: _Shape, etas: Floats) -> tuple[Floats, Floats]:
         eta = etas * 2.0 ** (-shape.decay * i)
         total += np.minimum(square, 4 * R**2) / (2 * eta * T) + eta * L**2 / 2  # online to batch
         guarded, direct = _deviations(facts, shape.parts, T, eta)
-        total += np.where(guarded < direct, 2 * TEST_FAILURE * 2 * L * R, 0.0)  # a test that fails
+        total += np.where(guarded < direct, 2 * TEST_FAILURE * 2 * L * R, 0.0)  # the loss if a test fails
         square = d * np.minimum(guarded, direct) ** 2  # from this phase's noise to the next one's start
     return total + L * np.sqrt(np.minimum(square, 4 * R**2)), total + facts.problem.curvature / 2 * square
 
 
 def _deviations(facts: Facts, C: int, T: int, eta: Floats) -> tuple[Floats, Floats]:
-    """Return the noise of the guarded (or searched) and of the plain mean."""
+    """Return the noise deviations of the guarded (or searched) mean and of the plain mean."""
     mu, _ = budget(facts.privacy.epsilon, facts.privacy.delta)
     L, R = facts.problem.lipschitz, facts.problem.radius
     direct = 2 * np.minimum(R, eta * L * T) / (C * mu)

@@ -20,12 +20,12 @@ from dpconvex.problems.data import _threads
 from dpconvex.problems.data.sources.rows import TableSource, chosen_columns, inside
 
 MEMORY: ContextVar[int] = ContextVar("MEMORY", default=2**28)
-"""Bytes that portions may take where nothing else is asked for."""
+"""Default for the bytes that portions may take."""
 
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """Whatever can be read as Arrow batches, as often as one likes."""
+    """An object that can be read repeatedly as Arrow batches."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -33,11 +33,11 @@ class ArrowStream(Protocol):
 @final
 @dataclass(frozen=True, eq=False)
 class Tables(TableSource):
-    """A table that is read batch by batch, again and again."""
+    """A table that is read batch by batch, in each pass anew."""
 
-    n: int  #: rows, public
+    n: int  #: number of rows, public
     empty: pa.Table  #: the chosen columns without rows
-    read: Callable[[int], Iterator[pa.RecordBatch]]  #: yields batches of about so many rows
+    read: Callable[[int], Iterator[pa.RecordBatch]]  #: yields batches of about the given number of rows
     memory: int = field(default_factory=lambda: MEMORY.get())  #: bytes that portions may take
 
     def taken(self, index: Array) -> Tables:
@@ -51,7 +51,7 @@ class Tables(TableSource):
         return replace(self, n=len(index), read=some)
 
     def portions(self, n_features: int) -> Iterator[pa.Table]:
-        copies = 2 * _threads.threads() + 2  # cells and features of those in use, cells of the next two
+        copies = 2 * _threads.threads() + 2  # cells and features of batches in use, cells of the next two batches
         rows = max(1, self.memory // (8 * copies * (n_features + self.empty.num_columns)))  # or at least half of them
         batches, size = [], 0
         with quiet_reading():
@@ -67,7 +67,7 @@ class Tables(TableSource):
 
 @contextmanager
 def quiet_reading() -> Iterator[None]:
-    """One message for whatever goes wrong while files are read: theirs may quote cells."""
+    """Replace errors while files are read by one message, since their messages may quote cells."""
     try:
         yield
     except InvalidDataError:
@@ -78,9 +78,9 @@ def quiet_reading() -> Iterator[None]:
 
 
 def open_tables(table: object, columns: Sequence[str] | None) -> Tables | None:
-    """Return columns (None: all) of a table that is no frame in memory; None where it is one, or no table at all.
+    """Return columns (None: all) of a table outside of memory; None for a frame in memory, or for no table at all.
 
-    That is a ``pyarrow.dataset.Dataset`` (folders, partitions, object stores), a ``polars.LazyFrame``, a DuckDB
+    Such a table is a ``pyarrow.dataset.Dataset`` (folders, partitions, object stores), a ``polars.LazyFrame``, a DuckDB
     relation, or any object with ``__arrow_c_stream__`` that can be read again. `InvalidDataError` for a missing column,
     a stream that can be read once, and Arrow data sets of CSV or JSON (public facts).
     """

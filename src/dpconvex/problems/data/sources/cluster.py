@@ -1,6 +1,6 @@
-"""Tables that a cluster holds: Dask frames and Ray data sets. Nobody else imports an engine.
+"""Tables that a cluster holds: Dask frames and Ray data sets. No other module imports an engine.
 
-Each task reads, encodes and clips one partition, and returns a sum. It is sent anew when its worker is lost, which
+Each task reads, encodes and clips one partition, and returns a sum. It is sent again if its worker is lost, which
 changes nothing: sums are exact, and the driver counts the parts of each partition once. Tasks draw no random bits, hold
 no source of them and no budget (the encoding is made so by `estimators._streams`): a task that is
 repeated releases nothing twice.
@@ -26,7 +26,7 @@ from dpconvex.problems.data.sources.rows import Held, Portion, TableSource, chos
 
 T = TypeVar("T")
 Encode = Callable[[Any], Portion]
-RETRIES = 3  #: How often a task is sent anew.
+RETRIES = 3  #: Most times that a task is sent again.
 
 
 class Partitions(TableSource):
@@ -36,7 +36,7 @@ class Partitions(TableSource):
 
     @cached_property
     def sizes(self) -> list[int]:
-        """How many rows each has, public."""
+        """Number of rows of each partition, public."""
         return self.run(len)
 
     @property
@@ -48,7 +48,7 @@ class Partitions(TableSource):
 
     @abstractmethod
     def run(self, function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
-        """Return `function` of each partition, and of its argument if there are any (one sequence), in their order."""
+        """Return the results of `function` on each partition, with its argument from one sequence if given."""
 
     def sent(self, encode: Encode, task: Callable[[Portion, int, Any], T], held: Held) -> Iterator[T]:
         def whole(part: Any, place: tuple[int, int, Any]) -> tuple[int, T | None]:
@@ -69,7 +69,7 @@ class Partitions(TableSource):
 
 @final
 class TakenPartitions(Partitions):
-    """Some rows of each partition; with each task go the numbers of those of its own."""
+    """Some rows of each partition; each task gets the indices of the rows in its partition."""
 
     def __init__(self, whole: Partitions, index: Array) -> None:
         self.engine, self.empty, self._whole = whole.engine, whole.empty, whole
@@ -91,7 +91,7 @@ class TakenPartitions(Partitions):
 
 @final
 class DaskPartitions(Partitions):
-    """Partitions of a Dask frame, on the client that is current where `fit` is called; without one, on threads."""
+    """Partitions of a Dask frame, on the client that is current when `fit` is called; without a client, on threads."""
 
     engine = "dask"
 
@@ -170,13 +170,13 @@ def opened(path: str, engine: str, address: str | None, columns: Sequence[str]) 
 
 
 def is_dask(table: object) -> bool:
-    """Say whether something is a Dask frame; loads nothing."""
+    """Return whether `table` is a Dask frame, without importing Dask."""
     dask = sys.modules.get("dask.dataframe")
     return dask is not None and isinstance(table, dask.DataFrame)
 
 
 def is_ray(table: object) -> bool:
-    """Say whether something is a Ray data set; loads nothing."""
+    """Return whether `table` is a Ray data set, without importing Ray."""
     ray = sys.modules.get("ray.data")
     return ray is not None and isinstance(table, ray.Dataset)
 
@@ -184,7 +184,7 @@ def is_ray(table: object) -> bool:
 def open_source(table: object, columns: Sequence[str] | None) -> TableSource | None:
     """Return columns (None: all) of a table that is read portion by portion; None for tables in memory and arrays.
 
-    What is open already stays as it is. `InvalidDataError` for what cannot be read (public facts).
+    A `TableSource` is returned unchanged. Tables that cannot be read raise `InvalidDataError` (public facts).
     """
     if isinstance(table, TableSource | np.ndarray):
         return table if isinstance(table, TableSource) else None
@@ -194,9 +194,9 @@ def open_source(table: object, columns: Sequence[str] | None) -> TableSource | N
 
 
 def predicted(predict: Callable[[Any], Any], table: object) -> Any:
-    """Return what `predict` makes of each partition, to be computed when it is asked for; None for tables in memory.
+    """Return lazy results of `predict` on each partition; None for tables in memory.
 
-    Of a Dask frame that is a Dask series with the frame's index, of a Ray data set one with the column ``prediction``.
+    They are a Dask series with the frame's index, or a Ray data set with the column ``prediction``.
     """
     if is_dask(table):
         import pandas as pd

@@ -8,12 +8,12 @@ A pass is a *task* for each portion (`EncodedRows.run`): clip, `work`, return th
 and sends tasks to where portions are. A task may run twice if a worker is lost, for the parts of a portion are counted
 once. Tasks draw no random bits: noise is drawn once, by the plan, where `run` is called.
 
-What the driver knows of single rows by their numbers (who is in a secret sample, whose row it is, what it weighs) stays
-with it as a vector; with each task goes what belongs to the rows of its portion (`Held`), and nothing else.
+Facts of single rows by index (membership in a secret sample, its user, its weight) stay with the driver as vectors;
+each task gets the entries for the rows of its portion (`Held`), and nothing else.
 
 `CellRows` are rows in memory, in few bytes: numbers, and positions of categories instead of a matrix of zeros and ones.
-Features are made of them portion by portion, at each pass. Any plan may run: those that need more than sums get the
-matrix.
+Features are computed from them portion by portion, at each pass. Any plan may run: plans that need more than sums get
+the matrix.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ from dpconvex.problems.data.summation import Parts
 
 Portion = tuple[Floats, Floats]  #: Encoded features (m, n_features), and targets (m,) as a plan takes them.
 Held = Callable[[int, int], Any]
-"""What goes along with rows ``first, ..., stop - 1``: called by the driver, with numbers that are public."""
+"""Returns what a task needs to know about rows ``first, ..., stop - 1``: called by the driver, with public numbers."""
 
 T = TypeVar("T")
 
 
 def nothing(first: int, stop: int) -> None:
-    """Send nothing along."""
+    """Return None: tasks need nothing but their rows."""
 
 
 class TableSource(ABC):
-    """A table with a known number of rows that is read again and again, wherever it is."""
+    """A table with a known number of rows that can be read repeatedly, wherever it is."""
 
     n: int
-    empty: Any  #: its columns without rows
+    empty: Any  #: the table's columns without rows
 
     def __len__(self) -> int:
         return self.n
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Numbers of rows and columns."""
         return self.n, self.empty.shape[1]
 
     @final
@@ -68,7 +68,7 @@ class TableSource(ABC):
         return EncodedTables(self, encode, n_features)
 
     def portions(self, n_features: int) -> Iterator[Any]:
-        """Yield all rows, as tables whose features fit in memory; not where rows stay where they are (`sent`)."""
+        """Yield all rows, as tables whose features fit in memory; not used if tasks are sent to the rows (`sent`)."""
         raise NotImplementedError
 
     def sent(
@@ -79,7 +79,7 @@ class TableSource(ABC):
 
     @abstractmethod
     def taken(self, index: Array) -> TableSource:
-        """Return the rows of the given numbers (m,), ascending, m >= 1."""
+        """Return the rows with the given ascending indices (m,), m >= 1."""
 
 
 def chosen_columns(columns: Sequence[str] | None, header: Sequence[str]) -> list[str]:
@@ -91,7 +91,7 @@ def chosen_columns(columns: Sequence[str] | None, header: Sequence[str]) -> list
 
 
 def each_row(table: Any, values: Callable[[Any], Array]) -> Array:
-    """Return what `values` says of rows, (m,) of a portion, for all of them, (n,); a frame in memory is one portion."""
+    """Return the results of `values`, (m,) for a portion, for all rows, (n,); a frame in memory is one portion."""
     if not isinstance(table, TableSource):
         return values(table)
 
@@ -104,24 +104,24 @@ def each_row(table: Any, values: Callable[[Any], Array]) -> Array:
 
 
 def inside(index: Array, first: int, stop: int) -> Array:
-    """Return which of the ascending numbers are in ``[first, stop)``, counted from `first`."""
+    """Return the ascending indices that lie in ``[first, stop)``, counted from `first`."""
     start, end = np.searchsorted(index, [first, stop]).tolist()
     return index[start:end] - first
 
 
 class EncodedRows(ABC):
-    """What a plan that needs only sums (`ConvexPlan.only_sums`) takes in the place of both X and y."""
+    """Rows that plans which need only sums (`ConvexPlan.only_sums`) take in the place of both X and y."""
 
     n: int
     n_features: int
-    in_memory: ClassVar[bool] = False  #: any plan may run: on `matrix`, where it needs more than sums
+    in_memory: ClassVar[bool] = False  #: If True, any plan may run; plans that need more than sums use `matrix`.
 
     def __len__(self) -> int:
         return self.n
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and of features, as a matrix has them."""
+        """Numbers of rows and of features, like the shape of a matrix."""
         return self.n, self.n_features
 
     def matrix(self) -> Portion:
@@ -130,16 +130,16 @@ class EncodedRows(ABC):
 
     @abstractmethod
     def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
-        """Yield what `task` returns for each portion, once, in any order.
+        """Yield the result of `task` for each portion, once, in any order.
 
-        It is also given the number of the portion's first row, and what is `held` of its rows.
+        `task` also gets the index of the portion's first row, and the result of `held` for its rows.
         """
 
 
 def run_here(
     pieces: Iterator[Any], encode: Callable[[Any], Portion], n: int, task: Callable[[Portion, int, Any], T], held: Held
 ) -> Iterator[T]:
-    """Run a task on pieces of n rows: each is encoded and used by one thread, while the next one is read."""
+    """Run a task on pieces of n rows: one thread encodes and uses a piece, while the next piece is read."""
 
     def work(piece: Any, first: int, given: Any) -> T:
         with np.errstate(all="ignore"):  # a thread has settings of its own; what floats meet depends on the data
@@ -161,7 +161,7 @@ def run_here(
 
 
 def _ahead(items: Iterator[T]) -> Generator[T, None, None]:
-    """Yield items, the next one being made in a thread while the last one is used."""
+    """Yield items, and compute the next item in a thread while the last one is used."""
     with ThreadPoolExecutor(1) as maker:
         coming = maker.submit(_next, items)
         while (item := coming.result()) is not None:
@@ -202,19 +202,19 @@ class EncodedTables(EncodedRows):
 
 @final
 class MappedRows(EncodedRows):
-    """Rows with features and targets that are functions of those of other rows, one by one."""
+    """Rows whose features and targets are functions of another source's rows, applied row by row."""
 
     def __init__(self, rows: EncodedRows, change: Callable[[Floats], Floats], targets: Callable[[Any], Any]) -> None:
         self.n, self._rows, self._changes = rows.n, rows, (change, targets)
         self.n_features = change(np.zeros((1, rows.n_features))).shape[1]
 
     def run(self, task: Callable[[Portion, int, Any], T], held: Held = nothing) -> Iterator[T]:
-        change, targets = self._changes  # not the rows: tasks travel
+        change, targets = self._changes  # tasks are sent to workers, so they must not hold `self`, which has the rows
         return self._rows.run(lambda portion, *more: task((change(portion[0]), targets(portion[1])), *more), held)
 
 
 def same(values: Any) -> Any:
-    """Return what is given."""
+    """Return the argument unchanged."""
     return values
 
 
@@ -222,7 +222,7 @@ def mapped(
     X: Array | EncodedRows, y: Array | EncodedRows,
     change: Callable[[Floats], Floats], targets: Callable[[Any], Any] = same,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Return features and targets that functions of single rows make of others: arrays, or rows twice."""
+    """Return features and targets after functions of single rows: two arrays, or the same `EncodedRows` twice."""
     if isinstance(X, EncodedRows):
         rows = MappedRows(X, change, targets)
         return rows, rows
@@ -232,7 +232,7 @@ def mapped(
 def totals(
     X: Array | EncodedRows, y: Array | EncodedRows, work: Callable[..., Parts], own: Array | None = None
 ) -> Parts:
-    """Return the sum of `work` of features and targets, and what rows have of their `own`, over portions.
+    """Return the sum over portions of `work`, given features, targets, and the portion's entries of `own` vectors.
 
     Arrays are one portion.
     """
@@ -244,7 +244,7 @@ def totals(
 
 
 def picked(X: Array | EncodedRows, index: Array) -> Floats:
-    """Return the features of the rows of the given numbers (m,), ascending, in memory."""
+    """Return the features of the rows with the given ascending indices (m,), in memory."""
     if not isinstance(X, EncodedRows):
         return X if len(index) == len(X) else X[index]
     found = list(X.run(lambda part, first, own: (first, part[0][own]), lambda first, stop: inside(index, first, stop)))
@@ -252,20 +252,20 @@ def picked(X: Array | EncodedRows, index: Array) -> Floats:
 
 
 Change = Callable[[RowBlock, Any, slice], "RowBlock | None"]
-"""Makes a block, with what is held of its portion and its rows there, another one; None: no record is left."""
+"""Returns another block for a block, what is held of its portion, and its rows there; None: no record is left."""
 
 
 @final
 @dataclass(frozen=True)
 class Clipping:
-    """How a portion becomes blocks of clipped records; it travels with tasks, and holds no rows."""
+    """A function from portions to blocks of clipped records; it is sent to workers with tasks, and holds no rows."""
 
     domain: DataDomain
     targets: Callable[[Array], Floats]
     changes: tuple[Change, ...] = ()
 
     def __call__(self, portion: Portion, first: int, held: tuple[Any, ...]) -> list[RowBlock]:
-        """Return the records of a portion; the first one has the number `first`, `held` is for the changes."""
+        """Return the records of a portion; the first one has the index `first`; changes use `held`."""
         X, y = portion
         targets, found = self.targets(y), []
         for clipped in clipped_blocks(X, self.domain, first):
@@ -279,7 +279,7 @@ class Clipping:
 
 @final
 class StreamedRecords(RecordSource):
-    """Rows clipped into a domain, and their targets into those of a loss, at each pass."""
+    """Rows clipped into a domain, with targets clipped into a loss's range, in each pass anew."""
 
     def __init__(
         self, rows: EncodedRows | None, domain: DataDomain, clipping: Clipping, n: int, held: tuple[Held, ...] = ()
@@ -287,7 +287,7 @@ class StreamedRecords(RecordSource):
         self.domain, self._rows, self._clipping, self.n, self._held = domain, rows, clipping, n, held
 
     def __reduce__(self) -> Any:
-        """Leave the rows, and what is held of them, here: a task has its portion, and needs no more than facts."""
+        """Pickle public facts only: a task gets its portion, so rows and what is held of them stay here."""
         return StreamedRecords, (None, self.domain, self._clipping, self.n)
 
     def total(self, work: Callable[[RowBlock], Parts]) -> Parts:
@@ -333,8 +333,8 @@ class StreamedRecords(RecordSource):
         return StreamedRecords(self._rows, domain, clipping, n, (*self._held, held))
 
     def each_portion(self, work: Callable[..., T], *own: Held) -> Iterator[T]:
-        """Yield what `work` makes of the blocks of each portion, and of what is held of its rows for it."""
-        assert self._rows is not None  # where tasks are sent from
+        """Yield the result of `work` for the blocks of each portion, and for what `own` holds of its rows."""
+        assert self._rows is not None  # the driver, which sends tasks, has the rows
         clipping, count = self._clipping, len(self._held)
         all_held = (*self._held, *own)
         return self._rows.run(
@@ -349,20 +349,20 @@ def streamed(rows: EncodedRows, domain: DataDomain, targets: Callable[[Array], F
 
 
 def parts_of(blocks: list[RowBlock], work: Callable[[RowBlock], Parts]) -> Parts | None:
-    """Return the sum of `work` over some blocks, by several threads; None of none."""
+    """Return the sum of `work` over some blocks, by several threads; None without blocks."""
     return _threads.total(len(blocks), lambda index: work(blocks[index].ready())) if blocks else None
 
 
-LEAST = 2**26  #: Bytes of the smallest matrix that is not made.
+LEAST = 2**26  #: Features are kept as cells, and not as a matrix, if the matrix has at least this many bytes.
 _STEP, _PORTION, _LEAST_ROWS = 2**15, 2**20, 256
-"""Rows that are read at a time; floats of a portion, and its rows where they are wide."""
+"""Rows that are read at a time; floats of a portion; least rows of a portion where rows are wide."""
 
 Cells = Sequence[Array]
 
 
 @final
 class CellRows(EncodedRows):
-    """Rows in memory; `read` gives the cells of the columns, each (m,), and the targets of a slice of them."""
+    """Rows in memory; `read` returns, for a slice of rows, the cells of each column (m,) and the targets."""
 
     in_memory = True
 
