@@ -299,7 +299,7 @@ def _brief(value: Any) -> str:
 
 
 def _differences(stated: Any, planned: Any, path: Keys, slack: float) -> Iterator[tuple[Keys, Any, Any]]:
-    """Yield where two JSON values differ: floats by more than `slack`, relative, all else at all."""
+    """Yield where two JSON values differ: floats by more than `slack`, relative, all else at all; 1 and 1.0 do not."""
     if isinstance(stated, dict) and isinstance(planned, dict):
         for key in {**planned, **stated}:
             yield from _differences(stated.get(key, ABSENT), planned.get(key, ABSENT), (*path, key), slack)
@@ -311,7 +311,7 @@ def _differences(stated: Any, planned: Any, path: Keys, slack: float) -> Iterato
     elif type(stated) is float and type(planned) is float:
         if not abs(stated - planned) <= slack * abs(planned):
             yield path, stated, planned
-    elif type(stated) is not type(planned) or stated != planned:
+    elif stated != planned or {type(stated), type(planned)} not in ({type(planned)}, {int, float}):
         yield path, stated, planned
 
 

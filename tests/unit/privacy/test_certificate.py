@@ -22,6 +22,7 @@ from dpconvex.privacy import (
     verify,
 )
 from dpconvex.privacy.certificate import digest
+from dpconvex.privacy.verify import _differences
 
 
 def certificate(event: Any = None, delta: float = 0.0, private: bool = True) -> PrivacyCertificate:
@@ -135,3 +136,10 @@ def test_explain_names_the_parts() -> None:
     text = BOTH[0].explain()
     for part in ("replacing one row", "epsilon = 0.5", "a lemma", "clipping", "operating system"):
         assert part in text
+
+
+def test_one_is_as_planned_where_a_float_of_it_is_and_a_truth_is_not() -> None:
+    """Earlier versions stated integers where they were given such."""
+    assert [*_differences({"a": [1, 2.0]}, {"a": [1.0, 2]}, (), 0.0)] == []
+    for stated, planned in ((1, 2.0), (True, 1), (1.0, True), ("1", 1), (1, 2), ([1], 1)):
+        assert [*_differences(stated, planned, ("a",), 1e-9)] == [(("a",), stated, planned)]

@@ -65,7 +65,8 @@ class NumberRange:
         _validate.real("lower", low, **limits, remedy='Use transform = "none", or shift the column')
         if _validate.real("scale", self.scale, above=0.0) != 1 and self.transform != "signed_log":
             raise InvalidParameterError("scale", self.scale, 'is for transform = "signed_log"', "Leave it out")
-        set_fields(self, lower=low, upper=high, scale=float(self.scale))
+        own = {name: getattr(self, name) for name in ("lower", "upper", "scale")}  # digests of models tell 0 from 0.0
+        set_fields(self, **{name: value if type(value) is int else float(value) for name, value in own.items()})
         first, last = self.ends
         if not 0 < last - first < math.inf:
             raise InvalidParameterError("upper", high, "must exceed lower after the transform")

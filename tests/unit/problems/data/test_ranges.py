@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from itertools import product
 
 import numpy as np
@@ -143,3 +144,9 @@ def test_even_numbers_are_even_after_the_transform(one) -> None:
 def test_ranges_are_checked(fields) -> None:
     with pytest.raises(InvalidParameterError):
         NumberRange(*fields)
+
+
+def test_integers_stay_integers_and_other_numbers_become_floats() -> None:
+    """Digests of saved models, those of earlier versions too, tell 0 from 0.0."""
+    assert list(map(type, astuple(NumberRange(0, 100)))) == [int, int, str, float]
+    assert list(map(type, astuple(NumberRange(np.float32(0), np.int64(100))))) == [float, float, str, float]
