@@ -260,7 +260,7 @@ class NumericColumn(NumberColumn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        set_fields(self, lower=self.range.lower, upper=self.range.upper, scale=self.range.scale)
+        set_fields(self, **{name: float(getattr(self.range, name)) for name in ("lower", "upper", "scale")})
         self._check_knots()
 
     def _check_knots(self) -> None:

@@ -87,7 +87,7 @@ class NumericTarget(AbstractTarget):
     def __post_init__(self) -> None:
         super().__post_init__()
         within = NumberRange(self.lower, self.upper)
-        set_fields(self, lower=within.lower, upper=within.upper)
+        set_fields(self, lower=float(within.lower), upper=float(within.upper))
 
     numeric: ClassVar[bool] = True
     labels: ClassVar[tuple[str, ...]] = ()  # pyright: ignore[reportIncompatibleMethodOverride]
