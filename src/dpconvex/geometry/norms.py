@@ -314,8 +314,8 @@ class GroupedNorm(NoiseNorm):
     def coordinate_variances(self) -> Floats:  # pyright: ignore[reportIncompatibleMethodOverride]
         """``(D+1)(D+2)/a^2`` times ``2 s^2/((d+1)(d+2))`` (l1) or ``s^2/(d+2)`` (l2): block of d columns, group of D.
 
-        In a centered block the second factor is (2.1) of the docs, Additive models, over d; the covariance is the
-        variance times ``(d I - 1 1^T)/(d - 1)``."""
+        Centered: the latter is (2.1) of the docs, Additive models, over d; covariances have ``(d I - 1 1^T)/(d - 1)``.
+        """
         radius = (self._group_sizes + 1) * (self._group_sizes + 2) / self.weights**2
         variances = np.repeat(radius[self.groups] * (self._shapes.spread / self.sizes), self.sizes)
         variances.setflags(write=False)

@@ -129,8 +129,8 @@ def walk(
 ) -> Floats:  # fmt: skip
     """Take one step of length `step` towards each visited row; return the mean of the iterates ``first, ..., T``.
 
-    If `first` is -1, it is the mean of ``0, ..., T - 1``. Iterates are relative to the center; z holds the first
-    iterate, and is overwritten by the last."""
+    (If it is -1: ``0, ..., T - 1``.) Iterates are relative to the center; z holds the first one, finally the last one.
+    """
     d, steps = len(z), len(visits)
     row, kept, count = np.empty(d), np.zeros(d), 0
     for t in range(steps + 1):
@@ -207,10 +207,10 @@ def katyusha_steps(
     mean: Floats, snapshot: Floats, x: Floats, y: Floats, z: Floats, average: Floats,
     weight: float, pull: float, gamma: float, beta: float, mu: float,
 ) -> float:  # fmt: skip
-    """Run the inner loop of Algorithm 5 (`Katyusha`) over `rows`.
+    """Run the inner loop of `Katyusha` over `rows`; `mean` is the gradient of loss and linear term at `snapshot`.
 
-    `mean` is the gradient of loss and linear term at `snapshot`. The j-th y has weight ``(1 + gamma mu)^j`` in
-    `average`; `weight` is the sum of the weights so far, divided by the last weight."""
+    The j-th y has weight ``(1 + gamma mu)^j`` in `average`; `weight` is the sum of all weights so far over the last.
+    """
     shrink, shorten = 1 / (1 + gamma * mu), 1 / (3 * beta + mu)
     for i in range(len(rows)):
         a = rows[i]
