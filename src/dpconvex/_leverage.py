@@ -19,9 +19,9 @@ from scipy import sparse
 
 from dpconvex._types import Array, Floats
 
-GRID_BITS = 40
+GRID_BITS = 40  #: Number of bits of a grid: its step is the power of two above all entries, times 2^-40
 HALF = 20  #: Number of bits in an integer's lower part: integers are split so that squares of parts sum in 64 bits.
-Rows = tuple[tuple[float, ...], ...]
+Rows = tuple[tuple[float, ...], ...]  #: The rows of a matrix
 
 
 class Contrasts(NamedTuple):
@@ -34,7 +34,7 @@ class Contrasts(NamedTuple):
     share: float  #: largest variance of a prediction
 
 
-Part = float | Contrasts | Rows
+Part = float | Contrasts | Rows  #: What is stated of F for one block
 
 
 class Grid(NamedTuple):

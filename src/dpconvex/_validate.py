@@ -14,7 +14,7 @@ EXTRAS: dict[str, str] = {
     **{"matplotlib": "report", "jinja2": "report", "cryptography": "sign"},
 }
 """Modules that `pip install dpconvex` does not install, and the extras of pyproject.toml that install them."""
-MOST_RECORDS = 2**53
+MOST_RECORDS = 2**53  # largest number of records: up to it floats count exactly
 SMALLEST_SHARE = 1e-9  # smallest share of a class: a rarer class gives a first prediction of more than 20 logits
 
 

@@ -14,7 +14,7 @@ from dpconvex.privacy import PrivacyParams
 from dpconvex.problems import MatrixGame, PlayLog, RankOneGame, SimplexSaddle
 from dpconvex.randomness import RandomState, source_from
 
-FORMS = ("matrices", "rank_one", "plays")
+FORMS = ("matrices", "rank_one", "plays")  #: Values of the parameter `form`
 
 
 def private_game(

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_PRINTED: dict[str, Any] = {}
+_PRINTED: dict[str, Any] = {}  #: What `printed` registered, by name
 
 
 @cache

@@ -46,7 +46,7 @@ class UnknownSource(BitSource):
         raise AssertionError("plans draw nothing")
 
 
-SOURCES = {source.name: source for source in (SystemSource, SeededSource)}
+SOURCES = {source.name: source for source in (SystemSource, SeededSource)}  # noise sources by name
 
 
 def verify(

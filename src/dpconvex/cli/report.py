@@ -49,9 +49,9 @@ class Measured(NamedTuple):
 class Origin:
     """The origin of a model, for a report: data set, purpose in words, payment and date of the fit."""
 
-    data: str = ""
+    data: str = ""  #: The data set, in words
     purpose: str = ""
-    paid: Paid | None = None
+    paid: Paid | None = None  #: The payment from a budget
     evaluated: PrivateMetrics | None = None  #: Private metrics on records that were held out
     date: str = field(default_factory=lambda: datetime.now(UTC).date().isoformat())
 

@@ -23,7 +23,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.data.frames import Series, dates_or_texts, numbers, taken
 from dpconvex.errors import InvalidParameterError
 
-ISO = "%Y-%m-%d"
+ISO = "%Y-%m-%d"  #: Default format of dates
 _FIELDS = {"%Y": "(?P<Y>[0-9]{4})", "%m": "(?P<m>[0-9]{1,2})", "%d": "(?P<d>[0-9]{1,2})"}
 _FIELDS |= {"%y": "(?P<Y>[0-9]{2})", "%b": "(?P<m>[A-Za-z]{3})"}
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -118,8 +118,8 @@ FUNCTIONS |= {"log1p": (1, np.log1p), "max": (2, np.maximum), "min": (2, np.mini
 
 _SIGNS: dict[type, Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.USub: operator.neg, ast.UAdd: operator.pos}
 _SIGNS |= {ast.Mult: operator.mul, ast.Div: np.true_divide, ast.Pow: np.power}
-_LONGEST = 500
-Value = Callable[[Mapping[str, Any]], Any]
+_LONGEST = 500  # largest number of characters of a formula
+Value = Callable[[Mapping[str, Any]], Any]  #: Returns an expression's values (n,) from the columns, by name
 
 
 @final

@@ -198,7 +198,7 @@ def _symmetric(matrix: Floats) -> Floats:
 
 
 DRAWS, AT_ONCE = 10_000, 500  #: Number of simulated pivots; how many of them (or rows of `c`) a step works on
-UNKNOWN = "the data do not say, at this epsilon"
+UNKNOWN = "the data do not say, at this epsilon"  #: Reason given for infinite intervals
 Draws = Callable[[int, np.random.Generator], tuple[Floats, Floats]]
 """Simulates the linear term (size, p) and the noise of the curvature's entries (size, D), independent of any fit."""
 

@@ -1,14 +1,14 @@
 """Composition of events. The only module that imports ``dp_accounting``.
 
-Pure budgets are summed here, exactly and rounded up. A single event has its exact profile; a few pure events, any
-number of Gaussian ones and failing lemmas have one in closed form (`profiles.mixed_delta`): Gaussians compose to one
-Gaussian, each worst pure mechanism makes the profile a mixture of two, and failures are added. Anything together with
-an event that is known by its zCDP cost (sampled vertices) is added up in zCDP, a Gaussian as ``mu^2/2``. One event
-without such parts, beside pure ones, is charged its own profile at the epsilon that they leave (basic composition). The
-rest, many pure events among Gaussian ones, goes through ``dp_accounting``'s privacy-loss distributions (PLD). Two facts
-of ``dp_accounting`` 0.6 shape this module: its RDP accountant under-reports replace-one for the Gaussian, so it is not
-used; and its relation flag doubles sensitivities under replace-one, so the sensitivity of *our* relation is put into
-the noise multiplier and the plain Gaussian pair is composed.
+Pure epsilons are summed, exactly and rounded up. A single event has its exact profile (delta as a function of epsilon).
+A few pure events, any number of Gaussian ones and failing lemmas have one in closed form (`profiles.mixed_delta`):
+Gaussians compose to one Gaussian, each worst pure mechanism makes the profile a mixture of two, and failures are added.
+If an event is known by its zCDP cost (sampled vertices), all are added up in zCDP, a Gaussian as ``mu^2/2``. An event
+without `parts`, beside pure events, is charged its profile at the epsilon that they leave (basic composition). The
+rest, many pure events with Gaussian ones, goes through ``dp_accounting``'s privacy-loss distributions (PLD). Two facts
+about ``dp_accounting`` 0.6 shape this module: its RDP accountant under-reports replace-one for the Gaussian, so it is
+not used; and its relation flag doubles sensitivities under replace-one, so the sensitivity of *our* relation is put
+into the noise multiplier and the plain Gaussian pair is composed.
 """
 
 import math
@@ -23,7 +23,7 @@ from dpconvex.errors import UnsupportedEventError
 from dpconvex.privacy.events.base import Event, Parts
 from dpconvex.privacy.profiles import charge, epsilon_of, mixed_delta, zcdp_delta
 
-Counted = tuple[Event, int]
+Counted = tuple[Event, int]  #: An event and the number of times it is used
 MOST_PURE = 4
 """Largest number of pure events that is priced in closed form, which has ``2^MOST_PURE`` terms; more of them go through
 PLD, which has no answer below about delta = 1e-15."""

@@ -34,7 +34,7 @@ from dpconvex.privacy.params import Neighboring, PrivacyParams, Unit
 
 VERSION = 2  #: Version of the file format; version 1 has no periods and no notes of releases. Others are refused.
 MOST_TEXT = 200  #: Largest number of characters in a line's description.
-_EXACT = decimal.Context(prec=4000, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])
+_EXACT = decimal.Context(prec=4000, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])  # exact
 _AMOUNTS = re.compile(r'\{"epsilon": ([-+.eE0-9]+), "delta": ([-+.eE0-9]+),')
 
 

@@ -1,4 +1,4 @@
-r"""Accounts of a process: budgets that every fit inside a ``with`` block is paid from, and counts of the fits outside.
+r"""Accounts of a process: budgets that pay every fit inside a ``with`` block, and counts of the fits outside.
 
 A fit is charged its whole promise, before its data are read, with every budget that is open in the process, whichever
 thread it runs in; a budget is a `Budget` file, so all guarantees of files hold. A forked process has the budgets of its
@@ -30,7 +30,7 @@ MOST_FORMS = 1000  #: Number of public forms whose fits are counted; beyond, the
 _open: list[Budget] = []  #: Budgets of all blocks that this process, or the one it was forked from, is inside of.
 _sent: list[Budget] = []
 """Budgets that were open in the parent process when it sent the estimator that arrived here last."""
-_counts: OrderedDict[tuple[Any, ...], tuple[int, Decimal, Decimal]] = OrderedDict()
+_counts: OrderedDict[tuple[Any, ...], tuple[int, Decimal, Decimal]] = OrderedDict()  #: Fits, epsilon, delta by form
 _lock = threading.Lock()
 
 

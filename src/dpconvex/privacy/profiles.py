@@ -31,7 +31,7 @@ class Work:
     left: float  #: about microseconds; below 0 once a price was refused
 
 
-_WORK: ContextVar[Work | None] = ContextVar("work", default=None)
+_WORK: ContextVar[Work | None] = ContextVar("work", default=None)  #: Set inside `limited`; None: without limit
 
 
 @contextmanager

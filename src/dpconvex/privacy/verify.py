@@ -50,7 +50,7 @@ NOT_CHECKED = (
 )
 """What no certificate can show, or this verifier does not recompute; printed by the command line beside the result."""
 
-Keys = tuple[str | int, ...]  #: Where a value stands in nested fields.
+Keys = tuple[str | int, ...]  #: Path of a value in nested fields: names of fields and positions in lists
 
 
 @dataclass(frozen=True)

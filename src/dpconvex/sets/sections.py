@@ -15,7 +15,7 @@ from dpconvex.errors import InvalidParameterError
 from dpconvex.sets.base import ConvexSet, check_dim
 
 _NORM_ROUNDING = 4e-15  # rounding of a norm, relative to the outer radius
-_LARGEST = sys.float_info.max / 2
+_LARGEST = sys.float_info.max / 2  # largest norm of a projection onto cones, so that it does not overflow
 
 
 @final

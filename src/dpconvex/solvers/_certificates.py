@@ -16,7 +16,7 @@ from dpconvex.problems.minimax.adversarial import SaddleObjective
 from dpconvex.sets import ConvexSet
 from dpconvex.solvers.base import Accuracy
 
-_UP = 1 + 1e-10
+_UP = 1 + 1e-10  # factor that covers the rounding of a bound
 
 
 def gradient_norm(objective: Objective, w: Floats, g: Floats) -> Accuracy:

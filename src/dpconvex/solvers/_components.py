@@ -16,7 +16,7 @@ from dpconvex._types import Array, Floats
 from dpconvex.losses.regression import ResidualSplineLoss
 from dpconvex.problems import Records
 
-CLIP, TANH, RATIONAL, BENT = 0, 1, 2, 3
+CLIP, TANH, RATIONAL, BENT = 0, 1, 2, 3  # shapes of slopes, see `SlopeCurve`
 _TINY = 1e-300  # scale that turns `CLIP` into a step function
 _HUGE = 1e150  # amplitude that no slope reaches
 _SAMPLE = 2**20  # floats that the records drawn at a time hold (8 MB), or n/16 records if that is more

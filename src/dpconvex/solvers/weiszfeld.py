@@ -22,7 +22,7 @@ from dpconvex.errors import InvalidDataError
 from dpconvex.problems.data import summation
 
 _SAMPLE = 2**15  # number of rows whose coordinate-wise median is the start, or that are compared at a time
-_MAX_STEPS = 1000
+_MAX_STEPS = 1000  # largest number of steps
 _SLOW = 0.3  # Newton's step is tried after a step that leaves more than this share of the gradient
 _NEWTON_DIM = 512  # largest dimension in which Newton's step is tried
 _NEWTON_BLOCK = 2**20  # most floats that a Newton step holds at a time: 8 MB

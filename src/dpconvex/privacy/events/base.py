@@ -1,8 +1,8 @@
-"""What a mechanism did to the data: immutable descriptions from which the cost is computed again.
+"""Events: immutable descriptions of a mechanism's use, from which anybody can compute its privacy cost again.
 
 An event never changes its meaning. Each gives ``pure_epsilon`` (an exact rational, or None where no pure guarantee
-holds) and ``delta(epsilon)``, an upper bound on its privacy profile in both directions. A class with a ``kind`` of its
-own is known from its definition on; certificates can name these classes and nothing else.
+holds) and ``delta(epsilon)``, an upper bound on its privacy profile in both directions. A class that defines a ``kind``
+registers itself; certificates can name these classes and nothing else.
 """
 
 import dataclasses
@@ -83,7 +83,7 @@ class Event(ABC):
         return {"kind": self.kind} | {field.name: _plain(getattr(self, field.name)) for field in fields}
 
 
-_KINDS: dict[str, type[Event]] = {}
+_KINDS: dict[str, type[Event]] = {}  #: The registered classes, by kind
 
 
 class PureEvent(Event):

@@ -12,7 +12,7 @@ k classes: ``r = k - 1, t = 1 - 1/k``). With SC their sum is at most the noise p
 for losses of one output), as for logistic slopes capped at A (``logistic``). These three rules need the full two-sided
 sensitivity ``2 A X_K`` in the noise scale.
 
-Neighbors that add or remove one record (`AddedObjectivePerturbation`; n declared): gradients differ by that of one,
+Neighbors that add or remove one record (`AddedObjectivePerturbation`; n declared): gradients differ by one record's,
 ``A X_K``, and one of the two orders pays the determinant alone. ``free`` then needs ``q tau <= epsilon_1`` only, and
 ``logistic`` and ``saturating`` are formula (1.4a) (docs, Objective perturbation, Added or removed units).
 """
@@ -35,7 +35,7 @@ PURE_RULES = ("determinant", "free", "logistic", "saturating")
 GAUSSIAN_RULES = ("one_sided", "two_sided", "one_sided_sc", "two_sided_sc", "logistic", "softmax")
 USER_RULES = GAUSSIAN_RULES[:4]
 TANGENT_RULES = ("one_sided_sc", "two_sided_sc", "logistic")  #: Rules whose curvature cost is concave in the slope
-Vertices = tuple[tuple[float, float, float], ...]
+Vertices = tuple[tuple[float, float, float], ...]  #: What `_vertices` returns, one tuple for each kind of vertex
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class PureObjectivePerturbation(PureEvent):
 
 @dataclass(frozen=True)
 class AddedObjectivePerturbation(PureObjectivePerturbation):
-    """`PureObjectivePerturbation` if neighbors add or remove a record: ``n`` is declared, `sensitivity` is `A X_K`."""
+    """`PureObjectivePerturbation` where neighbors add or remove a record; n is declared, `sensitivity` is ``A X_K``."""
 
     pulls: ClassVar[int] = 1
     neighboring: ClassVar[Neighboring | None] = Neighboring.ADD_OR_REMOVE_ONE

@@ -1,4 +1,4 @@
-r"""Events made of others: a whole run, and the best of a secret random number of runs.
+r"""Events made of other events: a whole run, and the best of a secret random number of runs.
 
 The runs of a search (`RepeatedSelection`) are independent draws from one law Q: a candidate drawn uniformly, its fit,
 its noisy score, which is part of the run. The number K of runs is random and secret, with
@@ -31,7 +31,7 @@ from dpconvex.privacy.profiles import charge, smallest
 
 LAW_SLACK = Fraction(1, 2**50)
 """Added to epsilon: each weight of the number of runs is a float within a relative 2^-53 of the formula."""
-MOST_RUNS = 10_000
+MOST_RUNS = 10_000  #: Largest number of runs that an event may allow
 Used = tuple[str | None, int, Event]  #: Name of the block of records that is read (None: all), number of uses, event.
 
 
